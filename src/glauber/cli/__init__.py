@@ -1,0 +1,45 @@
+"""The command line: one file per command; here they are put together."""
+
+import sys
+
+import typer
+
+from glauber.cli.export import export
+from glauber.cli.models import models
+from glauber.cli.resume import extend, resume
+from glauber.cli.sample import sample
+from glauber.cli.show import show
+from glauber.errors import GlauberError
+
+app = typer.Typer(
+    name="glauber",
+    help="The dynamics of masked language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (sample, resume, extend, show, export, models):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    if version:
+        from glauber import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs a command; a mistake in the input ends in one sentence and exit code 2."""
+    try:
+        app()
+    except GlauberError as error:
+        print(f"glauber: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("glauber: stopped; what was committed is kept.", file=sys.stderr)
+        sys.exit(130)

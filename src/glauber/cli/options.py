@@ -1,0 +1,37 @@
+"""The flags that mean the same in every command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str, typer.Option("--model", help="bundled:english, a local folder, or a name on the hub.")
+]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", help="File of starting texts, one a line. [bundled passages]"),
+]
+Chains = Annotated[
+    int | None, typer.Option("--chains", help="Number of chains; they take the texts in turn.")
+]
+Length = Annotated[
+    int | None, typer.Option("--length", help="Tokens of each text, without the special ones.")
+]
+Steps = Annotated[int, typer.Option("--steps", help="Steps of every chain, in all.")]
+Temperature = Annotated[
+    float, typer.Option("--temperature", help="Cold (0.3) repeats itself, hot (2) is noise.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same run.")]
+Prefix = Annotated[
+    str, typer.Option("--prefix", help="Text put before each start and never redrawn.")
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", help="Chains advanced together; changes no result. [all]"),
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float64.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Folder of the new run. [runs/…]")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]

@@ -1,0 +1,105 @@
+"""glauber sample: run chains and store them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glauber.cli import options
+from glauber.errors import GlauberError
+
+
+def sample(
+    model: options.Model = "bundled:english",
+    source: options.From = None,
+    chains: options.Chains = None,
+    length: options.Length = None,
+    steps: options.Steps = 1000,
+    temperature: options.Temperature = 1.0,
+    seed: options.Seed = 0,
+    prefix: options.Prefix = "",
+    freeze: Annotated[
+        str, typer.Option(help="Further sites never redrawn, such as 0,3 (without special tokens).")
+    ] = "",
+    scan: Annotated[
+        str, typer.Option(help="uniform, sweep, block:K, everywhere or least-confident.")
+    ] = "uniform",
+    within: Annotated[
+        str, typer.Option(help="Sites of one step: sequential, product or parallel.")
+    ] = "sequential",
+    fill: Annotated[str, typer.Option(help="inverse-cdf, gumbel-max or greedy.")] = "inverse-cdf",
+    special_tokens: Annotated[
+        bool, typer.Option("--special-tokens", help="Let special and unused tokens be proposed.")
+    ] = False,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+    out: options.Out = None,
+    json: options.Json = False,
+) -> None:
+    """Run Glauber dynamics from starting texts and store every event."""
+    texts = None if source is None else read_texts(source)
+    folder = out or _unused(Path("runs"), model, temperature, seed)
+    _refuse_existing(folder)
+    from glauber import sampling
+    from glauber.cli.report import run_and_report, say_cost
+
+    planned = sampling.plan(
+        model,
+        texts,
+        steps=steps,
+        temperature=temperature,
+        seed=seed,
+        chains=chains,
+        length=length,
+        prefix=prefix,
+        frozen=read_sites(freeze),
+        scan=scan,
+        within=within,
+        fill=fill,
+        special_tokens=special_tokens,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+    )
+    say_cost(planned, folder, batch_size, quiet=json)
+    sampling.begin(planned, folder)
+    run_and_report(planned, folder, batch_size=batch_size, json=json)
+
+
+def read_texts(path: Path) -> list[str]:
+    """The lines of a file of texts, without empty ones."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise GlauberError(f"{path} cannot be read: {reason}.") from error
+    texts = [line.strip() for line in lines if line.strip()]
+    if not texts:
+        raise GlauberError(f"{path} holds no text.")
+    return texts
+
+
+def read_sites(listed: str) -> list[int]:
+    """Sites from a list such as 0,3,4."""
+    try:
+        return [int(site) for site in listed.split(",") if site.strip()]
+    except ValueError:
+        raise GlauberError(f"{listed!r} is not a list of sites such as 0,3,4.") from None
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists():
+        raise GlauberError(f"the folder {folder} exists already; give another one, or resume it.")
+
+
+def _unused(parent: Path, model: str, temperature: float, seed: int) -> Path:
+    """A folder name that says what the run is and is not taken."""
+    name = f"{Path(model.replace(':', '-')).name}-t{temperature:g}-s{seed}"
+    number = 1
+    while (parent / f"{name}-{number}").exists():
+        number += 1
+    return parent / f"{name}-{number}"

@@ -1,0 +1,75 @@
+"""What the terminal shows: results on stdout, everything else on stderr."""
+
+import json as json_module
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text as Line
+
+from glauber.conditionals.vocabulary import Text
+from glauber.sampling import Progress as Heard
+from glauber.sampling import Session
+
+out = Console()
+err = Console(stderr=True)
+
+
+def emit(value: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json_module.dumps(value, ensure_ascii=False), flush=True)
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A line for the person, on stderr."""
+    if not quiet:
+        err.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def watched(words: Text, steps: int, *, quiet: bool) -> Iterator[Session]:
+    """A session with a progress bar and one chain's live text; Ctrl-C stops it after its step."""
+    bar = Progress(
+        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]:,.0f} steps/s"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[changed]:.0%} changed"),
+        console=err,
+    )
+    task = bar.add_task("", total=steps, rate=0.0, changed=0.0)
+    session = Session()
+    with Live(console=err, refresh_per_second=4, transient=True) as live:
+        if not quiet:
+            session.listener = lambda heard: _show(live, bar, task, words, heard)
+        with _stopping(session):
+            yield session
+
+
+def _show(live: Live, bar: Progress, task: TaskID, words: Text, heard: Heard) -> None:
+    rate = heard.updates / heard.seconds
+    bar.update(task, completed=heard.step, rate=rate, changed=heard.changed)
+    text = Line(
+        "  " + words.decode(heard.tokens.tolist()), style="dim", overflow="ellipsis", no_wrap=True
+    )
+    live.update(Group(bar, text))
+
+
+@contextmanager
+def _stopping(session: Session) -> Iterator[None]:
+    """Ctrl-C asks the session to stop; a second one stops at once."""
+
+    def stop(*_: object) -> None:
+        if session.stopping:
+            raise KeyboardInterrupt
+        session.stopping = True
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

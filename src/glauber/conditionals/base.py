@@ -1,0 +1,131 @@
+"""What does a rule say about hidden sites, given the visible ones?
+
+An Ising model, BERT, a protein model and a translator are four such rules. Everything else in the
+package is a function of this one object.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from glauber.errors import GlauberError
+
+PAD = -1  # fills `tokens` beyond the end of a row, and `sites` where a row hides fewer than k
+
+
+@runtime_checkable
+class Conditionals(Protocol):
+    """Scores of every token at hidden sites, given the visible tokens."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Unnormalised log-probabilities (rows, k, vocab), in the model's dtype.
+
+        tokens (rows, length) int64, filled with PAD behind shorter rows; sites (rows, k) int64.
+        The k sites of a row are hidden together, and what stands in `tokens` there does not
+        matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """The conditionals pi^(1/temperature), renormalised: scores divided by the temperature."""
+
+    base: Conditionals
+    temperature: float
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        return self.base.scores(tokens, sites, candidates) / self.temperature
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """The conditionals given that the token is an allowed one; allowed is (vocab,) bool."""
+
+    base: Conditionals
+    allowed: Tensor
+
+    def __post_init__(self) -> None:
+        if self.allowed.shape != (self.base.vocab_size,):
+            raise GlauberError(
+                f"the list of allowed tokens has {tuple(self.allowed.shape)} entries, "
+                f"but the vocabulary has {self.base.vocab_size}."
+            )
+        if not bool(self.allowed.any()):
+            raise GlauberError("no token is allowed, so nothing could ever be drawn.")
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        scores = self.base.scores(tokens, sites, candidates)
+        allowed = self.allowed.to(scores.device)
+        forbidden = ~allowed if candidates is None else ~allowed[candidates]
+        return scores.masked_fill_(forbidden, -torch.inf)
+
+
+@dataclass(frozen=True)
+class Clamped:
+    """The conditionals of the free sites alone, the others held at fixed tokens.
+
+    template (length,) holds the fixed tokens, and PAD at each free site. The rows given to
+    `scores` have one entry per free site, so a frozen chain can be enumerated by itself.
+    """
+
+    base: Conditionals
+    template: Tensor
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        free = (self.template == PAD).nonzero()[:, 0]
+        whole = self.template.repeat(len(tokens), 1)
+        whole[:, free] = tokens
+        return self.base.scores(whole, free[sites], candidates)
+
+
+def log_probs(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    sites: Tensor,
+    candidates: Tensor | None = None,
+    *,
+    temperature: float | Tensor = 1.0,
+) -> Tensor:
+    """Normalised conditionals (rows, k, vocab or candidates) in float64.
+
+    temperature is one number or one per row.
+    """
+    scores = conditionals.scores(tokens, sites, candidates).double()
+    per_row = torch.as_tensor(temperature, dtype=torch.float64, device=scores.device)
+    return torch.log_softmax(scores / per_row.reshape(-1, 1, 1), dim=-1)
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuses what is not a positive finite number."""
+    if not (0 < temperature < float("inf")):
+        raise GlauberError(
+            f"the temperature is {temperature}, but it must be a positive finite number."
+        )
+
+
+def hide(tokens: Tensor, sites: Tensor, hidden_token: int) -> Tensor:
+    """tokens with hidden_token at the given sites (PAD entries of sites hide nothing)."""
+    # One spare column takes the PAD entries of sites.
+    wide = torch.cat([tokens, tokens[:, :1]], dim=1)
+    return wide.scatter(1, torch.where(sites == PAD, tokens.shape[1], sites), hidden_token)[:, :-1]

@@ -1,0 +1,127 @@
+"""How are rows cut into model calls so that a row's answer depends on nothing but the row?
+
+On a CPU: rows of one exact length go together (no padding of lengths), in calls of 1, 2, 4, …
+rows, each on one thread. Which of those sizes give the same bits is measured once per shape
+against the largest one; sizes that differ are filled up with copies to the next one that does not.
+On a GPU: one padded call for as many rows as fit the memory budget.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD
+from glauber.threads import side_by_side
+
+# tokens (rows, length), sites (rows, k), candidates (rows, k, c) or None -> (rows, k, vocab or c)
+Forward = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+CALL_TOKENS = 768  # about this many tokens keep a core's matrix products busy; more gains little
+
+
+def lengths_of(tokens: Tensor) -> Tensor:
+    """Number of tokens of each row, (rows,)."""
+    return (tokens != PAD).sum(dim=1)
+
+
+def largest_call(length: int) -> int:
+    """Rows of the largest CPU call: a power of two with about CALL_TOKENS tokens."""
+    rows = max(1, CALL_TOKENS // length)
+    return min(64, 1 << (rows.bit_length() - 1))
+
+
+@dataclass
+class ExactRows:
+    """Evaluates rows on a CPU so that each row's bits are its own."""
+
+    forward: Forward
+    vocab_size: int
+    _sizes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        calls = []
+        lengths = lengths_of(tokens)
+        for length in lengths.unique().tolist():
+            rows = (lengths == length).nonzero()[:, 0]
+            calls += self._calls(rows, length, sites.shape[1])
+        width = self.vocab_size if candidates is None else candidates.shape[-1]
+        answers = side_by_side(
+            lambda call: self._call(tokens, sites, candidates, *call),
+            calls,
+        )
+        scores = answers[0].new_empty(len(tokens), sites.shape[1], width)
+        for (rows, _, _), answer in zip(calls, answers, strict=True):
+            scores[rows] = answer
+        return scores
+
+    def _calls(self, rows: Tensor, length: int, k: int) -> list[tuple[Tensor, int, int]]:
+        """(rows, size, length) of each call; size is the number of rows that it is filled up to."""
+        sizes = self.sizes(length, k)
+        calls = []
+        while len(rows):
+            fitting = [size for size in sizes if size <= len(rows)]
+            size = max(fitting) if fitting else min(sizes)
+            calls.append((rows[:size], size, length))
+            rows = rows[size:]
+        return calls
+
+    def _call(
+        self,
+        tokens: Tensor,
+        sites: Tensor,
+        candidates: Tensor | None,
+        rows: Tensor,
+        size: int,
+        length: int,
+    ) -> Tensor:
+        filled = rows[torch.arange(size) % len(rows)]
+        chosen = None if candidates is None else candidates[filled]
+        return self.forward(tokens[filled, :length], sites[filled], chosen)[: len(rows)]
+
+    def sizes(self, length: int, k: int) -> list[int]:
+        """The call sizes that give the same bits as the largest one, for rows of this shape."""
+        if (length, k) not in self._sizes:
+            self._sizes[length, k] = side_by_side(
+                lambda shape: self._measure(*shape), [(length, k)]
+            )[0]
+        return self._sizes[length, k]
+
+    def _measure(self, length: int, k: int) -> list[int]:
+        top = largest_call(length)
+        generator = torch.Generator().manual_seed(length)
+        tokens = torch.randint(self.vocab_size, (top, length), generator=generator)
+        sites = torch.randint(length, (top, k), generator=generator)
+        reference = self.forward(tokens, sites, None)
+        if not torch.equal(self.forward(tokens.flip(0), sites.flip(0), None), reference.flip(0)):
+            return [1]  # a row's slot matters on this machine: only a row by itself is safe
+        sizes = [top]
+        for size in (1 << power for power in range(top.bit_length() - 1)):
+            # The last rows of the largest call, so that a row's slot is tested too.
+            if torch.equal(self.forward(tokens[-size:], sites[-size:], None), reference[-size:]):
+                sizes.append(size)
+        return sorted(sizes)
+
+
+@dataclass(frozen=True)
+class PaddedRows:
+    """Evaluates rows on a GPU, as many at once as the memory budget allows."""
+
+    forward: Forward
+    bytes_per_token: int
+    budget: int
+
+    def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        size = max(1, self.budget // (self.bytes_per_token * tokens.shape[1]))
+        if size >= len(tokens):
+            return self.forward(tokens, sites, candidates)
+        parts = [
+            self.forward(
+                tokens[first : first + size],
+                sites[first : first + size],
+                None if candidates is None else candidates[first : first + size],
+            )
+            for first in range(0, len(tokens), size)
+        ]
+        return torch.cat(parts)

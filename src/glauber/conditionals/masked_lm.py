@@ -1,0 +1,209 @@
+"""What does a transformers masked LM say about hidden sites?
+
+Any `AutoModelForMaskedLM`, by hub name, local folder or `bundled:NAME`. The head is applied at the
+hidden sites only; rows are batched so that on a CPU a row's scores never depend on other rows.
+"""
+
+import hashlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, hide
+from glauber.conditionals.batching import ExactRows, PaddedRows
+from glauber.conditionals.bundled import bundled_folder
+from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
+from glauber.conditionals.heads import HEADS
+from glauber.conditionals.vocabulary import Vocabulary
+from glauber.errors import GlauberError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+BUDGET = 4 * 2**30  # bytes of activations in one GPU call
+
+
+class MaskedLM:
+    """A masked LM as conditionals: scores at hidden sites, (rows, k, vocab)."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        name: str = "",
+        fingerprint: str = "",
+        budget: int = BUDGET,
+    ) -> None:
+        if tokenizer.mask_token_id is None:
+            raise GlauberError(f"the tokenizer of {name or 'this model'} has no mask token.")
+        self.model = model.eval().requires_grad_(False)
+        self.name = name
+        self.fingerprint = fingerprint
+        self.vocab_size = int(model.config.vocab_size)
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
+        self.hidden_token = int(tokenizer.mask_token_id)
+        self.pad_token = int(tokenizer.pad_token_id or 0)
+        self.longest = _longest(model.config, tokenizer)
+        self.encoder = Encoder(model) if Encoder.fits(model) else None
+        self._head = HEADS.get(model.config.model_type)
+        if self._head is None:
+            warnings.warn(
+                f"{model.config.model_type} is not a shape that we know: the scores of every "
+                "position are formed, which costs memory and time.",
+                stacklevel=2,
+            )
+        self._batched = self._batching(budget)
+
+    def _batching(self, budget: int) -> ExactRows | PaddedRows:
+        if self.device.type != "cuda":
+            return ExactRows(self._forward, self.vocab_size)
+        width = int(self.model.config.hidden_size)
+        return PaddedRows(self._forward, 24 * width * self.model.dtype.itemsize, budget)
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        *,
+        device: str = "auto",
+        dtype: str = "float32",
+        trust_remote_code: bool = False,
+        budget: int = BUDGET,
+    ) -> "MaskedLM":
+        """The model of that name: `bundled:NAME`, a local folder, or a name on the hub."""
+        place = choose_device(device)
+        if dtype not in DTYPES:
+            raise GlauberError(f"the dtype is {dtype}, but it must be one of {', '.join(DTYPES)}.")
+        model, tokenizer = _from_pretrained(name, trust_remote_code)
+        fingerprint = fingerprint_of(model, tokenizer)
+        model = model.to(place, DTYPES[dtype])
+        return cls(model, tokenizer, name=name, fingerprint=fingerprint, budget=budget)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.model.device)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
+        return self.device if self.device.type == "cuda" else torch.device("cpu")
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        with torch.no_grad():
+            return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
+
+    def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
+        home = tokens.device
+        tokens, sites = tokens.to(self.device), sites.to(self.device)
+        if self.encoder is not None:
+            scores = self._read(self.encoder(tokens, sites))
+        elif self._head is not None:
+            states = self.model.base_model(**self._inputs(tokens))[0]
+            scores = self._read(_take(states, sites))
+        else:
+            scores = _take(self.model(**self._inputs(tokens)).logits, sites)
+        scores = scores.to(home)
+        return scores if candidates is None else scores.gather(-1, candidates)
+
+    def _read(self, states: Tensor) -> Tensor:
+        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows."""
+        assert self._head is not None
+        rows, k, width = states.shape
+        few = rows * k < FEWEST_ROWS and not states.is_cuda
+        flat = states.reshape(rows * k, width)
+        if few:
+            flat = torch.nn.functional.pad(flat, (0, 0, 0, FEWEST_ROWS - rows * k))
+        scores: Tensor = self._head(self.model, flat)[: rows * k]
+        return scores.view(rows, k, -1)
+
+    def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:
+        there = tokens != PAD
+        inputs = {"input_ids": tokens.masked_fill(~there, self.pad_token)}
+        if tokens.is_cuda:  # elsewhere, the rows of a call have one length
+            inputs["attention_mask"] = there.long()
+        return inputs
+
+
+def _take(states: Tensor, sites: Tensor) -> Tensor:
+    """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
+    rows = torch.arange(len(states), device=states.device)[:, None]
+    return states[rows, sites.clamp(min=0)]
+
+
+def choose_device(device: str) -> torch.device:
+    """The device of that name; `auto` takes CUDA, then MPS, then the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        place = torch.device(device)
+        torch.empty(1, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise GlauberError(f"the device {device} cannot be used on this machine.") from error
+    return place
+
+
+def fingerprint_of(model: Any, tokenizer: Any) -> str:
+    """SHA-256 over weights and vocabulary: equal exactly when the conditionals are."""
+    digest = hashlib.sha256()
+    for key, value in sorted(model.state_dict().items()):
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
+    return digest.hexdigest()
+
+
+def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers.utils import logging
+
+    place = str(bundled_folder(name)) if name.startswith("bundled:") else name
+    logging.disable_progress_bar()
+    loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code)
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            place, dtype="auto", trust_remote_code=trust_remote_code, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise GlauberError(_why(name, error)) from error
+    finally:
+        logging.set_verbosity(loud)
+    if report["missing_keys"]:
+        missing = ", ".join(sorted(report["missing_keys"])[:3])
+        raise GlauberError(f"{name} carries no masked-LM head: it lacks the weights {missing}.")
+    return model, tokenizer
+
+
+def _why(name: str, error: Exception) -> str:
+    """One sentence on why a model could not be loaded."""
+    if "trust_remote_code" in str(error):
+        return (
+            f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
+        )
+    if "AutoModelForMaskedLM" in str(error):
+        return f"{name} is not a masked LM: transformers knows no masked-LM head for its shape."
+    if Path(name).is_dir():
+        first = (str(error).strip() or repr(error)).splitlines()[0]
+        return f"the folder {name} holds no masked LM that transformers can load ({first})."
+    return (
+        f"the model {name} was found neither as a folder nor on the hub; without the hub, "
+        "download it elsewhere and give the path of its folder (it holds config.json), "
+        "or use bundled:english."
+    )
+
+
+def _longest(config: Any, tokenizer: Any) -> int:
+    """The most tokens of a text with its special ones."""
+    positions = int(getattr(config, "max_position_embeddings", None) or 2**30)
+    if config.model_type in ("roberta", "xlm-roberta", "mpnet", "esm"):
+        positions -= int(config.pad_token_id or 0) + 1  # positions are numbered from there
+    return min(positions, int(tokenizer.model_max_length))

@@ -1,0 +1,139 @@
+"""The Markov chain: hide sites, ask the conditionals, redraw.
+
+One step picks sites by the scan and redraws them. How the sites of one step relate:
+
+sequential  hidden together, filled one after the other in the scan's order; the ones not yet
+            filled stay hidden (block Gibbs when the conditionals have a joint law)
+product     hidden together, filled independently from one evaluation
+parallel    each hidden alone, all redrawn at once given the old values of the others
+
+With one site a step the three are the same: single-site Glauber dynamics.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals
+from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.noise import words
+from glauber.dynamics.scans import Scan, uniform
+from glauber.errors import GlauberError
+
+Within = Literal["sequential", "product", "parallel"]
+SCORES = 2**27  # scores held at once: 0.5 GiB in float32
+
+
+def glauber(
+    conditionals: Conditionals,
+    *,
+    scan: Scan | None = None,
+    fill: Fill | None = None,
+    within: Within = "sequential",
+) -> Kernel:
+    """The kernel of Glauber dynamics with that scan, fill and treatment of a step's sites."""
+    scan = scan or uniform()
+    fill = fill or inverse_cdf()
+    ways = {"sequential": _sequential, "product": _product, "parallel": _parallel}
+    if within not in ways:
+        raise GlauberError(f"within is {within}, but it must be one of {', '.join(ways)}.")
+    way = ways[within]
+
+    def draw(seed: Tensor, state: State) -> Noise:
+        """The noise of the next step of each chain; seed is one number or one per chain."""
+        slots = torch.arange(scan.words(state.tokens.shape[1]), device=state.step.device)
+        order, fills = words(
+            seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], slots[None, :]
+        )
+        return Noise(order, fills)
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        sites = scan.choose(conditionals, state, noise.order)
+        tokens, info = way(conditionals, fill, state, sites, noise.fill)
+        return state._replace(tokens=tokens, step=state.step + 1), info
+
+    return Kernel(draw, step)
+
+
+def _sequential(
+    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
+) -> tuple[Tensor, Info]:
+    tokens, parts = state.tokens, []
+    for slot in range(sites.shape[1]):
+        # The first site asked about is the one to fill; those after it are still hidden.
+        drawn = _redraw(
+            conditionals, fill, state, tokens, sites[:, slot:], noise[:, slot : slot + 1], 1
+        )
+        parts.append(drawn)
+        tokens = _place(tokens, sites[:, slot : slot + 1], drawn.tokens)
+    whole = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+    return tokens, _info(state, sites, whole)
+
+
+def _product(
+    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
+) -> tuple[Tensor, Info]:
+    k = sites.shape[1]
+    drawn = _redraw(conditionals, fill, state, state.tokens, sites, noise[:, :k], k)
+    return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+
+
+def _parallel(
+    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
+) -> tuple[Tensor, Info]:
+    parts = [
+        _redraw(
+            conditionals, fill, state, state.tokens, sites[:, slot, None], noise[:, slot, None], 1
+        )
+        for slot in range(sites.shape[1])
+    ]
+    drawn = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+    return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+
+
+def _redraw(
+    conditionals: Conditionals,
+    fill: Fill,
+    state: State,
+    tokens: Tensor,
+    sites: Tensor,
+    noise: Tensor,
+    count: int,
+) -> Drawn:
+    """The first `count` of the sites hidden together, redrawn: (chains, count) each.
+
+    Works through as many chains at a time as SCORES allows.
+    """
+    old = tokens.gather(1, sites[:, :count].clamp(min=0))
+    size = max(1, SCORES // (sites.shape[1] * conditionals.vocab_size))
+    parts = []
+    for rows in torch.arange(len(tokens), device=tokens.device).split(size):
+        scores = conditionals.scores(tokens[rows], sites[rows])[:, :count].flatten(0, 1)
+        temperature = state.temperature[rows].repeat_interleave(count)
+        drawn = fill.draw(scores, temperature, noise[rows].flatten(), old[rows].flatten())
+        parts.append(Drawn(*(x.view(-1, count) for x in drawn)))
+    return Drawn(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:
+    """tokens with the new ones at their sites; PAD sites change nothing."""
+    there = sites != PAD
+    safe = sites.clamp(min=0)
+    # Where a slot is empty, the scatter would race with site 0, so it goes to a spare column.
+    wide = torch.cat([tokens, tokens[:, :1]], dim=1)
+    return wide.scatter(1, torch.where(there, safe, tokens.shape[1]), new)[:, :-1]
+
+
+def _info(state: State, sites: Tensor, drawn: Drawn) -> Info:
+    there = sites != PAD
+    old = state.tokens.gather(1, sites.clamp(min=0))
+    return Info(
+        sites,
+        torch.where(there, drawn.tokens, PAD),
+        there & (drawn.tokens != old),
+        drawn.log_prob_old,
+        drawn.log_prob_new,
+        drawn.entropy,
+    )

@@ -1,0 +1,33 @@
+"""The only loop."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+
+AHEAD = 2**18  # words of noise drawn at once
+
+
+def run(
+    kernel: Kernel, state: State, steps: int, *, seed: int | Tensor
+) -> Iterator[tuple[State, Info]]:
+    """Each of the next steps: the state after it, and what it did."""
+    seeds = torch.as_tensor(seed, device=state.step.device)
+    ahead = max(1, AHEAD // state.tokens.numel())
+    for first in range(0, steps, ahead):
+        for noise in _noise(kernel, seeds, state, min(ahead, steps - first)):
+            state, info = kernel.step(state, noise)
+            yield state, info
+
+
+def _noise(kernel: Kernel, seeds: Tensor, state: State, steps: int) -> Iterator[Noise]:
+    """The noise of the next steps, drawn for all of them at once."""
+    n_chains = len(state.step)
+    later = torch.arange(steps, device=state.step.device).repeat_interleave(n_chains)
+    wide = state.rows(torch.arange(n_chains, device=state.step.device).repeat(steps))
+    every = seeds if seeds.ndim == 0 else seeds.repeat(steps)
+    noise = kernel.draw(every, wide._replace(step=wide.step + later))
+    for order, fill in zip(noise.order.split(n_chains), noise.fill.split(n_chains), strict=True):
+        yield Noise(order, fill)

@@ -1,0 +1,204 @@
+"""What will a run do? Everything it needs, checked before anything is written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.bundled import passages
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.dynamics.fills import fill_named
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.graph import replayed
+from glauber.dynamics.kernel import Kernel, start
+from glauber.dynamics.scans import scan_named
+from glauber.errors import GlauberError
+from glauber.runs.run import Run
+from glauber.runs.spec import Spec, versions
+
+FEW = 256  # up to this many chains a CUDA step is bound by launches, and is replayed as a graph
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run about to be made: the model, the spec, and where the chains begin."""
+
+    model: MaskedLM
+    spec: Spec
+    tokens: Tensor  # (chains, length)
+    free: Tensor  # (chains, length)
+
+    @property
+    def kernel(self) -> Kernel:
+        return _kernel(self.model, self.spec)
+
+    @property
+    def slots(self) -> int:
+        """Sites redrawn in one step, at most."""
+        scan = scan_named(self.spec.scan)
+        if scan.name == "everywhere":
+            return int(self.free.sum(dim=1).max())
+        return scan.fewest
+
+
+def plan(
+    model: str | MaskedLM = "bundled:english",
+    texts: Sequence[str] | None = None,
+    *,
+    steps: int,
+    temperature: float = 1.0,
+    seed: int = 0,
+    chains: int | None = None,
+    length: int | None = None,
+    prefix: str = "",
+    frozen: Sequence[int] = (),
+    scan: str = "uniform",
+    within: str = "sequential",
+    fill: str = "inverse-cdf",
+    special_tokens: bool = False,
+    device: str = "auto",
+    dtype: str = "float32",
+    trust_remote_code: bool = False,
+) -> Plan:
+    """Everything a run needs, checked, before anything is written.
+
+    chains      number of chains; they take the texts in turn (default: one per text)
+    length      tokens of each text without the special ones; shorter texts are left out
+    prefix      text put before each start and never redrawn; it does not count in length
+    frozen      further sites that are never redrawn, counted from 0 without the special tokens
+    """
+    _check_numbers(steps, chains, length, seed)
+    if isinstance(model, str):
+        model = MaskedLM.load(
+            model, device=device, dtype=dtype, trust_remote_code=trust_remote_code
+        )
+    tokens, free = starts(model, texts, chains=chains, length=length, prefix=prefix, frozen=frozen)
+    spec = Spec(
+        model=model.name,
+        fingerprint=model.fingerprint,
+        device=model.device.type,
+        dtype=model.dtype,
+        seed=seed,
+        steps=steps,
+        chains=len(tokens),
+        temperature=temperature,
+        scan=scan_named(scan).name,
+        within=within,
+        fill=fill_named(fill).name,
+        length=length,
+        prefix=prefix,
+        frozen=list(frozen),
+        special_tokens=special_tokens,
+        trust_remote_code=trust_remote_code,
+        versions=versions(),
+    )
+    planned = Plan(model, spec, tokens, free)
+    _check_plan(planned)
+    return planned
+
+
+def _check_numbers(steps: int, chains: int | None, length: int | None, seed: int) -> None:
+    if steps < 0:
+        raise GlauberError(f"the number of steps is {steps}, but it cannot be negative.")
+    if chains is not None and chains < 1:
+        raise GlauberError(f"the number of chains is {chains}, but it must be at least 1.")
+    if length is not None and length < 1:
+        raise GlauberError(f"the length is {length}, but it must be at least 1.")
+    if not 0 <= seed < 2**63:
+        raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")
+
+
+def _check_plan(planned: Plan) -> None:
+    start(planned.tokens, planned.free, temperature=planned.spec.temperature)
+    _kernel(planned.model, planned.spec)  # refuses unknown names
+    fewest = scan_named(planned.spec.scan).fewest
+    if int(planned.free.sum(dim=1).min()) < fewest:
+        raise GlauberError(
+            f"a block of {fewest} sites needs texts with at least {fewest} free sites."
+        )
+
+
+def starts(
+    model: MaskedLM,
+    texts: Sequence[str] | None = None,
+    *,
+    chains: int | None = None,
+    length: int | None = None,
+    prefix: str = "",
+    frozen: Sequence[int] = (),
+) -> tuple[Tensor, Tensor]:
+    """Starting tokens and free sites (chains, length) of the texts."""
+    if texts is None:
+        texts = [text for _, text in passages()]
+        chains = 8 if chains is None else chains
+    texts = [text.strip() for text in texts]
+    if not texts or not all(texts):
+        raise GlauberError("a starting text is empty: there is no token to redraw.")
+    words = model.vocabulary
+    before = words.count(prefix) if prefix else 0
+    if length is not None:
+        texts = [text for text in texts if words.count(text) >= length]
+        if not texts:
+            raise GlauberError(f"no starting text has {length} tokens or more.")
+    if chains is not None:
+        texts = [texts[i % len(texts)] for i in range(chains)]
+    joined = [f"{prefix} {text}" if prefix else text for text in texts]
+    tokens, free = words.encode(joined, length=None if length is None else before + length)
+    _check_length(model, tokens)
+    _freeze(free, before, frozen)
+    return tokens, free
+
+
+def _check_length(model: MaskedLM, tokens: Tensor) -> None:
+    longest = tokens.shape[1]
+    if longest > model.longest:
+        chain = int((tokens != PAD).sum(dim=1).argmax())
+        raise GlauberError(
+            f"text {chain + 1} has {longest} tokens with the special ones, but {model.name} reads "
+            f"at most {model.longest}: shorten it, or set a length."
+        )
+
+
+def _freeze(free: Tensor, before: int, frozen: Sequence[int]) -> None:
+    """Takes the first `before` sites and the frozen ones out of the free sites, in place."""
+    rank = free.cumsum(dim=1) - 1  # place of each site without the special tokens
+    inside = free.sum(dim=1).min()
+    for site in frozen:
+        if not 0 <= site < int(inside):
+            raise GlauberError(f"site {site} cannot be frozen: it is outside a text.")
+    held = (rank < before) | torch.isin(rank, torch.tensor(list(frozen), dtype=rank.dtype))
+    free &= ~held
+    if not bool(free.any(dim=1).all()):
+        raise GlauberError("the prefix and frozen sites freeze every site of a text.")
+
+
+def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> Plan:
+    """The plan of a stored run, with its model loaded and checked against the fingerprint."""
+    spec = run.spec if steps is None else replace(run.spec, steps=steps)
+    model = MaskedLM.load(
+        spec.model,
+        device=device or spec.device,
+        dtype=spec.dtype,
+        trust_remote_code=spec.trust_remote_code,
+    )
+    if model.fingerprint != spec.fingerprint:
+        raise GlauberError(
+            f"{spec.model} is not the model that made the run {run.folder}: its weights or its "
+            "vocabulary have changed."
+        )
+    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free))
+
+
+def _kernel(model: MaskedLM, spec: Spec) -> Kernel:
+    """The kernel that a spec names, on that model."""
+    laws: Conditionals = model
+    if not spec.special_tokens:
+        laws = Restricted(model, model.vocabulary.proposable().to(model.state_device))
+    scan = scan_named(spec.scan)
+    kernel = glauber(laws, scan=scan, fill=fill_named(spec.fill), within=spec.within)  # type: ignore[arg-type]
+    asks_host = scan.name.startswith(("everywhere", "least-confident"))
+    if model.device.type == "cuda" and spec.chains <= FEW and not asks_host:
+        return replayed(kernel)
+    return kernel
