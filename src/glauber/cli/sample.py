@@ -1,5 +1,6 @@
 """glauber sample: run chains and store them."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -43,10 +44,11 @@ def sample(
     """Run Glauber dynamics from starting texts and store every event."""
     texts = None if source is None else read_texts(source)
     folder = out or _unused(Path("runs"), model, temperature, seed)
-    _refuse_existing(folder)
+    _check_place(folder)
     from glauber import sampling
     from glauber.cli.report import run_and_report, say_cost
 
+    sampling.check_batch_size(batch_size)
     planned = sampling.plan(
         model,
         texts,
@@ -91,9 +93,15 @@ def read_sites(listed: str) -> list[int]:
         raise GlauberError(f"{listed!r} is not a list of sites such as 0,3,4.") from None
 
 
-def _refuse_existing(folder: Path) -> None:
+def _check_place(folder: Path) -> None:
+    """Refuses a folder that exists or could not be made, before any work is done."""
     if folder.exists():
         raise GlauberError(f"the folder {folder} exists already; give another one, or resume it.")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise GlauberError(f"{folder} cannot be made: {above} is a file.")
+    if not os.access(above, os.W_OK):
+        raise GlauberError(f"{folder} cannot be made: {above} is not writable.")
 
 
 def _unused(parent: Path, model: str, temperature: float, seed: int) -> Path:

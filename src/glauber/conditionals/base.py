@@ -74,7 +74,7 @@ class Restricted:
         scores = self.base.scores(tokens, sites, candidates)
         allowed = self.allowed.to(scores.device)
         forbidden = ~allowed if candidates is None else ~allowed[candidates]
-        return scores.masked_fill_(forbidden, -torch.inf)
+        return scores.masked_fill(forbidden, -torch.inf)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class Clamped:
         free = (self.template == PAD).nonzero()[:, 0]
         whole = self.template.repeat(len(tokens), 1)
         whole[:, free] = tokens
-        return self.base.scores(whole, free[sites], candidates)
+        inside = torch.where(sites == PAD, PAD, free[sites])
+        return self.base.scores(whole, inside, candidates)
 
 
 def log_probs(

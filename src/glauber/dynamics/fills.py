@@ -38,7 +38,7 @@ class Fill(NamedTuple):
     draw: Draw
 
 
-ROWS = 16  # rows that one thread draws at a time
+TOGETHER = 2**18  # scores that one thread works on at a time
 HEADS = (
     64,
     1024,
@@ -105,9 +105,10 @@ def _draw_by(choice: Choice) -> Draw:
     def draw(scores: Tensor, temperature: Tensor, words: Tensor, old: Tensor) -> Drawn:
         if scores.is_cuda:
             return some(scores, temperature, words, old)
+        rows = max(1, TOGETHER // scores.shape[1])
         parts = side_by_side(
             lambda part: some(*part),
-            list(zip(*(x.split(ROWS) for x in (scores, temperature, words, old)), strict=True)),
+            list(zip(*(x.split(rows) for x in (scores, temperature, words, old)), strict=True)),
         )
         return Drawn(*(torch.cat(column) for column in zip(*parts, strict=True)))
 

@@ -133,7 +133,5 @@ def _info(state: State, sites: Tensor, drawn: Drawn) -> Info:
         sites,
         torch.where(there, drawn.tokens, PAD),
         there & (drawn.tokens != old),
-        drawn.log_prob_old,
-        drawn.log_prob_new,
-        drawn.entropy,
+        *(torch.where(there, x, torch.nan) for x in drawn[1:]),
     )

@@ -1,7 +1,7 @@
 """How likely is each state after a step of the other scans: in order, all at once, by doubt?"""
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array  # type: ignore[import-untyped]
+from scipy.sparse import csr_array, diags_array
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals

@@ -13,7 +13,7 @@ from operator import add
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_array  # type: ignore[import-untyped]
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals

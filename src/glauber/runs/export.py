@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,4 +143,5 @@ def export(run: Run, to: str, out: Path, *, every: int = 1) -> None:
     except OSError as error:
         raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()

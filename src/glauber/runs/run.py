@@ -1,6 +1,5 @@
 """What does a stored run say? Everything here only reads."""
 
-import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ class Run:
         self.spec: Spec = read_spec(self.folder)
         self.steps = committed_steps(self.folder)
         self._group = open_group(self.folder)
-        self._keep: tempfile.TemporaryDirectory[str] | None = None
+        self._seen: dict[int, NDArray[np.int64]] = {}
         self._check()
 
     def _check(self) -> None:
@@ -80,16 +79,18 @@ class Run:
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
         """The tokens of every chain after that many steps (default: the last): (chains, length)."""
         step = self.steps if step is None else step
+        if step in self._seen:
+            return self._seen[step].copy()
         if not 0 <= step <= self.steps:
             raise GlauberError(
                 f"step {step} is outside the run, which has steps 0 to {self.steps}."
             )
         every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-        mark = step // every
-        tokens = np.asarray(self._array("tokens")[mark]).astype(np.int64)
-        replay(
-            tokens, self.read("site", mark * every, step), self.read("token", mark * every, step)
-        )
+        first = step // every * every
+        tokens = np.asarray(self._array("tokens")[step // every]).astype(np.int64)
+        replay(tokens, self.read("site", first, step), self.read("token", first, step))
+        if len(self._seen) < 64:  # looks at one chain after another ask for the same steps
+            self._seen[step] = tokens.copy()
         return tokens
 
     def text(self, chain: int = 0, step: int | None = None) -> str:

@@ -134,11 +134,18 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = _take_lock(folder)
-        self.steps = committed_steps(folder)
-        self._group = open_group(folder, "r+")
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self.steps = committed_steps(self.folder)
+        self._group = open_group(self.folder, "r+")
         self.every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-        with _explained(folder):
-            for rest in (folder / EVENTS).rglob("*.partial"):
+        with _explained(self.folder):
+            for rest in self.folder.rglob("*.partial"):
                 rest.unlink()  # left by a writer that was killed in the middle of a file
             self._resize(self.steps)
 
@@ -182,13 +189,13 @@ class Writer:
 
 
 def _take_lock(folder: Path) -> IO[str]:
-    try:
+    with _explained(folder):
         file = (folder / "lock").open("w")
+    try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise GlauberError(f"another process is writing the run {folder}.") from None
     except OSError as error:
-        raise GlauberError(f"the run {folder} cannot be written: {error.strerror}.") from error
+        file.close()
+        raise GlauberError(f"another process is writing the run {folder}.") from error
     return file
 
 

@@ -66,14 +66,10 @@ def _inside(run: Run, chain: int) -> tuple[int, int]:
 
 def spelled(words: "Text", tokens: Iterable[int]) -> list[str]:
     """Each token as it would be read, with a space before where a word begins."""
-    names = [words.spell(int(token)) for token in tokens]
-    marked = any(name[:1] in "Ġ▁" for name in names)  # byte-level BPE or sentencepiece
-    pieces = []
-    for name in names:
-        if name[:1] in "Ġ▁":
-            pieces.append(" " + name[1:])
-        elif name.startswith("##"):
-            pieces.append(name[2:])
-        else:
-            pieces.append(name if marked else " " + name)
-    return pieces
+    tokens = [int(token) for token in tokens]
+    names = [words.spell(token) for token in tokens]
+    if any(name.startswith("Ġ") for name in names):  # byte-level BPE spells bytes, not letters
+        return [words.decode([token]) for token in tokens]
+    if any(name.startswith("▁") for name in names):  # sentencepiece marks where a word begins
+        return [name.replace("▁", " ") for name in names]
+    return [name[2:] if name.startswith("##") else " " + name for name in names]

@@ -1,6 +1,8 @@
 """From a model and some texts to a stored run: begin, resume, extend."""
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.sampling.plan import Plan, plan, reopen
-from glauber.sampling.session import Progress, Session, advance, begin, rate
+from glauber.sampling.session import Progress, Session, advance, begin, check_batch_size, rate
 
 __all__ = [
     "Plan",
@@ -17,6 +19,7 @@ __all__ = [
     "Session",
     "advance",
     "begin",
+    "check_batch_size",
     "plan",
     "rate",
     "reopen",
@@ -43,12 +46,13 @@ def sample(
     goes with the object. Further options are those of `plan`.
     """
     planned = plan(model, texts, steps=steps, temperature=temperature, seed=seed, **options)
-    keep = tempfile.TemporaryDirectory(prefix="glauber-") if out is None else None
-    folder = Path(keep.name) / "run" if keep is not None else Path(str(out))
+    brief = tempfile.mkdtemp(prefix="glauber-") if out is None else None
+    folder = Path(str(out)) if brief is None else Path(brief) / "run"
     begin(planned, folder)
     advance(planned, folder, batch_size=batch_size, session=session)
     run = Run(folder)
-    run._keep = keep
+    if brief is not None:
+        weakref.finalize(run, shutil.rmtree, brief, ignore_errors=True)
     return run
 
 

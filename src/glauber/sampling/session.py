@@ -86,12 +86,17 @@ def begin(planned: Plan, folder: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
+def check_batch_size(batch_size: int | None) -> None:
+    """Refuses a batch of no chains."""
+    if batch_size is not None and batch_size < 1:
+        raise GlauberError(f"the batch size is {batch_size}, but it must be at least 1.")
+
+
 def advance(
     planned: Plan, folder: Path, *, batch_size: int | None = None, session: Session | None = None
 ) -> None:
     """Makes the steps that are still missing, committing every few seconds."""
-    if batch_size is not None and batch_size < 1:
-        raise GlauberError(f"the batch size is {batch_size}, but it must be at least 1.")
+    check_batch_size(batch_size)
     session = session or Session()
     with Writer(folder) as writer:
         if writer.steps < planned.spec.steps:
@@ -158,16 +163,19 @@ def _stretch(
         session.count(state, info, planned.spec.steps)
         if session.stopping:
             break
-    return state.tokens.cpu(), _events(infos)
+    return state.tokens.cpu(), _events(infos, planned.slots)
 
 
-def _events(infos: list[Info]) -> Events:
+def _events(infos: list[Info], n_slots: int) -> Events:
     """Infos of successive steps as arrays (chains, steps, slots) in the store's types."""
-    stacked = (torch.stack(column, dim=1).cpu().numpy() for column in zip(*infos, strict=True))
-    return {
-        name: values.astype(dtype)
-        for (name, (dtype, _)), values in zip(FIELDS.items(), stacked, strict=True)
-    }
+    events = {}
+    for (name, (dtype, nothing)), column in zip(
+        FIELDS.items(), zip(*infos, strict=True), strict=True
+    ):
+        values = torch.stack(column, dim=1).cpu().numpy().astype(dtype)
+        empty = [(0, 0), (0, 0), (0, n_slots - values.shape[2])]  # short texts use fewer slots
+        events[name] = np.pad(values, empty, constant_values=nothing)
+    return events
 
 
 def rate(planned: Plan, *, batch_size: int | None = None) -> float:

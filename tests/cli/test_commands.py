@@ -1,0 +1,271 @@
+"""Every command, as a user types it, on a tiny model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from glauber.cli import main
+from glauber.runs.run import Run
+
+BIN = [sys.executable, "-c", "from glauber.cli import main; main()"]
+
+
+@pytest.fixture
+def glauber(monkeypatch, capsys):
+    """Runs a command in this process: (exit code, stdout, stderr)."""
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return end.value.code or 0, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def source(tmp_path, texts):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(texts) + "\n\n")
+    return path
+
+
+@pytest.fixture
+def run(glauber, tiny_folder, source, tmp_path):
+    words = ["--model", tiny_folder, "--from", source, "--steps", 40, "--out", tmp_path / "run"]
+    assert glauber("sample", *words)[0] == 0
+    return tmp_path / "run"
+
+
+def test_sample_prints_one_json_object(glauber, tiny_folder, source, tmp_path):
+    code, out, err = glauber(
+        "sample", "--model", tiny_folder, "--from", source, "--chains", 7, "--length", 4,
+        "--steps", 30, "--temperature", 1.5, "--seed", 9, "--batch-size", 3, "--device", "cpu",
+        "--dtype", "float64", "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    told = json.loads(out)
+    assert code == 0 and err == ""
+    assert (told["chains"], told["steps"], told["finished"]) == (7, 30, True)
+    assert told["texts"][2] == Run(tmp_path / "run").text(2)
+    spec = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (spec["temperature"], spec["seed"], spec["dtype"]) == (1.5, 9, "float64")
+
+
+def test_sample_says_what_it_will_cost(glauber, tiny_folder, source, tmp_path):
+    code, out, err = glauber(
+        "sample", "--model", tiny_folder, "--from", source, "--steps", 20, "--out", tmp_path / "r"
+    )
+    assert code == 0
+    assert "5 chains x 20 steps" in err and "steps/s" in err and "MB" in err
+    assert "began  the cat sat on the mat." in out
+    assert "model:" in out and "|seed:0|" in out.replace("\n", "")
+
+
+def test_a_prefix_is_never_redrawn(glauber, tiny_folder, source, tmp_path):
+    code, out, _ = glauber(
+        "sample", "--model", tiny_folder, "--from", source, "--prefix", "they will be", "--length",
+        3, "--steps", 80, "--temperature", 5, "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert all(text.startswith("they will be") for text in json.loads(out)["texts"])
+    assert Run(tmp_path / "run").free.sum(axis=1).tolist() == [3] * 5
+
+
+def test_frozen_sites_are_never_redrawn(glauber, tiny_folder, source, tmp_path):
+    glauber(
+        "sample", "--model", tiny_folder, "--from", source, "--freeze", "0,2", "--steps", 80,
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    run = Run(tmp_path / "run")
+    assert not set(run.read("site").flatten().tolist()) & {0, 1, 3}
+    assert run.spec.frozen == [0, 2]
+
+
+def test_resume_and_extend(glauber, run):
+    code, out, _ = glauber("extend", run, "--steps", 55, "--json")
+    assert code == 0 and json.loads(out)["steps"] == 55
+    assert json.loads(glauber("resume", run, "--json")[1])["finished"]
+    code, _, err = glauber("extend", run, "--steps", 10)
+    assert code == 2 and "new total" in err
+
+
+def test_show_marks_what_changed(glauber, run):
+    looks = json.loads(glauber("show", run, "--chain", 1, "--every", 10, "--json")[1])["looks"]
+    opened = Run(run)
+    assert [look["step"] for look in looks] == [0, 10, 20, 30, 40]
+    for before, after in zip(looks, looks[1:], strict=False):
+        old, new = opened.tokens(before["step"])[1], opened.tokens(after["step"])[1]
+        assert after["changed"] == [i - 1 for i in (old != new).nonzero()[0].tolist()]
+    assert "the old tree" in glauber("show", run, "--chain", 1, "--rows", 3)[1]
+
+
+@pytest.mark.parametrize("to", ["arviz", "parquet", "jsonl", "text"])
+def test_export(glauber, run, tmp_path, to):
+    code, out, _ = glauber("export", run, "--to", to, "--out", tmp_path / "file", "--json")
+    assert code == 0
+    assert json.loads(out)["bytes"] == (tmp_path / "file").stat().st_size > 0
+
+
+def test_models(glauber, tiny_folder):
+    assert "bundled:english" in glauber("models")[1]
+    told = json.loads(glauber("models", tiny_folder, "--json")[1])
+    assert (told["shape"], told["vocabulary"], told["hand-laid"]) == ("bert", 48, True)
+
+
+def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
+    """The signal is sent when the run has begun to commit; nothing waits for a clock."""
+    folder = tmp_path / "run"
+    words = ["sample", "--model", str(tiny_folder), "--from", str(source), "--steps", "100000"]
+    child = subprocess.Popen(
+        [*BIN, *words, "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    while child.poll() is None:
+        if (folder / "committed.json").is_file() and Run(folder).steps > 0:
+            child.send_signal(signal.SIGINT)
+            break
+    out, err = child.communicate()
+    assert child.returncode == 0, err
+    assert "glauber resume" in err
+    assert "Traceback" not in err
+    stopped = Run(folder)
+    assert 0 < stopped.steps < 100_000 and not stopped.finished
+
+
+BAD = {
+    "empty text": (["--from", "EMPTY"], "holds no text"),
+    "missing file": (["--from", "NOWHERE"], "cannot be read"),
+    "too long": (["--from", "LONG"], "at most 38"),
+    "temperature zero": (["--temperature", "0"], "positive finite"),
+    "temperature negative": (["--temperature", "-1"], "positive finite"),
+    "temperature nan": (["--temperature", "nan"], "positive finite"),
+    "temperature infinite": (["--temperature", "inf"], "positive finite"),
+    "steps negative": (["--steps", "-3"], "cannot be negative"),
+    "chains zero": (["--chains", "0"], "at least 1"),
+    "length zero": (["--length", "0"], "at least 1"),
+    "length beyond": (["--length", "30"], "no starting text has 30"),
+    "seed negative": (["--seed", "-1"], "between 0"),
+    "unknown model": (["--model", "nobody/nothing"], "give the path of its folder"),
+    "unknown bundled": (["--model", "bundled:klingon"], "bundled:english"),
+    "no mask token": (["--model", "NO_MASK"], "no mask token"),
+    "no head": (["--model", "NO_HEAD"], "no masked-LM head"),
+    "not a masked lm": (["--model", "CAUSAL"], "not a masked LM"),
+    "not a model": (["--model", "EMPTY_FOLDER"], "holds no masked LM"),
+    "prefix freezes all": (["--freeze", "0,1,2,3", "--length", "4"], "freeze every site"),
+    "site outside": (["--freeze", "9", "--length", "4"], "outside a text"),
+    "not sites": (["--freeze", "x"], "not a list of sites"),
+    "existing folder": (["--out", "EMPTY_FOLDER"], "exists already"),
+    "unwritable folder": (["--out", "/proc/nowhere/run"], "MB left"),
+    "file in the way": (["--out", "TEXTS/run"], "cannot be made"),
+    "unknown scan": (["--scan", "zigzag"], "must be one of"),
+    "block too large": (["--scan", "block:9", "--length", "4"], "at least 9 free sites"),
+    "unknown within": (["--within", "sideways"], "must be one of"),
+    "unknown fill": (["--fill", "dice"], "must be one of"),
+    "unknown device": (["--device", "abacus"], "cannot be used"),
+    "unknown dtype": (["--dtype", "int3"], "must be one of"),
+    "batch size zero": (["--batch-size", "0"], "at least 1"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def places(tmp_path_factory, tiny_folder):
+    """Folders and files that are wrong in one way each."""
+    import shutil
+
+    import transformers
+
+    import conftest
+
+    root = tmp_path_factory.mktemp("places")
+    (root / "empty.txt").write_text("\n  \n")
+    (root / "long.txt").write_text("the cat " * 40)
+    (root / "texts.txt").write_text("\n".join(conftest.TEXTS))
+    (root / "empty").mkdir()
+    words = conftest.make_tokenizer()
+    words.mask_token = None
+    shutil.copytree(tiny_folder, root / "no-mask")
+    words.save_pretrained(root / "no-mask")
+    transformers.BertModel(conftest.make_config("bert")).save_pretrained(root / "no-head")
+    conftest.make_tokenizer().save_pretrained(root / "no-head")
+    config = transformers.GPT2Config(vocab_size=48, n_embd=8, n_layer=1, n_head=1, n_positions=40)
+    transformers.GPT2LMHeadModel(config).save_pretrained(root / "causal")
+    conftest.make_tokenizer().save_pretrained(root / "causal")
+    return {
+        "EMPTY": root / "empty.txt", "LONG": root / "long.txt", "NOWHERE": root / "nowhere.txt",
+        "EMPTY_FOLDER": root / "empty", "NO_MASK": root / "no-mask", "NO_HEAD": root / "no-head",
+        "CAUSAL": root / "causal", "TEXTS/run": root / "texts.txt" / "run",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gets_one_sentence(case, glauber, tiny_folder, source, tmp_path, places):
+    given, expected = BAD[case]
+    defaults = {"--model": tiny_folder, "--from": source, "--steps": 10, "--out": tmp_path / "run"}
+    given = dict(zip(given[::2], given[1::2], strict=True))
+    words = [str(places.get(x, x)) for pair in (defaults | given).items() for x in pair]
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = glauber("sample", *words)
+    assert code == 2 and out == ""
+    assert expected in err
+    assert err.startswith("glauber: ") and err.count("\n") == 1 and "Traceback" not in err
+    assert sorted(tmp_path.rglob("*")) == before  # nothing is half-written
+
+
+def damage(run, how):
+    if how == "not json":
+        (run / "run.json").write_text("{")
+    elif how == "newer":
+        spec = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps(spec | {"format": 99}))
+    elif how == "no commit":
+        (run / "committed.json").unlink()
+    elif how == "no events":
+        (run / "events.zarr" / "zarr.json").unlink()
+    elif how == "no header":
+        (run / "run.json").unlink()
+    elif how == "chunk lost":
+        (run / "events.zarr" / "site" / "c" / "0" / "0" / "0").unlink()
+    elif how == "chunk garbled":
+        path = run / "events.zarr" / "token" / "c" / "0" / "0" / "0"
+        path.write_bytes(path.read_bytes()[:-9] + b"123456789")
+
+
+@pytest.mark.parametrize("command", ["show", "resume", "extend"])
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("not json", "damaged"),
+        ("newer", "newer glauber"),
+        ("no commit", "damaged"),
+        ("no events", "damaged"),
+        ("no header", "not a run"),
+        ("chunk lost", "damaged"),
+        ("chunk garbled", "damaged"),
+    ],
+)
+def test_damaged_runs_are_refused(how, expected, command, glauber, run):
+    damage(run, how)
+    more = ["--steps", 60] if command == "extend" else []
+    code, _, err = glauber(command, run, *more)
+    assert code == 2, err
+    assert expected in err and err.count("\n") == 1
+
+
+def test_other_bad_input(glauber, run, tmp_path):
+    for words, expected in (
+        (("show", run, "--chain", 9), "no chain 9"),
+        (("show", run, "--rows", 0), "at least 1"),
+        (("show", tmp_path), "not a run"),
+        (("export", run, "--to", "excel", "--out", tmp_path / "x"), "must be one of"),
+        (("export", run, "--to", "text", "--out", tmp_path / "no" / "x"), "cannot be written"),
+    ):
+        code, _, err = glauber(*words)
+        assert code == 2 and expected in err and err.count("\n") == 1

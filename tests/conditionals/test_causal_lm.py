@@ -1,0 +1,67 @@
+import pytest
+import torch
+import transformers
+
+import conftest
+from glauber.conditionals.base import PAD
+from glauber.conditionals.causal_lm import CausalLM
+from glauber.errors import GlauberError
+
+
+@pytest.fixture
+def control(tokenizer):
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(
+        vocab_size=len(conftest.VOCABULARY), n_embd=32, n_layer=2, n_head=2, n_positions=40,
+        bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    model = transformers.GPT2LMHeadModel(config).double()
+    tokenizer = conftest.make_tokenizer()
+    tokenizer.bos_token = "[CLS]"
+    return CausalLM(model, tokenizer, name="control")
+
+
+def test_log_joint_is_the_sum_of_the_next_token_laws(control):
+    tokens = torch.tensor([[9, 12, 20, 8], [11, 7, PAD, PAD]])
+    expected = []
+    for row in tokens:
+        row = row[row != PAD]
+        total = 0.0
+        for t in range(len(row)):
+            before = torch.cat([torch.tensor([2]), row[:t]])[None]
+            laws = control.model(input_ids=before).logits[0, -1].log_softmax(-1)
+            total += float(laws[row[t]])
+        expected.append(total)
+    torch.testing.assert_close(control.log_joint(tokens), torch.tensor(expected).double())
+
+
+def test_rectangles_of_the_control_close(control):
+    """Delta of the spec, from four conditionals, is zero for a law with a joint."""
+    a, other_a, b, other_b = 9, 15, 20, 30
+    base = torch.tensor([[8, a, 13, b, 10]])
+
+    def ratio(site: int, new: int, old: int, elsewhere: int, value: int) -> torch.Tensor:
+        tokens = base.clone()
+        tokens[0, elsewhere] = value
+        scores = control.scores(tokens, torch.tensor([[site]]), torch.tensor([[[new, old]]]))
+        return scores[0, 0, 0] - scores[0, 0, 1]
+
+    left = ratio(1, other_a, a, 3, b) + ratio(3, other_b, b, 1, other_a)
+    right = ratio(3, other_b, b, 1, a) + ratio(1, other_a, a, 3, other_b)
+    assert abs(float(left - right)) < 1e-12
+    assert abs(float(ratio(1, other_a, a, 3, b) - ratio(1, other_a, a, 3, other_b))) > 1e-3
+
+
+def test_what_stands_at_the_hidden_site_does_not_matter(control):
+    candidates = torch.tensor([[[9, 10, 11]]])
+    one = control.scores(torch.tensor([[8, 9, 13]]), torch.tensor([[1]]), candidates)
+    other = control.scores(torch.tensor([[8, 22, 13]]), torch.tensor([[1]]), candidates)
+    assert torch.equal(one, other)
+
+
+def test_refusals(control):
+    tokens = torch.tensor([[8, 9, 13]])
+    with pytest.raises(GlauberError, match="candidate"):
+        control.scores(tokens, torch.tensor([[1]]))
+    with pytest.raises(GlauberError, match="one hidden site"):
+        control.scores(tokens, torch.tensor([[1, 2]]), torch.zeros(1, 2, 3, dtype=torch.int64))

@@ -1,0 +1,122 @@
+import hashlib
+import warnings
+
+import pytest
+import torch
+
+import conftest
+from glauber.conditionals.base import PAD, Restricted, hide
+from glauber.conditionals.masked_lm import MaskedLM
+
+SHAPES = [
+    "bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta-v2",
+    "deberta-v3", "mpnet", "modernbert", "esm",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_site_only_head_equals_the_full_head(shape, dtype, tokenizer, texts):
+    model = conftest.make_model(shape).to(dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a named shape never falls back to the full head
+        laws = MaskedLM(model, tokenizer)
+    tokens, _ = laws.vocabulary.encode(texts)
+    sites = torch.tensor([[1, 3], [5, 2], [2, 4], [4, 1], [3, 6]])
+    scores = laws.scores(tokens, sites)
+    for row in range(len(texts)):
+        length = int((tokens[row] != PAD).sum())
+        whole = hide(tokens, sites, tokenizer.mask_token_id)[row : row + 1, :length]
+        with torch.no_grad():
+            full = model(input_ids=whole).logits[0, sites[row]]
+        torch.testing.assert_close(scores[row], full, rtol=0, atol=1e-5)
+    assert scores.dtype == dtype
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_full_logits_are_never_formed(shape, tokenizer, texts):
+    """The head sees as many rows as there are hidden sites (or FEWEST_ROWS), not the text."""
+    model = conftest.make_model(shape)
+    laws = MaskedLM(model, tokenizer)
+    seen = []
+    for module in model.modules():
+        out = getattr(module, "out_features", None)
+        if out == laws.vocab_size:
+            module.register_forward_hook(lambda m, i, o: seen.append(o.numel() // o.shape[-1]))
+    tokens, _ = laws.vocabulary.encode([texts[1]] * 40)
+    laws._batched.sizes(tokens.shape[1], 1)
+    seen.clear()
+    laws.scores(tokens, torch.full((40, 1), 3))
+    if shape == "deberta-v3":  # its head multiplies by the embedding itself, without a module
+        assert seen == []
+    else:
+        assert 40 <= sum(seen) <= 40 + 16 * len(seen) and max(seen) <= 64
+
+
+def test_unknown_shape_falls_back_with_a_warning(tokenizer, texts):
+    from transformers import FNetConfig, FNetForMaskedLM
+
+    torch.manual_seed(0)
+    config = FNetConfig(
+        vocab_size=len(conftest.VOCABULARY), hidden_size=32, num_hidden_layers=2,
+        intermediate_size=40, max_position_embeddings=40, pad_token_id=0,
+    )  # fmt: skip
+    model = FNetForMaskedLM(config).eval()
+    with pytest.warns(UserWarning, match="every position"):
+        laws = MaskedLM(model, tokenizer)
+    tokens, _ = laws.vocabulary.encode(texts[:1])
+    scores = laws.scores(tokens, torch.tensor([[2]]))
+    with torch.no_grad():
+        full = model(input_ids=hide(tokens, torch.tensor([[2]]), 4)).logits[0, 2]
+    torch.testing.assert_close(scores[0, 0], full, rtol=0, atol=1e-5)
+
+
+def test_special_and_unused_tokens_are_not_proposable(tiny_folder):
+    laws = MaskedLM.load(str(tiny_folder))
+    allowed = laws.vocabulary.proposable()
+    names = [laws.vocabulary.text.spell(i) for i in range(len(allowed))]
+    assert [n for n, ok in zip(names, allowed, strict=True) if not ok] == conftest.VOCABULARY[:7]
+    tokens, _ = laws.vocabulary.encode(["the cat"])
+    scores = Restricted(laws, allowed).scores(tokens, torch.tensor([[1]]))
+    assert torch.equal(scores[0, 0] == -torch.inf, ~allowed)
+
+
+def test_lengths_count_without_special_tokens(tiny_folder, texts):
+    vocabulary = MaskedLM.load(str(tiny_folder)).vocabulary
+    tokens, free = vocabulary.encode(texts[:2], length=4)
+    assert free.sum(dim=1).tolist() == [4, 4]
+    assert vocabulary.decode(tokens[0]) == "the cat sat on"
+    assert not free[:, 0].any()
+
+
+def test_fingerprint_follows_weights_and_not_the_dtype(tiny_folder, tokenizer):
+    one = MaskedLM.load(str(tiny_folder))
+    other = MaskedLM.load(str(tiny_folder), dtype="float64")
+    assert one.fingerprint == other.fingerprint
+    assert len(bytes.fromhex(one.fingerprint)) == hashlib.sha256().digest_size
+    from glauber.conditionals.masked_lm import fingerprint_of
+
+    changed = one.model
+    with torch.no_grad():
+        changed.cls.predictions.bias[9] += 1e-3
+    assert fingerprint_of(changed, tokenizer) != one.fingerprint
+
+
+def test_remote_code_is_not_run_unless_asked_for(tiny_folder, tmp_path):
+    import json
+    import shutil
+
+    from glauber.errors import GlauberError
+
+    folder = tmp_path / "remote"
+    shutil.copytree(tiny_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "strange"
+    config["auto_map"] = {
+        "AutoConfig": "strange.StrangeConfig",
+        "AutoModelForMaskedLM": "strange.StrangeModel",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "strange.py").write_text("raise SystemExit('this code ran')\n")
+    with pytest.raises(GlauberError, match="code of its own"):
+        MaskedLM.load(str(folder))

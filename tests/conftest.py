@@ -1,0 +1,121 @@
+"""Tiny random models and a tiny vocabulary, made anew for each session of tests."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = ["a", "the", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "over", "mat", "tree", "sky", "red", "blue", "green", "old", "new", "big", "small", "and", "or", "but", "not", "is", "was", "will", "be", "to", "of", "in", "it", "they", "we", ".", ",", "!", "##s", "##ed", "##ing"]
+VOCABULARY = [*SPECIAL, "[unused0]", "[unused1]", *WORDS]
+SIZES = dict(
+    vocab_size=len(VOCABULARY),
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=40,
+    max_position_embeddings=40,
+    pad_token_id=0,
+)
+
+
+def make_tokenizer() -> transformers.PreTrainedTokenizerFast:
+    backend = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(VOCABULARY)}, unk_token="[UNK]")
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=38,
+    )
+
+
+def make_config(shape: str) -> transformers.PreTrainedConfig:
+    """A tiny configuration of each architecture that the engine names."""
+    plain = SIZES | {"hidden_dropout_prob": 0.0}
+    configs: dict[str, Callable[[], transformers.PreTrainedConfig]] = {
+        "bert": lambda: transformers.BertConfig(**plain),
+        "roberta": lambda: transformers.RobertaConfig(**plain),
+        "xlm-roberta": lambda: transformers.XLMRobertaConfig(**plain),
+        "electra": lambda: transformers.ElectraConfig(**plain, embedding_size=16),
+        "distilbert": lambda: transformers.DistilBertConfig(
+            vocab_size=len(VOCABULARY), dim=32, n_layers=2, n_heads=2, hidden_dim=40,
+            max_position_embeddings=40,
+        ),
+        "albert": lambda: transformers.AlbertConfig(**plain, embedding_size=16),
+        "deberta-v2": lambda: transformers.DebertaV2Config(
+            **plain, relative_attention=True, position_buckets=8, pos_att_type=["p2c", "c2p"],
+            position_biased_input=False, legacy=True,
+        ),
+        "deberta-v3": lambda: transformers.DebertaV2Config(
+            **plain, relative_attention=True, position_buckets=8, pos_att_type=["p2c", "c2p"],
+            position_biased_input=False, share_att_key=True, norm_rel_ebd="layer_norm",
+            legacy=False,
+        ),
+        "mpnet": lambda: transformers.MPNetConfig(**plain),
+        "modernbert": lambda: transformers.ModernBertConfig(
+            **SIZES, cls_token_id=2, bos_token_id=2, sep_token_id=3, eos_token_id=3,
+            local_attention=8, global_attn_every_n_layers=2,
+        ),
+        "esm": lambda: transformers.EsmConfig(
+            **SIZES, mask_token_id=4, position_embedding_type="rotary", token_dropout=True,
+            emb_layer_norm_before=False,
+        ),
+    }  # fmt: skip
+    return configs[shape]()
+
+
+def make_model(shape: str = "bert", scale: float = 8.0) -> torch.nn.Module:
+    """A tiny masked LM with random weights, scaled up so that its conditionals are peaked."""
+    torch.manual_seed(7)
+    model = transformers.AutoModelForMaskedLM.from_config(make_config(shape))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=0.02 * scale)
+            elif name.endswith("bias"):
+                weight.normal_(std=0.1)
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT with random weights, as a folder that `--model` accepts."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_model("bert").save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> transformers.PreTrainedTokenizerFast:
+    return make_tokenizer()
+
+
+TEXTS = [
+    "the cat sat on the mat .",
+    "a big dog ran under the old tree and the bird flew over it .",
+    "they will be in the sky",
+    "is it red or blue ?",
+    "the small bird was not old but new .",
+]
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return list(TEXTS)

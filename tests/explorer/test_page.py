@@ -1,0 +1,193 @@
+"""The page of a run says what the run holds, escapes it, and asks nothing of any network."""
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plotly.offline import get_plotlyjs
+from tokenizers import Tokenizer, models
+
+from glauber.errors import GlauberError
+from glauber.explorer.page import MOST, write_page
+from glauber.explorer.words import summary
+from glauber.runs.run import Run
+from glauber.runs.signature import signature
+from glauber.runs.spec import Spec, write_spec
+from glauber.runs.store import Writer, create
+
+WORDS = ["[UNK]", "<b>", "&", '"', "cat", "</script>", "dog", "##s"]
+LENGTH = 6
+VOID = {"meta", "link", "wbr", "br"}
+
+
+def make_run(folder: Path, n_chains: int = 2, n_steps: int = 60, model: str = "tiny") -> Run:
+    """A run of random events whose first site is frozen."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    start = rng.integers(1, len(WORDS), (n_chains, LENGTH))
+    free = np.ones((n_chains, LENGTH), bool)
+    free[:, 0] = False
+    shape = (n_chains, n_steps, 1)
+    site, token = rng.integers(1, LENGTH, shape), rng.integers(1, len(WORDS), shape)
+    changed, tokens = np.zeros(shape, bool), start.copy()
+    for chain, step, slot in np.ndindex(shape):
+        place = chain, site[chain, step, slot]
+        changed[chain, step, slot] = tokens[place] != token[chain, step, slot]
+        tokens[place] = token[chain, step, slot]
+    figures = {name: rng.random(shape) for name in ("log_prob_old", "log_prob_new", "entropy")}
+    create(folder, start, free, 1)
+    write_spec(folder, Spec(model, "f" * 64, "cpu", "float32", 0, n_steps, n_chains, 0.7))
+    (folder / "tokenizer").mkdir()
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
+    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
+    with Writer(folder) as writer:
+        if n_steps:
+            writer.append({"site": site, "token": token, "changed": changed, **figures}, {})
+        writer.finish()
+    return Run(folder)
+
+
+class Read(HTMLParser):
+    """What a browser would make of the page: its tags, what they ask for, its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.asked: list[str] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.asked += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
+
+
+def written(run: Run, out: Path, topics: tuple[str, ...] = ()) -> tuple[str, Read]:
+    """The page without plotly's code, as text and as read."""
+    write_page(run, out, topics=topics)
+    text = out.read_text(encoding="utf-8")
+    code = get_plotlyjs()
+    assert text.count(code) == 1
+    rest = text.replace(code, "")
+    return rest, Read(rest)
+
+
+def test_the_page_asks_nothing_of_any_network(tmp_path: Path) -> None:
+    rest, read = written(make_run(tmp_path / "run"), tmp_path / "page.html")
+    assert read.asked == ["data:,"]
+    assert not re.search(r"https?:|@import|url\(", rest)
+    assert "default-src 'none'" in rest
+
+
+def test_every_tag_is_closed_and_tokens_are_escaped(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", model="<b>model</b>")
+    rest, read = written(run, tmp_path / "page.html", topics=("<b>one</b>", "two & three"))
+    assert read.open == []
+    assert read.tags["b"] == 0 and "<b>" not in rest
+    for told in ("<b>one</b>", "two & three", "<b>model</b>"):
+        assert told in read.text
+    assert any("<b>" in run.text(chain, step) for chain in (0, 1) for step in (0, 60))
+
+
+def test_the_page_says_what_the_run_holds(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    rest, read = written(run, tmp_path / "page.html", topics=("cats", "dogs"))
+    assert signature(run.spec) in read.text
+    for chain in (0, 1):
+        for step in (0, run.steps):
+            assert run.text(chain, step) in read.text
+    assert read.tags["figure"] == 3 and read.tags["details"] == 2
+    assert rest.count("<details open>") == 1 and rest.count('class="timeline"') == 2
+    assert rest.count('class="frozen"') > 2 * 20 and rest.count("<mark>") > 2 * 20
+
+
+def test_the_summary_counts_steps_and_what_is_left(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    changed = int(run.read("changed").sum()) / (2 * 60)
+    left = [
+        sum(run.tokens(60)[chain, i] == run.tokens(0)[chain, i] for i in range(1, LENGTH)) / 5
+        for chain in (0, 1)
+    ]
+    told = summary(run)
+    assert "2 chains of the masked language model tiny made 60 steps each" in told
+    assert "temperature 0.7" in told
+    assert f"{changed:.0%} of the steps changed a token" in told
+    assert f"{sum(left) / 2:.0%} of the starting tokens" in told
+    assert f"({min(left):.0%} to {max(left):.0%} by chain)" in told
+
+
+def test_a_run_without_steps_has_a_page_without_pictures(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", n_chains=1, n_steps=0)
+    _, read = written(run, tmp_path / "page.html")
+    assert read.tags["figure"] == 0
+    assert "1 chain of the masked language model tiny made 0 steps at" in read.text
+
+
+def test_of_many_chains_the_first_are_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", n_chains=MOST + 3, n_steps=2)
+    _, read = written(run, tmp_path / "page.html")
+    assert read.tags["details"] == MOST
+    assert f"The first {MOST} of {MOST + 3} chains." in read.text
+
+
+def test_topics_must_match_the_chains(tmp_path: Path) -> None:
+    with pytest.raises(GlauberError, match="1 topics for 2 chains"):
+        write_page(make_run(tmp_path / "run"), tmp_path / "page.html", topics=["one"])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_an_older_page_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "page.html"
+    run = make_run(tmp_path / "run")
+    write_page(run, out)
+    out.write_text("old", encoding="utf-8")
+    write_page(run, out)
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GlauberError, match="cannot be written"):
+        write_page(make_run(tmp_path / "run"), tmp_path / "file" / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"scan": "block:3"}, "hides 3 tokens, picked at random, and draws from what"),
+        ({"fill": "greedy", "scan": "sweep"}, "each in turn, and takes what the model finds"),
+        ({"prefix": "a cat", "frozen": [2]}, "the prefix “a cat” and the site 2 (counted from 0)."),
+        ({"frozen": [2, 4]}, "Never redrawn: the sites 2, 4 (counted from 0)."),
+    ],
+)
+def test_the_summary_tells_the_dynamics(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    run = make_run(tmp_path / "run", n_steps=1)
+    run.spec = replace(run.spec, **changes)
+    assert told in summary(run)
+
+
+def test_an_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", n_steps=3)
+    (run.folder / "finished.json").unlink()
+    run.spec = replace(run.spec, steps=5000)
+    assert "made 3 of 5,000 steps each" in summary(run)

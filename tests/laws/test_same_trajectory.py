@@ -1,0 +1,118 @@
+"""A trajectory depends on nothing but the model, the texts, the seed and the kernel."""
+
+import numpy as np
+import pytest
+import torch
+
+import conftest
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.dynamics.kernel import start
+from glauber.dynamics.noise import philox, uniform, words
+from glauber.dynamics.run import run as run_kernel
+from glauber.runs.store import FIELDS
+from glauber.sampling import plan, sample
+
+KERNELS = {
+    "uniform": {},
+    "sweep": {"scan": "sweep"},
+    "block": {"scan": "block:3"},
+    "product": {"scan": "block:3", "within": "product"},
+    "parallel": {"scan": "everywhere", "within": "parallel"},
+    "least-confident": {"scan": "least-confident"},
+    "gumbel": {"fill": "gumbel-max"},
+}
+
+
+def events(run):
+    return {name: run.read(name) for name in FIELDS}
+
+
+def assert_same(one, other):
+    for name in FIELDS:
+        np.testing.assert_array_equal(events(one)[name], events(other)[name], err_msg=name)
+    np.testing.assert_array_equal(one.tokens(), other.tokens())
+
+
+@pytest.mark.parametrize("shape", ["bert", "deberta-v3", "esm"])
+def test_batch_sizes(shape, tokenizer, texts):
+    """Batches of 1, 7 and 64 chains of five lengths: the same events, bit by bit."""
+    laws = MaskedLM(conftest.make_model(shape), tokenizer, name="tiny")
+    runs = [
+        sample(laws, texts, chains=64, steps=12, seed=3, batch_size=size) for size in (1, 7, 64)
+    ]
+    assert_same(runs[0], runs[1])
+    assert_same(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_batch_sizes_for_every_kernel(name, tokenizer, texts):
+    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    one, other = (
+        sample(laws, texts, chains=10, steps=8, seed=3, batch_size=size, **KERNELS[name])
+        for size in (3, 10)
+    )
+    assert_same(one, other)
+
+
+def test_threads(tokenizer, texts):
+    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    before = torch.get_num_threads()
+    try:
+        runs = []
+        for n_threads in (1, 2):
+            torch.set_num_threads(n_threads)
+            runs.append(sample(laws, texts, chains=40, steps=20, seed=1))
+    finally:
+        torch.set_num_threads(before)
+    assert_same(*runs)
+
+
+def test_other_seeds_and_chains_differ(tokenizer, texts):
+    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    one = sample(laws, texts[:1] * 2, steps=30, seed=0)
+    other = sample(laws, texts[:1] * 2, steps=30, seed=1)
+    assert (one.read("site")[0] != one.read("site")[1]).any()
+    assert (one.read("site") != other.read("site")).any()
+
+
+def test_chains_of_one_batch_may_differ_in_step_and_temperature(tokenizer, texts):
+    """A chain at its own step and temperature makes the step it would make alone."""
+    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    planned = plan(laws, texts, steps=1)
+    kernel = planned.kernel
+    heat = torch.tensor([0.5, 1.0, 2.0, 4.0, 1.0]).double()
+    mixed = start(planned.tokens, planned.free, temperature=heat)
+    mixed = mixed._replace(step=torch.tensor([0, 5, 2, 9, 1]))
+    together = next(run_kernel(kernel, mixed, 1, seed=8))
+    for i in range(len(texts)):
+        rows = torch.tensor([i])
+        state, info = next(run_kernel(kernel, mixed.rows(rows), 1, seed=8))
+        assert torch.equal(state.tokens[0], together[0].tokens[i])
+        assert torch.equal(info.entropy[0], together[1].entropy[i])
+
+
+def test_published_philox_vectors():
+    """Known answers of Philox-4x32-10 that come with its authors' Random123 library."""
+    known = [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ]
+    for counter, key, expected in known:
+        given = tuple(torch.tensor([c]) for c in counter), tuple(torch.tensor([k]) for k in key)
+        assert tuple(int(word) for word in philox(*given)) == expected
+
+
+def test_uniform_words_are_uniform():
+    n = 200_000
+    a, b = words(torch.tensor(5), torch.arange(n), torch.tensor(0), torch.tensor(0))
+    for values in (uniform(a), uniform(b)):
+        counts = torch.histc(values, bins=100, min=0, max=1)
+        # A bin's count has standard deviation sqrt(n/100 * 0.99); five of them in 200 bins.
+        assert (counts - n / 100).abs().max() < 5 * (n / 100 * 0.99) ** 0.5
+        assert float(values.min()) >= 0 and float(values.max()) < 1
+    assert abs(float(torch.corrcoef(torch.stack([uniform(a), uniform(b)]))[0, 1])) < 5 / n**0.5

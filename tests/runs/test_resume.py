@@ -1,0 +1,142 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.runs.run import Run
+from glauber.runs.store import Writer
+from glauber.sampling import advance, begin, plan, reopen, resume, sample
+from glauber.sampling import session as session_module
+
+KILLER = Path(__file__).with_name("kill_and_resume.py")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run except the lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_twenty_kills_leave_no_trace(tiny_folder, texts, tmp_path):
+    options = {"steps": 600, "temperature": 1.3, "seed": 4, "chains": 3}
+    whole = sample(str(tiny_folder), texts, out=tmp_path / "whole", **options)
+    begin(plan(str(tiny_folder), texts, **options), tmp_path / "killed")
+    done = subprocess.run(
+        [sys.executable, str(KILLER), str(tmp_path / "killed"), "20", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("killed ") == 20
+    assert Run(tmp_path / "killed").finished
+    assert contents(tmp_path / "killed") == contents(whole.folder)
+
+
+def test_an_extended_run_equals_a_long_one(tiny_folder, texts, tmp_path):
+    short = sample(str(tiny_folder), texts, steps=50, seed=2, out=tmp_path / "short")
+    assert short.finished and short.steps == 50
+    longer = resume(short.folder, steps=130)
+    whole = sample(str(tiny_folder), texts, steps=130, seed=2, out=tmp_path / "whole")
+    assert contents(longer.folder) == contents(whole.folder)
+
+
+def test_a_stop_keeps_every_step(tiny_folder, texts, tmp_path):
+    class Stopping(session_module.Session):
+        def count(self, *args):
+            super().count(*args)
+            self.stopping = self.updates >= 33 * len(texts)
+
+    planned = plan(str(tiny_folder), texts, steps=90, seed=2)
+    begin(planned, tmp_path / "run")
+    advance(planned, tmp_path / "run", session=Stopping())
+    stopped = Run(tmp_path / "run")
+    assert stopped.steps == 33 and not stopped.finished
+    whole = sample(str(tiny_folder), texts, steps=90, seed=2, out=tmp_path / "whole")
+    assert contents(resume(stopped.folder).folder) == contents(whole.folder)
+
+
+def test_marks_and_chunks(tiny_folder, tmp_path, monkeypatch, texts):
+    """Any step is rebuilt, also across chunks; the plain replay from the start agrees."""
+    import numpy as np
+
+    from glauber.runs import store
+    from glauber.runs.run import replay
+
+    monkeypatch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
+    monkeypatch.setattr(session_module, "COMMIT_SECONDS", 0.01)
+    run = sample(str(tiny_folder), texts, steps=75, seed=6, out=tmp_path / "run")
+    for step in (0, 1, 15, 16, 17, 48, 74, 75):
+        tokens = run.tokens(0)
+        replay(tokens, run.read("site", 0, step), run.read("token", 0, step))
+        np.testing.assert_array_equal(run.tokens(step), tokens)
+
+
+def test_recorded_figures_are_the_conditionals(tiny_folder, texts, tmp_path):
+    """Log-probabilities and entropies of the events, worked out again from the states."""
+    import numpy as np
+    import torch
+
+    from glauber.conditionals.base import Restricted, log_probs
+    from glauber.conditionals.masked_lm import MaskedLM
+
+    run = sample(str(tiny_folder), texts, steps=40, temperature=0.8, seed=5, out=tmp_path / "run")
+    model = MaskedLM.load(str(tiny_folder))
+    laws = Restricted(model, model.vocabulary.proposable())
+    sites, tokens = run.read("site"), run.read("token")
+    for step in (0, 7, 39):
+        before, after = torch.from_numpy(run.tokens(step)), torch.from_numpy(run.tokens(step + 1))
+        site = torch.from_numpy(sites[:, step]).long()
+        law = log_probs(laws, before, site, temperature=0.8)[:, 0]
+        new, old = after.gather(1, site), before.gather(1, site)
+        np.testing.assert_array_equal(new[:, 0], tokens[:, step, 0])
+        np.testing.assert_array_equal((new != old)[:, 0], run.read("changed")[:, step, 0])
+        stored = {name: run.read(name)[:, step] for name in ("log_prob_new", "log_prob_old")}
+        np.testing.assert_allclose(stored["log_prob_new"], law.gather(1, new), rtol=1e-6)
+        np.testing.assert_allclose(stored["log_prob_old"], law.gather(1, old), rtol=1e-6)
+        entropy = torch.distributions.Categorical(logits=law).entropy()
+        np.testing.assert_allclose(run.read("entropy")[:, step, 0], entropy, rtol=1e-5)
+
+
+def test_two_writers_are_refused(tiny_folder, texts, tmp_path):
+    run = sample(str(tiny_folder), texts, steps=5, out=tmp_path / "run")
+    with Writer(run.folder), pytest.raises(GlauberError, match="another process"):
+        resume(run.folder, steps=9)
+    assert resume(run.folder, steps=9).steps == 9
+
+
+def test_another_model_under_the_same_name_is_refused(tiny_folder, texts, tmp_path):
+    import shutil
+
+    import conftest
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    run = sample(str(folder), texts, steps=5, out=tmp_path / "run")
+    conftest.make_model(scale=9.0).save_pretrained(folder)
+    with pytest.raises(GlauberError, match="not the model that made the run"):
+        reopen(run, steps=9)
+
+
+def test_a_full_disk_keeps_what_was_committed(tiny_folder, texts, tmp_path, monkeypatch):
+    import errno
+
+    from zarr.storage import _local
+
+    run = sample(str(tiny_folder), texts, steps=20, seed=2, out=tmp_path / "run")
+    before = contents(run.folder)
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_local, "_put", full)
+        with pytest.raises(GlauberError, match="disk is full"):
+            resume(run.folder, steps=40)
+    assert Run(run.folder).steps == 20
+    for name in ("site", "token"):
+        path = f"events.zarr/{name}/c/0/0/0"
+        assert contents(run.folder)[path] == before[path]
+    whole = sample(str(tiny_folder), texts, steps=40, seed=2, out=tmp_path / "whole")
+    assert contents(resume(run.folder, steps=40).folder) == contents(whole.folder)
