@@ -1,6 +1,9 @@
 """Tiny random models and a tiny vocabulary, made anew for each session of tests."""
 
 import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test asks the hub
+
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +12,11 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = ["a", "the", "cat", "dog", "bird", "sat", "ran", "flew", "on", "under", "over", "mat", "tree", "sky", "red", "blue", "green", "old", "new", "big", "small", "and", "or", "but", "not", "is", "was", "will", "be", "to", "of", "in", "it", "they", "we", ".", ",", "!", "##s", "##ed", "##ing"]
+WORDS = """
+a the cat dog bird sat ran flew on under over mat tree sky red blue green old new big small and or
+but not is was will be to of in it they we . , ! ##s ##ed ##ing
+""".split()  # noqa: SIM905
 VOCABULARY = [*SPECIAL, "[unused0]", "[unused1]", *WORDS]
 SIZES = dict(
     vocab_size=len(VOCABULARY),

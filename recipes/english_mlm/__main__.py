@@ -1,4 +1,4 @@
-"""The command line: prepare, train, evaluate."""
+"""The command line: prepare, train, average, evaluate."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
+from .average import average
 from .evaluate import evaluate
 from .prepare import prepare
 from .train import train
 
 
 def main() -> None:
-    """Reads the command line and runs one of the three steps."""
+    """Reads the command line and runs one of the steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     steps = parser.add_subparsers(required=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -38,6 +39,13 @@ def main() -> None:
     step.add_argument("--seed", type=int, default=0)
     step.add_argument("--device", default=device)
     step.add_argument("--resume", action="store_true", help="go on from OUT/checkpoint.pt")
+
+    step = steps.add_parser("average", help="a mean of the weights before and after training")
+    step.set_defaults(run=average)
+    step.add_argument("--init", type=Path, required=True)
+    step.add_argument("--trained", type=Path, required=True)
+    step.add_argument("--share", type=float, default=0.7, help="of the trained weights")
+    step.add_argument("--out", type=Path, required=True)
 
     step = steps.add_parser("evaluate", help="figures on WikiText-2 test")
     step.set_defaults(run=evaluate)

@@ -1,5 +1,6 @@
 """Every command, as a user types it, on a tiny model."""
 
+import itertools
 import json
 import os
 import signal
@@ -98,7 +99,7 @@ def test_show_marks_what_changed(glauber, run):
     looks = json.loads(glauber("show", run, "--chain", 1, "--every", 10, "--json")[1])["looks"]
     opened = Run(run)
     assert [look["step"] for look in looks] == [0, 10, 20, 30, 40]
-    for before, after in zip(looks, looks[1:], strict=False):
+    for before, after in itertools.pairwise(looks):
         old, new = opened.tokens(before["step"])[1], opened.tokens(after["step"])[1]
         assert after["changed"] == [i - 1 for i in (old != new).nonzero()[0].tolist()]
     assert "the old tree" in glauber("show", run, "--chain", 1, "--rows", 3)[1]
@@ -132,7 +133,7 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
         if (folder / "committed.json").is_file() and Run(folder).steps > 0:
             child.send_signal(signal.SIGINT)
             break
-    out, err = child.communicate()
+    _, err = child.communicate()
     assert child.returncode == 0, err
     assert "glauber resume" in err
     assert "Traceback" not in err

@@ -6,7 +6,7 @@ residual plus layer norm, and the activation. Without Triton, or for long sequen
 operators do the same.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 try:
     import triton
-    import triton.language as tl
+
+    from glauber.conditionals import encoder_kernels as kernels
 except ImportError:  # PyTorch for CPU or Windows brings none
     triton = None
 
@@ -72,7 +73,7 @@ def _attend(
         return _attend_plainly(queries, keys, values, lengths, heads)
     mixed = torch.empty(rows * q, width, dtype=queries.dtype, device=queries.device)
     block_q, block_k = max(16, triton.next_power_of_2(q)), max(16, triton.next_power_of_2(length))
-    _short_attention[(rows, heads)](
+    kernels.short_attention[(rows, heads)](
         queries, keys, values, mixed, lengths, q, length,
         queries.stride(0), keys.stride(0), values.stride(0), mixed.stride(0), size**-0.5,
         Q=block_q, K=block_k, D=size, TF32=queries.dtype != torch.float32,
@@ -99,7 +100,7 @@ def _add_and_norm(states: Tensor, added: Tensor, norm: "Affine", eps: float) -> 
     width = states.shape[1]
     if triton is None or states.dtype == torch.float64:
         return F.layer_norm(states + added, (width,), *norm, eps)
-    _norm[(len(states),)](
+    kernels.add_and_norm[(len(states),)](
         states, added, norm.weight, norm.bias, width, eps,
         W=triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip
@@ -109,62 +110,5 @@ def _add_and_norm(states: Tensor, added: Tensor, norm: "Affine", eps: float) -> 
 def _gelu_(states: Tensor) -> Tensor:
     if triton is None or states.dtype == torch.float64:
         return F.gelu(states)
-    _gelu[(triton.cdiv(states.numel(), 4096),)](states, states.numel(), B=4096, num_warps=8)
+    kernels.gelu[(triton.cdiv(states.numel(), 4096),)](states, states.numel(), B=4096, num_warps=8)
     return states
-
-
-if triton is not None:
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _short_attention(
-        queries: Any, keys: Any, values: Any, mixed: Any, lengths: Any, n_q: Any, n_k: Any,
-        step_q: Any, step_k: Any, step_v: Any, step_o: Any, scale: Any,
-        Q: tl.constexpr, K: tl.constexpr, D: tl.constexpr, TF32: tl.constexpr,
-    ) -> None:  # fmt: skip
-        """One row and head: the whole sequence at once, softmax in float32."""
-        row = tl.program_id(0).to(tl.int64)
-        head = tl.program_id(1)
-        precision: tl.constexpr = "tf32" if TF32 else "ieee"
-        q = tl.arange(0, Q)
-        k = tl.arange(0, K)
-        d = head * D + tl.arange(0, D)
-        there = k < tl.load(lengths + row)
-        here = q < n_q
-        at_k = (row * n_k + k)[:, None]
-        queries_ = tl.load(
-            queries + (row * n_q + q)[:, None] * step_q + d[None, :], here[:, None], 0.0
-        )
-        keys_ = tl.load(keys + at_k * step_k + d[None, :], there[:, None], 0.0)
-        logits = tl.dot(queries_, tl.trans(keys_), input_precision=precision) * scale
-        logits = tl.where(there[None, :], logits, float("-inf"))
-        weights = tl.exp(logits - tl.max(logits, 1)[:, None])
-        weights = weights / tl.sum(weights, 1)[:, None]
-        values_ = tl.load(values + at_k * step_v + d[None, :], there[:, None], 0.0)
-        out = tl.dot(weights.to(values_.dtype), values_, input_precision=precision)
-        place = (row * n_q + q)[:, None] * step_o + d[None, :]
-        tl.store(mixed + place, out.to(values_.dtype), here[:, None])
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _norm(
-        states: Any, added: Any, weight: Any, bias: Any, width: Any, eps: Any, W: tl.constexpr
-    ) -> None:
-        """One row: layer norm of the sum, in float32, written over added."""
-        row = tl.program_id(0).to(tl.int64) * width
-        at = tl.arange(0, W)
-        there = at < width
-        x = tl.load(states + row + at, there, 0.0).to(tl.float32)
-        x += tl.load(added + row + at, there, 0.0).to(tl.float32)
-        mean = tl.sum(x, 0) / width
-        centred = tl.where(there, x - mean, 0.0)
-        scale = tl.rsqrt(tl.sum(centred * centred, 0) / width + eps)
-        y = centred * scale * tl.load(weight + at, there, 0.0).to(tl.float32)
-        y += tl.load(bias + at, there, 0.0).to(tl.float32)
-        tl.store(added + row + at, y.to(added.dtype.element_ty), there)
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def _gelu(states: Any, count: Any, B: tl.constexpr) -> None:
-        """x times the normal CDF at x, in place."""
-        at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
-        x = tl.load(states + at, at < count, 0.0).to(tl.float32)
-        y = x * 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
-        tl.store(states + at, y.to(states.dtype.element_ty), at < count)

@@ -1,0 +1,122 @@
+"""python -m bench [--device cpu|cuda] [--seconds S] [--json FILE]
+
+On a CPU: the bundled model, 64 chains of 20 tokens. On a GPU: the BERT-base shape with random
+weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens, and the memory of 4,096 chains of 64.
+"""
+
+import argparse
+import copy
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+from bench.engine import engine, forward_only
+from bench.measure import Rate, in_turns
+from bench.plain import batched, one_chain
+from glauber.conditionals.base import Restricted
+from glauber.conditionals.bundled import bundled_folder, passages
+from glauber.conditionals.masked_lm import MaskedLM
+
+
+def on_cpu(seconds: float) -> dict[str, list[Rate]]:
+    """The bundled model on this machine's cores."""
+    laws = MaskedLM.load("bundled:english", device="cpu")
+    texts = [text for _, text in passages()]
+    tokens, _ = laws.vocabulary.encode(texts[:64], length=20)
+    limited = Restricted(laws, laws.vocabulary.proposable())
+    plain: Any = laws.model
+    return {
+        "bundled:english, CPU, 20 tokens": in_turns(
+            {
+                "plain loop, 1 chain, full logits": one_chain(plain, tokens, laws.hidden_token),
+                "plain loop, 64 chains, full logits": batched(plain, tokens, laws.hidden_token),
+                "glauber, 1 chain": engine(limited, tokens[:1]),
+                "glauber, 8 chains": engine(limited, tokens[:8]),
+                "glauber, 64 chains": engine(limited, tokens),
+                "glauber, 64 chains, forward pass alone": forward_only(laws, tokens),
+            },
+            seconds,
+        )
+    }
+
+
+def on_gpu(seconds: float) -> dict[str, list[Rate]]:
+    """The BERT-base shape on the GPU."""
+    torch.manual_seed(0)
+    whole = BertForMaskedLM(BertConfig()).eval().cuda()
+    half = copy.deepcopy(whole).bfloat16()
+    laws = MaskedLM(half, AutoTokenizer.from_pretrained(bundled_folder("bundled:english")))
+    hidden = laws.hidden_token
+    tables = {}
+    for n_chains in (1, 64, 4096):
+        tokens = torch.randint(1000, 15000, (n_chains, 22), device="cuda")
+        few = n_chains <= 256
+        loops = {"plain loop, bf16, full logits": batched(half, tokens, hidden)}
+        if n_chains == 1:
+            loops["plain loop, fp32, full logits"] = one_chain(whole, tokens, hidden)
+        loops["glauber"] = engine(laws, tokens, graph=few)
+        if few:
+            loops["glauber without CUDA graph"] = engine(laws, tokens)
+        loops["glauber, forward pass alone"] = forward_only(laws, tokens)
+        tables[f"BERT-base shape, {n_chains} chains of 20 tokens"] = in_turns(loops, seconds)
+    return tables
+
+
+def memory_on_gpu() -> float:
+    """GiB of GPU memory for 4,096 chains of 64 tokens, weights included."""
+    laws = MaskedLM(
+        BertForMaskedLM(BertConfig()).eval().cuda().bfloat16(),
+        AutoTokenizer.from_pretrained(bundled_folder("bundled:english")),
+    )
+    tokens = torch.randint(1000, 15000, (4096, 66), device="cuda")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    loop = engine(laws, tokens)
+    for _ in range(3):
+        next(loop)
+    return torch.cuda.max_memory_allocated() / 2**30
+
+
+def show(table: str, rates: list[Rate]) -> None:
+    """Prints a table of rates, each beside the first one."""
+    print(f"\n{table}\n{'steps/s':>12} {'range':>21} {'ratio':>7}")
+    for rate in rates:
+        spread = f"{rate.low:,.0f} to {rate.high:,.0f}"
+        print(
+            f"{rate.median:12,.0f} {spread:>21} {rate.median / rates[0].median:7.2f}  {rate.name}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}", end=", ")
+    print(
+        torch.cuda.get_device_name()
+        if args.device == "cuda"
+        else f"{torch.get_num_threads()} threads"
+    )
+    tables = on_gpu(args.seconds) if args.device == "cuda" else on_cpu(args.seconds)
+    for table, rates in tables.items():
+        show(table, rates)
+    result: dict[str, Any] = {
+        table: [r._asdict() for r in rates] for table, rates in tables.items()
+    }
+    if args.device == "cpu":
+        ours, theirs = (rates[i].median for i in (4, 1))
+        print(f"\n64 chains: {ours / theirs:.2f} times the batched plain loop")
+    else:
+        result["GiB for 4,096 chains of 64 tokens"] = memory_on_gpu()
+        print(f"\n4,096 chains of 64 tokens: {result['GiB for 4,096 chains of 64 tokens']:.1f} GiB")
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+main()

@@ -1,0 +1,115 @@
+"""Does the CUDA path say what the CPU path says? python -m bench.check_gpu, on a GPU machine.
+
+Prints one line per check and exits with 1 if any fails.
+"""
+
+import sys
+
+import torch
+
+from glauber.conditionals.base import Restricted, log_probs
+from glauber.conditionals.bundled import passages
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.dynamics import fills_cuda
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.graph import replayed
+from glauber.dynamics.kernel import start
+from glauber.dynamics.noise import uniform, words
+from glauber.dynamics.run import run
+
+failed = []
+
+
+def check(name: str, value: float, limit: float) -> None:
+    print(
+        f"{'ok' if value <= limit else 'FAILED':>6}  {value:10.3g}  (limit {limit:g})  {name}",
+        flush=True,
+    )
+    if not value <= limit:
+        failed.append(name)
+
+
+def noise() -> None:
+    chain, step = torch.arange(1000)[:, None], torch.arange(50)[None, :] + 2**33
+    here = words(torch.tensor(2**40 + 5), chain, step, torch.tensor(3))
+    there = words(torch.tensor(2**40 + 5).cuda(), chain.cuda(), step.cuda(), torch.tensor(3).cuda())
+    same = all(torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
+    check("noise bits differ between CPU and GPU", 0.0 if same else 1.0, 0)
+
+
+def forward() -> None:
+    """Log-probabilities of the bundled model at hidden sites, texts of several lengths."""
+    exact = MaskedLM.load("bundled:english", device="cpu", dtype="float64")
+    texts = [" ".join(text.split()[: 6 + i % 20]) for i, (_, text) in enumerate(passages()[:64])]
+    tokens, free = exact.vocabulary.encode(texts)
+    sites = free.float().multinomial(3)
+    laws = log_probs(exact, tokens, sites)
+    for dtype, limit in (("float64", 1e-9), ("float32", 1e-3), ("bfloat16", 0.05)):
+        model = MaskedLM.load("bundled:english", device="cuda", dtype=dtype)
+        found = log_probs(model, tokens.cuda(), sites.cuda()).cpu()
+        distance = 0.5 * (found.exp() - laws.exp()).abs().sum(-1)
+        check(
+            f"mean total variation of {dtype} on the GPU to float64 on the CPU",
+            distance.mean(),
+            limit,
+        )
+
+
+def draws() -> None:
+    torch.manual_seed(0)
+    for dtype in (torch.float32, torch.bfloat16):
+        scores = (torch.randn(512, 30522, device="cuda") * 3).to(dtype)
+        scores[:, ::7] = -torch.inf
+        heat = torch.rand(512, device="cuda").double() * 3 + 0.1
+        u = torch.rand(512, device="cuda").double()
+        old = torch.randint(30522, (512,), device="cuda")
+        fast = fills_cuda.inverse_cdf(scores, heat, u, old)
+        slow = fills_cuda._by_sorting(scores, heat, u, old)
+        check(
+            f"draws that differ from sorting, {dtype}", int((fast.tokens != slow.tokens).sum()), 0
+        )
+        for name in ("log_prob_old", "log_prob_new", "entropy"):
+            gap = (getattr(fast, name) - getattr(slow, name)).nan_to_num().abs().max()
+            check(f"{name} against sorting, {dtype}", float(gap), 1e-9)
+    law = torch.log_softmax(torch.randn(200, device="cuda").double() * 2, -1)
+    n = 1_000_000
+    fills = words(
+        torch.tensor(1).cuda(),
+        torch.arange(n).cuda(),
+        torch.tensor(0).cuda(),
+        torch.tensor(0).cuda(),
+    )
+    many = law.float().expand(n, -1)
+    drawn = fills_cuda.inverse_cdf(
+        many, torch.ones(n).cuda().double(), uniform(fills[0]), torch.zeros(n).cuda().long()
+    )
+    due = torch.log_softmax(law.float().double(), -1).exp() * n
+    seen = torch.bincount(drawn.tokens, minlength=200)
+    chi = ((seen - due) ** 2 / due).sum()
+    # Chi-square with 199 degrees of freedom: mean 199, standard deviation 20.
+    check("chi-square of a million draws over 200 tokens", float(chi), 199 + 5 * 20)
+
+
+def graphs() -> None:
+    model = MaskedLM.load("bundled:english", device="cuda", dtype="bfloat16")
+    laws = Restricted(model, model.vocabulary.proposable().cuda())
+    texts = [text for _, text in passages()[:16]]
+    tokens, free = model.vocabulary.encode(texts)
+    begun = start(tokens, free, device="cuda")
+    ends = []
+    for kernel in (glauber(laws), replayed(glauber(laws))):
+        for state, _ in run(kernel, begun, 300, seed=1):
+            last = state
+        ends.append(last)
+    check(
+        "tokens that differ between graph and plain steps",
+        int((ends[0].tokens != ends[1].tokens).sum()),
+        0,
+    )
+    for row in ends[1].tokens[:4]:
+        print("        " + model.vocabulary.decode(row.tolist()))
+
+
+for part in (noise, draws, forward, graphs):
+    part()
+sys.exit(1 if failed else 0)
