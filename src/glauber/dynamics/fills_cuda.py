@@ -1,8 +1,8 @@
 """The inverse-CDF draw on a CUDA device: one program per row, no sort, no transfer to the host.
 
 The token wanted is the first, in order of decreasing score and then id, whose cumulative
-probability exceeds u. Its score is found by bisection over the scores' bit patterns: the largest
-pattern t such that the tokens with patterns >= t weigh more than u. All sums are in float64.
+probability exceeds u. Its score is searched for over the scores' bit patterns: the largest t such
+that the tokens with patterns >= t weigh more than u. What decides is summed in float64.
 """
 
 import torch
@@ -15,7 +15,7 @@ try:
 except ImportError:  # PyTorch for CPU or Windows brings no Triton
     kernels = None  # type: ignore[assignment]
 
-BLOCK = 2048
+BLOCK = 4096
 
 
 def inverse_cdf(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
@@ -23,11 +23,11 @@ def inverse_cdf(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> 
     if kernels is None or scores.dtype == torch.float64:
         return _by_sorting(scores, temperature, u, old)
     rows, vocab = scores.shape
-    scores = scores.contiguous()
     tokens = torch.empty(rows, dtype=torch.int64, device=scores.device)
     figures = torch.empty(3, rows, dtype=torch.float64, device=scores.device)
     kernels.draw[(rows,)](
-        scores, temperature, u, old, tokens, *figures, vocab, B=BLOCK, num_warps=8
+        scores.contiguous(), temperature, u, old, tokens, *figures,
+        vocab=vocab, SHIFT=16 if scores.dtype == torch.bfloat16 else 0, B=BLOCK, num_warps=16,
     )  # fmt: skip
     return Drawn(tokens, *figures)
 

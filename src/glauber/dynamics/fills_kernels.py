@@ -1,37 +1,56 @@
-"""Triton kernel of the inverse-CDF draw. (Triton reads annotations, so there are none.)"""
+"""Triton kernel of the inverse-CDF draw. (Triton reads annotations, so there are none.)
+
+One program per row. The score of the wanted token is searched for in float32, which is fast, and
+then proved in float64: the mass strictly above it is at most u, the mass down to it exceeds u. If
+rounding led the search astray (once in a million draws), it is made again in float64.
+"""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def _pattern(x):
-    """Integers in the order of the floats (minus infinity is the smallest that occurs)."""
-    bits = x.to(tl.float32).to(tl.int32, bitcast=True)
-    return tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF)
+def _key(x, SHIFT: tl.constexpr):
+    """Integers in the order of the floats; bfloat16 needs only its own 16 bits (SHIFT = 16)."""
+    bits = x.to(tl.int32, bitcast=True)
+    return tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF) >> SHIFT
 
 
 @triton.jit
 def _block(scores, at, vocab):
-    return tl.load(scores + at, at < vocab, float("-inf")).to(tl.float32)
+    x = tl.load(scores + at, at < vocab, float("-inf")).to(tl.float32)
+    return tl.where(x == 0.0, 0.0, x)  # minus zero has another bit pattern
 
 
 @triton.jit
-def _weights(x, temperature, top):
-    """exp((x - top) / temperature) in float64; zero at minus infinity."""
-    return tl.exp((x.to(tl.float64) - top) / temperature)
+def _around(
+    scores, found, temperature, top, vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr
+):
+    """Mass strictly above the score with this key, how many tokens have it, and the score."""
+    lanes = tl.arange(0, B)
+    part = tl.zeros((B,), tl.float64)
+    count = tl.zeros((B,), tl.int32)
+    value = tl.full((B,), float("-inf"), tl.float32)
+    for first in range(0, vocab, B):
+        x = _block(scores, first + lanes, vocab)
+        key = _key(x, SHIFT)
+        w = tl.exp((x.to(tl.float64) - top) / temperature)
+        part += tl.where(key > found, w, 0.0)
+        count += (key == found).to(tl.int32)
+        value = tl.maximum(value, tl.where(key == found, x, float("-inf")))
+    return tl.sum(part, 0), tl.sum(count, 0), tl.max(value, 0).to(tl.float64)
 
 
 @triton.jit
 def draw(
-    scores, temperatures, us, olds, tokens,
-    log_prob_old, log_prob_new, entropy, vocab: tl.constexpr, B: tl.constexpr,
+    scores, temperatures, us, olds, tokens, log_prob_old, log_prob_new, entropy,
+    vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     scores += row * vocab
     temperature = tl.load(temperatures + row)
     lanes = tl.arange(0, B)
-    # Largest score, and the range of patterns that occur.
+    # Largest and smallest score that occur.
     high = tl.full((B,), float("-inf"), tl.float32)
     low = tl.full((B,), float("inf"), tl.float32)
     for first in range(0, vocab, B):
@@ -39,53 +58,80 @@ def draw(
         high = tl.maximum(high, x)
         low = tl.minimum(low, tl.where(x == float("-inf"), float("inf"), x))
     most = tl.max(high, 0)
+    least = tl.min(low, 0)
     top = most.to(tl.float64)
-    # Normaliser, and the mean exponent for the entropy.
+    # Normaliser, and the mean exponent for the entropy, in float64.
     mass = tl.zeros((B,), tl.float64)
     mean = tl.zeros((B,), tl.float64)
     for first in range(0, vocab, B):
         x = _block(scores, first + lanes, vocab)
-        w = _weights(x, temperature, top)
+        exponent = (x.to(tl.float64) - top) / temperature
+        w = tl.exp(exponent)
         mass += w
-        mean += tl.where(w > 0, w * ((x.to(tl.float64) - top) / temperature), 0.0)
+        mean += tl.where(w > 0, w * exponent, 0.0)
     total = tl.sum(mass, 0)
     log_total = tl.log(total)
     tl.store(entropy + row, log_total - tl.sum(mean, 0) / total)
-    # The largest pattern with more than u of the mass at or above it.
+    # Search in float32, four parts at a time: the largest key with more than u at or above it.
     target = tl.load(us + row) * total
-    below = _pattern(tl.min(low, 0)).to(tl.int64)
-    above = _pattern(most).to(tl.int64) + 1
+    aim = target.to(tl.float32)
+    cold = (1.0 / temperature).to(tl.float32)
+    below = _key(least, SHIFT).to(tl.int64)
+    above = _key(most, SHIFT).to(tl.int64) + 1
     while above - below > 1:
-        middle = (above + below) // 2
-        part = tl.zeros((B,), tl.float64)
+        span = above - below
+        one = below + tl.maximum(span // 4, 1)
+        two = below + tl.maximum(span // 2, 1)
+        three = below + tl.maximum(3 * span // 4, 1)
+        from_one = tl.zeros((B,), tl.float32)
+        from_two = tl.zeros((B,), tl.float32)
+        from_three = tl.zeros((B,), tl.float32)
         for first in range(0, vocab, B):
             x = _block(scores, first + lanes, vocab)
-            inside = _pattern(x).to(tl.int64) >= middle
-            if tl.max(inside.to(tl.int32), 0) > 0:
-                part += tl.where(inside, _weights(x, temperature, top), 0.0)
-        if tl.sum(part, 0) > target:
-            below = middle
+            key = _key(x, SHIFT)
+            w = tl.exp((x - most) * cold)
+            from_one += tl.where(key >= one.to(tl.int32), w, 0.0)
+            from_two += tl.where(key >= two.to(tl.int32), w, 0.0)
+            from_three += tl.where(key >= three.to(tl.int32), w, 0.0)
+        if tl.sum(from_three, 0) > aim:
+            below = three
+        elif tl.sum(from_two, 0) > aim:
+            below = two
+            above = three
+        elif tl.sum(from_one, 0) > aim:
+            below = one
+            above = two
         else:
-            above = middle
-    # Mass strictly above that score; then the tokens that share it, by id.
-    part = tl.zeros((B,), tl.float64)
-    ties = tl.zeros((B,), tl.int32)
-    value = tl.full((B,), float("-inf"), tl.float32)
-    for first in range(0, vocab, B):
-        x = _block(scores, first + lanes, vocab)
-        pattern = _pattern(x).to(tl.int64)
-        part += tl.where(pattern > below, _weights(x, temperature, top), 0.0)
-        ties += (pattern == below).to(tl.int32)
-        value = tl.maximum(value, tl.where(pattern == below, x, float("-inf")))
-    score = tl.max(value, 0).to(tl.float64)
+            above = one
+    # Prove it in float64, or search again in float64.
+    found = below.to(tl.int32)
+    strictly, ties, score = _around(scores, found, temperature, top, vocab, SHIFT, B)
     each = tl.exp((score - top) / temperature)
-    wanted = tl.floor((target - tl.sum(part, 0)) / each).to(tl.int64)
-    wanted = tl.minimum(tl.maximum(wanted, 0), tl.sum(ties, 0).to(tl.int64) - 1)
+    if (strictly > target) | (strictly + each * ties <= target):
+        below = _key(least, SHIFT).to(tl.int64)
+        above = _key(most, SHIFT).to(tl.int64) + 1
+        while above - below > 1:
+            middle = (above + below) // 2
+            part = tl.zeros((B,), tl.float64)
+            for first in range(0, vocab, B):
+                x = _block(scores, first + lanes, vocab)
+                w = tl.exp((x.to(tl.float64) - top) / temperature)
+                part += tl.where(_key(x, SHIFT) >= middle.to(tl.int32), w, 0.0)
+            if tl.sum(part, 0) > target:
+                below = middle
+            else:
+                above = middle
+        found = below.to(tl.int32)
+        strictly, ties, score = _around(scores, found, temperature, top, vocab, SHIFT, B)
+        each = tl.exp((score - top) / temperature)
+    # Among the tokens with this score, by id.
+    wanted = tl.floor((target - strictly) / each).to(tl.int64)
+    wanted = tl.minimum(tl.maximum(wanted, 0), ties.to(tl.int64) - 1)
     seen = tl.zeros((), tl.int64)
     token = tl.zeros((), tl.int64)
     for first in range(0, vocab, B):
         x = _block(scores, first + lanes, vocab)
-        tied = (_pattern(x).to(tl.int64) == below).to(tl.int64)
+        tied = (_key(x, SHIFT) == found).to(tl.int64)
         rank = seen + tl.cumsum(tied, 0)
         hit = (tied > 0) & (rank == wanted + 1)
         token += tl.sum(tl.where(hit, (first + lanes).to(tl.int64), 0), 0)
