@@ -66,10 +66,12 @@ def main() -> None:
     died = 0
     while died < kills:
         left = planned - committed_steps(folder)
-        share = max(2, 3 * left // (kills - died))  # so that the kills spread over the run
+        # Kills spread over the run: a child gets so many steps, and the file operations for them.
+        steps = moments.randint(1, max(1, min(2 * left // (kills - died), left // 2)))
+        operations = 50 * steps.bit_length()
         child = os.fork()
         if child == 0:
-            resume_and_die(folder, model, moments.randint(1, share))
+            resume_and_die(folder, model, steps + moments.randint(0, operations))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):

@@ -10,7 +10,7 @@ Model = Annotated[
 ]
 From = Annotated[
     Path | None,
-    typer.Option("--from", help="File of starting texts, one a line. [bundled passages]"),
+    typer.Option("--from", help="File of starting texts, one a line (default: bundled passages)."),
 ]
 Chains = Annotated[
     int | None, typer.Option("--chains", help="Number of chains; they take the texts in turn.")
@@ -28,10 +28,10 @@ Prefix = Annotated[
 ]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch-size", help="Chains advanced together; changes no result. [all]"),
+    typer.Option("--batch-size", help="Chains advanced together (default: all)."),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float64.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder of the new run. [runs/…]")]
+Out = Annotated[Path | None, typer.Option("--out", help="New folder (default: under runs/).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]

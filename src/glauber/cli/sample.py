@@ -26,8 +26,12 @@ def sample(
         str, typer.Option(help="uniform, sweep, block:K, everywhere or least-confident.")
     ] = "uniform",
     within: Annotated[
-        str, typer.Option(help="Sites of one step: sequential, product or parallel.")
-    ] = "sequential",
+        str | None,
+        typer.Option(
+            help="Sites of one step: sequential, product or parallel "
+            "(default: sequential; parallel for everywhere)."
+        ),
+    ] = None,
     fill: Annotated[str, typer.Option(help="inverse-cdf, gumbel-max or greedy.")] = "inverse-cdf",
     special_tokens: Annotated[
         bool, typer.Option("--special-tokens", help="Let special and unused tokens be proposed.")

@@ -55,7 +55,7 @@ def plan(
     prefix: str = "",
     frozen: Sequence[int] = (),
     scan: str = "uniform",
-    within: str = "sequential",
+    within: str | None = None,
     fill: str = "inverse-cdf",
     special_tokens: bool = False,
     device: str = "auto",
@@ -68,6 +68,7 @@ def plan(
     length      tokens of each text without the special ones; shorter texts are left out
     prefix      text put before each start and never redrawn; it does not count in length
     frozen      further sites that are never redrawn, counted from 0 without the special tokens
+    within      sequential, or parallel where the scan is everywhere, unless it is given
     """
     _check_numbers(steps, chains, length, seed)
     if isinstance(model, str):
@@ -85,7 +86,7 @@ def plan(
         chains=len(tokens),
         temperature=temperature,
         scan=scan_named(scan).name,
-        within=within,
+        within=within or ("parallel" if scan == "everywhere" else "sequential"),
         fill=fill_named(fill).name,
         length=length,
         prefix=prefix,

@@ -1,0 +1,1 @@
+"""How the models that glauber ships or is tried on were made."""
