@@ -166,6 +166,7 @@ def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
+    _find(place)
     logging.disable_progress_bar()
     loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
     try:
@@ -181,6 +182,19 @@ def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise GlauberError(f"{name} carries no masked-LM head: it lacks the weights {missing}.")
     return model, tokenizer
+
+
+def _find(name: str) -> None:
+    """Fails at once where there is no such model; from_pretrained would try for a minute."""
+    if Path(name).is_dir():
+        return
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    try:
+        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
+            HfApi().model_info(name, timeout=30)
+    except Exception as error:  # each version of the hub's client has its own
+        raise GlauberError(_why(name, error)) from error
 
 
 def _why(name: str, error: Exception) -> str:

@@ -46,13 +46,13 @@ class Session:
     stopping: bool = False
     updates: int = 0
     begun: float = field(default_factory=time.perf_counter)
-    _changed: list[Tensor] = field(default_factory=list)
+    _changed: Tensor | int = 0
     _heard: float = 0.0
 
     def count(self, state: State, info: Info, steps: int) -> None:
         """Takes note of one step of a batch of chains."""
         self.updates += len(state.step)
-        self._changed.append(info.changed.any(dim=1).sum())
+        self._changed = self._changed + info.changed.any(dim=1).sum()
         now = time.perf_counter()
         if self.listener is not None and now - self._heard > REPORT_SECONDS:
             self._heard = now
@@ -60,8 +60,7 @@ class Session:
 
     def progress(self, state: State, steps: int) -> Progress:
         """Where the session stands."""
-        self._changed = [torch.stack(self._changed).sum()]
-        share = float(self._changed[0]) / self.updates
+        share = float(self._changed) / self.updates
         spent = time.perf_counter() - self.begun
         tokens = state.tokens[0].cpu()
         return Progress(int(state.step[0]), steps, self.updates, spent, share, tokens)
