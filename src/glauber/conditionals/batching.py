@@ -42,10 +42,11 @@ class ExactRows:
 
     def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
         calls = []
+        share = -(-len(tokens) // torch.get_num_threads())  # so that every thread has work
         lengths = lengths_of(tokens)
         for length in lengths.unique().tolist():
             rows = (lengths == length).nonzero()[:, 0]
-            calls += self._calls(rows, length, sites.shape[1])
+            calls += self._calls(rows, length, sites.shape[1], share)
         width = self.vocab_size if candidates is None else candidates.shape[-1]
         answers = side_by_side(
             lambda call: self._call(tokens, sites, candidates, *call),
@@ -56,12 +57,14 @@ class ExactRows:
             scores[rows] = answer
         return scores
 
-    def _calls(self, rows: Tensor, length: int, k: int) -> list[tuple[Tensor, int, int]]:
+    def _calls(
+        self, rows: Tensor, length: int, k: int, share: int
+    ) -> list[tuple[Tensor, int, int]]:
         """(rows, size, length) of each call; size is the number of rows that it is filled up to."""
         sizes = self.sizes(length, k)
         calls = []
         while len(rows):
-            fitting = [size for size in sizes if size <= len(rows)]
+            fitting = [size for size in sizes if size <= min(share, len(rows))]
             size = max(fitting) if fitting else min(sizes)
             calls.append((rows[:size], size, length))
             rows = rows[size:]
