@@ -8,6 +8,7 @@ import typer
 
 from glauber.cli import options
 from glauber.cli.sample import check_place, read_texts
+from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
     from glauber.compatibility import RectangleStudy
@@ -21,7 +22,7 @@ def rectangle(
     length: options.Length = 20,
     top: Annotated[int, typer.Option(help="Replacements come from so many first choices.")] = 50,
     seed: options.Seed = 0,
-    strongest: Annotated[int, typer.Option(help="How many certificates to write out.")] = 3,
+    strongest: Annotated[int, typer.Option(min=0, help="How many certificates to write out.")] = 3,
     device: options.Device = "auto",
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
@@ -33,7 +34,12 @@ def rectangle(
     texts = None if source is None else read_texts(source)
     if out is not None:
         check_place(out)
+    if length is not None and length < 2:
+        raise GlauberError(f"the length is {length}, but a rectangle needs two sites.")
     from glauber.cli.screen import emit
+    from glauber.compatibility.draw import check_numbers
+
+    check_numbers(count, seed, top)  # before a model is loaded
 
     laws, study = _study(model, texts, count, length, top, seed, device, trust_remote_code)
     told = _told(laws, study, strongest)
@@ -118,7 +124,6 @@ def _signature(
 
 def _write(folder: Path, study: "RectangleStudy", told: dict[str, Any]) -> None:
     """Writes the figures, every rectangle's numbers, and the pictures."""
-    from glauber.errors import GlauberError
     from glauber.plots.rectangles import plot_delta_against_influence, plot_deltas
     from glauber.runs.spec import write_json
 

@@ -43,7 +43,8 @@ def draw(
     probability 0 (it is outside the allowed vocabulary) the whole rectangle is drawn again. The
     draws are keyed by (seed, round, rectangle): a larger count keeps the first rectangles.
     """
-    _check(free, count, seed, top)
+    check_numbers(count, seed, top)
+    _check_texts(free)
     found: list[Drawn] = []
     missing = torch.arange(count)
     order: list[Tensor] = []
@@ -109,13 +110,17 @@ def _replacements(scores: Tensor, old: Tensor, chance: Tensor, top: int) -> Tens
     return best.gather(1, choice[:, None])[:, 0]
 
 
-def _check(free: Tensor, count: int, seed: int, top: int) -> None:
+def check_numbers(count: int, seed: int, top: int) -> None:
+    """Refuses numbers that no rectangles can be drawn with."""
     if count < 1:
         raise GlauberError(f"the number of rectangles is {count}, but it must be at least 1.")
     if top < 2:
         raise GlauberError(f"top is {top}, but a replacement needs a choice of at least 2 tokens.")
     if not 0 <= seed < 2**63:
         raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")
+
+
+def _check_texts(free: Tensor) -> None:
     if len(free) == 0:
         raise GlauberError("there is no text to draw rectangles from.")
     n_free = free.sum(dim=1)
