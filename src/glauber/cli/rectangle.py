@@ -40,7 +40,6 @@ def rectangle(
     from glauber.compatibility.draw import check_numbers
 
     check_numbers(count, seed, top)  # before a model is loaded
-
     laws, study = _study(model, texts, count, length, top, seed, device, trust_remote_code)
     told = _told(laws, study, strongest)
     told["signature"] = _signature(laws, study, source, length, top)

@@ -13,7 +13,7 @@ def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) ->
     """The histogram of Delta; delta (count,) in nats, with its mean and the noise floor."""
     counts, edges = np.histogram(delta, bins=n_bins, range=(0.0, float(delta.max()) or 1.0))
     figure = empty_figure(
-        "Rectangles that do not close",
+        "How far rectangles are from closing",
         f"Delta of {len(delta):,} rectangles in nats; 0 for every one if a joint law existed",
     )
     figure.update_xaxes(title_text="Delta", tickformat="~g")
@@ -34,7 +34,7 @@ def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) ->
 def plot_delta_against_influence(influence: NDArray[Any], delta: NDArray[Any]) -> go.Figure:
     """Delta (count,) against the influence (count,) between the two sites, both not negative."""
     figure = empty_figure(
-        "Incompatibility goes with influence",
+        "Delta and the influence between the two sites",
         "Delta in nats against the total variation that changing one site makes at the other",
     )
     figure.update_xaxes(title_text="influence, mean of both directions", tickformat="~g")
