@@ -4,7 +4,7 @@ import transformers
 
 import conftest
 from glauber.conditionals.base import PAD
-from glauber.conditionals.causal_lm import CausalLM
+from glauber.conditionals.causal_lm import CausalLM, NextToken
 from glauber.errors import GlauberError
 
 
@@ -57,6 +57,19 @@ def test_what_stands_at_the_hidden_site_does_not_matter(control):
     one = control.scores(torch.tensor([[8, 9, 13]]), torch.tensor([[1]]), candidates)
     other = control.scores(torch.tensor([[8, 22, 13]]), torch.tensor([[1]]), candidates)
     assert torch.equal(one, other)
+
+
+def test_proposals_are_the_next_token_laws(control):
+    tokens = torch.tensor([[9, 12, 20, 8], [11, 7, PAD, PAD], [11, 7, 9, 30]])
+    sites = torch.tensor([[0], [1], [3]])
+    scores = NextToken(control).scores(tokens, sites)
+    for row, (site,) in enumerate(sites.tolist()):
+        before = torch.cat([torch.tensor([2]), tokens[row, :site]])[None]
+        expected = control.model(input_ids=before).logits[0, -1]
+        torch.testing.assert_close(scores[row, 0], expected)
+    chosen = torch.tensor([[[3, 4]]] * 3)
+    some = NextToken(control).scores(tokens, sites, chosen)
+    assert torch.equal(some, scores.gather(-1, chosen))
 
 
 def test_refusals(control):

@@ -6,6 +6,7 @@ import typer
 
 from glauber.cli.export import export
 from glauber.cli.models import models
+from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.show import show
@@ -18,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (sample, resume, extend, show, export, models):
+for command in (sample, resume, extend, show, export, models, rectangle):
     app.command()(command)
 
 

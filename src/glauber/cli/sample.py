@@ -48,7 +48,7 @@ def sample(
     """Run Glauber dynamics from starting texts and store every event."""
     texts = None if source is None else read_texts(source)
     folder = out or _unused(Path("runs"), model, temperature, seed)
-    _check_place(folder)
+    check_place(folder)
     from glauber import sampling
     from glauber.cli.report import run_and_report, say_cost
 
@@ -97,7 +97,7 @@ def read_sites(listed: str) -> list[int]:
         raise GlauberError(f"{listed!r} is not a list of sites such as 0,3,4.") from None
 
 
-def _check_place(folder: Path) -> None:
+def check_place(folder: Path) -> None:
     """Refuses a folder that exists or could not be made, before any work is done."""
     if folder.exists():
         raise GlauberError(f"the folder {folder} exists already; give another one, or resume it.")

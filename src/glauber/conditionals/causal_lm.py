@@ -5,6 +5,7 @@ is proportional to p(x with v there), so the edge log-ratios are differences of 
 rectangle closes. Each candidate token costs a pass over the text, so candidates must be given.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -76,3 +77,41 @@ class CausalLM:
         laws = torch.log_softmax(logits.double(), dim=-1)
         each = laws.gather(-1, said[..., None])[..., 0]
         return torch.where(counted, each, 0.0).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """What an autoregressive LM says about one hidden site from the text before it alone.
+
+    Not its conditional there, but one pass instead of one per token: good enough to propose
+    tokens that the control's conditionals are then compared at.
+    """
+
+    control: CausalLM
+
+    @property
+    def vocab_size(self) -> int:
+        return self.control.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        if sites.shape[1] != 1:
+            raise GlauberError("an autoregressive model answers for one hidden site at a time.")
+        opening = self.control.opening
+        if opening is None:
+            raise GlauberError(f"{self.control.name} has no opening token, so site 0 has no law.")
+        inputs = torch.cat([torch.full_like(tokens[:, :1], opening), tokens.clamp(min=0)], dim=1)
+        size = max(1, LOGITS // (inputs.shape[1] * self.vocab_size))
+        with torch.no_grad():
+            # The opening token stands before site 0, so position t holds the law of site t.
+            laws = torch.cat(
+                [self._at(*p) for p in zip(inputs.split(size), sites.split(size), strict=True)]
+            )
+        laws = laws.to(tokens.device)
+        return laws if candidates is None else laws.gather(-1, candidates)
+
+    def _at(self, inputs: Tensor, sites: Tensor) -> Tensor:
+        """Logits (rows, 1, vocab) at the sites (rows, 1) of inputs (rows, 1 + length)."""
+        home = self.control.model.device
+        logits: Tensor = self.control.model(input_ids=inputs.to(home)).logits
+        rows = torch.arange(len(inputs), device=home)[:, None]
+        return logits[rows, sites.to(home)]
