@@ -13,17 +13,28 @@ ARROWS = {
     "conditionals": {"conditionals", "threads"},
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
+    "mixing": {"conditionals", "dynamics", "mixing"},
+    "metastability": {"conditionals", "dynamics", "metastability"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
-    "plots": {"plots", "runs.timeline"},
+    "plots": {"plots", "runs.timeline", "mixing.influence"},
     "explorer": {"plots", "runs", "explorer"},
-    "cli": {"cli", "conditionals", "runs", "sampling", "explorer", "plots"},
+    "cli": {
+        "cli",
+        "conditionals",
+        "runs",
+        "sampling",
+        "explorer",
+        "plots",
+        "mixing",
+        "metastability",
+    },
     "threads": set(),
     "errors": set(),
 }
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
-CORE = ("conditionals", "dynamics", "exact", "threads", "errors")
+CORE = ("conditionals", "dynamics", "exact", "mixing", "metastability", "threads", "errors")
 STANDARD = set(__import__("sys").stdlib_module_names)
 
 

@@ -4,7 +4,10 @@ import sys
 
 import typer
 
+from glauber.cli.drift import drift
 from glauber.cli.export import export
+from glauber.cli.influence import influence
+from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
@@ -18,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (sample, resume, extend, show, export, models):
+for command in (sample, resume, extend, show, export, models, influence, margins, drift):
     app.command()(command)
 
 
