@@ -15,9 +15,9 @@ def contraction_temperature(oscillation: NDArray[np.float64]) -> float:
     with fewer than two entries above zero never reach 1: then the answer is zero, as always at
     n = 2.
     """
-    delta = oscillation * (1 - np.eye(len(oscillation)))
     if not np.isfinite(oscillation).all() or oscillation.min() < 0:
         raise GlauberError("an oscillation is infinite or negative, so no threshold can be found.")
+    delta = oscillation * (1 - np.eye(len(oscillation)))
     if (delta > 0).sum(axis=0).max() < 2:
         return 0.0
 

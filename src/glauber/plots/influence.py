@@ -20,12 +20,18 @@ def plot_influence(influence: Influence, words: Sequence[str]) -> go.Figure:
     n = len(words)
     figure = empty_figure("Which token sways which", _subtitle(influence))
     figure.add_trace(_cells(influence, words))
-    figure.update_layout(height=CELL * n + 260, margin=dict(l=100, b=110, r=20))
-    places = dict(tickmode="array", tickvals=list(range(n)), ticktext=list(words), showgrid=False)
+    figure.update_layout(height=CELL * n + 200, plot_bgcolor=FAINT)
+    places = dict(
+        tickmode="array",
+        tickvals=list(range(n)),
+        ticktext=list(words),
+        showgrid=False,
+        automargin=True,
+    )
     figure.update_xaxes(**places, range=[-0.5, n - 0.5], tickangle=-45, rangemode="normal")
-    figure.update_xaxes(title=dict(text="the token that is replaced", standoff=8))
+    figure.update_xaxes(title=dict(text="the token that is replaced", standoff=8, font_size=13))
     figure.update_yaxes(**places, range=[n - 0.5, -0.5], rangemode="normal")
-    figure.update_yaxes(title=dict(text="the token whose law changes", standoff=8))
+    figure.update_yaxes(title=dict(text="the token whose law changes", standoff=8, font_size=13))
     strongest = int(influence.column_sums.argmax())
     figure.add_shape(
         type="rect", x0=strongest - 0.5, x1=strongest + 0.5, y0=-0.5, y1=n - 0.5,
@@ -49,7 +55,7 @@ def _cells(influence: Influence, words: Sequence[str]) -> go.Heatmap:
         xgap=1,
         ygap=1,
         colorbar=dict(
-            title=dict(text="total variation", side="right", font_color=QUIET),
+            title=dict(text="total variation", side="right", font=dict(color=QUIET, size=13)),
             thickness=12,
             outlinecolor=FAINT,
         ),
@@ -57,9 +63,8 @@ def _cells(influence: Influence, words: Sequence[str]) -> go.Heatmap:
 
 
 def _subtitle(influence: Influence) -> str:
-    meaning = "largest total variation when one token changes"
     kind = "" if influence.kind == "exact" else f" ({influence.kind})"
     return (
-        f"{meaning}{kind}<br>temperature {influence.temperature:g}; framed: the largest column "
-        f"sum, alpha = {influence.alpha:.2f}{kind}"
+        f"largest total variation when one token changes{kind}<br>temperature "
+        f"{influence.temperature:g}; framed: the largest column sum, {influence.alpha:.2f}"
     )
