@@ -99,7 +99,7 @@ def _lines(told: dict[str, Any]) -> list[str]:
     lines = [
         f"drift of the copies of {told['token']!r} among {told['length']} tokens at temperature "
         f"{told['temperature']:g}; {n} states a level, other sites from {told['others']}",
-        " copies  smallest   median  positive (estimates)",
+        " copies  smallest   median  positive (estimates; the first row is the basin's boundary)",
     ]
     for level in told["levels"]:
         share = level["positive_share"]
@@ -116,7 +116,10 @@ def _verdict(told: dict[str, Any]) -> str:
     found = told["certificate"]
     if found["descent"] is None:
         falling = [str(each["count"]) for each in told["levels"] if each["smallest"] <= 0]
-        return f"no certificate: the drift is not positive at all states with {', '.join(falling)}"
+        return (
+            f"no certificate: some sampled states with {', '.join(falling)} copies have a drift "
+            "that is not positive, and one is enough"
+        )
     return (
         f"from {last} copies down to {first} before climbing above {last}: chance at most "
         f"{found['descent']:.4g} ({found['kind']}: a bound if the drift is at least "

@@ -20,7 +20,8 @@ def plot_influence(influence: Influence, words: Sequence[str]) -> go.Figure:
     n = len(words)
     figure = empty_figure("Which token sways which", _subtitle(influence))
     figure.add_trace(_cells(influence, words))
-    figure.update_layout(height=CELL * n + 200, plot_bgcolor=FAINT)
+    height = CELL * n + 200
+    figure.update_layout(height=height, plot_bgcolor=FAINT, title_y=1 - 12 / height)
     places = dict(
         tickmode="array",
         tickvals=list(range(n)),
