@@ -14,17 +14,26 @@ ARROWS = {
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
     "compatibility": {"conditionals", "compatibility"},
+    "mixing": {"conditionals", "dynamics", "mixing"},
+    "metastability": {"conditionals", "dynamics", "metastability"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
-    "plots": {"plots", "runs.timeline"},
+    "plots": {"plots", "runs.timeline", "mixing.influence"},
     "explorer": {"plots", "runs", "explorer"},
-    "cli": {"cli", "conditionals", "compatibility", "runs", "sampling", "explorer", "plots"},
+    "papers": {
+        "compatibility", "conditionals", "metastability", "mixing", "papers", "plots",
+        "runs.spec", "sampling",
+    },
+    "cli": {
+        "cli", "compatibility", "conditionals", "explorer", "metastability", "mixing", "papers",
+        "plots", "runs", "sampling",
+    },
     "threads": set(),
     "errors": set(),
-}
+}  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
-CORE = ("conditionals", "dynamics", "exact", "compatibility", "threads", "errors")
+CORE = ("conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "threads")
 STANDARD = set(__import__("sys").stdlib_module_names)
 
 

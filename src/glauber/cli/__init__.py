@@ -4,7 +4,10 @@ import sys
 
 import typer
 
+from glauber.cli.drift import drift
 from glauber.cli.export import export
+from glauber.cli.influence import influence
+from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
@@ -19,7 +22,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (sample, resume, extend, show, export, models, rectangle):
+COMMANDS = (
+    (sample, resume, extend, show, export, models)
+    + (rectangle, entropy_production, score, influence, margins, drift)
+    + (paper,)
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -1,0 +1,1 @@
+"""Where does the chain get stuck, and for how long?"""

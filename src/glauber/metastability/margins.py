@@ -1,0 +1,90 @@
+"""How firmly does a state hold itself, and for how long?
+
+The gap g_i(x) = s_i(x_i) - max over v != x_i of s_i(v) says by how much each token beats the best
+other one. Where every gap is positive, each site's likeliest token is the one it has: a perfect
+trap. The theorem bounds the chance of leaving in one step by the smallest gap; for a single state
+the chance itself is known, so it stands beside the bound.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glauber.conditionals.alone import scores_alone
+from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.errors import GlauberError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """The gaps of one state, and its chance of leaving; exact up to the rounding of the scores."""
+
+    gaps: Floats  # (n,): g_i, in units of score, before the temperature
+    leaving: Floats  # (n,): chance that a redraw of the site changes its token
+    sites: tuple[int, ...]  # the n free sites, numbered in the row of tokens
+    n_tokens: int  # tokens that may be proposed
+    temperature: float
+
+    @property
+    def perfect(self) -> bool:
+        """Whether every gap is positive; a metastable state without this is an approximate trap."""
+        return bool((self.gaps > 0).all())
+
+    @property
+    def margin(self) -> float:
+        """The smallest gap."""
+        return float(self.gaps.min())
+
+    @property
+    def escape_bound(self) -> float | None:
+        """Upper bound on the chance to leave in one step; None where a gap is not positive."""
+        if not self.perfect:
+            return None
+        return escape_bound(self.margin, n_tokens=self.n_tokens, temperature=self.temperature)
+
+    @property
+    def escape_rate(self) -> float:
+        """Chance to leave in one step: 1/n sum_i (1 - pi_i(x_i | x_-i)). Exact."""
+        return float(self.leaving.mean())
+
+    @property
+    def holding_time(self) -> float:
+        """Mean number of steps until the state is first left, 1 / escape_rate. Exact."""
+        return math.inf if self.escape_rate == 0 else 1 / self.escape_rate
+
+
+def margins(
+    conditionals: Conditionals, tokens: Tensor, free: Tensor, *, temperature: float = 1.0
+) -> Margins:
+    """Gaps and escape rate of the state tokens (length,), over its free sites (length,) bool."""
+    check_temperature(temperature)
+    sites = free.nonzero()[:, 0]
+    if len(sites) == 0:
+        raise GlauberError("every site of a text is frozen, so there is nothing to redraw.")
+    scores = scores_alone(conditionals, tokens[None], sites)[0]
+    present = tokens[sites, None]
+    own = scores.gather(1, present)[:, 0]
+    if bool((own == -torch.inf).any()):
+        site = int(sites[int((own == -torch.inf).nonzero()[0, 0])])
+        raise GlauberError(f"the token at site {site} may never be drawn, so it has no gap.")
+    rest = scores.scatter(1, present, -torch.inf)
+    # As a sum over the other tokens: 1 - pi(x_i) would lose every digit at low temperature.
+    leaving = torch.softmax(scores / temperature, dim=1).scatter(1, present, 0.0).sum(1)
+    return Margins(
+        gaps=np.asarray((own - rest.amax(1)).cpu().numpy()),
+        leaving=np.asarray(leaving.cpu().numpy()),
+        sites=tuple(sites.tolist()),
+        n_tokens=int((scores > -torch.inf).any(0).sum()),
+        temperature=temperature,
+    )
+
+
+def escape_bound(margin: float, *, n_tokens: int, temperature: float) -> float:
+    """(|V| - 1) exp(-margin / temperature), the theorem's bound on P(x, outside)."""
+    return (n_tokens - 1) * math.exp(-margin / temperature)
