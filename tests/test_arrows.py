@@ -13,17 +13,18 @@ ARROWS = {
     "conditionals": {"conditionals", "threads"},
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
+    "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "plots": {"plots", "runs.timeline"},
     "explorer": {"plots", "runs", "explorer"},
-    "cli": {"cli", "conditionals", "runs", "sampling", "explorer", "plots"},
+    "cli": {"cli", "compatibility", "conditionals", "runs", "sampling", "explorer", "plots"},
     "threads": set(),
     "errors": set(),
 }
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
-CORE = ("conditionals", "dynamics", "exact", "threads", "errors")
+CORE = ("conditionals", "dynamics", "exact", "compatibility", "threads", "errors")
 STANDARD = set(__import__("sys").stdlib_module_names)
 
 

@@ -4,10 +4,12 @@ import sys
 
 import typer
 
+from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.models import models
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
+from glauber.cli.score import score
 from glauber.cli.show import show
 from glauber.errors import GlauberError
 
@@ -18,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (sample, resume, extend, show, export, models):
+for command in (sample, resume, extend, show, export, models, entropy_production, score):
     app.command()(command)
 
 
