@@ -90,9 +90,7 @@ def test_the_standard_error_is_the_spread_of_the_estimate():
     table = Table.random(VOCAB, LENGTH, seed=1)
     exact = exact_entropy_production(transition_matrix(table, SPACE))
     old, entropy = events(table, n_chains=40, n_steps=840, seed=8)
-    found = [
-        entropy_production(old[i : i + 1], entropy[i : i + 1], burn_in=40) for i in range(40)
-    ]
+    found = [entropy_production(old[i : i + 1], entropy[i : i + 1], burn_in=40) for i in range(40)]
     assert {one.n_batches for one in found} == {32}
     errors = np.array([one.rate - exact for one in found])
     said = np.sqrt(np.mean([one.standard_error**2 for one in found]))

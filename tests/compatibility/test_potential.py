@@ -138,7 +138,9 @@ def test_neighbours_are_the_likely_ones():
         law = log_probs(limited, tokens, torch.tensor([[site]]))[0, 0]
         for token in law.argsort(descending=True)[:2].tolist():
             expected.add((token, 1, 2) if site == 0 else (0, 1, token))
-    assert {tuple(row) for row in with_neighbours(limited, tokens, free, top=2).tolist()} == expected
+    assert {
+        tuple(row) for row in with_neighbours(limited, tokens, free, top=2).tolist()
+    } == expected
     assert with_neighbours(limited, tokens, free, top=5)[:, [0, 2]].max() == 2
     with pytest.raises(GlauberError, match="vocabulary"):
         with_neighbours(table, tokens, free, top=6)

@@ -55,7 +55,7 @@ def entropy_production(
     average, so such a bias falls as 1/T.
     """
     values = _contributions(log_prob_old, entropy)
-    n_chains, n_steps = values.shape
+    n_steps = values.shape[1]
     burn_in = _check_burn_in(burn_in, n_steps)
     begin = np.maximum(_behind_last_zero(np.asarray(log_prob_old)), burn_in)
     if first is not None:
@@ -96,7 +96,7 @@ def check_kernel(spec: Spec) -> None:
     reasons = {
         "sweep": "undoing a step would need the sites in reverse order, so the figure would "
         "measure incompatibility but not this chain's entropy production",
-        "block": "the chance of undoing the move of a whole block is not among the recorded figures",
+        "block": "the chance of undoing the move of a whole block is not recorded",
         "everywhere": "all sites move at once, and the chance of undoing that is not recorded",
         "least-confident": "the choice of the site depends on the state, so its chance does not "
         "cancel between a step and its undoing",

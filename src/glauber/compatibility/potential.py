@@ -57,9 +57,7 @@ class Potential:
         return np.flatnonzero(self.component == np.bincount(self.component).argmax())
 
 
-def potential(
-    conditionals: Conditionals, states: Tensor, *, temperature: float = 1.0
-) -> Potential:
+def potential(conditionals: Conditionals, states: Tensor, *, temperature: float = 1.0) -> Potential:
     """The best potential over the states (rows, length) and all edges between them.
 
     With all states of a space (`Space.states()`) it is that of the whole model; else that of the
@@ -76,7 +74,9 @@ def potential(
         raise GlauberError("no two of the states differ at one site only, so there is no edge.")
     gradient = _gradient(cliques, len(states))
     flow = cliques.weight * cliques.centred(_log_laws(conditionals, states, cliques) / temperature)
-    values, stopped = lsqr(gradient, flow, atol=1e-15, btol=1e-15, conlim=0, iter_lim=ITERATIONS)[:2]
+    values, stopped = lsqr(gradient, flow, atol=1e-15, btol=1e-15, conlim=0, iter_lim=ITERATIONS)[
+        :2
+    ]
     if stopped == 7:
         raise GlauberError(f"least squares did not settle within {ITERATIONS:,} iterations.")
     component, count = _components(cliques, len(states))
@@ -133,9 +133,8 @@ def _gradient(cliques: Cliques, n_states: int) -> LinearOperator:
         return cliques.weight * cliques.centred(values.ravel()[cliques.state])
 
     def backward(rest: Floats) -> Floats:
-        return np.bincount(
-            cliques.state, cliques.weight * cliques.centred(rest.ravel()), minlength=n_states
-        )
+        spread = cliques.weight * cliques.centred(rest.ravel())
+        return np.asarray(np.bincount(cliques.state, spread, minlength=n_states), np.float64)
 
     shape = (len(cliques.state), n_states)
     return LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
