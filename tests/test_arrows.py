@@ -13,7 +13,7 @@ ARROWS = {
     "conditionals": {"conditionals", "threads"},
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
-    "compatibility": {"conditionals", "compatibility"},
+    "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec"},
     "mixing": {"conditionals", "dynamics", "mixing"},
     "metastability": {"conditionals", "dynamics", "metastability"},
     "runs": {"runs", "conditionals.vocabulary"},

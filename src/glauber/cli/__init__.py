@@ -5,13 +5,16 @@ import sys
 import typer
 
 from glauber.cli.drift import drift
+from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.influence import influence
 from glauber.cli.margins import margins
 from glauber.cli.models import models
+from glauber.cli.paper import paper
 from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
+from glauber.cli.score import score
 from glauber.cli.show import show
 from glauber.errors import GlauberError
 
@@ -22,12 +25,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-COMMANDS = (
-    (sample, resume, extend, show, export, models)
-    + (rectangle, entropy_production, score, influence, margins, drift)
-    + (paper,)
-)
-for command in COMMANDS:
+CHAINS = (sample, resume, extend, show, export, models)
+CERTIFICATES = (rectangle, entropy_production, score, influence, margins, drift)
+for command in (*CHAINS, *CERTIFICATES, paper):
     app.command()(command)
 
 

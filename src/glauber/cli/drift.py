@@ -8,7 +8,7 @@ from glauber.cli import options
 from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
-    from glauber.metastability.drift import DriftCertificate, LevelDrift
+    from glauber.metastability.drift import DriftCertificate
 
 
 def drift(
@@ -34,26 +34,24 @@ def drift(
     from glauber.cli.sample import read_texts
     from glauber.cli.screen import emit, out
     from glauber.conditionals.bundled import passages
-    from glauber.metastability.copies import settle as settled
-    from glauber.metastability.copies import with_copies
-    from glauber.metastability.drift import LevelDrift, certify
-    from glauber.metastability.drift import drift as measure
+    from glauber.metastability.token_basin import drift_study
     from glauber.sampling.plan import starts
 
     opened, laws = open_model(model, device, dtype)
     number = token_named(opened, token)
     texts = [text for _, text in passages()] if source is None else read_texts(source)
     rows, frees = (part.to(opened.state_device) for part in starts(opened, texts, length=length))
-    free = frees[0]
-
-    def level(k: int) -> "LevelDrift":
-        states = with_copies(rows, free, token=number, count=k, samples=samples, seed=seed + k)
-        states = settled(
-            laws, states, free, token=number, n_steps=settle, temperature=temperature, seed=seed
-        )
-        return LevelDrift(k, measure(laws, states, free, token=number, temperature=temperature))
-
-    found = certify([level(k) for k in range(count, count + levels + 1)], exhaustive=False)
+    found = drift_study(
+        laws,
+        rows,
+        frees[0],
+        token=number,
+        counts=range(count, count + levels + 1),
+        samples=samples,
+        temperature=temperature,
+        n_steps=settle,
+        seed=seed,
+    )
     told = _plain(found) | {
         "token": token, "length": length, "temperature": temperature, "samples": samples,
         "others": f"{settle} chain steps from passages" if settle else "passages",

@@ -85,6 +85,19 @@ class Vocabulary:
                 raise GlauberError(f"text {i + 1} is empty: there is no token to redraw.")
         return tokens, free
 
+    def words(self, texts: Sequence[str]) -> Tensor:
+        """Which word of its text each token is a piece of, (texts, longest) as `encode` lays out.
+
+        Words are those of the tokenizer's own first cut; PAD at special tokens and behind the end.
+        """
+        if not self.tokenizer.is_fast:
+            raise GlauberError("this tokenizer does not say which tokens make up one word.")
+        rows = [self.tokenizer(text).word_ids() for text in texts]
+        words = torch.full((len(rows), max(len(row) for row in rows)), PAD)
+        for i, row in enumerate(rows):
+            words[i, : len(row)] = torch.tensor([PAD if word is None else word for word in row])
+        return words
+
     def count(self, text: str) -> int:
         """Number of tokens of a text, without the special ones."""
         return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,177 @@
+"""Entropy production: the estimate from the engine's events against the exact chain."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from glauber.compatibility.entropy_production import (
+    check_kernel,
+    entropy_production,
+    entropy_production_of_run,
+)
+from glauber.conditionals.base import Restricted, log_probs
+from glauber.conditionals.table import Joint, Table
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import start
+from glauber.dynamics.run import run
+from glauber.errors import GlauberError
+from glauber.exact import Space, stationary, transition_matrix
+from glauber.exact import entropy_production as exact_entropy_production
+from glauber.runs.spec import Spec
+from glauber.sampling import sample
+
+VOCAB, LENGTH = 3, 3
+SPACE = Space(VOCAB, LENGTH)
+
+
+def events(model, *, n_chains=1500, n_steps=110, temperature=1.0, seed=3, first_token=0):
+    """log_prob_old and entropy (chains, steps) of chains of the engine."""
+    tokens = torch.full((n_chains, LENGTH), first_token)
+    begun = start(tokens, torch.ones_like(tokens, dtype=torch.bool), temperature=temperature)
+    infos = [info for _, info in run(glauber(model), begun, n_steps, seed=seed)]
+    columns = [[info.log_prob_old[:, 0] for info in infos], [info.entropy[:, 0] for info in infos]]
+    return tuple(torch.stack(column, dim=1).numpy() for column in columns)
+
+
+def by_hand(model, temperature):
+    """sum mu(x) 1/n pi_i(y) log(pi_i(y) / pi_i(x)), move by move."""
+    mu = stationary(transition_matrix(model, SPACE, temperature=temperature))
+    states = SPACE.states()
+    total = 0.0
+    for site in range(LENGTH):
+        sites = torch.full((SPACE.size, 1), site)
+        laws = log_probs(model, states, sites, temperature=temperature)[:, 0].numpy()
+        for x in range(SPACE.size):
+            old = laws[x, states[x, site]]
+            total += mu[x] / LENGTH * (np.exp(laws[x]) * (laws[x] - old)).sum()
+    return total
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.0, 3.0])
+def test_the_exact_value_is_the_sum_over_single_site_moves(temperature):
+    table = Table.random(VOCAB, LENGTH, seed=5)
+    exact = exact_entropy_production(transition_matrix(table, SPACE, temperature=temperature))
+    assert exact == pytest.approx(by_hand(table, temperature), rel=1e-10)
+    assert exact > 0.001
+
+
+def test_a_biased_ring_has_its_closed_form():
+    """Steps p forward, q back, r stay on a ring: (p - q) log(p / q)."""
+    p, q, size = 0.5, 0.2, 7
+    matrix = 0.3 * np.eye(size) + p * np.roll(np.eye(size), 1, 1) + q * np.roll(np.eye(size), -1, 1)
+    assert exact_entropy_production(matrix) == pytest.approx((p - q) * math.log(p / q), rel=1e-12)
+    one_way = 0.5 * np.eye(size) + 0.5 * np.roll(np.eye(size), 1, 1)
+    assert exact_entropy_production(one_way) == math.inf
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_joint_law_produces_no_entropy(seed):
+    joint = Joint.random(VOCAB, LENGTH, seed=seed, strength=1.5)
+    assert abs(exact_entropy_production(transition_matrix(joint, SPACE))) < 1e-14
+    found = entropy_production(*events(joint, seed=seed), burn_in=40)
+    assert abs(found.rate) < 3 * found.standard_error
+    assert found.standard_error < 0.01
+
+
+@pytest.mark.parametrize(
+    ("seed", "temperature"), [(0, 0.7), (1, 0.7), (0, 1.0), (2, 1.0), (1, 2.0)]
+)
+def test_the_estimate_is_the_exact_value_on_incompatible_tables(seed, temperature):
+    table = Table.random(VOCAB, LENGTH, seed=seed)
+    exact = exact_entropy_production(transition_matrix(table, SPACE, temperature=temperature))
+    found = entropy_production(*events(table, temperature=temperature, seed=seed), burn_in=40)
+    assert abs(found.rate - exact) < 3 * found.standard_error
+    assert exact > 10 * found.standard_error  # so that zero would not pass for it
+
+
+def test_the_standard_error_is_the_spread_of_the_estimate():
+    """Over 40 repetitions of one chain, the errors are as large as the batch means say.
+
+    A chi of 40 degrees of freedom has a relative spread of 1/sqrt(80) = 0.11, the mean of the
+    standard errors less; so 0.35 is three of them.
+    """
+    table = Table.random(VOCAB, LENGTH, seed=1)
+    exact = exact_entropy_production(transition_matrix(table, SPACE))
+    old, entropy = events(table, n_chains=40, n_steps=840, seed=8)
+    found = [entropy_production(old[i : i + 1], entropy[i : i + 1], burn_in=40) for i in range(40)]
+    assert {one.n_batches for one in found} == {32}
+    errors = np.array([one.rate - exact for one in found])
+    said = np.sqrt(np.mean([one.standard_error**2 for one in found]))
+    assert abs(np.sqrt((errors**2).mean()) / said - 1) < 0.35
+
+
+def test_counting_begins_once_forbidden_starts_are_gone():
+    """Starts outside the allowed tokens: log 0 at first, then the restricted chain's value."""
+    table = Table.random(VOCAB, LENGTH, seed=4, strength=1.5)
+    limited = Restricted(table, torch.tensor([True, True, False]))
+    old, entropy = events(limited, n_chains=400, first_token=2)
+    assert np.isneginf(old).sum() == 400 * LENGTH
+    exact = exact_entropy_production(transition_matrix(limited, SPACE))
+    found = entropy_production(old, entropy, burn_in=0)
+    assert found.n_chains == 400
+    assert found.n_steps == sum(110 - 1 - np.isneginf(row).nonzero()[0][-1] for row in old)
+    settled = entropy_production(old, entropy, burn_in=40)
+    assert abs(settled.rate - exact) < 3 * settled.standard_error
+    assert exact > 5 * settled.standard_error
+
+
+def test_a_chain_that_stays_forbidden_is_left_out():
+    old, entropy = np.full((5, 20), -1.0), np.full((5, 20), 0.5)
+    old[1, 18] = -np.inf
+    found = entropy_production(old, entropy, burn_in=4, first=[0, 0, 20, 6, 0])
+    assert (found.n_chains, found.n_steps) == (3, 16 + 14 + 16)
+    assert found.rate == pytest.approx(0.5) and found.kind == "estimate"
+
+
+@pytest.mark.parametrize("burn_in", [-1, 20, 300])
+def test_a_burn_in_leaves_something(burn_in):
+    with pytest.raises(GlauberError, match="burn-in"):
+        entropy_production(np.zeros((3, 20)), np.zeros((3, 20)), burn_in=burn_in)
+
+
+def test_too_little_to_count():
+    with pytest.raises(GlauberError, match="longer"):
+        entropy_production(np.zeros((1, 2)), np.zeros((1, 2)), burn_in=1)
+    with pytest.raises(GlauberError, match="at least one"):
+        entropy_production(np.zeros((3, 0)), np.zeros((3, 0)))
+    with pytest.raises(GlauberError, match="no recorded conditional"):
+        entropy_production(np.full((3, 4), np.nan), np.zeros((3, 4)))
+    with pytest.raises(GlauberError, match="longer"):
+        entropy_production(np.zeros((2, 4)), np.zeros((2, 4)), first=[4, 4])
+
+
+PLAIN = dict(
+    model="", fingerprint="", device="", dtype="", seed=0, steps=1, chains=1, temperature=1.0
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        (dict(scan="sweep"), "reverse order"),
+        (dict(scan="block:3"), "block"),
+        (dict(scan="block:2", within="product"), "block"),
+        (dict(scan="everywhere", within="parallel"), "all sites move at once"),
+        (dict(scan="least-confident:2"), "depends on the state"),
+        (dict(fill="greedy"), "greedy"),
+    ],
+)
+def test_other_kernels_are_refused(how, why):
+    with pytest.raises(GlauberError, match=why) as caught:
+        check_kernel(Spec(**PLAIN, **how))
+    assert str(caught.value).count(". ") == 0
+
+
+def test_single_site_random_scans_are_accepted():
+    check_kernel(Spec(**PLAIN))
+    check_kernel(Spec(**PLAIN, fill="gumbel-max", within="product"))
+
+
+@pytest.mark.weights
+def test_the_bundled_model_is_irreversible():
+    """A masked LM of English at temperature 1 is far from every joint law."""
+    made = sample("bundled:english", steps=250, chains=24, length=8, seed=0, device="cpu")
+    found = entropy_production_of_run(made, burn_in=50)
+    assert found.rate > 3 * found.standard_error

@@ -1,0 +1,117 @@
+"""Pseudo-log-likelihood against closed forms, and against the model with masks put in by hand."""
+
+import pytest
+import torch
+
+from conftest import make_model, make_tokenizer
+from glauber.compatibility import pseudo_likelihood as module
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood, score_texts
+from glauber.conditionals.base import PAD
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import Joint, Table
+from glauber.errors import GlauberError
+from glauber.exact import Space
+
+TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red ?"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MaskedLM(make_model("bert").double(), make_tokenizer(), name="tiny")
+
+
+def by_hand(model, text, *, within_word):
+    """log p of each token of a text, one masked copy of it at a time."""
+    tokens = model.vocabulary.tokenizer(text)["input_ids"]
+    names = model.vocabulary.tokenizer.convert_ids_to_tokens(tokens)
+    found = []
+    for site in range(1, len(tokens) - 1):
+        masked = list(tokens)
+        masked[site] = model.hidden_token
+        for later in range(site + 1, len(tokens) - 1):
+            if not (within_word and names[later].startswith("##")):
+                break
+            masked[later] = model.hidden_token
+        logits = model.model(torch.tensor([masked])).logits[0, site]
+        found.append(float(torch.log_softmax(logits, dim=0)[tokens[site]]))
+    return found
+
+
+def test_both_variants_are_those_made_by_hand(model):
+    for score in score_texts(model, TEXTS):
+        plain = by_hand(model, score.text, within_word=False)
+        word = by_hand(model, score.text, within_word=True)
+        assert score.log_probs == pytest.approx(plain, abs=1e-9)
+        assert score.log_probs_within_word == pytest.approx(word, abs=1e-9)
+        assert score.original == pytest.approx(sum(plain), abs=1e-8)
+        assert score.within_word == pytest.approx(sum(word), abs=1e-8)
+    pieces = score_texts(model, TEXTS)[1].pieces
+    assert pieces == ["a", "cat", "##ed", "##ing", "bird", "flew", "##ing", "under", "dog", "##s"]
+
+
+def test_the_variants_differ_only_inside_words(model):
+    score = score_texts(model, TEXTS)[0]
+    differ = [a != b for a, b in zip(score.log_probs, score.log_probs_within_word, strict=True)]
+    assert differ == [piece == "cat" for piece in score.pieces]
+
+
+def test_a_joint_law_has_its_closed_form():
+    """log pi_i(x_i | rest) = log p(x) - log sum over v of p(x with v at i)."""
+    joint = Joint.random(3, 3, seed=1)
+    law = joint.probabilities().view(3, 3, 3)
+    expected = sum(law.log() - law.sum(dim=site, keepdim=True).log() for site in range(3))
+    found = pseudo_likelihood(joint, Space(3, 3).states())
+    assert torch.allclose(found.totals, expected.flatten(), atol=1e-12)
+    assert found.kind == "exact"
+
+
+def test_words_hide_later_pieces_together():
+    """One word of two sites: the first is answered with both hidden, the second with the first."""
+    table = Table.random(2, 2, seed=5)
+    found = pseudo_likelihood(table, torch.tensor([[1, 0]]), words=torch.tensor([[0, 0]]))
+    first = torch.log_softmax(table.entries[0, 2, 2], dim=0)[1]
+    second = torch.log_softmax(table.entries[1, 1, 2], dim=0)[0]
+    assert torch.allclose(found.log_probs[0], torch.stack([first, second]), atol=1e-14)
+
+
+def test_only_free_sites_are_scored():
+    table = Table.random(3, 3, seed=5)
+    tokens, free = torch.tensor([[0, 1, 2]]), torch.tensor([[True, False, True]])
+    whole = pseudo_likelihood(table, tokens).log_probs
+    found = pseudo_likelihood(table, tokens, free)
+    assert found.log_probs.isnan().tolist() == [[False, True, False]]
+    assert found.totals[0] == pytest.approx(float(whole[0, 0] + whole[0, 2]))
+
+
+def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
+    plain = score_texts(model, TEXTS)
+    monkeypatch.setattr(module, "SCORES", 4 * model.vocab_size)
+    held = []
+
+    class Counted:
+        vocab_size = model.vocab_size
+
+        def scores(self, tokens, sites, candidates=None):
+            held.append(sites.numel() * self.vocab_size)
+            return model.scores(tokens, sites, candidates)
+
+    tokens, free = model.vocabulary.encode(TEXTS)
+    words = model.vocabulary.words(TEXTS)
+    assert (words == PAD).equal(~free)
+    found = pseudo_likelihood(Counted(), tokens, free, words=words)
+    assert max(held) <= module.SCORES and len(held) > 5
+    assert found.totals.tolist() == pytest.approx([one.within_word for one in plain], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ([], "no text"),
+        (["the cat", "  "], "text 2 is empty"),
+        (["cat"], "text 1 has a single token"),
+        (["the cat", "the " * 40], "text 2 has 40 tokens"),
+    ],
+)
+def test_bad_texts_are_refused_in_one_sentence(model, texts, why):
+    with pytest.raises(GlauberError, match=why):
+        score_texts(model, texts)
