@@ -50,9 +50,7 @@ def start_laws(step: csr_array | LinearOperator, starts: ArrayLike | None) -> Fl
     given = np.asarray(starts)
     if given.ndim == 1 and np.issubdtype(given.dtype, np.integer):
         if len(given) == 0 or given.min() < 0 or given.max() >= size:
-            raise GlauberError(
-                f"a start is no state number from 0 to {size - 1}, or none is given."
-            )
+            raise GlauberError(f"the starts must be state numbers from 0 to {size - 1}.")
         rows = np.zeros((len(given), size))
         rows[np.arange(len(given)), given] = 1.0
         return rows

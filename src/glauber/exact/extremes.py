@@ -1,5 +1,7 @@
 """Which eigenvalue is the furthest out? Dense for small chains, sparse for large ones."""
 
+from typing import Literal
+
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, eigsh
 
@@ -7,34 +9,36 @@ from glauber.errors import GlauberError
 from glauber.exact.laws import Floats
 from glauber.exact.reversal import Remainder
 
-DENSE_SYMMETRIC = 1024  # states; all eigenvalues of a symmetric matrix, a tenth of a second
+Which = Literal["LA", "LM"]  # the largest, or the largest in modulus
+
+DENSE_SYMMETRIC = 512  # states; all eigenvalues of a symmetric matrix, a few hundredths of a second
 DENSE_GENERAL = 256  # states; all eigenvalues of any matrix cost ten times as much
 DENSE_RESCUE = 4096  # states; where the sparse solver stalls, the dense one still answers
+# Vectors kept, restarts before it counts as stalled, and the relative residual asked for.
+ARPACK = {"ncv": 40, "maxiter": 500, "tol": 1e-10}
 
 
-def largest_eigenvalue(rest: Remainder, sign: int) -> tuple[float, float]:
-    """The largest (sign 1) or smallest (-1) eigenvalue of (T + T')/2, and its residual."""
-    value, vector = second_vector(rest, sign)
-    applied = (rest.forward(vector) + rest.backward(vector)) / 2
-    return value, float(np.linalg.norm(applied - value * vector))
+def largest_eigenvalue(rest: Remainder, which: Which = "LA") -> tuple[float, float]:
+    """The largest eigenvalue of (S + S')/2 but for the 1 of q, and its residual.
 
-
-def second_vector(rest: Remainder, sign: int = 1) -> tuple[float, Floats]:
-    """The largest (sign 1) or smallest (-1) eigenvalue of (T + T')/2 and its vector (size,).
-
-    Of one state nothing remains: T = 0. In general T has the eigenvalue 0 (of q) in place of 1.
+    With "LM" the one furthest from 0.
     """
+    value, vector = second_vector(rest, which)
+    residual = float(np.linalg.norm(_both_ways(rest, vector, which) - value * vector))
+    return value, residual
+
+
+def second_vector(rest: Remainder, which: Which = "LA") -> tuple[float, Floats]:
+    """The same eigenvalue and its vector (size,)."""
     if rest.size <= DENSE_SYMMETRIC:
-        return _extreme(_symmetric(rest), sign)
-    both = LinearOperator(
-        (rest.size,) * 2, lambda v: (rest.forward(v) + rest.backward(v)) / 2, dtype=np.float64
-    )
+        return _extreme(rest, which)
+    both = LinearOperator((rest.size,) * 2, lambda v: _both_ways(rest, v, which), dtype=np.float64)
     try:
-        values, vectors = eigsh(both, k=1, which="LA" if sign > 0 else "SA", v0=_start(rest))
+        values, vectors = eigsh(both, k=1, which=which, v0=_start(rest), **ARPACK)
     except ArpackNoConvergence:
         if rest.size > DENSE_RESCUE:
             raise _stalled(rest) from None
-        return _extreme(_symmetric(rest), sign)
+        return _extreme(rest, which)
     return float(values[0]), vectors[:, 0]
 
 
@@ -43,7 +47,7 @@ def largest_modulus(rest: Remainder) -> tuple[float, float]:
     if rest.size > DENSE_GENERAL:
         try:
             operator = LinearOperator((rest.size,) * 2, rest.forward, dtype=np.float64)
-            values, vectors = eigs(operator, k=4, which="LM", v0=_start(rest))
+            values, vectors = eigs(operator, k=1, which="LM", v0=_start(rest), **ARPACK)
             return _first_modulus(rest, values, vectors)
         except ArpackNoConvergence:
             if rest.size > DENSE_RESCUE:
@@ -66,22 +70,26 @@ def power_norm(rest: Remainder, k: int) -> tuple[float, float]:
 
     operator = LinearOperator((rest.size,) * 2, there_and_back, dtype=np.float64)
     try:
-        values, vectors = eigsh(operator, k=1, which="LA", v0=_start(rest))
+        values, vectors = eigsh(operator, k=1, which="LA", v0=_start(rest), **ARPACK)
     except ArpackNoConvergence:
         raise _stalled(rest) from None
     vector = vectors[:, 0]
     return float(values[0]), float(np.linalg.norm(operator @ vector - values[0] * vector))
 
 
-def _symmetric(rest: Remainder) -> Floats:
+def _both_ways(rest: Remainder, values: Floats, which: Which) -> Floats:
+    """(T + T')/2 @ values, where q has the eigenvalue 0; for "LA" it gets -1, the least of all."""
+    applied = (rest.forward(values) + rest.backward(values)) / 2
+    return applied if which == "LM" else applied - rest.root * (rest.root @ values)
+
+
+def _extreme(rest: Remainder, which: Which) -> tuple[float, Floats]:
+    """The same eigenvalue and vector, from all eigenvalues."""
     dense = rest.dense()
-    return (dense + dense.T) / 2
-
-
-def _extreme(symmetric: Floats, sign: int) -> tuple[float, Floats]:
-    """The last (sign 1) or first (-1) eigenvalue of a symmetric matrix, and its vector."""
-    values, vectors = np.linalg.eigh(symmetric)
-    slot = -1 if sign > 0 else 0
+    if which == "LA":
+        dense -= np.outer(rest.root, rest.root)
+    values, vectors = np.linalg.eigh((dense + dense.T) / 2)
+    slot = int((values if which == "LA" else np.abs(values)).argmax())
     return float(values[slot]), vectors[:, slot]
 
 

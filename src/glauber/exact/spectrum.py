@@ -56,15 +56,17 @@ def spectrum(matrix: Matrix, *, law: Floats | None = None, k_max: int = 10) -> S
     if k_max < 1:
         raise GlauberError(f"k_max is {k_max}, but it must be at least 1.")
     rest = remainder(matrix, law)
+    if rest.size < 2:
+        raise GlauberError("a chain that stays in one state has no spectral gap.")
     reversible = rest.reversible()
-    second, residual = largest_eigenvalue(rest, 1)
-    if reversible:  # all eigenvalues of S^k are powers, so k = 1 has the largest term
-        lowest, other = largest_eigenvalue(rest, -1)
-        modulus = max(abs(second), abs(lowest))
-        pseudo, best_k, kind = 1 - modulus**2, 1, True
+    second, residual = largest_eigenvalue(rest)
+    if reversible:  # the eigenvalues of P^k are powers, so the term of k = 1 is the largest
+        furthest, other = largest_eigenvalue(rest, "LM")
+        modulus = abs(furthest)
+        pseudo, best_k, complete = 1 - modulus**2, 1, True
     else:
         modulus, other = largest_modulus(rest)
-        pseudo, best_k, kind, worse = _pseudo(rest, k_max)
+        pseudo, best_k, complete, worse = _pseudo(rest, k_max)
         other = max(other, worse)
     return Spectrum(
         n_states=rest.size,
@@ -74,7 +76,7 @@ def spectrum(matrix: Matrix, *, law: Floats | None = None, k_max: int = 10) -> S
         pseudo_gap=pseudo,
         pseudo_k=best_k,
         k_max=k_max,
-        pseudo_kind="exact" if kind else "lower bound",
+        pseudo_kind="exact" if complete else "lower bound",
         error=max(residual, other),
     )
 
