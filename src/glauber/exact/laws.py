@@ -38,6 +38,18 @@ def redraw_laws(
     return np.asarray(probabilities[context_of_state].numpy())
 
 
+def context_scores(conditionals: Conditionals, space: Space, site: int) -> Floats:
+    """Scores (vocab, …, vocab, vocab) float64 of a site's tokens in every context.
+
+    One axis per other site, in increasing order, for the token there; the last for the site's own.
+    """
+    check_question(conditionals, space, 1.0)
+    states = space.states()
+    contexts = states[states[:, site] == 0]
+    scores = _ask(conditionals, contexts, torch.tensor([site]))[:, 0]
+    return np.asarray(scores.reshape((space.vocab_size,) * space.length).numpy())
+
+
 def current_probabilities(
     conditionals: Conditionals, space: Space, hidden: Sequence[int], *, temperature: float = 1.0
 ) -> Floats:
@@ -76,14 +88,20 @@ def _evaluate(
     conditionals: Conditionals, contexts: Tensor, sites: Tensor, temperature: float
 ) -> Tensor:
     """Probabilities (rows, k, vocab) float64 at the same k hidden sites of every row."""
-    chunks = [
-        conditionals.scores(rows, sites.repeat(len(rows), 1)).double().cpu()
-        for rows in torch.split(contexts, ROWS_PER_CALL)
-    ]
-    probabilities = torch.softmax(torch.cat(chunks) / temperature, dim=-1)
+    scores = _ask(conditionals, contexts, sites)
+    probabilities = torch.softmax(scores / temperature, dim=-1)
     if not bool(torch.isfinite(probabilities).all()):
         raise GlauberError(
             f"at sites {sites.tolist()} some context has no law: its scores are not numbers, "
             "or they forbid every token."
         )
     return probabilities
+
+
+def _ask(conditionals: Conditionals, contexts: Tensor, sites: Tensor) -> Tensor:
+    """Scores (rows, k, vocab) float64 at the same k hidden sites of every row."""
+    chunks = [
+        conditionals.scores(rows, sites.repeat(len(rows), 1)).double().cpu()
+        for rows in torch.split(contexts, ROWS_PER_CALL)
+    ]
+    return torch.cat(chunks)

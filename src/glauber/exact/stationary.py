@@ -10,22 +10,34 @@ from glauber.errors import GlauberError
 from glauber.exact.laws import Floats
 
 DIRECT_LIMIT = 1024  # states; elimination takes size**3 / 3 steps, under a second here
+PANEL = 32  # states eliminated between two products of matrices
 RESIDUAL_LIMIT = 1e-12  # of the L1 norm of law @ matrix - law, the law summing to 1
 
 
-def stationary(matrix: ArrayLike | csr_array, *, direct_limit: int = DIRECT_LIMIT) -> Floats:
+def stationary(
+    matrix: ArrayLike | csr_array | LinearOperator, *, direct_limit: int = DIRECT_LIMIT
+) -> Floats:
     """The law (size,) with law @ matrix = law; states that are left for ever get exactly 0.
 
     Up to direct_limit states by elimination without subtraction, which is accurate in each entry
     however slowly the chain mixes. Beyond that iteratively: there the residual is at most 1e-12,
-    and the error about the residual divided by the spectral gap.
+    and the error about the residual divided by the spectral gap. An operator is always solved
+    iteratively, and taken to have a single stationary law: its entries cannot be looked at.
     """
-    sparse = _check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
+    if isinstance(matrix, LinearOperator):
+        law = np.maximum(_fixed_law(matrix.T), 0.0)
+        return _check_kept(law / law.sum(), matrix)
+    sparse = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
     closed = closed_class(sparse)
     inner = sparse[closed][:, closed]
     law = np.zeros(sparse.shape[0])
     law[closed] = eliminate(inner.toarray()) if len(closed) <= direct_limit else iterate(inner)
-    residual = float(np.abs(law @ sparse - law).sum())
+    return _check_kept(law, sparse)
+
+
+def _check_kept(law: Floats, matrix: csr_array | LinearOperator) -> Floats:
+    """The law itself; refused unless the chain keeps it."""
+    residual = float(np.abs(matrix.T @ law - law).sum())
     if not residual <= RESIDUAL_LIMIT:
         raise GlauberError(
             f"the stationary law over {len(law):,} states was found only up to {residual:.1e}; "
@@ -61,12 +73,17 @@ def eliminate(matrix: Floats) -> Floats:
 
     Grassmann, Taksar and Heyman 1985: remove the last state, send its inflow on to where it goes
     next, repeat. Only additions, products and quotients of positive numbers; the diagonal, where
-    a sticky state's 1 - tiny would lose its digits, is never read.
+    a sticky state's 1 - tiny would lose its digits, is never read. What the states of one panel
+    send on to the states before the panel is added up in one product of matrices.
     """
     flow = matrix.copy()
-    for last in range(len(flow) - 1, 0, -1):
-        flow[:last, last] /= flow[last, :last].sum()
-        flow[:last, :last] += np.outer(flow[:last, last], flow[last, :last])
+    for high in range(len(flow), 1, -PANEL):
+        low = max(high - PANEL, 1)
+        for last in range(high - 1, low - 1, -1):
+            flow[:last, last] /= flow[last, :last].sum()
+            flow[low:last, :last] += np.outer(flow[low:last, last], flow[last, :last])
+            flow[:low, low:last] += np.outer(flow[:low, last], flow[last, low:last])
+        flow[:low, :low] += flow[:low, low:high] @ flow[low:high, :low]
     law = np.zeros(len(flow))
     law[0] = 1.0
     for state in range(1, len(flow)):
@@ -85,11 +102,11 @@ def iterate(matrix: csr_array) -> Floats:
     moves = (matrix - diags_array(matrix.diagonal())).tocsr()
     escape = moves.sum(axis=1)
     inflow = (diags_array(1 / escape) @ moves).T.tocsr()
-    held = np.maximum(_jump_law(inflow), 0.0) / escape
+    held = np.maximum(_fixed_law(inflow), 0.0) / escape
     return np.asarray(held / held.sum())
 
 
-def _jump_law(inflow: csr_array) -> Floats:
+def _fixed_law(inflow: csr_array | LinearOperator) -> Floats:
     """The solution y (size,) of (I - inflow + u 1') y = u, as far as GMRES gets."""
     uniform = np.full(inflow.shape[0], 1 / inflow.shape[0])
     operator = LinearOperator(inflow.shape, lambda y: y - inflow @ y + uniform * y.sum())
@@ -100,7 +117,7 @@ def _jump_law(inflow: csr_array) -> Floats:
             break
         step, failed = gmres(operator, left, M=inverse, rtol=1e-7, restart=60, maxiter=3)
         law = law + step
-        if failed and inverse is None:
+        if failed and inverse is None and not isinstance(inflow, LinearOperator):
             inverse = _incomplete_inverse(inflow)
     return law
 
@@ -117,7 +134,7 @@ def _incomplete_inverse(inflow: csr_array) -> LinearOperator:
     return LinearOperator(inflow.shape, factors.solve)
 
 
-def _check_stochastic(matrix: csr_array) -> csr_array:
+def check_stochastic(matrix: csr_array) -> csr_array:
     """The matrix without stored zeros; refused unless its rows are laws."""
     matrix.eliminate_zeros()
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
