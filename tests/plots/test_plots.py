@@ -54,7 +54,7 @@ def test_survival_is_drawn_as_given_at_its_steps() -> None:
     assert steps.tolist() == [0, 10, 20]
     np.testing.assert_array_equal(chains, survival)
     np.testing.assert_array_equal(mean, [1.0, 0.75, 0.5])
-    assert [line.meta for line in figure.data] == ["chain 0", "chain 1", "mean of the chains"]
+    assert [line.meta for line in figure.data] == ["chain 0", "chain 1", "mean"]
 
 
 def test_a_single_chain_is_one_line() -> None:

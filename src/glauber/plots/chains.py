@@ -36,7 +36,7 @@ def add_chains(
             meta=f"chain {chain}",
             hovertemplate=told,
         )
-    name = "mean of the chains" if several else "the chain"
+    name = "mean" if several else "the chain"
     figure.add_scatter(
         x=steps,
         y=values.mean(axis=0),
