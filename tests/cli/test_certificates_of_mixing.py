@@ -1,39 +1,16 @@
 """glauber influence, margins and drift, as a user types them, on a tiny model."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 import torch
 
-from glauber.cli import main
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 
 TEXT = "the cat sat on the mat ."
 KINDS = {"exact", "upper bound", "lower bound", "estimate"}
-
-
-@pytest.fixture
-def glauber(monkeypatch, capsys):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
-def source(tmp_path, texts):
-    path = tmp_path / "texts.txt"
-    path.write_text("\n".join(texts))
-    return path
 
 
 def test_influence_prints_one_json_object_and_a_picture(glauber, tiny_folder, tmp_path):

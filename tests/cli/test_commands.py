@@ -9,31 +9,9 @@ import sys
 
 import pytest
 
-from glauber.cli import main
 from glauber.runs.run import Run
 
 BIN = [sys.executable, "-c", "from glauber.cli import main; main()"]
-
-
-@pytest.fixture
-def glauber(monkeypatch, capsys):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
-
-    return call
-
-
-@pytest.fixture
-def source(tmp_path, texts):
-    path = tmp_path / "texts.txt"
-    path.write_text("\n".join(texts) + "\n\n")
-    return path
 
 
 @pytest.fixture

@@ -1,27 +1,11 @@
 """entropy-production and score, as a user types them."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from glauber.cli import main
 from glauber.runs.run import Run
-
-
-@pytest.fixture
-def glauber(monkeypatch, capsys):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["glauber", *(str(word) for word in words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
-
-    return call
 
 
 @pytest.fixture
