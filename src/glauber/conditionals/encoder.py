@@ -11,8 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
-
 SHAPE_OF_BERT = ("bert", "roberta", "xlm-roberta", "electra")
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
 
@@ -121,11 +119,6 @@ def _attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def _fill_up(rows: Tensor) -> Tensor:
     """At least FEWEST_ROWS rows, filled up with zeros."""
     return F.pad(rows, (0, 0, 0, max(0, FEWEST_ROWS - len(rows))))
-
-
-def visible(tokens: Tensor) -> Tensor:
-    """Which entries of tokens are there at all, (rows, length) bool."""
-    return tokens != PAD
 
 
 def _layer(layer: Any) -> Layer:
