@@ -118,3 +118,48 @@ def test_score_prints_both_variants(glauber, tiny_folder, tmp_path):
 def test_score_refuses_in_one_sentence(glauber, tiny_folder, words, why):
     code, out, err = glauber("score", "--model", tiny_folder, *words)
     assert (code, out) == (2, "") and why in err and err.count("\n") == 1
+
+
+def test_potential_ranks_what_a_run_visited(glauber, sampled, tmp_path):
+    run = sampled("--steps", 300, "--chains", 4, "--temperature", 0.5)
+    picture = tmp_path / "p.html"
+    words = ("potential", run, "--states", 40, "--neighbours", 2)
+    code, out, err = glauber(*words, "--out", picture, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert 0 < told["share"]["value"] < 1 and "exact" in told["share"]["kind"]
+    assert told["checks"] > 0 and told["correlations"]["kind"] == "estimate"
+    assert -1 <= told["correlations"]["potential_pll"] <= 1
+    values = [one["potential"] for one in told["texts"]]
+    assert values == sorted(values, reverse=True) and len(values) == told["ranked"]
+    assert "plotly" in picture.read_text().lower()
+    code, out, _ = glauber(*words)
+    assert code == 0 and "explained by no joint law" in out and "estimates" in out
+
+
+@pytest.mark.parametrize(
+    ("steps", "words", "said"),
+    [
+        (0, (), "no steps yet"),
+        (20, ("--states", 1), "at least 2"),
+        (20, ("--burn-in", 20), "burn-in"),
+        (20, ("--neighbours", 10_000), "most probable tokens"),
+    ],
+)
+def test_potential_refuses(glauber, sampled, steps, words, said):
+    code, out, err = glauber("potential", sampled("--steps", steps), *words)
+    assert code == 2 and out == "" and said in err and err.count("\n") <= 2
+
+
+def test_a_run_tells_its_entropy_production(glauber, sampled):
+    run = sampled("--steps", 200, "--chains", 6, "--temperature", 2)
+    told = json.loads(glauber("resume", run, "--json")[1])["entropy_production"]
+    alone = json.loads(glauber("entropy-production", run, "--json")[1])
+    assert told == {key: alone[key] for key in ("rate", "standard_error", "kind")}
+    ratio = Run(run).to_arviz().sample_stats["log_ratio"].values
+    assert ratio[:, 100:].mean() == pytest.approx(told["rate"], rel=1e-5)
+
+
+def test_other_kernels_tell_no_entropy_production(glauber, sampled):
+    run = sampled("--steps", 40, "--scan", "sweep")
+    assert json.loads(glauber("resume", run, "--json")[1])["entropy_production"] is None

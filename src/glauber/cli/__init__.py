@@ -11,6 +11,7 @@ from glauber.cli.influence import influence
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
+from glauber.cli.potential import potential
 from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 CHAINS = (sample, resume, extend, show, export, models)
-CERTIFICATES = (rectangle, entropy_production, score, influence, margins, drift)
+CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
 for command in (*CHAINS, *CERTIFICATES, paper):
     app.command()(command)
 

@@ -30,7 +30,7 @@ def influence(
     seed: options.Seed = 0,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
-    out: Annotated[Path | None, typer.Option(help="HTML file of the heat map.")] = None,
+    out: Annotated[Path | None, typer.Option(help="HTML file of the pictures.")] = None,
     json: options.Json = False,
 ) -> None:
     """Measure the influence between the tokens of a text, and what it promises for mixing."""
@@ -56,7 +56,7 @@ def influence(
     ]
     words = spelled(opened, tokens, found.sites)
     if out is not None:
-        _draw(found, words, out)
+        _draw(found, averages, words, out)
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
 
@@ -74,7 +74,7 @@ def influence(
     for line in _lines(told):
         screen.print(line, markup=False, highlight=False, soft_wrap=True)
     if out is not None:
-        say(f"the heat map is in {out}")
+        say(f"the pictures are in {out}")
 
 
 def _plain(
@@ -134,15 +134,17 @@ def _mixing_line(told: dict[str, Any]) -> str:
     return f"t_mix({time['epsilon']:g}): {time['value']:,} steps ({time['kind']})"
 
 
-def _draw(found: "Influence", words: list[str], out: Path) -> None:
+def _draw(
+    found: "Influence", averages: "list[AveragedInfluence]", words: list[str], out: Path
+) -> None:
+    from glauber.plots.averaged import plot_averaged
     from glauber.plots.influence import plot_influence
+    from glauber.plots.picture import write_picture
 
-    drawn = plot_influence(found, words).to_html(config={"displayModeBar": False})
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
+    pictures = [plot_influence(found, words)]
+    if len(averages) > 1:
+        pictures.append(plot_averaged(averages))
+    write_picture(*pictures, path=out)
 
 
 def _numbers(listed: str) -> list[float]:

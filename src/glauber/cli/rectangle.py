@@ -40,47 +40,19 @@ def rectangle(
     from glauber.compatibility.draw import check_numbers
 
     check_numbers(count, seed, top)  # before a model is loaded
-    laws, study = _study(model, texts, count, length, top, seed, device, trust_remote_code)
+    from glauber.compatibility import rectangles_of_model
+    from glauber.conditionals.bundled import passages
+    from glauber.conditionals.masked_lm import MaskedLM
+    from glauber.sampling.plan import starts
+
+    laws = MaskedLM.load(model, device=device, trust_remote_code=trust_remote_code)
+    tokens, free = starts(laws, texts or [text for _, text in passages()], length=length)
+    study = rectangles_of_model(laws, tokens, free=free, count=count, seed=seed, top=top)
     told = _told(laws, study, strongest)
     told["signature"] = _signature(laws, study, source, length, top)
     if out is not None:
         _write(out, study, told)
     emit(told) if json else _tell(told)
-
-
-def _study(
-    name: str,
-    texts: list[str] | None,
-    count: int,
-    length: int | None,
-    top: int,
-    seed: int,
-    device: str,
-    trust_remote_code: bool,
-) -> "tuple[MaskedLM, RectangleStudy]":
-    """The model in float32, and its rectangles beside the same ones in float64."""
-    from glauber.compatibility import rectangle_study
-    from glauber.conditionals.base import Restricted
-    from glauber.conditionals.bundled import passages
-    from glauber.conditionals.masked_lm import MaskedLM
-    from glauber.sampling.plan import starts
-
-    laws = MaskedLM.load(name, device=device, trust_remote_code=trust_remote_code)
-    place = "cuda" if laws.device.type == "cuda" else "cpu"  # other devices lack float64
-    precise = MaskedLM.load(
-        name, device=place, dtype="float64", trust_remote_code=trust_remote_code
-    )
-    tokens, free = starts(laws, texts or [text for _, text in passages()], length=length)
-    allowed = laws.vocabulary.proposable()
-    return laws, rectangle_study(
-        Restricted(laws, allowed),
-        Restricted(precise, allowed),
-        tokens,
-        free=free,
-        count=count,
-        seed=seed,
-        top=top,
-    )
 
 
 def _told(laws: "MaskedLM", study: "RectangleStudy", strongest: int) -> dict[str, Any]:
@@ -123,6 +95,7 @@ def _signature(
 
 def _write(folder: Path, study: "RectangleStudy", told: dict[str, Any]) -> None:
     """Writes the figures, every rectangle's numbers, and the pictures."""
+    from glauber.plots.picture import write_picture
     from glauber.plots.rectangles import plot_delta_against_influence, plot_deltas
     from glauber.runs.spec import write_json
 
@@ -137,8 +110,7 @@ def _write(folder: Path, study: "RectangleStudy", told: dict[str, Any]) -> None:
         folder.mkdir(parents=True)
         write_json(folder / "rectangles.json", told | {"rectangles": each})
         for name, figure in pictures.items():
-            # plotly's script is written once, beside the pictures: no network is asked.
-            figure.write_html(folder / f"{name}.html", include_plotlyjs="directory")
+            write_picture(figure, path=folder / f"{name}.html")
     except OSError as error:
         raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
 

@@ -37,8 +37,20 @@ def summary(run: Run) -> dict[str, Any]:
         "planned": run.spec.steps,
         "finished": run.finished,
         "changed": changed,
+        "entropy_production": irreversibility(run),
         "texts": texts,
     }
+
+
+def irreversibility(run: Run) -> dict[str, Any] | None:
+    """The run's entropy production in nats per step; none where it is not defined."""
+    from glauber.compatibility.entropy_production import entropy_production_of_run
+
+    try:
+        found = entropy_production_of_run(run)
+    except GlauberError:  # another kernel than the one it is defined for, or too few steps
+        return None
+    return {"rate": found.rate, "standard_error": found.standard_error, "kind": found.kind}
 
 
 def tell(run: Run) -> None:
@@ -61,6 +73,14 @@ def tell(run: Run) -> None:
         f"{told['changed']:.1%} of them changed a token",
         highlight=False,
     )
+    if told["entropy_production"] is not None:
+        rate, error = (told["entropy_production"][key] for key in ("rate", "standard_error"))
+        out.print(
+            f"entropy production {rate:.3f} +- {error:.3f} nats per step over the last half "
+            "(an estimate; 0 if one joint law owned the conditionals)",
+            highlight=False,
+            soft_wrap=True,
+        )
     if not run.finished:
         say(
             f"stopped at step {run.steps:,} of {run.spec.steps:,}; "

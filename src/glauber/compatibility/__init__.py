@@ -3,7 +3,7 @@
 from glauber.compatibility.corners import Reading, read_rectangle
 from glauber.compatibility.draw import Drawn, draw
 from glauber.compatibility.rectangles import Rectangles, rectangles
-from glauber.compatibility.study import RectangleStudy, rectangle_study
+from glauber.compatibility.study import RectangleStudy, rectangle_study, rectangles_of_model
 
 __all__ = [
     "Drawn",
@@ -14,4 +14,5 @@ __all__ = [
     "read_rectangle",
     "rectangle_study",
     "rectangles",
+    "rectangles_of_model",
 ]

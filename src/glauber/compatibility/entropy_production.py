@@ -65,7 +65,7 @@ def entropy_production(
     pieces = _batches(counted)
     means = np.array([piece.mean() for piece in pieces])
     return EntropyProduction(
-        rate=float(means.mean()),
+        rate=float(np.concatenate(counted).mean()),
         standard_error=float(means.std(ddof=1) / np.sqrt(len(means))),
         burn_in=burn_in,
         n_chains=len(counted),

@@ -40,6 +40,69 @@ def rank_correlation(left: ArrayLike, right: ArrayLike) -> float:
     return float(spearmanr(a, b).statistic)
 
 
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Three values for each of the same states: potential, pseudo-log-likelihood, law."""
+
+    states: torch.Tensor  # (states, length), of one connected set
+    potential: NDArray[np.float64]  # (states,) in nats, up to a constant
+    pll: NDArray[np.float64]  # (states,) in nats
+    law: NDArray[np.float64]  # (states,) probabilities, or how often each was visited
+    split: Potential  # over all states, and the neighbours that were added
+    kind: str  # exact with a stationary law, an estimate with visit frequencies
+
+    def correlations(self) -> Ranks:
+        """Spearman's correlation of each two of them."""
+        log_law = np.log(self.law)
+        return Ranks(
+            pll_law=rank_correlation(self.pll, log_law),
+            potential_law=rank_correlation(self.potential, log_law),
+            potential_pll=rank_correlation(self.potential, self.pll),
+            n_states=len(self.states),
+            kind=self.kind,
+        )
+
+
+def ranking(
+    conditionals: Conditionals,
+    states: torch.Tensor,
+    law: ArrayLike,
+    *,
+    free: torch.Tensor | None = None,
+    beside: torch.Tensor | None = None,
+    temperature: float = 1.0,
+    kind: str = "exact",
+) -> Ranking:
+    """Potential, pseudo-log-likelihood and law of the states (states, length), each once.
+
+    law (states,) is the stationary law, `stationary(transition_matrix(…))`, or how often a chain
+    visited each state (then kind is "estimate"). free (states, length) marks the sites that the
+    pseudo-log-likelihood counts. The states of `beside` help to find the potential and are not
+    ranked. Values of the potential compare only within a connected set of states, so the set that
+    holds most of them is ranked; states of probability zero are left out.
+    """
+    weights = np.asarray(law, np.float64)
+    if weights.shape != (len(states),):
+        raise GlauberError(f"there are {len(states)} states, but {weights.shape} probabilities.")
+    possible = torch.from_numpy(np.flatnonzero(weights > 0))
+    if len(torch.unique(states[possible], dim=0)) < len(possible):
+        raise GlauberError("a state is listed twice, so its probability is not one number.")
+    every = states[possible] if beside is None else torch.cat([states[possible], beside])
+    split = potential(conditionals, every, temperature=temperature)
+    place = _places(split, states[possible])
+    inside = split.component[place]
+    chosen = np.flatnonzero(inside == np.bincount(inside).argmax())
+    rows = possible[chosen]
+    scored = pseudo_likelihood(
+        conditionals,
+        states[rows],
+        None if free is None else free[rows],
+        temperature=temperature,
+    )
+    values = split.values[place[chosen]]
+    return Ranking(states[rows], values, scored.totals.numpy(), weights[rows.numpy()], split, kind)
+
+
 def ranks(
     conditionals: Conditionals,
     states: torch.Tensor,
@@ -48,47 +111,12 @@ def ranks(
     temperature: float = 1.0,
     kind: str = "exact",
 ) -> Ranks:
-    """How potential, pseudo-log-likelihood and law rank the states (states, length), each once.
-
-    law (states,) is the stationary law, `stationary(transition_matrix(…))`, or how often a chain
-    visited each state (then kind is "estimate"). Values of the potential compare only within a
-    connected set of states, so the largest set is ranked; states of probability zero are left out.
-    """
-    weights = np.asarray(law, np.float64)
-    states, weights = _in_order(states, weights)
-    split = potential(conditionals, states, temperature=temperature)
-    chosen = split.largest
-    pll = pseudo_likelihood(conditionals, states[chosen], temperature=temperature).totals.numpy()
-    return _ranks(split, chosen, pll, np.log(weights[chosen]), kind)
+    """How potential, pseudo-log-likelihood and law rank the states; see `ranking`."""
+    found = ranking(conditionals, states, law, temperature=temperature, kind=kind)
+    return found.correlations()
 
 
-def _ranks(
-    split: Potential,
-    chosen: NDArray[np.int64],
-    pll: NDArray[np.float64],
-    log_law: NDArray[np.float64],
-    kind: str,
-) -> Ranks:
-    values = split.values[chosen]
-    return Ranks(
-        pll_law=rank_correlation(pll, log_law),
-        potential_law=rank_correlation(values, log_law),
-        potential_pll=rank_correlation(values, pll),
-        n_states=len(chosen),
-        kind=kind,
-    )
-
-
-def _in_order(
-    states: torch.Tensor, weights: NDArray[np.float64]
-) -> tuple[torch.Tensor, NDArray[np.float64]]:
-    """The states of positive weight, in the order that `potential` keeps them, and the weights."""
-    if weights.shape != (len(states),):
-        raise GlauberError(f"there are {len(states)} states, but {weights.shape} probabilities.")
-    possible = np.flatnonzero(weights > 0)
-    ordered, place = torch.unique(states[possible], dim=0, return_inverse=True)
-    if len(ordered) < len(possible):
-        raise GlauberError("a state is listed twice, so its probability is not one number.")
-    sorted_weights = np.empty(len(possible))
-    sorted_weights[place.numpy()] = weights[possible]
-    return ordered, sorted_weights
+def _places(split: Potential, states: torch.Tensor) -> NDArray[np.int64]:
+    """Where each of the states (states, length) stands among those of the potential."""
+    place = {row.tobytes(): i for i, row in enumerate(split.states.numpy())}
+    return np.array([place[row.tobytes()] for row in states.numpy()])

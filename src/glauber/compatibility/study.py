@@ -12,7 +12,8 @@ from torch import Tensor
 from glauber.compatibility.bootstrap import LEVEL, bootstrap_mean
 from glauber.compatibility.draw import TOP, draw
 from glauber.compatibility.rectangles import Rectangles, rectangles
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, Restricted
+from glauber.conditionals.masked_lm import MaskedLM
 
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
 
@@ -119,6 +120,28 @@ def rectangle_study(
     again = rectangles(precise, *chosen, influence=False)
     spent = time.perf_counter() - between
     return RectangleStudy(found, again, drawn.passages, seed, between - begun, spent)
+
+
+def rectangles_of_model(
+    model: MaskedLM,
+    tokens: Tensor,
+    *,
+    free: Tensor,
+    count: int = 300,
+    seed: int = 0,
+    top: int = TOP,
+) -> RectangleStudy:
+    """The study of a masked LM over the tokens it may propose, beside itself in float64."""
+    allowed = model.vocabulary.proposable()
+    return rectangle_study(
+        Restricted(model, allowed),
+        Restricted(model.in_float64(), allowed),
+        tokens,
+        free=free,
+        count=count,
+        seed=seed,
+        top=top,
+    )
 
 
 def _rank_correlation(influence: NDArray[Any], delta: NDArray[Any]) -> float | None:

@@ -6,6 +6,7 @@ hidden sites only; rows are batched so that on a CPU a row's scores never depend
 
 import hashlib
 import warnings
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ class MaskedLM:
         fingerprint = fingerprint_of(model, tokenizer)
         model = model.to(place, DTYPES[dtype])
         return cls(model, tokenizer, name=name, fingerprint=fingerprint, budget=budget)
+
+    def in_float64(self) -> "MaskedLM":
+        """The same weights in float64, where that exists: on CUDA or a CPU."""
+        place = self.device if self.device.type == "cuda" else torch.device("cpu")
+        model = deepcopy(self.model).to(place, torch.float64)
+        tokenizer = self.vocabulary.tokenizer
+        return MaskedLM(model, tokenizer, name=self.name, fingerprint=self.fingerprint)
 
     @property
     def device(self) -> torch.device:

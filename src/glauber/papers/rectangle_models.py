@@ -1,7 +1,6 @@
 """The rectangle study of paper A on one model, as its tables and figures share it."""
 
-from glauber.compatibility import RectangleStudy, rectangle_study
-from glauber.conditionals.base import Restricted
+from glauber.compatibility import RectangleStudy, rectangles_of_model
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.sampling.plan import starts
 
@@ -22,16 +21,6 @@ HOW = (
 
 def study(name: str, *, seed: int) -> RectangleStudy:
     """Rectangles of the bundled passages in float32, with the noise floor against float64."""
-    laws = MaskedLM.load(name)
-    place = "cuda" if laws.device.type == "cuda" else "cpu"
-    precise = MaskedLM.load(name, device=place, dtype="float64")
-    tokens, free = starts(laws, chains=198, length=LENGTH)
-    allowed = laws.vocabulary.proposable()
-    return rectangle_study(
-        Restricted(laws, allowed),
-        Restricted(precise, allowed),
-        tokens,
-        free=free,
-        count=COUNT,
-        seed=seed,
-    )
+    model = MaskedLM.load(name)
+    tokens, free = starts(model, chains=198, length=LENGTH)
+    return rectangles_of_model(model, tokens, free=free, count=COUNT, seed=seed)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glauber.errors import GlauberError
+from glauber.plots.picture import write_picture
 from glauber.runs.spec import versions, write_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Reproduction:
             write_json(files[0], self.told())
             for name, figure in self.pictures.items():
                 files.append(folder / f"{self.name}-{name}.html")
-                figure.write_html(files[-1], include_plotlyjs="inline")
+                write_picture(figure, path=files[-1])
         except OSError as error:
             raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
         return files

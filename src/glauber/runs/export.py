@@ -53,11 +53,15 @@ def to_arviz(run: Run) -> "arviz.InferenceData":
         name: run.read(name) for name in ("changed", "log_prob_old", "log_prob_new", "entropy")
     }
     means = {name: _over_slots(run, values) for name, values in figures.items()}
-    data = arviz.from_dict(
+    stats = {name: means[name] for name in ("changed", "log_prob_old", "entropy")}
+    # A step's mean log-ratio of going to coming back; over a random scan of single sites its mean
+    # is the entropy production. A start token outside the vocabulary has no such ratio.
+    ratio = -means["entropy"] - means["log_prob_old"]
+    stats["log_ratio"] = np.where(np.isfinite(ratio), ratio, np.nan)
+    return arviz.from_dict(
         posterior={"survival": survival(run)[:, 1:], "log_prob_new": means["log_prob_new"]},
-        sample_stats={name: means[name] for name in ("changed", "log_prob_old", "entropy")},
+        sample_stats=stats,
     )
-    return data
 
 
 def _over_slots(run: Run, values: NDArray[Any]) -> NDArray[np.float64]:

@@ -31,6 +31,11 @@ class Plan:
     free: Tensor  # (chains, length)
 
     @property
+    def laws(self) -> Conditionals:
+        """The conditionals that the run draws from, over the tokens it may propose."""
+        return _laws(self.model, self.spec)
+
+    @property
     def kernel(self) -> Kernel:
         return _kernel(self.model, self.spec)
 
@@ -192,11 +197,15 @@ def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> 
     return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free))
 
 
+def _laws(model: MaskedLM, spec: Spec) -> Conditionals:
+    if spec.special_tokens:
+        return model
+    return Restricted(model, model.vocabulary.proposable().to(model.state_device))
+
+
 def _kernel(model: MaskedLM, spec: Spec) -> Kernel:
     """The kernel that a spec names, on that model."""
-    laws: Conditionals = model
-    if not spec.special_tokens:
-        laws = Restricted(model, model.vocabulary.proposable().to(model.state_device))
+    laws = _laws(model, spec)
     scan = scan_named(spec.scan)
     kernel = glauber(laws, scan=scan, fill=fill_named(spec.fill), within=spec.within)  # type: ignore[arg-type]
     asks_host = scan.name.startswith(("everywhere", "least-confident"))

@@ -1,0 +1,74 @@
+"""Visits of a run against a plain count, and ranks from visits against the exact ones."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from glauber import sample
+from glauber.compatibility.ranks import ranking, ranks
+from glauber.compatibility.visits import visits
+from glauber.conditionals.table import Joint, Table
+from glauber.dynamics.glauber import glauber as glauber_kernel
+from glauber.dynamics.kernel import start
+from glauber.dynamics.run import run as advance
+from glauber.errors import GlauberError
+from glauber.exact import Space, stationary, transition_matrix
+
+
+@pytest.fixture
+def made(tiny_folder, texts, tmp_path):
+    return sample(
+        str(tiny_folder), texts, steps=60, chains=5, length=3, temperature=0.4,
+        device="cpu", out=tmp_path / "run",
+    )  # fmt: skip
+
+
+def test_visits_are_a_plain_count(made):
+    plain = Counter(
+        tuple(row) for step in range(21, made.steps + 1) for row in made.tokens(step).tolist()
+    )
+    found = visits(made, burn_in=20, most=10_000)
+    counted = {tuple(x): int(n) for x, n in zip(found.states.tolist(), found.counts, strict=True)}
+    assert counted == dict(plain)
+    assert found.n_visited == len(plain) and found.n_steps == 40 * 5 == sum(plain.values())
+    fewer = visits(made, burn_in=20, most=3)
+    assert fewer.counts.tolist() == sorted(plain.values(), reverse=True)[:3]
+    assert fewer.n_visited == len(plain)
+    assert (fewer.free.sum(dim=1) == 3).all()
+
+
+@pytest.mark.parametrize(("burn_in", "most", "words"), [(60, 5, "burn-in"), (0, 1, "at least 2")])
+def test_too_little_to_rank(made, burn_in, most, words):
+    with pytest.raises(GlauberError, match=words):
+        visits(made, burn_in=burn_in, most=most)
+
+
+def test_ranks_from_visits_come_near_the_exact_ones():
+    """20,000 chains of 40 steps on 27 states: counts differ from the law by about 2%."""
+    table = Table.random(3, 3, seed=5)
+    space = Space(3, 3)
+    exact = ranks(table, space.states(), stationary(transition_matrix(table, space)))
+    n_chains = 20_000
+    begin = start(torch.zeros(n_chains, 3, dtype=torch.int64), torch.ones(n_chains, 3).bool())
+    *_, (end, _) = advance(glauber_kernel(table), begin, 40, seed=1)
+    states, counts = torch.unique(end.tokens, dim=0, return_counts=True)
+    found = ranks(table, states, counts.numpy(), kind="estimate")
+    assert found.kind == "estimate" and found.n_states == exact.n_states == 27
+    assert found.potential_pll == pytest.approx(exact.potential_pll)
+    # Swapping neighbours in rank moves Spearman's figure by 6 * 2 / (27 * 728) = 0.0006 each.
+    assert found.pll_law == pytest.approx(exact.pll_law, abs=0.02)
+    assert found.potential_law == pytest.approx(exact.potential_law, abs=0.02)
+
+
+def test_states_beside_help_and_are_not_ranked():
+    """A joint law's potential is its logarithm, whichever states help to find it."""
+    joint = Joint.random(3, 3, seed=2, strength=2.0)
+    states, law = Space(3, 3).states(), joint.probabilities().numpy()
+    some = torch.tensor([0, 4, 8, 12, 20])  # no two of them differ at one site only
+    found = ranking(joint, states[some], law[some.numpy()], beside=states)
+    np.testing.assert_array_equal(found.states, states[some])
+    logs = np.log(law[some.numpy()])
+    np.testing.assert_allclose(found.potential - found.potential.mean(), logs - logs.mean())
+    assert found.correlations().potential_law == pytest.approx(1)
