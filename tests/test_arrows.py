@@ -14,7 +14,7 @@ ARROWS = {
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
     "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec"},
-    "mixing": {"conditionals", "dynamics", "mixing"},
+    "mixing": {"conditionals", "dynamics", "mixing", "threads"},
     "metastability": {"conditionals", "dynamics", "metastability"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
