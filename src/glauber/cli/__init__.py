@@ -11,12 +11,14 @@ from glauber.cli.influence import influence
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
+from glauber.cli.phase import phase
 from glauber.cli.potential import potential
 from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.score import score
 from glauber.cli.show import show
+from glauber.cli.sweep import sweep
 from glauber.errors import GlauberError
 
 app = typer.Typer(
@@ -28,8 +30,10 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-for command in (*CHAINS, *CERTIFICATES, paper):
+MIXING = (phase,)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
+app.add_typer(sweep, name="sweep")
 
 
 @app.callback(invoke_without_command=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.errors import GlauberError
+from glauber.cli.numbers import numbers
 
 if TYPE_CHECKING:
     from glauber.mixing.averaged import AveragedInfluence
@@ -34,7 +34,7 @@ def influence(
     json: options.Json = False,
 ) -> None:
     """Measure the influence between the tokens of a text, and what it promises for mixing."""
-    temperatures = _numbers(against) or [temperature]
+    temperatures = numbers(against, "temperatures") or [temperature]
     from glauber.cli.reading import open_model, read_text, spelled
     from glauber.mixing.averaged import averaged_influence
     from glauber.mixing.contexts import sampled_contexts
@@ -145,10 +145,3 @@ def _draw(
     if len(averages) > 1:
         pictures.append(plot_averaged(averages))
     write_picture(*pictures, path=out)
-
-
-def _numbers(listed: str) -> list[float]:
-    try:
-        return [float(number) for number in listed.split(",") if number.strip()]
-    except ValueError:
-        raise GlauberError(f"{listed!r} is not a list of temperatures such as 0.5,1,2.") from None

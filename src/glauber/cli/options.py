@@ -35,3 +35,10 @@ Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float6
 Out = Annotated[Path | None, typer.Option("--out", help="New folder (default: under runs/).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]
+On = Annotated[str, typer.Option("--on", help="Where cells run: local, processes or ray.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", help="Processes or Ray workers (default: one a core).")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Ray cluster (default: one of this machine).")
+]

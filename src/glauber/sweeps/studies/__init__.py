@@ -1,0 +1,1 @@
+"""What a sweep's cells can be made of: one file per study."""
