@@ -55,7 +55,7 @@ def phase(
         "seed": seed,
         "how": how,
     }
-    axes = {
+    axes: dict[str, list[Any]] = {
         "length": [int(n) for n in numbers(lengths, "lengths", whole=True)],
         "temperature": numbers(temperatures, "temperatures"),
     }

@@ -104,5 +104,5 @@ def _watched(quiet: bool) -> "Iterator[Callable[[int, int], None] | None]":
         transient=True,
     )
     with bar:
-        task = bar.add_task("", total=None)
+        task = bar.add_task("", total=0)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -5,9 +5,10 @@ its machine dies, the cells it still owed are given to a new actor. Only the dri
 sweep's folder, so the machines need no common disk, but each needs glauber and the model.
 """
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from glauber.errors import GlauberError
@@ -23,7 +24,8 @@ def on_ray(n_workers: int, address: str | None = None) -> Crew:
         raise GlauberError(f"there are {n_workers} workers, but a sweep needs at least one.")
 
     def crew(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
-        with _connected(n_workers, address) as ray:
+        # Ray prints what it has to say about dead workers to stdout, which is for results.
+        with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
             tasks = deque(reversed(pack(cells, TASKS_EACH * n_workers)))  # the longest first
             workers = [_Actor(ray, sweep) for _ in range(min(n_workers, len(tasks)))]
             yield from _share(ray, tasks, workers)

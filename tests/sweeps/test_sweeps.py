@@ -1,0 +1,182 @@
+"""A sweep gives the same cells wherever it runs, and whatever happens on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.sweeps.folder import Sweep, begin, left, read_sweep, results
+from glauber.sweeps.grid import grid, pack
+from glauber.sweeps.processes import in_processes
+from glauber.sweeps.run import crew_named, run_sweep
+from glauber.sweeps.studies import coalescence
+
+
+@pytest.fixture
+def small(tiny_folder, texts):
+    """A sweep over the tiny model."""
+    settings = {
+        "model": str(tiny_folder), "device": "cpu", "dtype": "float32", "texts": texts, "pairs": 5,
+        "budget": 7, "sweeps": None, "seed": 3, "how": "maximal",
+    }  # fmt: skip
+    return Sweep("coalescence", settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
+
+
+@pytest.fixture
+def expected(small, tmp_path):
+    """Its cells, run in this process."""
+    begin(tmp_path / "plain", small)
+    return run_sweep(tmp_path / "plain")
+
+
+def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
+    """Each cell by itself, so in other batches, gives what the packed batch gave."""
+    work = coalescence.open_study(small.settings)
+    for cell in small.cells:
+        ((_, alone),) = work([cell])
+        assert expected[cell.name] == {**cell.values, **alone}
+    shares = {name: sum(one["met"]) for name, one in expected.items()}
+    assert shares["length-2_temperature-4"] > shares["length-4_temperature-4"]  # short ones meet
+    assert min(shares.values()) < 5
+
+
+def test_two_processes_give_the_same_cells(small, expected, tmp_path):
+    begin(tmp_path / "two", small)
+    assert run_sweep(tmp_path / "two", crew=in_processes(2)) == expected
+
+
+def test_a_ray_cluster_gives_the_same_cells_and_survives_a_killed_worker(small, expected, tmp_path):
+    begin(tmp_path / "ray", small)
+    script = Path(__file__).parent / "on_ray.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "ray")], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
+    assert results(tmp_path / "ray") == expected
+
+
+def test_a_killed_worker_loses_nothing(small, expected, tmp_path):
+    """Kills a worker process once two cells are kept."""
+    folder = tmp_path / "killed"
+    begin(folder, small)
+    killed = []
+
+    def kill_once(done, total):
+        if done == 2 and not killed:
+            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+            workers = [int(c) for c in children if b"spawn_main" in _command(int(c))]
+            killed.append(workers[0])
+            os.kill(workers[0], signal.SIGKILL)
+
+    found = run_sweep(folder, crew=in_processes(2), progress=kill_once)
+    assert killed and found == expected
+
+
+def _command(process):
+    return Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def test_a_stopped_sweep_goes_on(small, expected, tmp_path):
+    folder = tmp_path / "stopped"
+    begin(folder, small)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total):
+        if done == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run_sweep(folder, progress=stop)
+    kept = results(folder)
+    assert len(kept) == 2 and len(left(folder)) == 4
+    heard = []
+    begin(folder, small)  # the same command again
+    found = run_sweep(folder, progress=lambda *now: heard.append(now))
+    assert found == expected and heard[0] == (2, 6) and heard[-1] == (6, 6)
+    assert {name: found[name] for name in kept} == kept
+
+
+def test_a_study_that_cannot_begin_is_one_sentence(small, tmp_path):
+    wrong = Sweep(small.study, small.settings | {"model": "/nowhere"}, small.axes)
+    for number, crew in enumerate((crew_named("local"), in_processes(2))):
+        begin(tmp_path / str(number), wrong)
+        with pytest.raises(GlauberError, match="nowhere"):
+            run_sweep(tmp_path / str(number), crew=crew)
+
+
+def test_another_sweep_is_not_written_over(small, tmp_path):
+    begin(tmp_path / "s", small)
+    with pytest.raises(GlauberError, match="another sweep"):
+        begin(tmp_path / "s", Sweep(small.study, small.settings | {"seed": 4}, small.axes))
+    assert read_sweep(tmp_path / "s") == small
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(GlauberError, match="not a sweep"):
+        begin(tmp_path / "full", small)
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [({}, "no axis"), ({"length": []}, "empty"), ({"length": [2, 2]}, "twice")],
+)
+def test_grids_that_are_refused(axes, words):
+    with pytest.raises(GlauberError, match=words):
+        grid(axes)
+
+
+def test_tasks_hold_every_cell_once():
+    cells = grid({"length": [1, 2, 3], "temperature": [0.5, 1.0, 1.5, 2.0]})
+    for n_tasks in (1, 5, 12, 40):
+        tasks = pack(cells, n_tasks)
+        assert [cell for task in tasks for cell in task] == cells
+        assert len(tasks) == min(n_tasks, 12)
+        sizes = [len(task) for task in tasks]
+        assert max(sizes) - min(sizes) <= 1
+    assert len({cell.seed(0) for cell in cells}) == 12
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"on": "moon"}, "must be one of"),
+        ({"on": "processes", "workers": 0}, "at least one"),
+        ({"on": "local", "address": "ray://x:1"}, "for ray"),
+    ],
+)
+def test_crews_that_are_refused(how, words):
+    with pytest.raises(GlauberError, match=words):
+        crew_named(**how)
+
+
+def test_a_ray_address_that_does_not_answer(tiny_folder, source, tmp_path):
+    words = f"phase --model {tiny_folder} --from {source} --on ray --address 127.0.0.1:1"
+    done = subprocess.run(
+        [sys.executable, "-c", "from glauber.cli import main; main()", *words.split(),
+         "--lengths", "2", "--out", str(tmp_path / "s")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stdout == ""
+    said = "glauber: no Ray cluster answers at 127.0.0.1:1; finished cells are kept."
+    assert done.stderr.splitlines()[-1] == said
+    assert len(left(tmp_path / "s")) == 7
+
+
+def test_damaged_folders(small, tmp_path):
+    begin(tmp_path / "s", small)
+    (tmp_path / "s" / "cells" / f"{small.cells[0].name}.json").write_text("{")
+    with pytest.raises(GlauberError, match="damaged"):
+        results(tmp_path / "s")
+    header = tmp_path / "s" / "sweep.json"
+    header.write_text(json.dumps({"format": 1}))
+    with pytest.raises(GlauberError, match="lacks entries"):
+        read_sweep(tmp_path / "s")
+    header.unlink()
+    with pytest.raises(GlauberError, match="not a sweep"):
+        read_sweep(tmp_path / "s")
