@@ -18,7 +18,9 @@ ARROWS = {
     "metastability": {"conditionals", "dynamics", "metastability"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
-    "plots": {"plots", "runs.timeline", "mixing.influence"},
+    "plots": {
+        "plots", "runs.timeline", "mixing.coupling", "mixing.influence", "mixing.lagged",
+    },
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
         "compatibility", "conditionals", "metastability", "mixing", "papers", "plots",

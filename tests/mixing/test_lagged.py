@@ -100,10 +100,8 @@ def test_the_lagged_chain_does_not_reuse_the_noise_of_its_first_steps():
     found = estimate(1, "inverse-cdf", n=3000)
     share = float((found.times == 1).mean())
     stay = transition_matrix(TABLE, SPACE)[START, START]
-    assert len(rows) == 3000
-    assert abs(share - stay) < 4 * np.sqrt(
-        stay * (1 - stay) / 3000
-    )  # X_1 = Y_0 exactly if it stayed
+    # X_1 = Y_0 exactly if X stayed.
+    assert abs(share - stay) < 4 * np.sqrt(stay * (1 - stay) / 3000)
     due = exact_bound(1, "inverse-cdf", 3)
     assert (np.abs(found.bound(range(4)) - due) < 5 * found.standard_error(range(4))).all()
 

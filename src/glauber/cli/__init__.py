@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from glauber.cli.couple import couple
 from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
@@ -27,7 +28,8 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, influence, margins, drift)
-for command in (*CHAINS, *CERTIFICATES, paper):
+MIXING = (couple,)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 
 

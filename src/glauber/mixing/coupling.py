@@ -63,6 +63,17 @@ class Coalescence:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(count > 1, np.sqrt(squares / (count - 1) / count), np.nan)
 
+    def contraction(self, alpha: float, n_sites: int) -> NDArray[np.float64] | None:
+        """(1 - (1 - alpha)/n)^t times the mean distance at the start (moments,), for n free sites.
+
+        Under the maximal coupling the expected distance does not exceed it, if alpha < 1 is the
+        largest influence that a site exerts. Where alpha >= 1 it says nothing: None.
+        """
+        if not alpha < 1:
+            return None
+        rate = 1 - (1 - alpha) / n_sites
+        return np.asarray(rate**self.steps * self.initial.mean())
+
     @property
     def _known(self) -> "np.ma.MaskedArray[Any, np.dtype[np.int16]]":
         return np.ma.masked_equal(self.distances, UNKNOWN)

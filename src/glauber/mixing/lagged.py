@@ -83,13 +83,19 @@ class Lagged:
         return np.maximum(mean - reach, low), np.maximum(mean + reach, high)
 
     def mixing_time(self, epsilon: float = 0.25) -> int:
-        """The first step from which the estimated bound is at most epsilon."""
+        """The first step from which the estimated bound is at most epsilon.
+
+        With censored pairs the bound is too low, and so is this: not before this step.
+        """
         return self._first(lambda steps: self.bound(steps), epsilon)
 
     def mixing_time_high(self, epsilon: float = 0.25, *, confidence: float = 0.95) -> int | None:
-        """The first step from which the band's upper end stays at most epsilon; None: never."""
-        if share_interval(0, len(self.times), confidence)[1] > epsilon:
-            return None  # too few pairs to say
+        """The first step from which the band's upper end stays at most epsilon.
+
+        None where that cannot be said: there are too few pairs, or censored ones.
+        """
+        if self.n_censored or share_interval(0, len(self.times), confidence)[1] > epsilon:
+            return None
         return self._first(lambda steps: self.band(steps, confidence=confidence)[1], epsilon)
 
     def _first(self, curve: Callable[[ArrayLike], Floats], epsilon: float) -> int:

@@ -1,0 +1,35 @@
+"""The pictures of pairs of chains show the figures that were found."""
+
+import numpy as np
+import pytest
+
+from glauber.mixing.coupling import Coalescence
+from glauber.mixing.lagged import Lagged
+from glauber.plots.coupling import plot_distance, plot_total_variation
+
+FOUND = Coalescence(
+    times=np.array([2, 3, 3]),
+    met=np.array([True, True, False]),
+    distances=np.array([[2, 1, 0, 0], [3, 2, 1, 0], [3, 3, 2, 1]], dtype=np.int16),
+    every=1,
+    how="maximal",
+)
+
+
+def test_the_mean_distance_stands_beside_the_contraction_bound():
+    figure = plot_distance(FOUND, FOUND.contraction(0.4, 3))
+    lines = {trace.name: trace for trace in figure.data}
+    np.testing.assert_allclose(lines["mean distance"].y, [8 / 3, 2, 1, 1 / 3])
+    np.testing.assert_allclose(lines["contraction bound"].y, 8 / 3 * 0.8 ** np.arange(4))
+    assert "2 of 3 met" in figure.layout.title.text
+    assert FOUND.contraction(1.0, 3) is None
+    assert "contraction bound" not in {trace.name for trace in plot_distance(FOUND).data}
+
+
+def test_the_bound_is_cut_at_one_and_names_censored_pairs():
+    found = Lagged(np.array([3, 4, 9]), np.array([True, True, False]), lag=1, how="maximal")
+    figure = plot_total_variation(found)
+    line = next(trace for trace in figure.data if trace.name == "bound")
+    assert line.y[0] == 1 and line.y[-1] == 0
+    assert line.y[6] == pytest.approx(2 / 3)  # (9 - 1 - 6)/1, of three pairs
+    assert "1 censored" in figure.layout.title.text
