@@ -121,6 +121,7 @@ def test_censored_pairs_are_said_to_lower_the_bound():
     assert 0 < short.n_censored < 500
     assert short.kind.startswith(f"lower estimate of an upper bound: {short.n_censored} of 500")
     assert short.times.max() == 6
+    assert np.isinf(short.band([0, 3])[1]).all() and short.mixing_time_high() is None
     assert (short.bound(range(20)) <= estimate(1, n=500).bound(range(20))).all()
 
 

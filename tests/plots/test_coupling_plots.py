@@ -26,10 +26,19 @@ def test_the_mean_distance_stands_beside_the_contraction_bound():
     assert "contraction bound" not in {trace.name for trace in plot_distance(FOUND).data}
 
 
-def test_the_bound_is_cut_at_one_and_names_censored_pairs():
-    found = Lagged(np.array([3, 4, 9]), np.array([True, True, False]), lag=1, how="maximal")
+def test_the_bound_is_cut_at_one_and_has_a_band():
+    found = Lagged(np.array([3, 4, 9]), np.array([True] * 3), lag=1, how="maximal")
     figure = plot_total_variation(found)
-    line = next(trace for trace in figure.data if trace.name == "bound")
+    band, line = figure.data
     assert line.y[0] == 1 and line.y[-1] == 0
     assert line.y[6] == pytest.approx(2 / 3)  # (9 - 1 - 6)/1, of three pairs
-    assert "1 censored" in figure.layout.title.text
+    assert max(band.y) == 1 and min(band.y) == 0 and band.name == "95%, pointwise"
+
+
+def test_with_censored_pairs_the_picture_ends_before_the_budget_and_says_so():
+    found = Lagged(np.array([3, 4, 9]), np.array([True, True, False]), lag=1, how="maximal")
+    figure = plot_total_variation(found)
+    (line,) = figure.data  # no band: nothing holds the bound from above
+    assert line.name == "lower estimate of the bound"
+    assert line.x[-1] == 7 and line.y[-1] == pytest.approx(1 / 3)
+    assert "1 of 3 pairs did not meet" in figure.layout.title.text

@@ -121,7 +121,7 @@ def _total_variation(report: Report) -> dict[str, Any] | None:
         "steps": steps.tolist(),
         "value": found.bound(steps).tolist(),
         "low": low.tolist(),
-        "high": high.tolist(),
+        "high": None if found.n_censored else high.tolist(),
         "confidence": 0.95,
         "kind": found.kind,
         "mixing_time": {

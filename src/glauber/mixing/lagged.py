@@ -69,8 +69,9 @@ class Lagged:
         """The ends (moments,) of a pointwise two-sided band, by the normal approximation.
 
         The bound is at least P(tau > t + L), so neither end falls below its Clopper-Pearson
-        limit: where all pairs have met, the upper end is not zero. The band speaks of the spread
-        between pairs only; it knows nothing of pairs that are censored or rarer than one in all.
+        limit: where all pairs have met, the upper end is not zero. Rare pairs that meet much
+        later than any that was run would still raise the bound: a band cannot know of them. With
+        censored pairs nothing holds it from above, and the upper end is infinite.
         """
         mean, error = self.bound(steps), np.nan_to_num(self.standard_error(steps))
         reach = float(norm.ppf((1 + confidence) / 2)) * error
@@ -80,7 +81,8 @@ class Lagged:
             for count in np.unique(later).tolist()
         }
         low, high = np.array([limits[count] for count in later.tolist()]).T
-        return np.maximum(mean - reach, low), np.maximum(mean + reach, high)
+        high = np.maximum(mean + reach, np.inf if self.n_censored else high)
+        return np.maximum(mean - reach, low), high
 
     def mixing_time(self, epsilon: float = 0.25) -> int:
         """The first step from which the estimated bound is at most epsilon.

@@ -43,16 +43,20 @@ def plot_total_variation(found: Lagged, *, epsilon: float = 0.25) -> go.Figure:
     """The estimated bound on the distance to the stationary law against time, with its band."""
     last = int(found.times.max()) - found.lag
     steps = np.arange(0, last + 1, max(1, math.ceil(last / MOMENTS)))
-    censored = "" if found.n_censored == 0 else f"<br>{found.n_censored} censored: too low"
-    figure = empty_figure(
-        "How near the chain is to its stationary law",
-        f"bound on total variation (estimate), lag {found.lag}, {len(found.met)} pairs; "
-        f"dotted: {epsilon:g}{censored}",
-    )
-    low, high = found.band(steps)
-    _add_band(figure, steps, np.minimum(low, 1), np.minimum(high, 1), "95%, pointwise")
+    says = f"estimated bound on total variation, lag {found.lag}; dotted: {epsilon:g}"
+    name = "bound"
+    if found.n_censored:
+        steps = steps[steps < max(1, last)]  # beyond the budget nothing is known
+        says += f"<br>{found.n_censored} of {len(found.met)} pairs did not meet, so it lies higher"
+        name = "lower estimate of the bound"
+    figure = empty_figure("How near the chain is to its stationary law", says)
+    figure.update_layout(margin_t=86 + 20 * bool(found.n_censored))
+    if not found.n_censored:
+        low, high = found.band(steps)
+        _add_band(figure, steps, np.minimum(low, 1), np.minimum(high, 1), "95%, pointwise")
     # Total variation is never above 1, whatever the bound says.
-    _add_line(figure, steps, np.minimum(found.bound(steps), 1), "bound", number=".3f")
+    _add_line(figure, steps, np.minimum(found.bound(steps), 1), name, number=".3f")
+    figure.update_layout(showlegend=True)
     figure.add_hline(y=epsilon, line=dict(color=QUIET, width=1, dash="dot"))
     figure.update_xaxes(range=[0, max(1, last)])
     figure.update_yaxes(range=[0, 1.03], title=dict(text="total variation", font_size=13))
