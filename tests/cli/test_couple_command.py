@@ -77,7 +77,7 @@ def test_two_given_texts_are_one_pair_many_times(glauber, tiny_folder):
         "--steps", 5, "--lag", 1, "--temperature", 3, "--json",
     )  # fmt: skip
     told = json.loads(out)
-    assert code == 0 and told["length"] == 4
+    assert code == 0 and told["lengths"] == [4]
     assert {(pair["left"], pair["right"]) for pair in told["pairs"]} == {
         ("the cat sat.", "a big dog ran")
     }
@@ -97,6 +97,11 @@ def test_two_given_texts_are_one_pair_many_times(glauber, tiny_folder):
         (["the cat", "a dog", "--pairs", 0], "the number of pairs is 0"),
         (["the cat", "a dog", "--how", "reflection"], "the coupling is reflection"),
         (["the cat", "a dog", "--epsilon", 1], "epsilon is 1"),
+        (["the cat", "a dog", "--alpha", -1], "alpha is -1.0"),
+        (["the cat", "a dog", "--length", 0], "the length is 0"),
+        (["the cat", "a dog", "--seed", -1], "the seed is -1"),
+        (["the cat", "a dog", "--batch-size", 0], "0 pairs together"),
+        (["the cat", " "], "empty"),
         (["the cat", "a dog", "--temperature", 0], "temperature"),
         (["the cat sat", "a dog", "--length", 3], "there is 1 text, but a pair needs two"),
         (["the cat", "a dog", "--from", "texts.txt"], "not both"),

@@ -23,6 +23,8 @@ def test_the_mean_distance_stands_beside_the_contraction_bound():
     np.testing.assert_allclose(lines["contraction bound"].y, 8 / 3 * 0.8 ** np.arange(4))
     assert "2 of 3 met" in figure.layout.title.text
     assert FOUND.contraction(1.0, 3) is None
+    mixed = FOUND.contraction(0.4, [1, 2, 3])  # rates 0.4, 0.7 and 0.8
+    assert mixed[1] == pytest.approx((0.4 * 2 + 0.7 * 3 + 0.8 * 3) / 3)
     assert "contraction bound" not in {trace.name for trace in plot_distance(FOUND).data}
 
 

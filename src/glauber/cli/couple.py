@@ -51,7 +51,8 @@ def couple(
     json: options.Json = False,
 ) -> None:
     """Run pairs of chains together until they meet: times, distances, and what they bound."""
-    _check(texts or [], source, pairs, steps, lag, epsilon)
+    _check(texts or [], source, pairs, steps)
+    _check_numbers(length, lag, epsilon, alpha, seed)
     from glauber.cli.coupled import Report, show
     from glauber.cli.reading import open_model
     from glauber.cli.sample import read_texts
@@ -84,15 +85,11 @@ def couple(
     kind = "given"
     if measure_alpha and alpha is None:
         alpha, kind = _sampled_alpha(laws, left[0], free[0], temperature, seed), "lower bound"
-    texts_of = [
-        tuple(opened.vocabulary.decode(side[side >= 0].tolist()) for side in both)
-        for both in zip(left.cpu(), right.cpu(), strict=True)
-    ]
-    sites = int(free[0].sum())
-    start = "the first text" if texts else "a passage drawn at random"
     report = Report(
-        found, later, alpha, kind, texts_of, sites, steps, temperature, seed, opened.name, epsilon,
-        start,
+        found=found, lagged=later, alpha=alpha, alpha_kind=kind, steps=steps, epsilon=epsilon,
+        texts=_spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(), temperature=temperature,
+        seed=seed, model=opened.name,
+        start="the first text" if texts else "a passage drawn at random",
     )  # fmt: skip
     show(report, out, json=json)
 
@@ -114,6 +111,12 @@ def _starts(
         chosen = chosen.sort(dim=1).values
     _check_lengths(free.sum(dim=1)[chosen])
     return rows[chosen[:, 0]], rows[chosen[:, 1]], free[chosen[:, 0]]
+
+
+def _spelled(model: "MaskedLM", left: "Tensor", right: "Tensor") -> list[tuple[str, str]]:
+    """The two texts of each pair."""
+    sides = [[model.vocabulary.decode(row[row >= 0].tolist()) for row in s] for s in (left, right)]
+    return list(zip(*sides, strict=True))
 
 
 def _check_lengths(lengths: "Tensor") -> None:
@@ -139,9 +142,7 @@ def _sampled_alpha(
     return influence(laws, contexts, temperature=temperature).alpha
 
 
-def _check(
-    texts: list[str], source: Path | None, pairs: int, steps: int, lag: int | None, epsilon: float
-) -> None:
+def _check(texts: list[str], source: Path | None, pairs: int, steps: int) -> None:
     """Refuses impossible questions before a model is loaded."""
     if texts and source is not None:
         raise GlauberError("give two texts or a file of texts, not both.")
@@ -151,7 +152,18 @@ def _check(
         raise GlauberError(f"the number of pairs is {pairs}, but it must be at least 1.")
     if steps < 1:
         raise GlauberError(f"the budget is {steps} steps, but it must be at least 1.")
+
+
+def _check_numbers(
+    length: int | None, lag: int | None, epsilon: float, alpha: float | None, seed: int
+) -> None:
+    if length is not None and length < 1:
+        raise GlauberError(f"the length is {length}, but it must be at least 1.")
     if lag is not None and lag < 1:
         raise GlauberError(f"the lag is {lag} steps, but it must be at least 1.")
     if not 0 < epsilon < 1:
         raise GlauberError(f"epsilon is {epsilon}, but it must lie between 0 and 1.")
+    if alpha is not None and not alpha >= 0:
+        raise GlauberError(f"alpha is {alpha}, but an influence cannot be negative.")
+    if not 0 <= seed < 2**63:
+        raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")

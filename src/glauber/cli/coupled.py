@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from glauber.cli.coupled_lines import lines
 from glauber.cli.screen import emit, say
 from glauber.cli.screen import out as screen
 from glauber.errors import GlauberError
@@ -24,8 +25,8 @@ class Report:
     lagged: Lagged | None
     alpha: float | None
     alpha_kind: str  # "given", or "lower bound" where it was sampled
-    texts: list[tuple[str, ...]]
-    n_sites: int
+    texts: list[tuple[str, str]]  # left and right
+    n_sites: list[int]  # free tokens of each pair
     steps: int
     temperature: float
     seed: int
@@ -65,7 +66,7 @@ def plain(report: Report) -> dict[str, Any]:
         "model": report.model,
         "how": found.how,
         "temperature": report.temperature,
-        "length": report.n_sites,
+        "lengths": sorted(set(report.n_sites)),
         "steps": report.steps,
         "seed": report.seed,
         "pairs": [
@@ -133,72 +134,15 @@ def _total_variation(report: Report) -> dict[str, Any] | None:
     }
 
 
-def lines(told: dict[str, Any]) -> list[str]:
-    """The report for the terminal."""
-    met = told["met"]
-    low, high = met["interval"]
-    rows = [
-        f"{number:>5}  {one['distance']:>8}  {one['time']:>7,}  "
-        + ("met" if one["met"] else "not met (censored)")
-        for number, one in enumerate(told["pairs"], 1)
-    ]
-    distance = told["distance"]
-    return [
-        f"{told['how']} coupling on {told['model']} at temperature {told['temperature']:g}, "
-        f"{told['length']} free tokens, at most {told['steps']:,} steps",
-        " pair  distance     step",
-        *rows,
-        f"met: {met['count']} of {met['of']} (estimate; at 95% between {low:.0%} and {high:.0%})",
-        f"mean distance: {distance['value'][0]:.2f} at the start, {distance['value'][-1]:.2f} at "
-        f"step {distance['steps'][-1]:,} (estimate)",
-        *_contraction_lines(told),
-        *_variation_lines(told),
-    ]
-
-
-def _contraction_lines(told: dict[str, Any]) -> list[str]:
-    bound = told["contraction"]
-    if bound is None:
-        return []
-    head = f"contraction with alpha {bound['alpha']['value']:.4g} ({bound['alpha']['kind']})"
-    if bound["value"] is None:
-        return [f"{head} says {bound['says']}"]
-    return [
-        f"{head}: at most {bound['value'][-1]:.3g} at step {told['distance']['steps'][-1]:,} "
-        f"({bound['kind']})"
-    ]
-
-
-def _variation_lines(told: dict[str, Any]) -> list[str]:
-    found = told["total_variation"]
-    if found is None:
-        return []
-    time = found["mixing_time"]
-    when = f"at most {time['epsilon']:g} from step {time['value']:,} on"
-    if not all(found["met"]):
-        when = f"above {time['epsilon']:g} up to step {time['value']:,} at least"
-    elif time["high"] is not None:
-        when += f", at 95% from step {time['high']:,} on"
-    return [
-        f"bound on total variation from {found['start']}, by couplings of lag {found['lag']}: "
-        f"{when} ({found['kind']})"
-    ]
-
-
 def _draw(report: Report, out: Path) -> None:
     from glauber.plots.coupling import plot_distance, plot_total_variation
+    from glauber.plots.page import figures_page
 
     figures = [plot_distance(report.found, report.contraction)]
     if report.lagged is not None:
         figures.append(plot_total_variation(report.lagged, epsilon=report.epsilon))
-    parts = [
-        figure.to_html(full_html=False, include_plotlyjs=first, config={"displayModeBar": False})
-        for first, figure in zip([True, *[False] * len(figures)], figures, strict=False)
-    ]
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>glauber couple</title>'
-    head += '<meta name="viewport" content="width=device-width, initial-scale=1">'
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(head + "\n".join(parts) + "</html>\n", encoding="utf-8")
+        out.write_text(figures_page("glauber couple", figures), encoding="utf-8")
     except OSError as error:
         raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error

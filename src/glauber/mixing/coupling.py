@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
@@ -63,16 +63,17 @@ class Coalescence:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(count > 1, np.sqrt(squares / (count - 1) / count), np.nan)
 
-    def contraction(self, alpha: float, n_sites: int) -> NDArray[np.float64] | None:
-        """(1 - (1 - alpha)/n)^t times the mean distance at the start (moments,), for n free sites.
+    def contraction(self, alpha: float, n_sites: ArrayLike) -> NDArray[np.float64] | None:
+        """The mean over pairs (moments,) of (1 - (1 - alpha)/n)^t times the distance at the start.
 
-        Under the maximal coupling the expected distance does not exceed it, if alpha < 1 is the
-        largest influence that a site exerts. Where alpha >= 1 it says nothing: None.
+        n_sites is the number n of free sites, one for all or one per pair. Under the maximal
+        coupling the expected distance does not exceed it, if alpha < 1 is the largest influence
+        that a site exerts. Where alpha >= 1 it says nothing: None.
         """
         if not alpha < 1:
             return None
-        rate = 1 - (1 - alpha) / n_sites
-        return np.asarray(rate**self.steps * self.initial.mean())
+        rate = 1 - (1 - alpha) / np.broadcast_to(n_sites, self.times.shape)
+        return np.asarray((rate ** self.steps[:, None] * self.initial).mean(axis=1))
 
     @property
     def _known(self) -> "np.ma.MaskedArray[Any, np.dtype[np.int16]]":
