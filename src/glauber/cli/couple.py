@@ -87,7 +87,8 @@ def couple(
         alpha, kind = _sampled_alpha(laws, left[0], free[0], temperature, seed), "lower bound"
     report = Report(
         found=found, lagged=later, alpha=alpha, alpha_kind=kind, steps=steps, epsilon=epsilon,
-        texts=_spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(), temperature=temperature,
+        texts=_spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(),
+        temperature=temperature,
         seed=seed, model=opened.name,
         start="the first text" if texts else "a passage drawn at random",
     )  # fmt: skip
