@@ -31,7 +31,7 @@ def test_times_and_distances_agree_with_the_exact_pair_chain(how, vocab, length,
     due = mean_meeting_times(matrix, space)[x, y]
     left, right, free = repeated(space, x, y, N_PAIRS)
     found = coalesce(
-        table, left, right, free=free, temperature=temperature, seed=3, budget=4000, how=how
+        table, left, right, free=free, temperature=temperature, seed=3, budget=1000, how=how
     )
     assert found.met.all() and found.how == how
     error = found.times.std(ddof=1) / np.sqrt(N_PAIRS)
