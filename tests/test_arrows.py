@@ -19,7 +19,7 @@ ARROWS = {
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {"plots", "runs.timeline", "mixing.influence", "mixing.averaged", "mixing.phase"},
+    "plots": {"plots", "runs.timeline", "mixing"},
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
         "compatibility", "conditionals", "metastability", "mixing", "papers", "plots",

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from glauber.cli.couple import couple
 from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
@@ -30,7 +31,7 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-MIXING = (phase,)
+MIXING = (couple, phase)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

@@ -2,7 +2,8 @@
 
 import json as json_module
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,6 +49,31 @@ def watched(words: Text, steps: int, *, quiet: bool) -> Iterator[Session]:
             session.listener = lambda heard: _show(live, bar, task, words, heard)
         with _stopping(session):
             yield session
+
+
+@contextmanager
+def counted(n_pairs: int, steps: int, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar over pairs of chains; told the pairs finished and the steps made so far."""
+    bar = Progress(
+        TextColumn("{task.fields[finished]:,} of {task.fields[pairs]:,} pairs finished"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]:,.0f} steps/s"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+    task = bar.add_task("", total=n_pairs * steps, finished=0, pairs=n_pairs, rate=0.0)
+    begun = time.perf_counter()
+
+    def hear(finished: int, updates: int) -> None:
+        rate = updates / (time.perf_counter() - begun)
+        # A pair that has met needs no more steps, so its share of the work is done.
+        done = max(updates, finished * steps)
+        bar.update(task, completed=done, finished=finished, rate=rate)
+
+    with bar:
+        yield hear
 
 
 def _show(live: Live, bar: Progress, task: TaskID, words: Text, heard: Heard) -> None:

@@ -6,6 +6,7 @@ from glauber.exact.entropy_production import entropy_production
 from glauber.exact.influence import Influence, exact_influence
 from glauber.exact.mixing_time import MixingTime, mixing_time
 from glauber.exact.operators import parallel_operator, sweep_operator
+from glauber.exact.pair_chain import mean_distances, mean_meeting_times, pair_matrix
 from glauber.exact.scans import least_confident_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
 from glauber.exact.spectrum import Spectrum, spectrum
@@ -24,7 +25,10 @@ __all__ = [
     "entropy_production",
     "exact_influence",
     "least_confident_matrix",
+    "mean_distances",
+    "mean_meeting_times",
     "mixing_time",
+    "pair_matrix",
     "parallel_matrix",
     "parallel_operator",
     "site_matrix",

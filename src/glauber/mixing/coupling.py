@@ -7,11 +7,10 @@ has not met within its budget is censored: its time is the budget, and it is kep
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
@@ -51,21 +50,35 @@ class Coalescence:
     @property
     def mean_distance(self) -> NDArray[np.float64]:
         """The mean Hamming distance (moments,) over the pairs whose budget reaches so far."""
-        return self._known.mean(axis=0).filled(np.nan)
+        count, total, _ = self._sums
+        return total / count  # the pair with the largest budget reaches every moment
 
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """Of the mean distance (moments,), from the spread between pairs; nan below two pairs."""
-        known = self._known
-        count = known.count(axis=0)
-        spread = known.filled(0).astype(np.float64) - np.where(count, known.mean(axis=0), 0)
-        squares = np.where(known.mask, 0, spread**2).sum(axis=0)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(count > 1, np.sqrt(squares / (count - 1) / count), np.nan)
+        count, total, squares = self._sums
+        spread = squares - total**2 / count
+        return np.sqrt(np.maximum(spread, 0) / np.where(count > 1, (count - 1) * count, np.nan))
+
+    def contraction(self, alpha: float, n_sites: ArrayLike) -> NDArray[np.float64] | None:
+        """The mean over pairs (moments,) of (1 - (1 - alpha)/n)^t times the distance at the start.
+
+        n_sites is the number n of free sites, one for all or one per pair. Under the maximal
+        coupling the expected distance does not exceed it, if alpha < 1 is the largest influence
+        that a site exerts. Where alpha >= 1 it says nothing: None.
+        """
+        if not alpha < 1:
+            return None
+        rate = 1 - (1 - alpha) / np.broadcast_to(n_sites, self.times.shape)
+        return np.asarray((rate ** self.steps[:, None] * self.initial).mean(axis=1))
 
     @property
-    def _known(self) -> "np.ma.MaskedArray[Any, np.dtype[np.int16]]":
-        return np.ma.masked_equal(self.distances, UNKNOWN)
+    def _sums(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The number of known distances, their sum and the sum of their squares (moments,)."""
+        known = self.distances != UNKNOWN
+        values = np.where(known, self.distances, 0)
+        squares = np.einsum("ij,ij->j", values, values, dtype=np.int64)
+        return known.sum(axis=0), values.sum(axis=0, dtype=np.int64), squares
 
 
 def coalesce(

@@ -35,6 +35,7 @@ class Crossover:
 
     None where the temperatures that were run do not show it. An estimate, with 95% intervals by
     profile likelihood; pairs share their texts over temperatures, which the intervals ignore.
+    A width below the spacing of the temperatures is hardly seen: its interval covers about 80%.
     """
 
     length: int
@@ -127,8 +128,10 @@ def _exponent(logs: Floats, curves: Sequence[tuple[Floats, Floats]]) -> tuple[fl
 def _likely(values: Floats, likelihood: Floats) -> Floats:
     """Low end, best and high end (3,) of the values (points,) by their log-likelihoods.
 
-    Where several values fit equally well, the best is the middle of them.
+    Where several values fit equally well, the best is the middle of them. The ends are the first
+    values that are not likely enough, so the grid never makes the interval too short.
     """
     best = values[likelihood >= likelihood.max() - 1e-6]
-    enough = values[likelihood >= likelihood.max() - DROP]
-    return np.array([enough[0], (best[0] + best[-1]) / 2, enough[-1]])
+    enough = np.flatnonzero(likelihood >= likelihood.max() - DROP)
+    low, high = max(enough[0] - 1, 0), min(enough[-1] + 1, len(values) - 1)
+    return np.array([values[low], (best[0] + best[-1]) / 2, values[high]])

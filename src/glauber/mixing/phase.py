@@ -10,7 +10,8 @@ from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.mixing.crossover import Crossover, Fit, Scaling, fit, scaling
-from glauber.mixing.survival import Median, median_time, share_interval
+from glauber.mixing.shares import share_interval
+from glauber.mixing.survival import Median, median_time
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PhaseCell:
     @property
     def interval(self) -> tuple[float, float]:
         """95% interval of the chance to meet."""
-        return share_interval(self.met)
+        return share_interval(sum(self.met), len(self.met))
 
     @property
     def median(self) -> Median:

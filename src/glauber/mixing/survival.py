@@ -1,10 +1,11 @@
 """When do pairs meet, if some have not met yet? Kaplan and Meier's estimate, from SciPy."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import CensoredData, binomtest, ecdf
+from scipy.stats import CensoredData, ecdf
 
 LEVEL = 0.95
 
@@ -28,7 +29,8 @@ def median_time(times: ArrayLike, met: ArrayLike) -> Median:
     if not met.any():
         return Median(None, float(times.min()), None)
     staying = ecdf(CensoredData(uncensored=times[met], right=times[~met])).sf
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # no limits where the curve is 0 or 1
         band = staying.confidence_interval(LEVEL, method="log-log")
     at = staying.quantiles
     value, low, high = (
@@ -42,10 +44,3 @@ def _first_below_half(times: ArrayLike, probabilities: ArrayLike) -> float | Non
     """The first time at which the curve is at most one half; a bound that is not known is none."""
     below = np.asarray(probabilities) <= 0.5
     return float(np.asarray(times)[below.argmax()]) if below.any() else None
-
-
-def share_interval(met: ArrayLike) -> tuple[float, float]:
-    """The exact interval (Clopper and Pearson) of the chance to meet, from met (pairs,)."""
-    met = np.asarray(met, bool)
-    found = binomtest(int(met.sum()), len(met)).proportion_ci(LEVEL, method="exact")
-    return float(found.low), float(found.high)

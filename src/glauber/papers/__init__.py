@@ -14,6 +14,7 @@ PIECES = {
     "A-table2": "drift of the copies of '!' at the boundary of its basin",
     "A-fig5": "distribution of the rectangle incompatibility",
     "A-fig6": "rectangle incompatibility against influence",
+    "A-fig-coupling": "where in temperature and length two chains meet",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
 }
 

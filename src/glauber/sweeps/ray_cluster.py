@@ -5,6 +5,7 @@ its machine dies, the cells it still owed are given to a new actor. Only the dri
 sweep's folder, so the machines need no common disk, but each needs glauber and the model.
 """
 
+import socket
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from glauber.sweeps.folder import Sweep
 from glauber.sweeps.grid import Cell, pack
 from glauber.sweeps.processes import TASKS_EACH, TRIES
 from glauber.sweeps.work import Crew, Result, open_alone
+
+PATIENCE = 10.0  # seconds for a cluster's first answer
 
 
 def on_ray(n_workers: int, address: str | None = None) -> Crew:
@@ -40,6 +43,8 @@ def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
         import ray
     except ImportError:
         raise GlauberError("Ray is not installed: pip install 'glauber[ray]'.") from None
+    if address is not None:
+        _check_answers(address)
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     ours = not ray.is_initialized()
     try:
@@ -48,14 +53,27 @@ def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
         elif ours:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise GlauberError(
-            f"no Ray cluster answers at {address}; finished cells are kept."
-        ) from error
+        raise _silent(address) from error
     try:
         yield ray
     finally:
         if ours:
             ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Refuses an address where nothing listens; Ray itself would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host:  # such as auto: Ray looks on this machine, and knows at once
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, ValueError) as error:
+        raise _silent(address) from error
+
+
+def _silent(address: str | None) -> GlauberError:
+    return GlauberError(f"no Ray cluster answers at {address}; finished cells are kept.")
 
 
 class _Actor:

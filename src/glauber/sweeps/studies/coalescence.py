@@ -15,6 +15,7 @@ from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.mixing.coupling import finished
+from glauber.mixing.passages import passage_pairs
 from glauber.sampling.plan import starts
 from glauber.sweeps.grid import Cell
 from glauber.sweeps.work import Result, Work
@@ -72,17 +73,15 @@ def pairs_of_texts(
     model: MaskedLM, texts: Sequence[str], n_pairs: int, length: int, seed: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Left and right tokens and free sites (pairs, length): different texts, drawn by the seed."""
-    words = model.vocabulary
-    long = [text for text in texts if words.count(text) >= length]
+    long = [text for text in texts if model.vocabulary.count(text) >= length]
     if len(long) < 2:
         raise GlauberError(
             f"a pair needs two different texts of {length} tokens or more, but there is "
             f"{'one' if long else 'none'}."
         )
-    generator = torch.Generator().manual_seed(seed)
-    chosen = [torch.randperm(len(long), generator=generator)[:2].tolist() for _ in range(n_pairs)]
-    sides = [starts(model, [long[pair[side]] for pair in chosen], length=length) for side in (0, 1)]
-    return sides[0][0], sides[1][0], sides[0][1]
+    tokens, free = starts(model, long, length=length)
+    left, right = passage_pairs(len(long), n_pairs, seed=seed).unbind(dim=1)
+    return tokens[left], tokens[right], free[left]
 
 
 def _stacked(rows: list[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,86 @@
+"""Unbiased estimates against exact stationary means of a chain that is not reversible."""
+
+import numpy as np
+import pytest
+import torch
+
+from glauber.conditionals.table import Table
+from glauber.errors import GlauberError
+from glauber.exact.space import Space
+from glauber.exact.stationary import stationary
+from glauber.exact.transition import transition_matrix
+from glauber.mixing.unbiased import unbiased
+
+SPACE = Space(3, 3)
+TABLE = Table.random(3, 3, seed=3, strength=1.2)
+N_PAIRS = 3000
+
+
+def statistic(tokens):
+    """How many 2s, whether the ends are equal, and the product of two sites: (rows, 3)."""
+    return torch.stack(
+        [(tokens == 2).sum(1), tokens[:, 0] == tokens[:, 2], tokens[:, 0] * tokens[:, 1]], dim=1
+    )
+
+
+def estimate(k, m, lag, n=N_PAIRS, budget=2000, how="maximal", **more):
+    rows = SPACE.states()[[5] * n]
+    return unbiased(
+        TABLE, rows, rows, statistic=statistic, free=torch.ones(n, 3).bool(), temperature=1.0,
+        seed=4, budget=budget, k=k, m=m, lag=lag, how=how, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "k, m, lag, how",
+    [(0, 0, 1, "maximal"), (2, 9, 1, "maximal"), (3, 20, 4, "maximal"), (0, 6, 10, "inverse-cdf")],
+)
+def test_the_estimate_is_within_three_standard_errors_of_the_exact_mean(k, m, lag, how):
+    law = stationary(transition_matrix(TABLE, SPACE))
+    exact = law @ statistic(SPACE.states()).double().numpy()
+    found = estimate(k, m, lag, how=how)
+    assert found.met.all() and found.kind == "unbiased estimate"
+    assert (np.abs(found.mean - exact) < 3 * found.standard_error).all()
+    # Without its correction the estimate is wrong by far more: the start would show.
+    start = statistic(SPACE.states()[5:6])[0].double().numpy()
+    if m == 0:
+        assert (np.abs(start - exact) > 5 * found.standard_error).any()
+
+
+def test_a_longer_average_has_a_smaller_error():
+    short, long = estimate(2, 2, 1), estimate(10, 60, 10)
+    assert (long.standard_error < short.standard_error / 3).all()
+
+
+def test_the_same_pairs_meet_as_in_a_lagged_coupling():
+    from glauber.mixing.lagged import lagged
+
+    rows = SPACE.states()[[5] * 200]
+    times = lagged(
+        TABLE,
+        rows,
+        rows,
+        free=torch.ones(200, 3).bool(),
+        temperature=1.0,
+        seed=4,
+        budget=2000,
+        lag=4,
+    ).times
+    np.testing.assert_array_equal(estimate(3, 20, 4, n=200).times, times)
+
+
+def test_a_budget_that_cuts_pairs_off_is_said_to_bias():
+    found = estimate(0, 2, 1, n=200, budget=4)
+    censored = int((~found.met).sum())
+    assert 0 < censored < 200 and (found.times[~found.met] == 5).all()
+    assert found.kind.startswith(f"biased estimate: {censored} of 200 pairs")
+
+
+@pytest.mark.parametrize(
+    "k, m, lag, budget, sentence",
+    [(3, 2, 1, 9, "k is 3 and m is 2"), (-1, 2, 1, 9, "k is -1"), (0, 0, 0, 9, "lag is 0"),
+     (0, 0, 1, 0, "budget is 0")],
+)  # fmt: skip
+def test_impossible_numbers_are_refused(k, m, lag, budget, sentence):
+    with pytest.raises(GlauberError, match=sentence):
+        estimate(k, m, lag, n=2, budget=budget)
