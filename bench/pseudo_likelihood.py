@@ -1,4 +1,4 @@
-"""Is `glauber score` right and fast beside minicons? python -m bench.pseudo_likelihood [--json FILE]
+"""Is `glauber score` right and fast beside minicons? python -m bench.pseudo_likelihood
 
 minicons wants transformers below 5, so it runs in an environment of its own, made on the first
 call. Both sides score the same 50 sentences with the bundled model in float32 and with equally many

@@ -15,7 +15,7 @@ from torch import Tensor
 from glauber.conditionals.base import PAD, Conditionals, log_probs
 from glauber.conditionals.batching import lengths_of
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.packed import LONGEST
+from glauber.conditionals.packed import LONGEST, PackedRows
 from glauber.errors import GlauberError
 
 SCORES = 2**24  # scores held at once, 128 MiB in float64: a text of 512 tokens fits any machine
@@ -53,12 +53,11 @@ def pseudo_likelihood(
     found = torch.full(tokens.shape, torch.nan, dtype=torch.float64)
     rows, sites = free.nonzero(as_tuple=True)
     later = torch.ones_like(rows) if words is None else _pieces_left(words)[rows, sites]
-    short = _packs(conditionals, tokens)[rows]
-    for part in short.nonzero()[:, 0].split(ROWS):
-        assert isinstance(conditionals, MaskedLM) and conditionals.packed is not None
-        row, site = rows[part], sites[part]
-        visible = _hide_later(tokens[row], site, later[part], conditionals.hidden_token)
-        found[row, site] = conditionals.packed.log_probs(visible, site, temperature=temperature)
+    packer = _packer(conditionals)
+    short = (lengths_of(tokens) <= LONGEST)[rows] & (packer is not None)
+    if packer is not None and bool(short.any()):
+        asked = rows[short], sites[short], later[short]
+        found[asked[:2]] = _packed(packer, tokens, asked, temperature=temperature)
     rows, sites, later = rows[~short], sites[~short], later[~short]
     for k in later.unique().tolist():
         chosen = (later == k).nonzero()[:, 0]
@@ -70,19 +69,30 @@ def pseudo_likelihood(
     return PseudoLikelihood(found)
 
 
-def _packs(conditionals: Conditionals, tokens: Tensor) -> Tensor:
-    """Which rows can be packed end to end, the fastest way to score them, (rows,) bool."""
-    lengths = lengths_of(tokens)
-    packed = conditionals.packed if isinstance(conditionals, MaskedLM) else None
-    if packed is None or not packed.usable():
-        return torch.zeros_like(lengths, dtype=torch.bool)
-    return lengths <= LONGEST
+def _packer(conditionals: Conditionals) -> PackedRows | None:
+    """The fastest way to score short rows, where the model and the machine allow it."""
+    packer = conditionals.packed if isinstance(conditionals, MaskedLM) else None
+    return packer if packer is not None and packer.usable() else None
 
 
-def _hide_later(tokens: Tensor, sites: Tensor, count: Tensor, hidden_token: int) -> Tensor:
-    """tokens (rows, length) with the count - 1 tokens behind each row's site hidden."""
-    behind = torch.arange(tokens.shape[1]) - sites[:, None]
-    return tokens.masked_fill((behind > 0) & (behind < count[:, None]), hidden_token)
+def _packed(
+    packer: PackedRows,
+    tokens: Tensor,
+    asked: tuple[Tensor, Tensor, Tensor],
+    *,
+    temperature: float,
+) -> Tensor:
+    """log pi of the tokens at (row, site, pieces left of the word), the later pieces hidden.
+
+    To a masked LM a hidden token is its mask token, so one hidden site per row is enough.
+    """
+    found = []
+    for row, site, later in zip(*(part.split(ROWS) for part in asked), strict=True):
+        behind = torch.arange(tokens.shape[1]) - site[:, None]
+        hidden = (behind > 0) & (behind < later[:, None])
+        visible = tokens[row].masked_fill(hidden, packer.hidden_token)
+        found.append(packer.log_probs(visible, site, temperature=temperature))
+    return torch.cat(found)
 
 
 def _pieces_left(words: Tensor) -> Tensor:

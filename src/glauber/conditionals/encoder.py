@@ -105,16 +105,19 @@ class Encoder:
     def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection, feed-forward, and a norm after each."""
         width = states.shape[-1:]
-        states = states + F.linear(mixed, *layer.attended)
+        # In place where it can be: fresh memory costs as much as the arithmetic on it.
+        states = F.linear(mixed, *layer.attended).add_(states)
         states = F.layer_norm(states, width, *layer.norm_attended, self.eps)
-        between = F.gelu(F.linear(states, *layer.between))
-        states = states + F.linear(between, *layer.out)
+        between = torch.ops.aten.gelu_(F.linear(states, *layer.between))
+        states = F.linear(between, *layer.out).add_(states)
         return F.layer_norm(states, width, *layer.norm_out, self.eps)
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Softmax attention within each row: (rows, queries, d), heads side by side as they came."""
-        parts = (self._split(part) for part in (queries, keys, values))
-        return F.scaled_dot_product_attention(*parts).transpose(1, 2).flatten(2)
+        """Softmax attention within each row: (rows, queries, d), from and to heads side by side."""
+        mixed = F.scaled_dot_product_attention(
+            self._split(queries), self._split(keys), self._split(values)
+        )
+        return mixed.transpose(1, 2).flatten(2)
 
     def _split(self, states: Tensor) -> Tensor:
         """(rows, length, d) -> (rows, heads, length, d / heads)."""

@@ -1,9 +1,9 @@
 """How are many short rows of mixed length scored at full speed, each row's bits still its own?
 
-Rows of any length lie end to end in one list of PACKED tokens, filled up with dummies, so that every
-matrix product has the same shape whatever the rows are; only attention looks at rows one by one.
-Nothing is measured per length and no call is small. Whether a row's place in the list matters on
-this machine is measured once; where it does, this way is not taken.
+Rows of any length lie end to end in one list of PACKED tokens, filled up with dummies, so that
+every matrix product has the same shape whatever the rows are; only attention looks at rows one by
+one. Nothing is measured per length and no call is small. Whether a row's place in the list matters
+on this machine is measured once; where it does, this way is not taken.
 """
 
 from collections.abc import Callable
@@ -30,6 +30,7 @@ class PackedRows:
         self.encoder = encoder
         self.read = read  # states (HEAD_ROWS, 1, d) -> scores (HEAD_ROWS, 1, vocab)
         self.hidden_token = hidden_token
+        self.vocab_size = len(encoder.embeddings.word_embeddings.weight)
         self._places_matter: bool | None = None
 
     def log_probs(self, tokens: Tensor, sites: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -50,9 +51,9 @@ class PackedRows:
         """Whether a row gives the same bits at any place of a call, on this machine."""
         if self._places_matter is None:
             generator = torch.Generator().manual_seed(0)
-            vocab = len(self.encoder.embeddings.word_embeddings.weight)
-            length = min(23, len(self.encoder.embeddings.position_embeddings.weight) - 2)
-            tokens = torch.randint(vocab, (PACKED // length, length), generator=generator)
+            positions = len(self.encoder.embeddings.position_embeddings.weight)
+            length = min(23, positions - self.encoder.first_position)
+            tokens = torch.randint(self.vocab_size, (PACKED // length, length), generator=generator)
             sites = torch.randint(length, (len(tokens),), generator=generator)
             here = self.log_probs(tokens, sites)
             there = self.log_probs(tokens.flip(0), sites.flip(0)).flip(0)
@@ -81,26 +82,41 @@ class PackedRows:
         """One call of the encoder: rows in order of length, PACKED tokens at most."""
         runs = [(length, lengths.count(length)) for length in sorted(set(lengths))]
         there = torch.arange(tokens.shape[1]) < torch.tensor(lengths)[:, None]
-        flat = F.pad(tokens[there], (0, PACKED - sum(lengths)))
-        place = F.pad(there.nonzero()[:, 1], (0, PACKED - sum(lengths)))
         begins = torch.tensor([0, *lengths[:-1]]).cumsum(0)
-        states = self.encoder.embed_at(flat, place)
+        first, last = self.encoder.layers[0], self.encoder.layers[-1]
+        states, together = self._bottom(first, tokens[there], there.nonzero()[:, 1])
         for layer in self.encoder.layers[:-1]:
-            together = F.linear(states, *layer.queries_keys_values)
-            mixed = torch.zeros_like(states)
-            self._attend(together, mixed, runs)
-            states = self.encoder.finish(layer, states, mixed)
-        return self._last(self.encoder.layers[-1], states, begins + sites, runs)
+            if layer is not first:
+                together = F.linear(states, *layer.queries_keys_values)
+            states = self.encoder.finish(layer, states, self._attend(together, runs))
+        return self._last(last, states, begins + sites, runs)
 
-    def _attend(self, together: Tensor, mixed: Tensor, runs: list[tuple[int, int]]) -> None:
-        """Attention within each row, from together (PACKED, 3 d) into mixed (PACKED, d)."""
+    def _bottom(self, layer: Layer, tokens: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings (PACKED, d) of tokens at places, with queries, keys and values (PACKED, 3 d).
+
+        Here a token knows only itself and its place, and the rows of one text share most of
+        theirs, so each pair is worked out once.
+        """
+        both = F.pad(places * self.vocab_size + tokens, (0, PACKED - len(tokens)))
+        distinct, which = both.unique(return_inverse=True)
+        filled = F.pad(distinct, (0, -len(distinct) % HEAD_ROWS)).split(HEAD_ROWS)
+        blocks = [
+            self.encoder.embed_at(part % self.vocab_size, part // self.vocab_size)
+            for part in filled
+        ]
+        together = [F.linear(block, *layer.queries_keys_values) for block in blocks]
+        return torch.cat(blocks)[which], torch.cat(together)[which]
+
+    def _attend(self, together: Tensor, runs: list[tuple[int, int]]) -> Tensor:
+        """Attention within each row, (PACKED, 3 d) -> (PACKED, d); zeros behind the last row."""
+        mixed = together.new_zeros(len(together), together.shape[1] // 3)
         begin = 0
         for length, count in runs:
-            part = together[begin : begin + length * count].view(count, length, -1)
-            mixed[begin : begin + length * count] = self.encoder.attend(
-                *part.chunk(3, dim=-1)
-            ).reshape(count * length, -1)
-            begin += length * count
+            end = begin + length * count
+            parts = together[begin:end].unflatten(0, (count, length)).chunk(3, dim=-1)
+            mixed[begin:end] = self.encoder.attend(*parts).flatten(0, 1)
+            begin = end
+        return mixed
 
     def _last(
         self, layer: Layer, states: Tensor, hidden: Tensor, runs: list[tuple[int, int]]
@@ -108,20 +124,17 @@ class PackedRows:
         """The last layer at the places hidden (rows,) of states (PACKED, d): (rows, d)."""
         width = states.shape[-1]
         weight, bias = layer.queries_keys_values
-        # As many rows as PACKED can hold with a margin would waste: blocks of one fixed size.
         there = _blocks(states[hidden])
         queries = torch.cat([F.linear(block, weight[:width], bias[:width]) for block in there])
         together = F.linear(states, weight[width:], bias[width:])
-        mixed, begin, first = [], 0, 0
+        mixed, begin, row = [], 0, 0
         for length, count in runs:
-            keys, values = (
-                together[begin : begin + length * count].view(count, length, -1).chunk(2, dim=-1)
-            )
-            mixed.append(self.encoder.attend(queries[first : first + count, None], keys, values))
-            begin, first = begin + length * count, first + count
-        attended = _blocks(torch.cat(mixed)[:, 0])
-        finished = [self.encoder.finish(layer, a, b) for a, b in zip(there, attended, strict=True)]
-        return torch.cat(finished)[: len(hidden)]
+            end = begin + length * count
+            parts = together[begin:end].unflatten(0, (count, length)).chunk(2, dim=-1)
+            mixed.append(self.encoder.attend(queries[row : row + count, None], *parts)[:, 0])
+            begin, row = end, row + count
+        pairs = zip(there, _blocks(torch.cat(mixed)), strict=True)
+        return torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])[: len(hidden)]
 
 
 def _blocks(rows: Tensor) -> list[Tensor]:
