@@ -1,8 +1,9 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE]
 
 On a CPU: the bundled model, 64 chains of 20 tokens; then the exact tools beside PyDTMC and `score`
-beside minicons, each in an environment of its own (bench.exact, bench.pseudo_likelihood). On a GPU: the BERT-base shape with random
-weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens, and the memory of 4,096 chains of 64.
+beside minicons, each in an environment of its own (bench.exact, bench.pseudo_likelihood).
+On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
+and the memory of 4,096 chains of 64.
 """
 
 import argparse
