@@ -1,13 +1,18 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE]
 
-On a CPU: the bundled model, 64 chains of 20 tokens. On a GPU: the BERT-base shape with random
-weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens, and the memory of 4,096 chains of 64.
+On a CPU: the bundled model, 64 chains of 20 tokens; then the exact tools beside PyDTMC and `score`
+beside minicons, each in an environment of its own (bench.exact, bench.pseudo_likelihood).
+On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
+and the memory of 4,096 chains of 64.
 """
 
 import argparse
 import copy
 import json
 import platform
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from bench.engine import engine, forward_only
+from bench.environment import ROOT
 from bench.measure import Rate, in_turns
 from bench.plain import batched, one_chain
 from glauber.conditionals.base import Restricted
@@ -91,6 +97,18 @@ def show(table: str, rates: list[Rate]) -> None:
         )
 
 
+def beside(module: str) -> tuple[Any, bool]:
+    """The figures of a comparison with another library, and whether they are what they must be.
+
+    It prints its own table, from a process of its own: it sets its own threads.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found.json"
+        words = [sys.executable, "-m", f"bench.{module}", "--json", str(found)]
+        done = subprocess.run(words, cwd=ROOT)
+        return json.loads(found.read_text()) if found.exists() else None, done.returncode == 0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -111,7 +129,10 @@ def main() -> None:
     }
     if args.device == "cpu":
         ours, theirs = (rates[i].median for i in (4, 1))
-        print(f"\n64 chains: {ours / theirs:.2f} times the batched plain loop")
+        print(f"\n64 chains: {ours / theirs:.2f} times the batched plain loop\n", flush=True)
+        for module in ("exact", "pseudo_likelihood"):
+            result[module], fine = beside(module)
+            print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)
     else:
         result["GiB for 4,096 chains of 64 tokens"] = memory_on_gpu()
         print(f"\n4,096 chains of 64 tokens: {result['GiB for 4,096 chains of 64 tokens']:.1f} GiB")

@@ -13,18 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from math import e
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.environment import environment
 from glauber.conditionals.table import Joint, Table
 from glauber.exact import Space, mixing_time, spectrum, stationary, transition_matrix
 
 PYDTMC = "pydtmc==8.7.0"
-HOME = Path(tempfile.gettempdir()) / "glauber-bench-pydtmc"
 EPSILON = 1 / (4 * e)  # PyDTMC stops where the L1 distance, twice ours, is at most 1/(2e)
 
 
@@ -48,19 +47,9 @@ def theirs(matrix: np.ndarray) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "matrix.npy", matrix)
         script = Path(__file__).with_name("pydtmc_side.py")
-        command = [str(_environment()), str(script), folder]
+        command = [str(environment("pydtmc", [PYDTMC])), str(script), folder]
         answer = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         return {**answer, "law": np.load(Path(folder) / "law.npy")}
-
-
-def _environment() -> Path:
-    """The Python that has PyDTMC."""
-    python = HOME / "bin" / "python"
-    if not (HOME / "ready").exists():
-        venv.create(HOME, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "-qq", PYDTMC], check=True)
-        (HOME / "ready").touch()
-    return python
 
 
 def compare(name: str, kind: type[Joint] | type[Table], space: Space) -> dict[str, Any]:

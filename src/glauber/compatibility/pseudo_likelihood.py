@@ -13,10 +13,13 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
+from glauber.conditionals.batching import lengths_of
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.packed import LONGEST, PackedRows
 from glauber.errors import GlauberError
 
 SCORES = 2**24  # scores held at once, 128 MiB in float64: a text of 512 tokens fits any machine
+ROWS = 4096  # packed rows at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,12 @@ def pseudo_likelihood(
     found = torch.full(tokens.shape, torch.nan, dtype=torch.float64)
     rows, sites = free.nonzero(as_tuple=True)
     later = torch.ones_like(rows) if words is None else _pieces_left(words)[rows, sites]
+    packer = _packer(conditionals)
+    short = (lengths_of(tokens) <= LONGEST)[rows] & (packer is not None)
+    if packer is not None and bool(short.any()):
+        asked = rows[short], sites[short], later[short]
+        found[asked[:2]] = _packed(packer, tokens, asked, temperature=temperature)
+    rows, sites, later = rows[~short], sites[~short], later[~short]
     for k in later.unique().tolist():
         chosen = (later == k).nonzero()[:, 0]
         for part in chosen.split(max(1, SCORES // (k * conditionals.vocab_size))):
@@ -58,6 +67,32 @@ def pseudo_likelihood(
             laws = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
             found[row, site] = laws.gather(1, tokens[row, site][:, None])[:, 0]
     return PseudoLikelihood(found)
+
+
+def _packer(conditionals: Conditionals) -> PackedRows | None:
+    """The fastest way to score short rows, where the model and the machine allow it."""
+    packer = conditionals.packed if isinstance(conditionals, MaskedLM) else None
+    return packer if packer is not None and packer.usable() else None
+
+
+def _packed(
+    packer: PackedRows,
+    tokens: Tensor,
+    asked: tuple[Tensor, Tensor, Tensor],
+    *,
+    temperature: float,
+) -> Tensor:
+    """log pi of the tokens at (row, site, pieces left of the word), the later pieces hidden.
+
+    To a masked LM a hidden token is its mask token, so one hidden site per row is enough.
+    """
+    found = []
+    for row, site, later in zip(*(part.split(ROWS) for part in asked), strict=True):
+        behind = torch.arange(tokens.shape[1]) - site[:, None]
+        hidden = (behind > 0) & (behind < later[:, None])
+        visible = tokens[row].masked_fill(hidden, packer.hidden_token)
+        found.append(packer.log_probs(visible, site, temperature=temperature))
+    return torch.cat(found)
 
 
 def _pieces_left(words: Tensor) -> Tensor:

@@ -70,9 +70,16 @@ class Encoder:
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Sum of word, position and type embeddings, normalised: (rows, length, d)."""
-        table = self.embeddings
         first = self.first_position
-        always = table.position_embeddings.weight[first : first + tokens.shape[1]]
+        return self._sum(tokens, slice(first, first + tokens.shape[1]))
+
+    def embed_at(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """The same for tokens that stand at the given places of their rows, counted from 0."""
+        return self._sum(tokens, self.first_position + places)
+
+    def _sum(self, tokens: Tensor, positions: Tensor | slice) -> Tensor:
+        table = self.embeddings
+        always = table.position_embeddings.weight[positions]
         always = always + table.token_type_embeddings.weight[0]
         states = F.embedding(tokens.clamp(min=0), table.word_embeddings.weight) + always
         states = table.LayerNorm(states)
@@ -81,8 +88,7 @@ class Encoder:
     def _whole(self, layer: Layer, states: Tensor) -> Tensor:
         """One layer at every position: (rows, length, d) -> the same."""
         together = F.linear(states, *layer.queries_keys_values)
-        queries, keys, values = (self._split(part) for part in together.chunk(3, dim=-1))
-        return self._finish(layer, states, _attend(queries, keys, values))
+        return self.finish(layer, states, self.attend(*together.chunk(3, dim=-1)))
 
     def _at_sites(self, layer: Layer, states: Tensor, sites: Tensor) -> Tensor:
         """The last layer where it is asked for: (rows, length, d) -> (rows, k, d)."""
@@ -92,28 +98,30 @@ class Encoder:
         there = _fill_up(there.reshape(rows * k, width))
         queries = F.linear(there, weight[:width], bias[:width])[: rows * k].view(rows, k, width)
         keys, values = F.linear(states, weight[width:], bias[width:]).chunk(2, dim=-1)
-        mixed = _attend(self._split(queries), self._split(keys), self._split(values))
+        mixed = self.attend(queries, keys, values)
         mixed = _fill_up(mixed.reshape(rows * k, width))
-        return self._finish(layer, there, mixed)[: rows * k].view(rows, k, width)
+        return self.finish(layer, there, mixed)[: rows * k].view(rows, k, width)
 
-    def _finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
+    def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection, feed-forward, and a norm after each."""
         width = states.shape[-1:]
-        states = states + F.linear(mixed, *layer.attended)
+        # In place where it can be: fresh memory costs as much as the arithmetic on it.
+        states = F.linear(mixed, *layer.attended).add_(states)
         states = F.layer_norm(states, width, *layer.norm_attended, self.eps)
-        between = F.gelu(F.linear(states, *layer.between))
-        states = states + F.linear(between, *layer.out)
+        between = torch.ops.aten.gelu_(F.linear(states, *layer.between))
+        states = F.linear(between, *layer.out).add_(states)
         return F.layer_norm(states, width, *layer.norm_out, self.eps)
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Softmax attention within each row: (rows, queries, d), from and to heads side by side."""
+        mixed = F.scaled_dot_product_attention(
+            self._split(queries), self._split(keys), self._split(values)
+        )
+        return mixed.transpose(1, 2).flatten(2)
 
     def _split(self, states: Tensor) -> Tensor:
         """(rows, length, d) -> (rows, heads, length, d / heads)."""
         return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-
-def _attend(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Softmax attention with the heads side by side again: (rows, queries, d)."""
-    mixed = F.scaled_dot_product_attention(queries, keys, values)
-    return mixed.transpose(1, 2).flatten(2)
 
 
 def _fill_up(rows: Tensor) -> Tensor:

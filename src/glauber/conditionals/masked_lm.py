@@ -18,6 +18,7 @@ from glauber.conditionals.batching import ExactRows, PaddedRows
 from glauber.conditionals.bundled import bundled_folder
 from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.heads import HEADS
+from glauber.conditionals.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 
@@ -56,6 +57,9 @@ class MaskedLM:
                 stacklevel=2,
             )
         self._batched = self._batching(budget)
+        self.packed = None
+        if self.encoder is not None and self.device.type == "cpu":
+            self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
