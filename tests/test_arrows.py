@@ -26,7 +26,7 @@ ARROWS = {
         "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "explorer", "metastability", "mixing", "papers",
+        "cli", "compatibility", "conditionals", "dynamics", "explorer", "metastability", "mixing", "papers",
         "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),

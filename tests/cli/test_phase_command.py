@@ -1,8 +1,12 @@
 """phase and sweep, as a user types them."""
 
 import json
+import shutil
 
+import numpy as np
 import pytest
+
+from glauber.runs.run import Run
 
 
 @pytest.fixture
@@ -66,3 +70,32 @@ def test_phase_refuses(phase, words, said):
 def test_status_of_what_is_no_sweep(glauber, tmp_path):
     code, _, err = glauber("sweep", "status", tmp_path)
     assert code == 2 and "is not a sweep" in err
+
+
+def test_a_sweep_of_runs(glauber, tiny_folder, source, tmp_path):
+    """Each cell is a run like any other; one that was cut short is resumed to the same bits."""
+    words = (
+        "sweep", "sample", "--model", tiny_folder, "--from", source, "--out", tmp_path / "s",
+        "--lengths", "2,4", "--temperatures", "0.5,2", "--chains", 3, "--steps", 30,
+    )  # fmt: skip
+    code, out, err = glauber(*words, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert len(told["cells"]) == 4
+    cell = told["cells"][3]
+    run = Run(tmp_path / "s" / cell["run"])
+    assert (run.spec.temperature, run.spec.length, run.steps) == (2.0, 4, 30)
+    assert cell["text"] == run.text(0)
+    before = run.read("token")
+    shutil.rmtree(run.folder)
+    (tmp_path / "s" / "cells" / "length-4_temperature-2.json").unlink()
+    again = json.loads(glauber(*words, "--json")[1])
+    assert again == told
+    np.testing.assert_array_equal(Run(run.folder).read("token"), before)
+    code, out, _ = glauber(*words)
+    assert code == 0 and "chain 0 ends as" in out
+
+
+def test_a_sweep_of_no_steps(glauber, tmp_path):
+    code, _, err = glauber("sweep", "sample", "--out", tmp_path / "s", "--steps", 0)
+    assert code == 2 and "at least 1" in err and not (tmp_path / "s").exists()

@@ -36,7 +36,7 @@ def expected(small, tmp_path):
 
 def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
     """Each cell by itself, so in other batches, gives what the packed batch gave."""
-    work = coalescence.open_study(small.settings)
+    work = coalescence.open_study(small.settings, tmp_path)
     for cell in small.cells:
         ((_, alone),) = work([cell])
         assert expected[cell.name] == {**cell.values, **alone}

@@ -106,3 +106,68 @@ def _watched(quiet: bool) -> "Iterator[Callable[[int, int], None] | None]":
     with bar:
         task = bar.add_task("", total=0)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@sweep.command()
+def sample(
+    out: Annotated[Path, typer.Option("--out", help="Folder; one begun before is gone on with.")],
+    model: options.Model = "bundled:english",
+    source: options.From = None,
+    temperatures: Annotated[
+        str, typer.Option(help="Temperatures, such as 0.5,1,2.")
+    ] = "0.3,0.7,1,1.5,2",
+    lengths: Annotated[str, typer.Option(help="Tokens of a text, such as 10,20.")] = "10,20",
+    chains: Annotated[int, typer.Option(help="Chains of each run.")] = 8,
+    steps: options.Steps = 500,
+    scan: Annotated[str, typer.Option(help="As in glauber sample.")] = "uniform",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    on: options.On = "local",
+    workers: options.Workers = None,
+    address: options.Address = None,
+    json: options.Json = False,
+) -> None:
+    """Store a run for each temperature and length, and compare them in one table."""
+    from glauber.cli.numbers import numbers
+    from glauber.cli.sample import read_texts
+    from glauber.cli.screen import emit
+    from glauber.dynamics.scans import scan_named
+    from glauber.errors import GlauberError
+    from glauber.sweeps.folder import Sweep
+
+    settings = {
+        "model": model, "device": device, "dtype": dtype,
+        "texts": None if source is None else read_texts(source),
+        "chains": chains, "steps": steps, "scan": scan_named(scan).name, "seed": seed,
+    }  # fmt: skip
+    if steps < 1:
+        raise GlauberError(f"the budget is {steps} steps, but it must be at least 1.")
+    axes: dict[str, list[Any]] = {
+        "length": numbers(lengths, "lengths", whole=True),
+        "temperature": numbers(temperatures, "temperatures"),
+    }
+    found = advance(
+        out, Sweep("chains", settings, axes), on=on, workers=workers, address=address, quiet=json
+    )
+    if json:
+        emit({"sweep": str(out), "cells": list(found.values())})
+        return
+    _compare(list(found.values()))
+
+
+def _compare(cells: list[dict[str, Any]]) -> None:
+    """The runs of a sweep in one table."""
+    from rich.table import Table
+
+    from glauber.cli.screen import out
+
+    table = Table("tokens", "temperature", "changed", "entropy", "kept", "chain 0 ends as")
+    for one in cells:
+        table.add_row(
+            str(one["length"]), f"{one['temperature']:g}", f"{one['changed']:.0%}",
+            f"{one['entropy']:.2f}", f"{one['kept']:.0%}", one["text"],
+        )  # fmt: skip
+    out.print(table)
+    out.print("changed: steps that changed a token; entropy: of a redraw, in nats;", style="dim")
+    out.print("kept: sites that hold their first token at the end", style="dim")

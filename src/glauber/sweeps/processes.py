@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.sweeps.folder import Sweep
+from glauber.sweeps.folder import read_sweep
 from glauber.sweeps.grid import Cell, pack
 from glauber.sweeps.work import Crew, Result, open_alone
 
@@ -26,11 +27,11 @@ def in_processes(n_workers: int) -> Crew:
     if n_workers < 1:
         raise GlauberError(f"there are {n_workers} workers, but a sweep needs at least one.")
 
-    def crew(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+    def crew(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         tasks = deque(reversed(pack(cells, TASKS_EACH * n_workers)))  # the longest first
-        workers = [_Worker(sweep) for _ in range(min(n_workers, len(tasks)))]
+        workers = [_Worker(folder) for _ in range(min(n_workers, len(tasks)))]
         try:
-            yield from _share(sweep, tasks, workers)
+            yield from _share(folder, tasks, workers)
         finally:
             for worker in workers:
                 worker.stop()
@@ -41,10 +42,10 @@ def in_processes(n_workers: int) -> Crew:
 class _Worker:
     """A process, our end of its pipe, and the cells that it owes."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, folder: Path) -> None:
         spawn = multiprocessing.get_context("spawn")  # a fork would copy torch's threads half
         self.pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_work, args=(theirs, sweep), daemon=True)
+        self.process = spawn.Process(target=_work, args=(theirs, folder), daemon=True)
         self.process.start()
         theirs.close()
         self.owed: list[Cell] = []
@@ -64,7 +65,7 @@ class _Worker:
         self.process.join()
 
 
-def _work(pipe: Connection, sweep: Sweep) -> None:
+def _work(pipe: Connection, folder: Path) -> None:
     """What a worker does until its pipe is closed."""
     import os
     import signal
@@ -72,7 +73,7 @@ def _work(pipe: Connection, sweep: Sweep) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     parent = os.getppid()
     try:
-        work = open_alone(sweep)
+        work = open_alone(folder, read_sweep(folder))
         while os.getppid() == parent:
             for cell, result in work(pipe.recv()):
                 pipe.send((cell, result))
@@ -84,7 +85,7 @@ def _work(pipe: Connection, sweep: Sweep) -> None:
 
 
 def _share(
-    sweep: Sweep, tasks: deque[list[Cell]], workers: list[_Worker]
+    folder: Path, tasks: deque[list[Cell]], workers: list[_Worker]
 ) -> Iterator[tuple[Cell, Result]]:
     lost: dict[str, int] = {}
     for worker in workers:
@@ -95,7 +96,7 @@ def _share(
             try:
                 message = workers[place].pipe.recv()
             except (EOFError, OSError):
-                workers[place] = _replaced(sweep, workers[place], tasks, lost)
+                workers[place] = _replaced(folder, workers[place], tasks, lost)
                 continue
             if isinstance(message, Exception):
                 raise message
@@ -106,14 +107,14 @@ def _share(
 
 
 def _replaced(
-    sweep: Sweep, dead: _Worker, tasks: deque[list[Cell]], lost: dict[str, int]
+    folder: Path, dead: _Worker, tasks: deque[list[Cell]], lost: dict[str, int]
 ) -> _Worker:
     """A new worker in the place of a dead one, begun with what that one still owed."""
     dead.stop()
     if dead.owed:
         _mourn(dead, lost)
         tasks.appendleft(dead.owed)
-    worker = _Worker(sweep)
+    worker = _Worker(folder)
     worker.give(tasks)
     return worker
 

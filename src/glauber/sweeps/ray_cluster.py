@@ -2,7 +2,8 @@
 
 Each worker is an actor that opens the study once and streams finished cells back. When an actor or
 its machine dies, the cells it still owed are given to a new actor. Only the driver writes to the
-sweep's folder, so the machines need no common disk, but each needs glauber and the model.
+sweep's folder, so the machines need no common disk (unless cells are runs that are kept), but each
+needs glauber and the model.
 """
 
 import socket
@@ -10,10 +11,11 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.sweeps.folder import Sweep
+from glauber.sweeps.folder import Sweep, read_sweep
 from glauber.sweeps.grid import Cell, pack
 from glauber.sweeps.processes import TASKS_EACH, TRIES
 from glauber.sweeps.work import Crew, Result, open_alone
@@ -26,11 +28,11 @@ def on_ray(n_workers: int, address: str | None = None) -> Crew:
     if n_workers < 1:
         raise GlauberError(f"there are {n_workers} workers, but a sweep needs at least one.")
 
-    def crew(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+    def crew(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         # Ray prints what it has to say about dead workers to stdout, which is for results.
         with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
             tasks = deque(reversed(pack(cells, TASKS_EACH * n_workers)))  # the longest first
-            workers = [_Actor(ray, sweep) for _ in range(min(n_workers, len(tasks)))]
+            workers = [_Actor(ray, folder) for _ in range(min(n_workers, len(tasks)))]
             yield from _share(ray, tasks, workers)
 
     return crew
@@ -79,15 +81,15 @@ def _silent(address: str | None) -> GlauberError:
 class _Actor:
     """A worker on the cluster, the stream of its results, and the cells that it owes."""
 
-    def __init__(self, ray: Any, sweep: Sweep) -> None:
-        self.ray, self.sweep = ray, sweep
+    def __init__(self, ray: Any, folder: Path) -> None:
+        self.ray, self.folder, self.sweep = ray, folder.absolute(), read_sweep(folder)
         self.owed: list[Cell] = []
         self.stream: Any = None
         self.lost: dict[str, int] = {}
         self._open()
 
     def _open(self) -> None:
-        self.actor = self.ray.remote(num_cpus=1)(Opened).remote(self.sweep)
+        self.actor = self.ray.remote(num_cpus=1)(Opened).remote(self.folder, self.sweep)
 
     def give(self, tasks: deque[list[Cell]]) -> None:
         """Sends the next task, if there is one."""
@@ -111,8 +113,8 @@ class _Actor:
 class Opened:
     """What runs in the actor."""
 
-    def __init__(self, sweep: Sweep) -> None:
-        self.work = open_alone(sweep)
+    def __init__(self, folder: Path, sweep: Sweep) -> None:
+        self.work = open_alone(folder, sweep)
 
     def run(self, cells: list[Cell]) -> Iterator[tuple[Cell, Result]]:
         """Each cell as it is finished."""

@@ -46,7 +46,7 @@ def run_sweep(
     tell = progress or (lambda done, total: None)
     tell(done, total)
     if cells:
-        for cell, result in crew(sweep, cells):
+        for cell, result in crew(folder, cells):
             save(folder, cell, result)
             done += 1
             tell(done, total)

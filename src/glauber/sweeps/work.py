@@ -2,7 +2,7 @@
 
 A study is a file of `glauber.sweeps.studies` with one function:
 
-    open_study(settings) -> work,    work(cells) -> (cell, result) of each as it is finished
+    open_study(settings, folder) -> work,    work(cells) -> (cell, result) of each when finished
 
 Results are plain JSON values and depend on the settings and the cell alone, so it does not matter
 where, with whom and in which order cells are run.
@@ -10,31 +10,33 @@ where, with whom and in which order cells are run.
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from glauber.sweeps.folder import Sweep
+from glauber.sweeps.folder import Sweep, read_sweep
 from glauber.sweeps.grid import Cell
 
 Result = dict[str, Any]
 Work = Callable[[Sequence[Cell]], Iterator[tuple[Cell, Result]]]
-# What does the cells of a sweep, in tasks: (sweep, cells) -> (cell, result) of each.
-Crew = Callable[[Sweep, Sequence[Cell]], Iterator[tuple[Cell, Result]]]
+# What does the cells of a sweep's folder: (folder, cells) -> (cell, result) of each.
+Crew = Callable[[Path, Sequence[Cell]], Iterator[tuple[Cell, Result]]]
 
 
-def open_study(sweep: Sweep) -> Work:
+def open_study(folder: Path, sweep: Sweep) -> Work:
     """The work of the sweep's study, with its model loaded."""
-    opened: Work = import_module(f"glauber.sweeps.studies.{sweep.study}").open_study(sweep.settings)
+    study = import_module(f"glauber.sweeps.studies.{sweep.study}")
+    opened: Work = study.open_study(sweep.settings, folder)
     return opened
 
 
-def open_alone(sweep: Sweep) -> Work:
+def open_alone(folder: Path, sweep: Sweep) -> Work:
     """The same on one thread, for a process that has others beside it."""
     import torch
 
     torch.set_num_threads(1)
-    return open_study(sweep)
+    return open_study(folder, sweep)
 
 
-def here(sweep: Sweep, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+def here(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
     """All cells as one task in this process, so that its batches stay full to the end."""
-    return open_study(sweep)(cells)
+    return open_study(folder, read_sweep(folder))(cells)

@@ -5,6 +5,7 @@ noise of the cell's own. All pairs of all cells of a task move in one batch that
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from glauber.sweeps.work import Result, Work
 TOGETHER = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
 
 
-def open_study(settings: dict[str, Any]) -> Work:
+def open_study(settings: dict[str, Any], folder: Path) -> Work:
     """The work over (temperature, length) cells.
 
     settings: model, device, dtype, texts (None: the bundled passages), pairs, budget (steps) or
