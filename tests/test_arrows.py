@@ -26,7 +26,8 @@ ARROWS = {
         "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "dynamics", "explorer", "metastability", "mixing", "papers",
+        "cli", "compatibility", "conditionals", "dynamics", "explorer", "metastability", "mixing",
+        "papers",
         "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),
