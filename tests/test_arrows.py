@@ -14,19 +14,23 @@ ARROWS = {
     "dynamics": {"conditionals", "dynamics", "threads"},
     "exact": {"conditionals", "exact"},
     "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec"},
-    "mixing": {"conditionals", "dynamics", "mixing"},
+    "mixing": {"conditionals", "dynamics", "mixing", "runs.run", "runs.export"},
     "metastability": {"conditionals", "dynamics", "metastability"},
+    "landscape": {"conditionals", "landscape", "runs"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
-    "plots": {"plots", "runs.timeline", "mixing.influence"},
+    "plots": {
+        "plots", "runs.timeline", "mixing.influence", "mixing.drift", "mixing.hitting",
+        "mixing.scaling",
+    },
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
-        "compatibility", "conditionals", "metastability", "mixing", "papers", "plots",
+        "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
         "runs.spec", "sampling",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "explorer", "metastability", "mixing", "papers",
-        "plots", "runs", "sampling",
+        "cli", "compatibility", "conditionals", "explorer", "landscape", "metastability", "mixing",
+        "papers", "plots", "runs", "sampling",
     },
     "threads": set(),
     "errors": set(),
@@ -85,4 +89,5 @@ def test_transformers_is_imported_where_models_are_read():
         "conditionals/masked_lm.py",
         "conditionals/causal_lm.py",
         "conditionals/vocabulary.py",
+        "landscape/embedder.py",  # sentence_transformers, and the bar that transformers shows
     }

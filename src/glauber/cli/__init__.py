@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
@@ -15,6 +16,7 @@ from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.score import score
+from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.errors import GlauberError
 
@@ -27,7 +29,8 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, influence, margins, drift)
-for command in (*CHAINS, *CERTIFICATES, paper):
+MIXING = (semantic_drift, diagnose)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 
 
