@@ -7,6 +7,7 @@ The embedding comes as an argument: any function from texts to unit vectors.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,16 +71,10 @@ def distances(
     run: Run, embed: Embed, *, every: int = 50, listener: Listener | None = None
 ) -> Distances:
     """The distances of a stored run's chains, with a look every so many steps."""
-    if every < 1:
-        raise GlauberError(f"every is {every}, but it must be at least 1.")
-    if run.steps < every:
-        raise GlauberError(
-            f"the run {run.folder} has {run.steps} steps, but the looks are {every} steps apart: "
-            "make it longer, or look more often."
-        )
+    check_looks(run, every)
     total = 1 + run.steps // every
     steps, columns, first = [], [], None
-    for block in _blocks(run, every):
+    for block in blocks(run, every, max(1, TEXTS // run.n_chains)):
         texts = [run.vocabulary.decode(row) for _, tokens in block for row in tokens]
         vectors = np.asarray(embed(texts), np.float64).reshape(len(block), run.n_chains, -1)
         first = vectors[0] if first is None else first
@@ -115,17 +110,23 @@ def mean_of(values: Floats) -> Mean:
     if len(values) < 2:
         return Mean(value, None)
     error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    reach = float(student.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    reach = float(student.ppf((1 + LEVEL) / 2, len(values) - 1) * error)
     return Mean(value, (value - reach, value + reach))
 
 
-def _blocks(run: Run, every: int) -> Iterator[list[tuple[int, NDArray[np.int64]]]]:
-    """Successive looks (step, tokens), as many together as make about TEXTS texts."""
-    block = []
-    for look in trajectory(run, every):
-        block.append(look)
-        if len(block) * run.n_chains >= TEXTS:
-            yield block
-            block = []
-    if block:
+def check_looks(run: Run, every: int) -> None:
+    """Refuses looks that the run is too short for."""
+    if every < 1:
+        raise GlauberError(f"every is {every}, but it must be at least 1.")
+    if run.steps < every:
+        raise GlauberError(
+            f"the run {run.folder} has {run.steps} steps, but the looks are {every} steps apart: "
+            "make it longer, or look more often."
+        )
+
+
+def blocks(run: Run, every: int, size: int) -> Iterator[list[tuple[int, NDArray[np.int64]]]]:
+    """Successive looks (step, tokens (chains, length)), so many together."""
+    looks = trajectory(run, every)
+    while block := list(islice(looks, size)):
         yield block

@@ -4,6 +4,7 @@ A chain that has not reached it by the end of its run is censored: its time is k
 Leaving such chains out would make slow mixing look fast, so they stay in everywhere.
 """
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 from scipy.stats import CensoredData, ecdf
 
 from glauber.errors import GlauberError
-from glauber.mixing.drift import LEVEL, Distances
+from glauber.mixing.drift import LEVEL, Distances, Embed, blocks, check_looks
+from glauber.runs.run import Run
+
+LOOKS = 8  # embedded together: a chain that hits early in a block costs no more than these
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,26 @@ def hitting_times(found: Distances, threshold: float) -> HittingTimes:
     return HittingTimes(steps, hit, found.every, threshold)
 
 
+def first_passages(run: Run, embed: Embed, threshold: float, *, every: int = 1) -> HittingTimes:
+    """The same times from a stored run, embedding a chain's texts only until it has hit."""
+    check_threshold(threshold)
+    check_looks(run, every)
+    waiting = np.arange(run.n_chains)
+    steps, hit = np.full(run.n_chains, run.steps // every * every), np.zeros(run.n_chains, bool)
+    start = np.asarray(embed([run.vocabulary.decode(row) for row in run.tokens(0)]), np.float64)
+    for block in blocks(run, every, LOOKS):
+        texts = [run.vocabulary.decode(tokens[chain]) for _, tokens in block for chain in waiting]
+        vectors = np.asarray(embed(texts), np.float64).reshape(len(block), len(waiting), -1)
+        above = 1 - (vectors * start[waiting]).sum(axis=2) >= threshold  # (looks, waiting)
+        now = np.asarray(above.any(axis=0))
+        when = np.array([step for step, _ in block])[above.argmax(axis=0)]
+        steps[waiting[now]], hit[waiting[now]] = when[now], True
+        waiting = waiting[~now]
+        if len(waiting) == 0:
+            break
+    return HittingTimes(steps, hit, every, threshold)
+
+
 def check_threshold(threshold: float) -> None:
     """Refuses a distance that is passed at once or never."""
     if not 0 < threshold <= 2:
@@ -70,7 +94,8 @@ def median_time(times: HittingTimes) -> MedianTime:
         return MedianTime(None, (None, None))
     data = CensoredData(uncensored=times.steps[times.hit], right=times.steps[~times.hit])
     survival = ecdf(data).sf
-    with np.errstate(divide="ignore", invalid="ignore"):  # the band is not defined at 0 and at 1
+    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # the band is not defined at 0 and at 1
         band = survival.confidence_interval(LEVEL, method="log-log")
     low = np.where(np.isnan(band.low.probabilities), survival.probabilities, band.low.probabilities)
     high = np.where(

@@ -144,10 +144,8 @@ def _chance(low: Floats, high: Floats, mean: Floats, *, spread: float, family: F
     if family == "gamma":
         shape = 1 / spread**2
         a, b = low * shape / mean, high * shape / mean
-        left, right = (
-            gammainc(shape, b) - gammainc(shape, a),
-            gammaincc(shape, a) - gammaincc(shape, b),
-        )
+        left = gammainc(shape, b) - gammainc(shape, a)
+        right = gammaincc(shape, a) - gammaincc(shape, b)
     else:
         width = np.sqrt(np.log1p(spread**2))
         with np.errstate(divide="ignore"):  # log 0 is what it should be
