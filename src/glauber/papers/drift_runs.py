@@ -30,7 +30,7 @@ class Conditions:
 
 CONDITIONS: dict[Scale, Conditions] = {
     "small": Conditions(
-        "bundled:english", None, (6, 9, 13, 19, 28), trials=50, look=20, steps=200, how={}
+        "bundled:english", None, (6, 9, 13, 19, 28), trials=50, look=20, steps=120, how={}
     ),
     "paper": Conditions(
         "bert-base-uncased",

@@ -19,8 +19,8 @@ def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figu
     threshold = times[lengths[0]].threshold
     figure = empty_figure(
         f"Steps until the distance reaches {threshold:g}",
-        f"against the number of tokens n; {scaling.n_censored} of {scaling.n_times} chains "
-        "never did within their run",
+        f"against the number of tokens n, with fitted means; {scaling.n_censored} of "
+        f"{scaling.n_times} chains never did within their run",
     )
     figure.update_xaxes(title_text="tokens n", rangemode="normal", tickvals=lengths)
     figure.update_yaxes(type="log", title=dict(text="steps", font_size=13), tickformat=",d")
@@ -42,7 +42,7 @@ def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figu
             y=fit.mean(grid),
             mode="lines",
             line=dict(color=COLOURS[fit.law], width=2.5, dash=DASHES[fit.law]),
-            name=f"{fit.c:.2g} {fit.law} ({fit.weight:.0%})",
+            name=f"{fit.c:.2g} {fit.law}, weight {fit.weight:.2g}",
             hovertemplate=f"{fit.law}, n = %{{x:.0f}}: mean %{{y:,.0f}}<extra></extra>",
         )
     return figure
