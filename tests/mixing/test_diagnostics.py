@@ -131,6 +131,11 @@ def test_chains_apart_disagree_and_constants_tell_nothing():
     assert [row.state for row in rows] == ["disagreeing", "constant", "not finite", "short"]
     assert rows[0].r_hat > 1.2 and rows[0].ess < 100
     assert rows[1].ess is None and rows[2].ess is None
+    jump = np.repeat([[0.0, 1.0]], 4, axis=0).repeat(250, axis=1)  # once, in the middle
+    two = rng.permuted(jump, axis=1)  # of two values: their distances from the median are equal
+    rows = diagnoses({"jump": jump, "two": two})
+    assert [row.state for row in rows] == ["constant", "agreeing"]
+    assert rows[1].r_hat == pytest.approx(1, abs=0.01)
     (alone,) = diagnoses({"x": values[:1]})
     assert alone.state == "alone" and alone.r_hat is None
 

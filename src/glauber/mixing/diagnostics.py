@@ -73,16 +73,31 @@ def diagnoses(
 def _row(name: str, values: Floats, state: str | None, every: int) -> Diagnosis:
     if state is None and not np.isfinite(values).all():
         state = "not finite"
-    if state is None and (values == values[:, :1]).all(axis=1).any():
+    if state is None and any(_constant(half) for half in np.array_split(values, 2, axis=1)):
         state = "constant"
     if state is not None:
         return Diagnosis(name, state, None, None, None)
     arviz = _arviz()
-    data = np.ascontiguousarray(values)
-    ess = float(arviz.ess(data, method="bulk"))
-    r_hat = float(arviz.rhat(data)) if len(values) > 1 else None
-    time = every * values.size / float(arviz.ess(data, method="mean"))
+    ess = float(arviz.ess(values, method="bulk"))
+    r_hat = _r_hat(values) if len(values) > 1 else None
+    time = every * values.size / float(arviz.ess(values, method="mean"))
     return Diagnosis(name, _mixed(len(values), ess, r_hat), ess, r_hat, time)
+
+
+def _constant(values: Floats) -> bool:
+    """Whether some chain's values do not vary; R-hat compares halves, so it asks this of each."""
+    return bool((values == values[:, :1]).all(axis=1).any())
+
+
+def _r_hat(values: Floats) -> float:
+    """The larger of the rank R-hat of the values and of their distances from the median.
+
+    The latter is not defined where all distances are equal, as for a statistic of two values.
+    """
+    arviz = _arviz()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = [float(arviz.rhat(values, method=method)) for method in ("z_scale", "folded")]
+    return float(np.nanmax(both))
 
 
 def _mixed(n_chains: int, ess: float, r_hat: float | None) -> str:
@@ -100,7 +115,7 @@ def _held(moved: Motions) -> str | None:
 
 
 WORDS = {
-    "constant": "does not vary in some chain although the text moves, so it tells nothing",
+    "constant": "does not vary in half of some chain although the text moves, so it tells nothing",
     "not finite": "is infinite or missing at some step, so it tells nothing",
     "disagreeing": f"has R-hat above {AGREE}: the chains still tell their starts apart",
     "short": f"has fewer than {ENOUGH} effective draws: the run is too short to judge",

@@ -60,7 +60,8 @@ def plot_distance_by_length(
         "1 - cosine of the embeddings, against the number of tokens n",
     )
     figure.update_xaxes(title_text="tokens n", rangemode="normal", tickvals=lengths)
-    figure.update_yaxes(tickformat=".1f", range=[-0.02, 1.12])
+    top = max(float(each.max()) for each in values.values())
+    figure.update_yaxes(tickformat=".1f", range=[-0.02, max(1.02, top + 0.04)])
     figure.add_scatter(
         x=np.concatenate([np.full(len(values[n]), n) for n in lengths]),
         y=np.concatenate([values[n] for n in lengths]),
