@@ -35,7 +35,7 @@ def diagnose(
         f"{'':>{width}}  effective draws    R-hat  autocorrelation (estimates)",
         *(_line(row, width) for row in found.rows),
         f"{opened.n_chains} chains, {found.n_steps:,} steps each behind a burn-in of "
-        f"{found.burn_in:,}; {found.motions.words}",
+        f"{found.burn_in:,}",
         found.verdict,
         signature(opened.spec),
     ]

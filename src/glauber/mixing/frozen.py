@@ -35,16 +35,16 @@ class Motions:
         frozen, partly, total = self.of("frozen"), self.of("partly frozen"), len(self.chains)
         if len(frozen) == total:
             if total == 1:
-                return "the only chain is frozen: it never moved"
+                return "the only chain is frozen: it did not move in the steps that count"
             where = "one state" if self.n_states == 1 else f"{self.n_states} different states"
-            return f"all {total} chains are frozen, in {where}: none of them ever moved"
+            return f"all {total} chains are frozen, in {where}: none moved in the steps that count"
         said = []
         if frozen:
-            said.append(f"{len(frozen)} of {total} chains never moved (frozen: {_list(frozen)})")
+            said.append(f"{len(frozen)} of {total} chains did not move (frozen: {_list(frozen)})")
         if partly:
             said.append(
-                f"{len(partly)} of {total} chains stood still for half of the steps or at half of "
-                f"their sites (partly frozen: {_list(partly)})"
+                f"{len(partly)} of {total} chains stood still for half of the steps on end, or at "
+                f"most of the sites (partly frozen: {_list(partly)})"
             )
         return " and ".join(said) or f"all {total} chains move"
 

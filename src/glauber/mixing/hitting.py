@@ -97,14 +97,13 @@ def median_time(times: HittingTimes) -> MedianTime:
     with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # the band is not defined at 0 and at 1
         band = survival.confidence_interval(LEVEL, method="log-log")
-    low = np.where(np.isnan(band.low.probabilities), survival.probabilities, band.low.probabilities)
-    high = np.where(
-        np.isnan(band.high.probabilities), survival.probabilities, band.high.probabilities
-    )
-    at = survival.quantiles
-    return MedianTime(
-        _first_half(at, survival.probabilities), (_first_half(at, low), _first_half(at, high))
-    )
+    at, left = survival.quantiles, survival.probabilities
+    # Where nobody is left, what k chains that hit together allow at most (Clopper and Pearson).
+    together = np.array([(times.steps >= time).sum() for time in at])
+    most = np.where(left > 0, left, 1 - ((1 - LEVEL) / 2) ** (1 / together))
+    low, high = band.low.probabilities, band.high.probabilities
+    ends = np.where(np.isnan(low), left, low), np.where(np.isnan(high), most, high)
+    return MedianTime(_first_half(at, left), (_first_half(at, ends[0]), _first_half(at, ends[1])))
 
 
 def _first_half(times: NDArray[np.float64], survival: NDArray[np.float64]) -> float | None:
