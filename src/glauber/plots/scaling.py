@@ -19,9 +19,12 @@ def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figu
     threshold = times[lengths[0]].threshold
     figure = empty_figure(
         f"Steps until the distance reaches {threshold:g}",
-        f"against the number of tokens n, with fitted means; {scaling.n_censored} of "
-        f"{scaling.n_times} chains never did within their run",
+        f"against the number of tokens n; {scaling.n_censored} of {scaling.n_times} chains never "
+        f"did<br>lines: fitted means; {scaling.best.law} fits best, AIC weight "
+        f"{scaling.best.weight:.2f}",
     )
+    height = 420
+    figure.update_layout(height=height, margin_t=130, title_y=1 - 12 / height)
     figure.update_xaxes(title_text="tokens n", rangemode="normal", tickvals=lengths)
     figure.update_yaxes(type="log", title=dict(text="steps", font_size=13), tickformat=",d")
     figure.update_yaxes(dtick=1, rangemode="normal", automargin=True)
@@ -42,8 +45,9 @@ def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figu
             y=fit.mean(grid),
             mode="lines",
             line=dict(color=COLOURS[fit.law], width=2.5, dash=DASHES[fit.law]),
-            name=f"{fit.c:.2g} {fit.law}, weight {fit.weight:.2g}",
-            hovertemplate=f"{fit.law}, n = %{{x:.0f}}: mean %{{y:,.0f}}<extra></extra>",
+            name=f"{fit.c:.2g} {fit.law}",
+            hovertemplate=f"{fit.law} (weight {fit.weight:.2g}), n = %{{x:.0f}}: mean %{{y:,.0f}}"
+            "<extra></extra>",
         )
     return figure
 
