@@ -5,6 +5,7 @@ import sys
 import typer
 
 from glauber.cli.couple import couple
+from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
@@ -18,6 +19,7 @@ from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.score import score
+from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
 from glauber.errors import GlauberError
@@ -31,7 +33,7 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-MIXING = (couple, phase)
+MIXING = (couple, phase, semantic_drift, diagnose)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

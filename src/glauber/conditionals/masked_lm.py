@@ -178,7 +178,8 @@ def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     from transformers.utils import logging
 
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
-    _find(place)
+    if not reachable(place):
+        raise GlauberError(_why(name, LookupError(name)))
     logging.disable_progress_bar()
     loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
     try:
@@ -196,17 +197,21 @@ def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _find(name: str) -> None:
-    """Fails at once where there is no such model; from_pretrained would try for a minute."""
+def reachable(name: str) -> bool:
+    """Whether a folder or the hub has that model, at once; from_pretrained would try for a minute.
+
+    A model that was downloaded before counts, with or without the hub.
+    """
     if Path(name).is_dir():
-        return
+        return True
     from huggingface_hub import HfApi, try_to_load_from_cache
 
     try:
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
             HfApi().model_info(name, timeout=30)
-    except Exception as error:  # each version of the hub's client has its own
-        raise GlauberError(_why(name, error)) from error
+    except Exception:  # each version of the hub's client has its own
+        return False
+    return True
 
 
 def _why(name: str, error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from glauber.errors import GlauberError
 from glauber.mixing.crossover import Crossover, Fit, Scaling, fit, scaling
 from glauber.mixing.shares import share_interval
-from glauber.mixing.survival import Median, median_time
+from glauber.mixing.survival import MedianTime, median_time
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PhaseCell:
         return share_interval(sum(self.met), len(self.met))
 
     @property
-    def median(self) -> Median:
+    def median(self) -> MedianTime:
         """The median time to meet, with the censored pairs kept."""
         return median_time(self.times, self.met)
 

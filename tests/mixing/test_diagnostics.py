@@ -1,0 +1,174 @@
+"""Frozen chains are named and get no comfortable number; moving ones agree with closed forms."""
+
+import json
+
+import numpy as np
+import pytest
+
+from crafted_run import crafted_run
+from glauber.errors import GlauberError
+from glauber.mixing.diagnostics import diagnose, diagnoses
+from glauber.mixing.frozen import longest_stretch
+
+CHAINS, SITES, STEPS = 4, 5, 400
+WORDS = np.arange(7, 47)  # tokens of the tiny vocabulary that are words
+
+
+def events(seed=0, n_chains=CHAINS, n_steps=STEPS):
+    """A start, and events that redraw sites uniformly: (start, sites, tokens)."""
+    rng = np.random.default_rng(seed)
+    start = rng.choice(WORDS, size=(n_chains, SITES))
+    sites = rng.integers(SITES, size=(n_chains, n_steps))
+    return start, sites, rng.choice(WORDS, size=(n_chains, n_steps))
+
+
+def freeze(start, sites, tokens, chain, first=0):
+    """Makes a chain write what already stands there, from a step on, in place."""
+    now = start[chain].copy()
+    for step in range(sites.shape[1]):
+        if step >= first:
+            tokens[chain, step] = now[sites[chain, step]]
+        now[sites[chain, step]] = tokens[chain, step]
+
+
+def no_figure(found):
+    rows = [(row.ess, row.r_hat, row.autocorrelation_time) for row in found.rows]
+    return rows == [(None, None, None)] * len(rows) and "no effective" in found.verdict
+
+
+def test_all_frozen_in_one_state(tmp_path):
+    """The log-probabilities go up and down with the site: ArviZ alone would be content."""
+    start, sites, tokens = events()
+    start[:] = start[0]
+    for chain in range(CHAINS):
+        freeze(start, sites, tokens, chain)
+    noise = np.random.default_rng(1).normal(size=sites.shape)
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens, noise))
+    (alone,) = diagnoses({"log_prob": noise[:, STEPS // 2 :]})
+    assert alone.ess > 400 and alone.state == "agreeing"  # the danger is real
+    assert no_figure(found) and {row.state for row in found.rows} == {"frozen"}
+    assert "all 4 chains are frozen, in one state" in found.verdict
+
+
+def test_all_frozen_in_different_states(tmp_path):
+    start, sites, tokens = events()
+    start[1] = start[0]
+    for chain in range(CHAINS):
+        freeze(start, sites, tokens, chain)
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens))
+    assert no_figure(found) and found.motions.n_states == 3
+    assert "all 4 chains are frozen, in 3 different states" in found.verdict
+
+
+def test_one_frozen(tmp_path):
+    start, sites, tokens = events()
+    freeze(start, sites, tokens, 2)
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens))
+    assert no_figure(found) and found.motions.of("frozen") == [2]
+    assert "1 of 4 chains did not move (frozen: chain 2)" in found.verdict
+
+
+def test_a_single_frozen_chain(tmp_path):
+    start, sites, tokens = events(n_chains=1)
+    freeze(start, sites, tokens, 0)
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens))
+    assert no_figure(found) and "the only chain is frozen" in found.verdict
+
+
+@pytest.mark.parametrize("first", [STEPS // 2 + 10, STEPS * 3 // 4 - 1])
+def test_a_chain_that_stops_moving_is_partly_frozen(tmp_path, first):
+    """It moves in the window, but not in its last half."""
+    start, sites, tokens = events()
+    freeze(start, sites, tokens, 1, first)
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens))
+    assert no_figure(found) and found.motions.chains[1] == "partly frozen"
+    assert found.motions.of("moving") == [0, 2, 3] and "partly frozen: chain 1" in found.verdict
+
+
+def test_a_chain_that_flickers_at_one_site_is_partly_frozen(tmp_path):
+    start, sites, tokens = events()
+    freeze(start, sites, tokens, 3)
+    here = sites[3] == 0
+    tokens[3, here] = WORDS[np.arange(here.sum()) % 2]
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens))
+    assert found.motions.chains[3] == "partly frozen" and no_figure(found)
+    assert found.motions.sites_moved[3] == pytest.approx(1 / SITES)
+
+
+def test_chains_that_move_get_figures(tmp_path):
+    """Uniform redraws of n sites forget as (1 - 1/n)^t: autocorrelation time 2n - 1."""
+    run = crafted_run(tmp_path / "run", *events(n_steps=6000))
+    found = diagnose(run)
+    copies = next(row for row in found.rows if row.statistic.startswith("copies"))
+    # 4 chains of 3,000 draws: three standard errors of the time are about 0.3 of it.
+    assert copies.autocorrelation_time == pytest.approx(2 * SITES - 1, rel=0.35)
+    assert copies.ess == pytest.approx(12_000 / (2 * SITES - 1), rel=0.35)
+    assert copies.state == "agreeing" and copies.kind == "estimate"
+    assert found.motions.words == "all 4 chains move"
+
+
+def test_a_slow_series_against_its_closed_form():
+    """x' = 0.8 x + noise has autocorrelation time (1 + 0.8) / (1 - 0.8) = 9 draws."""
+    rng = np.random.default_rng(2)
+    values = np.zeros((4, 5000))
+    values[:, 0] = rng.normal(size=4) / 0.6
+    for t in range(1, 5000):
+        values[:, t] = 0.8 * values[:, t - 1] + rng.normal(size=4)
+    (row,) = diagnoses({"x": values}, every=10)
+    assert row.autocorrelation_time == pytest.approx(90, rel=0.3)
+    assert row.ess == pytest.approx(20_000 / 9, rel=0.3)
+    assert (row.state, row.r_hat) == ("agreeing", pytest.approx(1, abs=0.01))
+
+
+def test_chains_apart_disagree_and_constants_tell_nothing():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(4, 500))
+    apart, flat, broken = values.copy(), values.copy(), values.copy()
+    apart[0] += 2
+    flat[1] = 0.25
+    broken[2, 7] = -np.inf
+    rows = diagnoses({"apart": apart, "flat": flat, "broken": broken, "few": values[:1, :30]})
+    assert [row.state for row in rows] == ["disagreeing", "constant", "not finite", "short"]
+    assert rows[0].r_hat > 1.2 and rows[0].ess < 100
+    assert rows[1].ess is None and rows[2].ess is None
+    jump = np.repeat([[0.0, 1.0]], 4, axis=0).repeat(250, axis=1)  # once, in the middle
+    two = rng.permuted(jump, axis=1)  # of two values: their distances from the median are equal
+    rows = diagnoses({"jump": jump, "two": two})
+    assert [row.state for row in rows] == ["constant", "agreeing"]
+    assert rows[1].r_hat == pytest.approx(1, abs=0.01)
+    (alone,) = diagnoses({"x": values[:1]})
+    assert alone.state == "alone" and alone.r_hat is None
+
+
+def test_too_short_runs_are_refused(tmp_path):
+    start, sites, tokens = events(n_steps=30)
+    run = crafted_run(tmp_path / "run", start, sites, tokens)
+    with pytest.raises(GlauberError, match="15 steps behind the burn-in are too few"):
+        diagnose(run)
+    assert diagnose(run, burn_in=0).n_steps == 30
+    for burn_in in (-1, 31):
+        with pytest.raises(GlauberError, match="burn-in"):
+            diagnose(run, burn_in=burn_in)
+
+
+def test_longest_stretch():
+    for flags in ([], [0], [1], [1, 1, 0, 1], [0, 1, 1, 1, 0, 1]):
+        by_hand = max(map(len, "".join(map(str, flags)).split("0")))
+        assert longest_stretch(np.array(flags, bool)) == by_hand
+
+
+def test_the_command(glauber, tmp_path):
+    start, sites, tokens = events()
+    freeze(start, sites, tokens, 2)
+    crafted_run(tmp_path / "run", start, sites, tokens)
+    code, out, err = glauber("diagnose", tmp_path / "run", "--json")
+    told = json.loads(out)
+    assert (code, err) == (0, "") and told["rows"][0]["ess"] is None
+    assert told["motions"]["chains"] == ["moving", "moving", "frozen", "moving"]
+    code, out, _ = glauber("diagnose", tmp_path / "run")
+    assert code == 0 and "frozen: chain 2" in out
+    code, out, err = glauber("diagnose", tmp_path / "run", "--burn-in", 395)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    crafted_run(tmp_path / "moving", *events())
+    code, out, _ = glauber("diagnose", tmp_path / "moving")
+    assert code == 0 and "not shown to be mixed" in out and "partly" not in out

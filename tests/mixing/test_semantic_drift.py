@@ -1,0 +1,156 @@
+"""Distances, saturation and hitting times of stored runs, against plain recomputation."""
+
+import json
+import zlib
+from functools import cache
+
+import numpy as np
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.landscape.embedder import Embedder
+from glauber.mixing.drift import Distances, distances, saturation
+from glauber.mixing.hitting import HittingTimes, first_passages, hitting_times
+from glauber.sampling import sample
+
+
+@cache
+def direction(word):
+    return np.random.default_rng(zlib.crc32(word.encode())).normal(size=12)
+
+
+def embed(texts):
+    """A bag of words: each word has a random direction of its own."""
+    stacked = np.stack([sum(direction(word) for word in text.split()) for text in texts])
+    return (stacked / np.linalg.norm(stacked, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_folder, tmp_path_factory):
+    texts = ["the cat sat on the mat .", "a big dog ran under the old tree and the bird flew"]
+    out = tmp_path_factory.mktemp("drift") / "run"
+    return sample(str(tiny_folder), texts, steps=120, chains=6, temperature=2.0, out=out)
+
+
+@cache
+def plain_distance(run, chain, step):
+    begun, now = embed([run.text(chain, 0), run.text(chain, step)]).astype(np.float64)
+    return 1 - begun @ now
+
+
+def test_distances_are_those_of_the_texts(run):
+    heard = []
+    found = distances(run, embed, every=7, listener=lambda *looks: heard.append(looks))
+    assert found.steps.tolist() == list(range(0, 120, 7)) and heard[-1] == (18, 18)
+    for look, step in enumerate(found.steps.tolist()):
+        for chain in range(6):
+            expected = plain_distance(run, chain, step)
+            assert found.values[chain, look] == pytest.approx(expected, abs=1e-6)
+    assert (found.values[:, 0] < 1e-6).all() and found.values.min() >= 0
+    assert (found.at(14) == found.values[:, 2]).all()
+    with pytest.raises(GlauberError, match="every 7 steps"):
+        found.at(15)
+
+
+def test_blocks_of_looks_do_not_matter(run, monkeypatch):
+    whole = distances(run, embed, every=3)
+    monkeypatch.setattr("glauber.mixing.drift.TEXTS", 1)
+    assert np.array_equal(distances(run, embed, every=3).values, whole.values)
+
+
+@pytest.mark.parametrize(("threshold", "every"), [(0.3, 1), (0.8, 1), (0.5, 7), (1.9, 5)])
+def test_first_passages_are_the_hitting_times_of_the_distances(run, threshold, every):
+    read = []
+
+    def counted(texts):
+        read.extend(texts)
+        return embed(texts)
+
+    whole = hitting_times(distances(run, embed, every=every), threshold)
+    lazy = first_passages(run, counted, threshold, every=every)
+    assert lazy.steps.tolist() == whole.steps.tolist() and lazy.hit.tolist() == whole.hit.tolist()
+    for chain in range(6):
+        steps = range(0, 121, every)
+        above = [step for step in steps if plain_distance(run, chain, step) >= threshold]
+        assert bool(lazy.hit[chain]) == bool(above)
+        assert lazy.steps[chain] == (above[0] if above else steps[-1])
+    if threshold == 0.3:
+        assert len(read) < 121 * 6 / 2
+
+
+def test_bounds_of_seen_and_censored_times():
+    times = HittingTimes(np.array([10, 40]), np.array([True, False]), 5, 0.5)
+    low, high = times.bounds()
+    assert low.tolist() == [5, 40] and high.tolist() == [10, np.inf]
+
+
+def test_saturation_says_whether_the_distance_stays():
+    rng = np.random.default_rng(0)
+    noise = rng.normal(scale=0.02, size=(40, 32))
+    level = rng.normal(0.8, 0.05, size=(40, 1))  # of each chain
+    steps = np.arange(32) * 50
+    found = saturation(Distances(steps, level + noise, 50))
+    low, high = found.level.interval
+    assert low < level.mean() < high and high - low == pytest.approx(4.0 * 0.05 / 40**0.5, rel=0.3)
+    assert found.settled and found.kind == "estimate"
+    rising = saturation(Distances(steps, level + noise + steps / 3200, 50))
+    assert rising.settled is False and rising.kind == "lower bound"
+    alone = saturation(Distances(steps, (level + noise)[:1], 50))
+    assert alone.settled is None and alone.level.interval is None
+    with pytest.raises(GlauberError, match="at least 8"):
+        saturation(Distances(steps[:7], noise[:, :7], 50))
+
+
+def test_the_median_keeps_censored_chains():
+    steps = np.array([3, 5, 9, 20, 20, 20])
+    hit = np.array([True, True, True, False, False, False])
+    assert HittingTimes(steps, hit, 1, 0.5).median.value == 9
+    half = HittingTimes(steps[1:], hit[1:], 1, 0.5)
+    assert half.median.value is None  # 2 of 5: left out, the median would be 5
+    none = HittingTimes(steps[3:], hit[3:], 1, 0.5)
+    assert none.median.value is None
+    for count, end in ((5, None), (6, 20)):  # 0.5^5 > 0.025 > 0.5^6
+        at_once = HittingTimes(np.full(count, 20), np.ones(count, bool), 20, 0.5)
+        assert at_once.median.value == 20 and at_once.median.interval == (20, end)
+    times = np.random.default_rng(1).exponential(100, size=400)
+    kept = times < 150
+    found = HittingTimes(np.where(kept, times, 150.0), kept, 1, 0.5).median
+    low, high = found.interval
+    assert low < 100 * np.log(2) < high and low < found.value < high < 1.6 * low
+
+
+def test_what_cannot_be_looked_at(run):
+    for every, why in ((0, "at least 1"), (121, "120 steps")):
+        with pytest.raises(GlauberError, match=why):
+            distances(run, embed, every=every)
+        with pytest.raises(GlauberError, match=why):
+            first_passages(run, embed, 0.5, every=every)
+    for threshold in (0, -1, 2.5):
+        with pytest.raises(GlauberError, match="threshold"):
+            first_passages(run, embed, threshold)
+
+
+def test_the_command(glauber, run, tmp_path, monkeypatch):
+    loaded = lambda *_, **__: Embedder("bag of words", embed)  # noqa: E731
+    monkeypatch.setattr("glauber.landscape.embedder.load_embedder", loaded)
+    picture = tmp_path / "drift.html"
+    words = ("semantic-drift", run.folder, "--every", 10, "--threshold", 0.4)
+    code, out, err = glauber(*words, "--json", "--out", picture)
+    told = json.loads(out)
+    assert (code, err) == (0, "") and picture.read_text().startswith("<!doctype html>")
+    assert told["steps"] == list(range(0, 121, 10)) and told["embedder"] == "bag of words"
+    assert told["saturation"]["kind"] in ("estimate", "lower bound")
+    time = told["hitting_time"]
+    assert time["hit"] + time["censored"] == 6 and time["median"]["kind"] == "estimate"
+    code, out, _ = glauber(*words)
+    assert code == 0 and f"{time['hit']} of 6 chains reached 0.4" in out
+    code, out, _ = glauber("semantic-drift", run.folder, "--every", 60)
+    assert code == 0 and "too few looks" in out
+    code, out, err = glauber("semantic-drift", run.folder, "--threshold", 0)
+    assert (code, out) == (2, "") and err.count("\n") == 1
+
+
+def test_an_embedder_that_cannot_be_loaded_is_one_sentence(glauber, run, tmp_path):
+    for name in (tmp_path, "nobody/nothing"):
+        code, out, err = glauber("semantic-drift", run.folder, "--embedder", name, "--json")
+        assert (code, out) == (2, "") and err.count("\n") == 1 and str(name) in err
