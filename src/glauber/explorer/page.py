@@ -1,6 +1,7 @@
 """What happened in a run, at a first look? One HTML file that asks nothing of any network."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -30,11 +31,35 @@ CAPTIONS = {
 }
 
 
-def write_page(run: Run, out: Path, *, topics: Sequence[str] = ()) -> None:
+@dataclass(frozen=True)
+class Section:
+    """A part of the page beyond what every run has: words, pictures, ready HTML."""
+
+    name: str  # for the link to it
+    heading: str
+    note: str = ""
+    figures: tuple[go.Figure, ...] = ()
+    body: str = ""  # HTML, already escaped
+
+    def html(self) -> str:
+        drawn = "".join(
+            f'<figure class="wide">{_drawn(figure, f"{self.name}-{number}")}</figure>'
+            for number, figure in enumerate(self.figures)
+        )
+        note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""
+        return (
+            f'<section aria-labelledby="{self.name}">\n<h2 id="{self.name}">'
+            f"{escape(self.heading)}</h2>\n{note}{drawn}{self.body}\n</section>"
+        )
+
+
+def write_page(
+    run: Run, out: Path, *, topics: Sequence[str] = (), sections: Sequence[Section] = ()
+) -> None:
     """Writes a run's page in one stroke, over an older one; topics names each chain's subject."""
     if topics and len(topics) != run.n_chains:
         raise GlauberError(f"there are {len(topics)} topics for {run.n_chains} chains.")
-    text = page(run, topics)
+    text = page(run, topics, sections)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _write(text, out)
@@ -52,7 +77,7 @@ def _write(text: str, out: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def page(run: Run, topics: Sequence[str] = ()) -> str:
+def page(run: Run, topics: Sequence[str] = (), sections: Sequence[Section] = ()) -> str:
     """The HTML of a run's page."""
     few = f'<p class="note">The first {MOST} of {run.n_chains:,} chains.</p>'
     return PAGE.substitute(
@@ -61,6 +86,7 @@ def page(run: Run, topics: Sequence[str] = ()) -> str:
         plotly=get_plotlyjs(),
         summary=escape(summary(run)),
         pictures="\n".join(_pictures(run)) if run.steps else "",
+        sections="\n".join(section.html() for section in sections),
         shown=few if run.n_chains > MOST else "",
         ends=_ends(run, topics),
         timelines="\n".join(_timelines(run, topics)),
@@ -77,13 +103,19 @@ def _pictures(run: Run) -> Iterator[str]:
 
 
 def _picture(name: str, figure: go.Figure) -> str:
-    drawn = figure.to_html(
+    caption = escape(CAPTIONS[name])
+    return f"<figure>{_drawn(figure, name)}<figcaption>{caption}</figcaption></figure>"
+
+
+def _drawn(figure: go.Figure, name: str) -> str:
+    """The HTML of a figure that draws itself in the place of that name."""
+    drawn: str = figure.to_html(
         full_html=False,
         include_plotlyjs=False,
         div_id=name,
         config={"responsive": True, "displayModeBar": False},
     )
-    return f"<figure>{drawn}<figcaption>{escape(CAPTIONS[name])}</figcaption></figure>"
+    return drawn
 
 
 def _ends(run: Run, topics: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <section class="pictures" aria-label="Pictures">
 $pictures
 </section>
+$sections
 <section aria-labelledby="ends">
 <h2 id="ends">Where the chains began and ended</h2>
 $shown
@@ -54,6 +55,10 @@ h1 { font-size: 1.7rem; line-height: 1.25; margin: 2rem 0 0.5rem; }
 h2 { font-size: 1.2rem; margin: 2.5rem 0 0.5rem; }
 .summary { max-width: 44rem; }
 .note, figcaption { color: var(--quiet); font-size: 0.9rem; margin: 0.25rem 0 0.75rem; }
+.wide { margin-top: 1rem; }
+.cards { display: grid; gap: 0.75rem 1.5rem; padding: 0; list-style: none; }
+.cards li { border-top: 1px solid var(--faint); padding-top: 0.5rem; }
+.cards .figures { color: var(--quiet); font-size: 0.9rem; }
 .pictures { display: grid; gap: 1rem 1.5rem; margin-top: 1.5rem; }
 figure { margin: 0; min-width: 0; }
 table { width: 100%; border-collapse: collapse; font-size: 0.95rem; }

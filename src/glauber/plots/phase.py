@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.plots.style import FAINT, QUIET, STRONG, empty_figure
 
-ROW = 46  # pixels of a length
+ROW = 60  # pixels of a length
 EDGE = "#d55e00"
 
 
@@ -18,7 +18,7 @@ def plot_phase(diagram: PhaseDiagram) -> go.Figure:
     within = f"{budgets[0]:,}" if len(budgets) == 1 else f"{budgets[0]:,} to {budgets[-1]:,}"
     figure = empty_figure(
         "Where two chains meet",
-        f"share of pairs that met within {within} steps; in the cells the median time to meet",
+        f"share of pairs that met within {within} steps, and their median time where half did",
     )
     figure.add_heatmap(
         x=list(range(len(temperatures))),
@@ -91,7 +91,8 @@ def _label(cell: PhaseCell | None) -> str:
     if cell is None:
         return ""
     median = cell.median.value
-    return "-" if median is None else f"{median:,.0f}"
+    time = "" if median is None else f"<br>{median:,.0f} steps"
+    return f"{sum(cell.met)} of {len(cell.met)}{time}"
 
 
 def _hover(cell: PhaseCell | None) -> str:
