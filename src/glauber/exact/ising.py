@@ -1,7 +1,7 @@
 """Which small law shows two modes and nothing else? The Ising model, and the paper's clique.
 
 p(x) ~ exp( sum_i h_i x_i + sum_{i != j} J_ij x_i x_j ),  x_i = -1 or 1.
-The second sum runs over ordered pairs, so that each pair of sites counts twice (paper B). As tokens,
+The second sum runs over ordered pairs, so each pair of sites counts twice (paper B). As tokens,
 0 stands for -1 and 1 for 1.
 """
 
@@ -18,7 +18,7 @@ from glauber.errors import GlauberError
 from glauber.exact.space import Space
 
 Floats = NDArray[np.float64]
-LARGEST = 22  # sites: four million states
+LARGEST = 20  # sites: a million states
 
 
 @dataclass(frozen=True, eq=False)
