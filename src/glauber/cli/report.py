@@ -1,117 +1,44 @@
-"""What the commands that make steps do and say in common."""
+"""glauber report: a run in one page."""
 
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from glauber import sampling
-from glauber.cli.screen import emit, out, say, watched
-from glauber.errors import GlauberError
-from glauber.runs.run import Run
-from glauber.runs.signature import signature
-from glauber.runs.store import bytes_needed
+import typer
+
+from glauber.cli import options
 
 
-def run_and_report(
-    planned: sampling.Plan, folder: Path, *, batch_size: int | None, json: bool
+def report(
+    run: options.RunFolder,
+    out: Annotated[Path, typer.Option("--out", help="HTML file of the page.")] = Path(
+        "report.html"
+    ),
+    embedder: Annotated[
+        str | None,
+        typer.Option(help="A sentence-transformers model (default: the one in the package)."),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Another device than the run's.")] = None,
+    json: options.Json = False,
 ) -> None:
-    """Makes the steps that are missing, with progress, and says what came out."""
-    with watched(planned.model.vocabulary.text, planned.spec.steps, quiet=json) as session:
-        sampling.advance(planned, folder, batch_size=batch_size, session=session)
-    run = Run(folder)
+    """Write one page about a run: traps, topics, basins, pictures, texts; it needs no network."""
+    from glauber.cli.screen import emit, say
+    from glauber.runs.run import Run
+    from glauber.runs.signature import signature
+
+    opened = Run(run)
+    from glauber.explorer.report import write_report
+    from glauber.landscape.embedder import load_embedder
+    from glauber.sampling import reopen
+
+    planned = reopen(opened, device=device)
+    write_report(
+        opened,
+        out,
+        laws=planned.laws,
+        embedder=load_embedder(embedder, device),
+        progress=lambda part: say(part, quiet=json),
+    )
     if json:
-        emit(summary(run))
+        emit({"run": str(run), "page": str(out), "signature": signature(opened.spec)})
     else:
-        tell(run)
-
-
-def summary(run: Run) -> dict[str, Any]:
-    """A run in one JSON object."""
-    changed = float(run.read("changed").any(axis=2).mean()) if run.steps else 0.0
-    texts = [run.vocabulary.decode(row) for row in run.tokens()]
-    return {
-        "run": str(run.folder),
-        "signature": signature(run.spec),
-        "chains": run.n_chains,
-        "steps": run.steps,
-        "planned": run.spec.steps,
-        "finished": run.finished,
-        "changed": changed,
-        "entropy_production": irreversibility(run),
-        "texts": texts,
-    }
-
-
-def irreversibility(run: Run) -> dict[str, Any] | None:
-    """The run's entropy production in nats per step; none where it is not defined."""
-    from glauber.compatibility.entropy_production import entropy_production_of_run
-
-    try:
-        found = entropy_production_of_run(run)
-    except GlauberError:  # another kernel than the one it is defined for, or too few steps
-        return None
-    return {"rate": found.rate, "standard_error": found.standard_error, "kind": found.kind}
-
-
-def tell(run: Run) -> None:
-    """A run for a person: where a few chains began and where they are now."""
-    told = summary(run)
-    first = run.tokens(0)
-    for chain in range(min(run.n_chains, 8)):
-        out.print(f"chain {chain}", style="bold", highlight=False)
-        out.print(
-            f"  began  {run.vocabulary.decode(first[chain])}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-        out.print(f"  now    {told['texts'][chain]}", markup=False, highlight=False, soft_wrap=True)
-    if run.n_chains > 8:
-        out.print(f"… and {run.n_chains - 8} more chains", highlight=False)
-    out.print(
-        f"{run.n_chains} chains, {run.steps:,} steps each, "
-        f"{told['changed']:.1%} of them changed a token",
-        highlight=False,
-    )
-    if told["entropy_production"] is not None:
-        rate, error = (told["entropy_production"][key] for key in ("rate", "standard_error"))
-        out.print(
-            f"entropy production {rate:.3f} +- {error:.3f} nats per step over the last half "
-            "(an estimate; 0 if one joint law owned the conditionals)",
-            highlight=False,
-            soft_wrap=True,
-        )
-    if not run.finished:
-        say(
-            f"stopped at step {run.steps:,} of {run.spec.steps:,}; "
-            f"go on with: glauber resume {run.folder}"
-        )
-    out.print(f"run: {run.folder}", markup=False, highlight=False, soft_wrap=True)
-    out.print(told["signature"], style="dim", markup=False, highlight=False, soft_wrap=True)
-
-
-def say_cost(planned: sampling.Plan, folder: Path, batch_size: int | None, *, quiet: bool) -> None:
-    """What the run will cost: steps, disk, time at the measured rate."""
-    spec = planned.spec
-    size = bytes_needed(spec.chains, spec.steps, planned.slots, planned.tokens.shape[1])
-    place = next(parent for parent in folder.absolute().parents if parent.exists())
-    free = shutil.disk_usage(place).free
-    if size > free:
-        raise GlauberError(
-            f"the run may need {size / 1e6:,.0f} MB, but {place} has {free / 1e6:,.0f} MB left."
-        )
-    updates = spec.chains * spec.steps
-    if quiet or updates == 0:
-        return
-    rate = sampling.rate(planned, batch_size=batch_size)
-    say(
-        f"{spec.chains} chains x {spec.steps:,} steps on {spec.device} in {spec.dtype}: "
-        f"about {_clock(updates / rate)} at {rate:,.0f} steps/s, "
-        f"at most {size / 1e6:,.1f} MB in {folder}"
-    )
-
-
-def _clock(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        say(f"the page is {out}")

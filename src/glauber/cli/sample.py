@@ -50,7 +50,7 @@ def sample(
     folder = out or _unused(Path("runs"), model, temperature, seed)
     check_place(folder)
     from glauber import sampling
-    from glauber.cli.report import run_and_report, say_cost
+    from glauber.cli.telling import run_and_report, say_cost
 
     sampling.check_batch_size(batch_size)
     planned = sampling.plan(

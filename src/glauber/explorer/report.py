@@ -1,0 +1,179 @@
+"""What did a run do, in one page: its traps, its topics, its basins, and its way through them?"""
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.explorer.page import Section, write_page
+from glauber.runs.run import Run
+
+if TYPE_CHECKING:
+    from glauber.conditionals.base import Conditionals
+    from glauber.landscape.embedder import Embedder
+    from glauber.metastability.looks import Looks
+    from glauber.metastability.traps import Catalogue
+
+Embed = Callable[[Sequence[str]], NDArray[np.float32]]
+SHOWN = 12  # traps whose texts are printed
+
+
+def write_report(
+    run: Run,
+    out: Path,
+    *,
+    laws: "Conditionals",
+    embedder: "Embedder",
+    topics: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """Writes the page of a run with all that is known about where it went.
+
+    laws are the conditionals that it drew from. A part that a run is too short for says so in its
+    place. progress hears what is being worked out.
+    """
+    tell = progress or (lambda part: None)
+    embed = remembered(embedder.embed)
+    tell("reading and embedding the texts")
+    looks = _looks(run, embed)
+    tell("looking for traps")
+    traps = _traps(run, laws, embed)
+    tell("scoring topics and finding basins")
+    sections = [*_trap_sections(traps), *_ways(run, looks, traps), *_about(run, embedder, embed)]
+    sections += list(_basins(looks))
+    tell("writing the page")
+    write_page(run, out, topics=topics, sections=sections)
+
+
+def remembered(embed: Embed) -> Embed:
+    """The same embedding, each text worked out once."""
+    known: dict[str, NDArray[np.float32]] = {}
+
+    def once(texts: Sequence[str]) -> NDArray[np.float32]:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            known.update(zip(new, embed(new), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return once
+
+
+def _looks(run: Run, embed: Embed) -> "Looks | str":
+    from glauber.metastability.looks import read_looks, usual_stride
+
+    try:
+        return read_looks(run, embed, every=usual_stride(run))
+    except GlauberError as error:
+        return str(error)
+
+
+def _traps(run: Run, laws: "Conditionals", embed: Embed) -> "Catalogue | str":
+    """By the paper's detector, or by Hamming balls where a run is shorter than its window."""
+    from glauber.metastability.traps import hamming_traps, rolling_traps
+
+    try:
+        return rolling_traps(run, laws, embed)
+    except GlauberError as short:
+        try:
+            return hamming_traps(run, laws, shortest=max(20, run.steps // 10))
+        except GlauberError:
+            return str(short)
+
+
+def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
+    heading = "Where the chains got stuck"
+    if isinstance(found, str):
+        yield Section("traps", heading, found)
+        return
+    from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+
+    told = found.summary()
+    held = (
+        "A trap is a stretch in which the meaning stood still"
+        if found.detector == "rolling"
+        else "A trap is a stretch in which the text stayed within one token of one state"
+    )
+    note = f"{held}. {told.n_traps} were found, {told.n_perfect} of them perfect: every token is "
+    note += "the model's first choice there. They take up "
+    note += f"{told.share:.0%} of all steps."
+    figures = (plot_trap_timeline(found),)
+    if len(found.traps) > 3:
+        figures = (*figures, plot_gaps_against_duration(found))
+    longest = sorted(found.traps, key=lambda trap: -trap.duration)[:SHOWN]
+    cards = "\n".join(
+        f'<li><span dir="auto">{escape(trap.text)}</span><br><span class="figures">chain '
+        f"{trap.stretch.chain}, {trap.duration:,} steps from step {trap.stretch.first:,}; "
+        f"{'perfect' if trap.perfect else 'approximate'}, mean gap {trap.mean_gap:.2f}, smallest "
+        f"{trap.min_gap:.2f}; holds for {trap.margins.holding_time:,.1f} steps on average "
+        "(exact)</span></li>"
+        for trap in longest
+    )
+    yield Section("traps", heading, note, figures, f'<ul class="cards">{cards}</ul>')
+
+
+def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[Section]:
+    heading = "Where the texts went"
+    if isinstance(looks, str):
+        yield Section("way", heading, looks)
+        return
+    from glauber.landscape.trajectory import trajectory_in_plane
+    from glauber.plots.trajectory import plot_trajectory
+
+    stuck = () if isinstance(traps, str) else traps.traps
+    stays = [(t.stretch.chain, t.stretch.first, t.stretch.last) for t in stuck]
+    # The chain with the most traps has most to show; of equals, the first.
+    chain = max(range(run.n_chains), key=lambda c: sum(stay[0] == c for stay in stays))
+    plane = trajectory_in_plane(looks.vectors, looks.steps, looks.texts)
+    yield Section("way", heading, "", (plot_trajectory(plane, chain=chain, traps=stays),))
+
+
+def _about(run: Run, embedder: "Embedder", embed: Embed) -> Iterator[Section]:
+    from dataclasses import replace
+
+    from glauber.landscape.similarity import similarity_scorer
+    from glauber.landscape.topics import topic_scores
+    from glauber.plots.topic_river import plot_topic_river
+
+    heading = "What the texts are about"
+    try:
+        scores = topic_scores(run, similarity_scorer(replace(embedder, embed=embed)))
+    except GlauberError as error:
+        yield Section("about", heading, str(error))
+        return
+    note = "Scores from the similarity to descriptions of the labels; an estimate."
+    yield Section("about", heading, note, (plot_topic_river(scores),))
+
+
+def _basins(looks: "Looks | str") -> Iterator[Section]:
+    from glauber.metastability.basins import basins
+    from glauber.metastability.clusters import cluster
+    from glauber.metastability.readable import readable
+    from glauber.plots.basin_network import plot_basin_network
+    from glauber.plots.implied_timescales import plot_implied_timescales
+
+    heading = "Basins of meaning"
+    if isinstance(looks, str):
+        yield Section("basins", heading, looks)
+        return
+    try:
+        found = basins(cluster(looks.vectors, None, seed=0), every=looks.every)
+    except GlauberError as error:
+        yield Section("basins", heading, str(error))
+        return
+    words = readable(looks, found.basin_of)
+    cards = "\n".join(
+        f'<li><strong>basin {number}</strong> <span class="figures">{escape(", ".join(one.words))}'
+        f'</span><br><span dir="auto">{escape(one.texts[0])}</span></li>'
+        for number, one in enumerate(words)
+        if one.texts
+    )
+    figures = (
+        plot_basin_network(found, words),
+        plot_implied_timescales(found.timescales, lag=found.model.lag_steps),
+    )
+    note = " ".join(found.words)
+    yield Section("basins", heading, note, figures, f'<ul class="cards">{cards}</ul>')
