@@ -1,0 +1,53 @@
+"""How sure is a figure that all chains together give? Redraw the chains.
+
+Looks of one chain depend on each other, chains do not: so whole chains are redrawn, with
+repetition, and the figure is worked out again each time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+LEVEL = 0.95
+RESAMPLES = 200
+Statistic = Callable[[Floats], Floats]  # how often each chain counts (chains,) -> figures
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Figures of any shape, with what a bootstrap over chains says of each.
+
+    A figure that exists is nan where too little was seen. standard_error, low and high are none
+    for a single chain, and nan where fewer than half of the resamples had the figure.
+    """
+
+    value: Floats
+    standard_error: Floats | None
+    low: Floats | None  # ends of the interval
+    high: Floats | None
+    kind: str = "estimate"
+    level: float = LEVEL
+
+
+def estimate(
+    statistic: Statistic, n_chains: int, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Estimate:
+    """The figures of all chains, each counted once, with errors over redrawn chains."""
+    value = statistic(np.ones(n_chains))
+    if n_chains < 2:
+        return Estimate(value, None, None, None)
+    generator = np.random.default_rng(seed)
+    weights = generator.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=resamples)
+    drawn = np.stack([statistic(row) for row in weights.astype(np.float64)])
+    kept = np.isfinite(drawn)
+    enough = kept.sum(axis=0) * 2 >= resamples
+    filled = np.where(kept & enough, drawn, np.nan)
+    filled[:, ~enough] = 0.0  # overwritten below; nothing is taken of an empty column
+    tail = (1 - LEVEL) / 2
+    ends = np.nanquantile(filled, [tail, 1 - tail], axis=0)
+    parts = (np.nanstd(filled, axis=0, ddof=1), ends[0], ends[1])
+    error, low, high = (np.where(enough, part, np.nan) for part in parts)
+    return Estimate(value, error, low, high)
