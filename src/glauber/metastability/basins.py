@@ -12,8 +12,12 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.metastability.chapman_kolmogorov import ChapmanKolmogorov, chapman_kolmogorov
-from glauber.metastability.estimates import Estimate, Floats, estimate
+from glauber.metastability.chapman_kolmogorov import (
+    ChapmanKolmogorov,
+    chains_in,
+    chapman_kolmogorov,
+)
+from glauber.metastability.estimates import FEW, Estimate, Floats, estimate
 from glauber.metastability.metastable_sets import MetastableSets, metastable_sets
 from glauber.metastability.passage import Transition, passage_times, transition
 from glauber.metastability.state_model import (
@@ -72,7 +76,9 @@ def basins(
     sets = metastable_sets(model, n_sets)
     basin_of_label = np.full(counts.shape[1], -1)
     basin_of_label[model.states] = sets.assignment
-    figures = _figures(counts, model, sets, seed)
+    basin_of = basin_of_label[labels]
+    n_chains_in = chains_in(basin_of)
+    figures = _figures(counts, model, sets, n_chains_in >= FEW, seed=seed)
     check = chapman_kolmogorov(labels, basin_of_label, lag=lag, seed=seed)
     lags = usual_lags(labels.shape[1]) if lags is None else lags
     pairs = permutations(range(sets.n_sets), 2)
@@ -83,16 +89,19 @@ def basins(
         **figures,
         transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
         check=check,
-        basin_of=basin_of_label[labels],
-        words=_words(model, sets, figures["slow"], check, len(labels)),
+        basin_of=basin_of,
+        words=_words(model, sets, figures["slow"], check, len(labels), n_chains_in),
     )
 
 
 def _figures(
-    counts: Floats, model: StateModel, sets: MetastableSets, seed: int
+    counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_], *, seed: int
 ) -> dict[str, Estimate]:
-    """Timescales, shares, staying and passage times, with errors over redrawn chains."""
-    inside = counts[:, *np.ix_(model.states, model.states)]
+    """Timescales, shares, staying and passage times, with errors over redrawn chains.
+
+    enough (basins,): whether enough chains were in a basin to tell errors.
+    """
+    inside = counts[:, model.states[:, None], model.states]
     n, m = len(model.states), sets.n_sets
     cuts = np.cumsum([n - 1, m, m])
 
@@ -111,25 +120,17 @@ def _figures(
     found = estimate(figures, len(counts), seed=seed)
     slow, shares, staying, passages = np.split(np.arange(len(found.value)), cuts)
     return {
-        "slow": _part(found, slow),
-        "shares": _part(found, shares),
-        "staying": _part(found, staying),
-        "passages": _part(found, passages.reshape(m, m)),
+        "slow": found.part(slow),
+        "shares": found.part(shares).only_where(enough),
+        "staying": found.part(staying).only_where(enough),
+        "passages": found.part(passages.reshape(m, m)).only_where(enough[:, None] & enough),
     }
 
 
-def _part(whole: Estimate, places: NDArray[np.int64]) -> Estimate:
-    ends = (whole.standard_error, whole.low, whole.high)
-    return Estimate(whole.value[places], *(None if end is None else end[places] for end in ends))
-
-
 def _words(
-    model: StateModel,
-    sets: MetastableSets,
-    slow: Estimate,
-    check: ChapmanKolmogorov | None,
-    n_chains: int,
-) -> tuple[str, ...]:
+    model: StateModel, sets: MetastableSets, slow: Estimate, check: ChapmanKolmogorov | None,
+    n_chains: int, n_chains_in: NDArray[np.int64],
+) -> tuple[str, ...]:  # fmt: skip
     """What a reader must know before believing the figures."""
     said = [sets.words]
     if model.share < MOSTLY:
@@ -142,18 +143,28 @@ def _words(
             f"the slowest timescale, {slow.value[0]:,.0f} steps, is shorter than the lag of "
             f"{model.lag_steps:,}: at this lag nothing is metastable"
         )
+    rare = [str(basin) for basin in np.flatnonzero(n_chains_in < FEW)]
     if n_chains == 1:
         said.append(
             "there is one chain only: no errors can be given, and no other chain confirms that "
             "these basins are more than its own path"
         )
-    if check is None:
-        said.append("the chains are too short to check the model over several lags")
-    elif check.holds is not None:
-        verdict = "nothing speaks against the model" if check.holds else "the model is off"
+    elif rare:
         said.append(
-            f"Chapman-Kolmogorov check over {check.multiples[-1]} lags: {verdict} (largest "
-            f"difference {check.worst:.1f} standard errors, {check.limit:.1f} allowed)"
-            + ("" if check.holds else "; a longer lag may help")
+            f"fewer than {FEW} chains were in basin {', '.join(rare)}: too few to tell errors"
         )
-    return tuple(said)
+    return (*said, _check_words(check))
+
+
+def _check_words(check: ChapmanKolmogorov | None) -> str:
+    if check is None:
+        return "the chains are too short to check the model over several lags"
+    over = f"Chapman-Kolmogorov check over {check.multiples[-1]} lags"
+    if check.holds is None:
+        return f"{over}: too few chains to judge the differences"
+    verdict = "nothing speaks against the model" if check.holds else "the model is off"
+    advice = "" if check.holds else "; a longer lag may help"
+    return (
+        f"{over}: {verdict} (largest difference {check.worst:.1f} standard errors, "
+        f"{check.limit:.1f} allowed){advice}"
+    )

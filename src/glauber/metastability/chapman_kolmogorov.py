@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from glauber.metastability.estimates import LEVEL, Estimate, Floats, estimate
+from glauber.metastability.estimates import FEW, LEVEL, Estimate, Floats, estimate
 from glauber.metastability.passage import Assignment
 from glauber.metastability.state_model import Labels, kept_law, largest_set, transition_counts
 
@@ -39,7 +39,9 @@ class ChapmanKolmogorov:
     @property
     def limit(self) -> float:
         """Standard errors that all comparisons together stay within, in 95% of true models."""
-        return float(norm.ppf(1 - (1 - LEVEL) / 2 / self.difference.value.size))
+        error = self.difference.standard_error
+        compared = 1 if error is None else max(1, int(np.isfinite(error).sum()))
+        return float(norm.ppf(1 - (1 - LEVEL) / 2 / compared))
 
     @property
     def holds(self) -> bool | None:
@@ -58,17 +60,20 @@ def chapman_kolmogorov(
     if not multiples:
         return None
     states = np.flatnonzero(basin_of >= 0)
-    inside = np.ix_(states, states)
-    counts = [transition_counts(labels, k * lag)[:, *inside] for k in (1, *multiples)]
+    moved = [transition_counts(labels, k * lag) for k in (1, *multiples)]
+    counts = [every[:, states[:, None], states] for every in moved]
 
     def both(weights: Floats) -> Floats:
         return _both([np.tensordot(weights, one, 1) for one in counts], basin_of[states], multiples)
 
-    found = [
-        estimate(lambda weights, part=part: both(weights)[part], len(labels), seed=seed)  # type: ignore[misc]
-        for part in range(3)
-    ]
-    return ChapmanKolmogorov(multiples, *found)
+    enough = chains_in(basin_of[labels]) >= FEW
+    found = estimate(both, len(labels), seed=seed).only_where(enough[:, None] & enough)
+    return ChapmanKolmogorov(multiples, *(found.part(place) for place in range(3)))
+
+
+def chains_in(basins: Labels) -> Assignment:
+    """How many chains were ever in each basin; basins (chains, looks), -1 for nowhere."""
+    return np.array([(basins == basin).any(axis=1).sum() for basin in range(basins.max() + 1)])
 
 
 def _both(counts: list[Floats], basin: Assignment, multiples: tuple[int, ...]) -> Floats:

@@ -17,7 +17,9 @@ def usual_clusters(n_texts: int) -> int:
     return int(np.clip(round(n_texts**0.5 / 2), 2, MOST))
 
 
-def cluster(vectors: NDArray[np.float32], n_clusters: int | None = None, *, seed: int = 0) -> Labels:
+def cluster(
+    vectors: NDArray[np.float32], n_clusters: int | None = None, *, seed: int = 0
+) -> Labels:
     """The cluster (chains, looks) of each embedding (chains, looks, d), by k-means."""
     flat = vectors.reshape(-1, vectors.shape[-1])
     different = len(np.unique(flat, axis=0))

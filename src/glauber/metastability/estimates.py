@@ -6,6 +6,7 @@ repetition, and the figure is worked out again each time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 RESAMPLES = 200
+FEW = 3  # chains that a figure with an error rests on, at least: redrawing one shows no spread
 Statistic = Callable[[Floats], Floats]  # how often each chain counts (chains,) -> figures
 
 
@@ -20,8 +22,9 @@ Statistic = Callable[[Floats], Floats]  # how often each chain counts (chains,) 
 class Estimate:
     """Figures of any shape, with what a bootstrap over chains says of each.
 
-    A figure that exists is nan where too little was seen. standard_error, low and high are none
-    for a single chain, and nan where fewer than half of the resamples had the figure.
+    A figure is nan where too little was seen for it. standard_error, low and high are none for a
+    single chain, and nan where fewer than half of the resamples had the figure or fewer than three
+    chains stand behind it.
     """
 
     value: Floats
@@ -30,6 +33,22 @@ class Estimate:
     high: Floats | None
     kind: str = "estimate"
     level: float = LEVEL
+
+    def part(self, places: Any) -> "Estimate":
+        """Some of the figures, chosen as numpy chooses."""
+        error, low, high = (
+            None if end is None else np.asarray(end[places])
+            for end in (self.standard_error, self.low, self.high)
+        )
+        return Estimate(np.asarray(self.value[places]), error, low, high)
+
+    def only_where(self, enough: NDArray[np.bool_]) -> "Estimate":
+        """The same figures, with errors only where enough chains stand behind one."""
+        error, low, high = (
+            None if end is None else np.where(enough, end, np.nan)
+            for end in (self.standard_error, self.low, self.high)
+        )
+        return Estimate(self.value, error, low, high)
 
 
 def estimate(
@@ -44,8 +63,8 @@ def estimate(
     drawn = np.stack([statistic(row) for row in weights.astype(np.float64)])
     kept = np.isfinite(drawn)
     enough = kept.sum(axis=0) * 2 >= resamples
-    filled = np.where(kept & enough, drawn, np.nan)
-    filled[:, ~enough] = 0.0  # overwritten below; nothing is taken of an empty column
+    filled = np.where(kept, drawn, np.nan)
+    filled[:, ~enough] = 0.0  # so that no column is empty; these get nan below
     tail = (1 - LEVEL) / 2
     ends = np.nanquantile(filled, [tail, 1 - tail], axis=0)
     parts = (np.nanstd(filled, axis=0, ddof=1), ends[0], ends[1])

@@ -42,7 +42,7 @@ def read_looks(
 ) -> Looks:
     """The looks at a stored run, one every so many steps (default: about 200 a chain)."""
     every = usual_stride(run) if every is None else every
-    _check(run, every)
+    check_looks(run, every)
     total = 1 + run.steps // every
     steps: list[int] = []
     columns: list[list[str]] = []
@@ -65,7 +65,8 @@ def _blocks(run: Run, every: int) -> Iterator[list[tuple[int, NDArray[np.int64]]
         yield block
 
 
-def _check(run: Run, every: int) -> None:
+def check_looks(run: Run, every: int) -> None:
+    """Refuses an empty run, and looks that the run is too short for."""
     if run.steps == 0:
         raise GlauberError(f"the run {run.folder} has no steps yet, so there is nothing to see.")
     if every < 1:

@@ -54,7 +54,9 @@ def metastable_sets(model: StateModel, n_sets: int | None = None) -> MetastableS
     for number in sorted(range(2, n + 1), key=lambda other: (abs(other - wanted), -other)):
         found = _memberships(model, number)
         if found is not None:
-            return _sorted(found, model.law, float(gaps[number - 1]), _words(n_sets, wanted, number))
+            return _sorted(
+                found, model.law, float(gaps[number - 1]), _words(n_sets, wanted, number)
+            )
     raise GlauberError("no number of basins fits the eigenvalues: take another lag or clusters.")
 
 

@@ -17,7 +17,7 @@ from glauber.metastability.clusters import MISSING
 from glauber.metastability.estimates import Floats
 from glauber.metastability.state_model import StateModel
 
-Assignment = NDArray[np.int64]  # (n,): the basin of each state, -1 for none
+Assignment = NDArray[np.int64]  # (n,): the basin of each state
 PATHS = 5  # of one pair, at most
 
 
@@ -46,14 +46,18 @@ def passage_times(model: StateModel, assignment: Assignment, n_basins: int) -> F
     """Mean first-passage times (basins, basins) in steps; nan where a basin has no state."""
     analysis = _deeptime().tools.analysis
     found = np.full((n_basins, n_basins), np.nan)
-    members = [np.flatnonzero(assignment == basin) for basin in range(n_basins)]
-    for a, b in np.ndindex(n_basins, n_basins):
-        if a == b:
-            found[a, b] = 0.0
-        elif len(members[a]) and len(members[b]):
-            found[a, b] = analysis.mfpt(
-                model.matrix, members[b], origin=members[a], tau=model.lag_steps, mu=model.law
-            )
+    members = np.eye(n_basins)[assignment] * model.law[:, None]  # (n, basins)
+    there = members.sum(axis=0) > 0
+    within = members[:, there] / members[:, there].sum(axis=0)
+    for basin in np.flatnonzero(there):
+        target = np.flatnonzero(assignment == basin)
+        # A basin that is all of a resample's states is reached at once from everywhere.
+        times = (
+            analysis.mfpt(model.matrix, target, tau=model.lag_steps)
+            if len(target) < len(assignment)
+            else np.zeros(len(assignment))
+        )
+        found[there, basin] = within.T @ times
     return found
 
 
