@@ -30,7 +30,7 @@ def plot_basin_network(found: Basins, readable: Sequence[Readable] | None = None
     )
     figure.update_layout(height=520, margin=dict(l=14, r=14, t=104, b=30), showlegend=False)
     figure.update_xaxes(visible=False, range=[-1.75, 1.75], rangemode="normal")
-    figure.update_yaxes(visible=False, range=[-1.6, 1.45], rangemode="normal")
+    figure.update_yaxes(visible=False, range=[-1.6, 1.65], rangemode="normal")
     places = _circle(found.n_basins)
     traffic = _traffic(found)
     for a, b in zip(*np.nonzero(traffic > 0), strict=True):
@@ -104,8 +104,8 @@ def _circles(
     )
     for basin, (x, y) in enumerate(places):
         text = "" if readable is None else shorten(readable[basin].texts[0], 66, placeholder=" …")
-        lines = [f"<b>{shares[basin]:.0%}</b>", *map(escape, wrap(text, 24))]
-        up = y > 0.3
+        lines = [f"<b>{shares[basin]:.0%}</b>", *map(_plain, wrap(text, 24))]
+        up = y > 0.6
         figure.add_annotation(
             x=x, y=y, text="<br>".join(lines), showarrow=False, font=dict(size=12, color=QUIET),
             bgcolor="rgba(255, 255, 255, 0.7)", yanchor="bottom" if up else "top",
@@ -118,9 +118,14 @@ def _told(found: Basins, readable: Sequence[Readable] | None, basin: int) -> str
     if readable is None:
         return told
     own = readable[basin]
-    texts = ["<br>".join(map(escape, wrap(text, 60))) for text in own.texts]
-    words = f"words that tell it apart: {', '.join(map(escape, own.words))}"
+    texts = ["<br>".join(map(_plain, wrap(text, 60))) for text in own.texts]
+    words = f"words that tell it apart: {', '.join(map(_plain, own.words))}"
     return "<br>".join([f"{told}, {own.n_chains} chains were in it", words, *texts])
+
+
+def _plain(text: str) -> str:
+    """The text as plotly shows it letter by letter, quotation marks too."""
+    return escape(text, quote=False)
 
 
 def passage_words(found: Basins, pair: tuple[int, int]) -> str:

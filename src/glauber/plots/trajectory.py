@@ -105,4 +105,4 @@ def _axis(found: Trajectory, number: int) -> str:
 
 
 def _told(step: int, text: str) -> str:
-    return "<br>".join([f"step {step:,}", *map(escape, wrap(text, 60))])
+    return "<br>".join([f"step {step:,}", *(escape(line, quote=False) for line in wrap(text, 60))])
