@@ -85,7 +85,7 @@ def _rings(figure: go.Figure, found: Trajectory, traps: Sequence[Stay]) -> None:
         )  # fmt: skip
         figure.add_annotation(
             x=x, y=y, text=f"{first:,} to {last:,}", showarrow=False, yshift=22,
-            font=dict(size=12, color=INK),
+            font=dict(size=12, color=INK), bgcolor="rgba(255, 255, 255, 0.7)",
         )  # fmt: skip
 
 
