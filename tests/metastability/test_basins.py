@@ -218,6 +218,20 @@ def test_what_has_no_basins():
             ask()
 
 
+def test_chains_in_separate_places_have_figures_of_one_place():
+    """Two chains share two states, the others move on: some resamples hold only the others."""
+    rng = np.random.default_rng(0)
+    both = (rng.random((2, 60)) < 0.3).astype(np.int64)
+    labels = np.concatenate([both, np.repeat([[2], [3], [4], [5]], 60, axis=1)])
+    labels[2:, 30:] += 4
+    found = basins(labels, lag=1)
+    assert found.model.states.tolist() == [0, 1] and found.model.share == pytest.approx(1 / 3, 0.05)
+    assert any(words.startswith("only 3") for words in found.words)
+    assert np.isfinite(found.slow.standard_error).all()
+    late = implied_timescales(np.array([[0, 1, 0, 2, 3, 4, 5, 6]]), [1, 3])  # none at lag 3
+    assert np.isfinite(late.steps.value[0, 0]) and np.isnan(late.steps.value[1]).all()
+
+
 def test_clusters_are_those_of_the_points():
     rng = np.random.default_rng(0)
     which = rng.integers(3, size=(4, 50))

@@ -34,10 +34,14 @@ def basins(
     ] = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="HTML file of the pictures.")] = None,
     json: options.Json = False,
 ) -> None:
     """Find the basins of a run: their texts, their timescales, the times and ways between them."""
+    from glauber.cli.basin_lines import basin_lines
     from glauber.cli.screen import emit, looking, say
     from glauber.cli.screen import out as screen
     from glauber.landscape.embedder import load_embedder
@@ -52,7 +56,7 @@ def basins(
     stride = usual_stride(opened) if every is None else every
     check_looks(opened, stride)
     in_looks = _lag_in_looks(lag, stride)
-    loaded = load_embedder(embedder, device)
+    loaded = load_embedder(embedder, device, trust_remote_code=trust_remote_code)
     with looking(quiet=json) as listener:
         looks = read_looks(opened, loaded.embed, every=stride, listener=listener)
     labels = cluster(looks.vectors, clusters, seed=seed)
@@ -67,7 +71,7 @@ def basins(
     if json:
         emit(told)
         return
-    for line in _lines(told):
+    for line in basin_lines(told):
         screen.print(line, markup=False, highlight=False, soft_wrap=True)
     if out is not None:
         say(f"the pictures are in {out}")
@@ -115,11 +119,17 @@ def _plain(found: "Basins", words: "tuple[Readable, ...]") -> dict[str, Any]:
             for t in found.transitions
         ],
         "chapman_kolmogorov": None if check is None else {
-            "multiples": list(check.multiples), "holds": check.holds, "worst": check.worst,
+            "multiples": list(check.multiples), "holds": check.holds, "worst": _finite(check.worst),
             "limit": check.limit, "foretold": _figures(check.foretold),
             "counted": _figures(check.counted), "difference": _figures(check.difference),
         },
     }  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    import math
+
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _figures(found: "Estimate") -> dict[str, Any]:
@@ -138,40 +148,6 @@ def _figures(found: "Estimate") -> dict[str, Any]:
         "low": plain(found.low), "high": plain(found.high), "level": found.level,
         "kind": found.kind,
     }  # fmt: skip
-
-
-def _lines(told: dict[str, Any]) -> list[str]:
-    """The figures for the terminal, each with its standard error."""
-    lines = [
-        f"{told['states']} connected states, lag {told['lag']:,} steps (all figures estimates)"
-    ]
-    for basin in told["basins"]:
-        lines += [
-            f"basin {basin['basin']}: {_one(basin['share'], '.2f')} of the stationary law, "
-            f"{_one(basin['staying'], '.2f')} to be in it one lag later, seen in "
-            f"{basin['n_chains']} of {told['chains']} chains",
-            f"    words  {', '.join(basin['words'])}",
-            *(f"    text   {text}" for text in basin["texts"]),
-        ]
-    slow = told["timescales"]
-    shown = range(min(len(slow["value"]), max(2, len(told["basins"]) - 1)))
-    lines.append(f"timescales {', '.join(_one(slow, ',.0f', k) for k in shown)} steps")
-    lines.append("mean first-passage times in steps, from the row to the column")
-    times = told["passage_times"]
-    for a in range(len(times["value"])):
-        row = [_one(times, ",.0f", a, b) if a != b else "-" for b in range(len(times["value"]))]
-        lines.append(f"    {a}  " + "  ".join(f"{cell:>16}" for cell in row))
-    return [*lines, *told["notes"], told["signature"]]
-
-
-def _one(found: dict[str, Any], style: str, *place: int) -> str:
-    """One figure of an estimate with its standard error, if it has one."""
-    value, error = found["value"], found["standard_error"]
-    for index in place:
-        value, error = value[index], None if error is None else error[index]
-    if value is None:
-        return "unknown"
-    return f"{value:{style}}" + ("" if error is None else f" +- {error:{style}}")
 
 
 def _draw(looks: "Looks", found: "Basins", words: "tuple[Readable, ...]", out: Path) -> None:

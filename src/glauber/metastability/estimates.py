@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.errors import GlauberError
+
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 RESAMPLES = 200
@@ -60,7 +62,7 @@ def estimate(
         return Estimate(value, None, None, None)
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=resamples)
-    drawn = np.stack([statistic(row) for row in weights.astype(np.float64)])
+    drawn = np.stack([_redrawn(statistic, row, value.shape) for row in weights.astype(np.float64)])
     kept = np.isfinite(drawn)
     enough = kept.sum(axis=0) * 2 >= resamples
     filled = np.where(kept, drawn, np.nan)
@@ -70,3 +72,11 @@ def estimate(
     parts = (np.nanstd(filled, axis=0, ddof=1), ends[0], ends[1])
     error, low, high = (np.where(enough, part, np.nan) for part in parts)
     return Estimate(value, error, low, high)
+
+
+def _redrawn(statistic: Statistic, weights: Floats, shape: tuple[int, ...]) -> Floats:
+    """The figures of redrawn chains; nan where these chains alone cannot have them."""
+    try:
+        return statistic(weights)
+    except GlauberError:
+        return np.full(shape, np.nan)

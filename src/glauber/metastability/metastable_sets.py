@@ -50,7 +50,7 @@ def metastable_sets(model: StateModel, n_sets: int | None = None) -> MetastableS
         )
     moduli = np.append(np.sort(np.abs(np.linalg.eigvals(model.matrix)))[::-1], 0.0)
     gaps = moduli[:-1] - moduli[1:]  # gaps[m - 1] is behind m sets
-    wanted = 2 + int(gaps[1 : max(2, min(MOST, n - 1))].argmax()) if n_sets is None else n_sets
+    wanted = 2 + int(gaps[1 : min(MOST, n)].argmax()) if n_sets is None else n_sets
     for number in sorted(range(2, n + 1), key=lambda other: (abs(other - wanted), -other)):
         found = _memberships(model, number)
         if found is not None:

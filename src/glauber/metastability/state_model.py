@@ -9,6 +9,7 @@ What is counted depends on where a chain is, not on how it came there. So chains
 in their stationary law.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +60,8 @@ def check_labels(labels: Labels, lag: int) -> None:
         raise GlauberError(f"the lag is {lag} looks, but it must be at least 1.")
     if labels.shape[1] < 2 * lag:
         raise GlauberError(
-            f"a chain has {labels.shape[1]} looks, which is too short for a lag of {lag}: it needs "
-            f"at least {2 * lag}; make the run longer, look more often, or take a shorter lag."
+            f"a chain has {labels.shape[1]} looks, too short for a lag of {lag} looks, which needs at "
+            f"least {2 * lag}: make the run longer, look more often, or take a shorter lag."
         )
 
 
@@ -126,9 +127,10 @@ def implied_timescales(
     def figures(weights: Floats) -> Floats:
         found = np.full((len(lags), n_shown), np.nan)
         for row, (lag, of_chains) in enumerate(zip(lags, counts, strict=True)):
-            model = state_model(np.tensordot(weights, of_chains, 1))
-            slow = timescales(model.matrix, lag * every)[:n_shown]
-            found[row, : len(slow)] = slow
+            with suppress(GlauberError):  # at this lag nothing is connected: nothing to show
+                model = state_model(np.tensordot(weights, of_chains, 1))
+                slow = timescales(model.matrix, lag * every)[:n_shown]
+                found[row, : len(slow)] = slow
         return found
 
     return ImpliedTimescales(np.array(lags) * every, estimate(figures, len(labels), seed=seed))
