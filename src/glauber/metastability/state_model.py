@@ -60,8 +60,8 @@ def check_labels(labels: Labels, lag: int) -> None:
         raise GlauberError(f"the lag is {lag} looks, but it must be at least 1.")
     if labels.shape[1] < 2 * lag:
         raise GlauberError(
-            f"a chain has {labels.shape[1]} looks, too short for a lag of {lag} looks, which needs at "
-            f"least {2 * lag}: make the run longer, look more often, or take a shorter lag."
+            f"a chain has {labels.shape[1]} looks, too short for a lag of {lag} looks, which "
+            f"needs at least {2 * lag}: make the run longer, look more often, or take a shorter lag."
         )
 
 
