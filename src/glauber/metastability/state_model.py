@@ -61,7 +61,7 @@ def check_labels(labels: Labels, lag: int) -> None:
     if labels.shape[1] < 2 * lag:
         raise GlauberError(
             f"a chain has {labels.shape[1]} looks, too short for a lag of {lag} looks, which "
-            f"needs at least {2 * lag}: make the run longer, look more often, or take a shorter lag."
+            f"needs at least {2 * lag}: make the run longer, look more often, or shorten the lag."
         )
 
 
