@@ -12,7 +12,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.basins import basin_margin
+from glauber.metastability.basin_margin import basin_margin
 from glauber.metastability.margins import margins
 
 

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from glauber.cli.basins import basins
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
@@ -34,7 +35,8 @@ app = typer.Typer(
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
 MIXING = (couple, phase, semantic_drift, diagnose)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
+STUCK = (basins,)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 

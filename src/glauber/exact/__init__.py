@@ -3,6 +3,7 @@
 from glauber.exact.bottleneck import Bottleneck, best_bottleneck, conductance
 from glauber.exact.distances import distances
 from glauber.exact.entropy_production import entropy_production
+from glauber.exact.first_passage import committor, mean_first_passage, mean_passage_between
 from glauber.exact.influence import Influence, exact_influence
 from glauber.exact.mixing_time import MixingTime, mixing_time
 from glauber.exact.operators import parallel_operator, sweep_operator
@@ -20,13 +21,16 @@ __all__ = [
     "Space",
     "Spectrum",
     "best_bottleneck",
+    "committor",
     "conductance",
     "distances",
     "entropy_production",
     "exact_influence",
     "least_confident_matrix",
     "mean_distances",
+    "mean_first_passage",
     "mean_meeting_times",
+    "mean_passage_between",
     "mixing_time",
     "pair_matrix",
     "parallel_matrix",

@@ -1,82 +1,170 @@
-"""How deep is a basin that is given as a set of states?
+"""Among which kinds of text does the chain stay, for how long, and where does it go next?
 
-Basin A has margin D > 0 if for every x in A and every site i whose change can leave A, x_i is
-the argmax of s_i(. | x_-i) and s_i(x_i) - s_i(v) >= D for every v that leaves A. Then
-P(x, outside A) <= (|V| - 1) exp(-D / temperature) for every x in A, and the conductance of A too.
+A Markov state model of the looks at a run, its metastable sets, and the times and ways between
+them. All of it is estimated; the errors come from redrawing whole chains, with states and basins
+held as they were found. A basin that no chain left or entered has no place here: only states that
+all lead to each other are kept, and what share of the transitions that is, is said.
 """
 
-import math
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from glauber.conditionals.alone import scores_alone
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.errors import GlauberError
-from glauber.metastability.margins import escape_bound
+from glauber.metastability.chapman_kolmogorov import (
+    ChapmanKolmogorov,
+    chains_in,
+    chapman_kolmogorov,
+)
+from glauber.metastability.estimates import FEW, Estimate, Floats, estimate
+from glauber.metastability.metastable_sets import MetastableSets, metastable_sets
+from glauber.metastability.passage import Transition, passage_times, transition
+from glauber.metastability.state_model import (
+    ImpliedTimescales,
+    Labels,
+    StateModel,
+    check_labels,
+    implied_timescales,
+    state_model,
+    timescales,
+    transition_counts,
+    usual_lags,
+)
+
+LAG = 5  # looks, where nothing else is said
+MOSTLY = 0.9  # share of the transitions below which the model is said to be of a part only
 
 
 @dataclass(frozen=True, eq=False)
-class BasinMargin:
-    """The margin of a basin and what it promises, beside the exact chances of leaving."""
+class Basins:
+    """The basins of a run, numbered by decreasing share of the stationary law."""
 
-    margin: float  # smallest s_i(x_i) - s_i(v) over all ways out; inf if there is none. Exact
-    argmax: bool  # whether x_i is the argmax wherever a change can leave
-    escape_rates: NDArray[np.float64]  # (rows,): P(x, outside A). Exact
-    n_tokens: int
-    temperature: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the theorem applies."""
-        return self.argmax and self.margin > 0
-
-    @property
-    def escape_bound(self) -> float | None:
-        """Upper bound on every P(x, outside A); None where the theorem does not apply."""
-        if not self.holds:
-            return None
-        return escape_bound(self.margin, n_tokens=self.n_tokens, temperature=self.temperature)
+    model: StateModel
+    sets: MetastableSets
+    slow: Estimate  # (states - 1,): the model's timescales in steps, slowest first
+    timescales: ImpliedTimescales  # at several lags
+    shares: Estimate  # (basins,) of the stationary law
+    staying: Estimate  # (basins,): chance to be in the same basin one lag later
+    passages: Estimate  # (basins, basins): mean first-passage times in steps
+    transitions: tuple[Transition, ...]  # of every ordered pair
+    check: ChapmanKolmogorov | None
+    basin_of: NDArray[np.int64]  # (chains, looks): where a look is, -1 outside the model
+    words: tuple[str, ...]  # what to keep in mind
 
     @property
-    def mixing_time_bound(self) -> float | None:
-        """Lower bound on t_mix where the stationary law gives A at most 1/2: 1 / (4 bound)."""
-        bound = self.escape_bound
-        if bound is None:
-            return None
-        return math.inf if bound == 0 else 1 / (4 * bound)
+    def n_basins(self) -> int:
+        return self.sets.n_sets
 
 
-def basin_margin(
-    conditionals: Conditionals, states: Tensor, *, temperature: float = 1.0
-) -> BasinMargin:
-    """The margin of the basin made of the states (rows, length), all of whose sites are free."""
-    check_temperature(temperature)
-    if states.dim() != 2 or 0 in states.shape:
-        raise GlauberError("a basin needs at least one state, each a row of tokens.")
-    scores = scores_alone(conditionals, states, torch.arange(states.shape[1]))
-    outside = _leaves(states, conditionals.vocab_size)
-    own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
-    ways = outside.any(-1)
-    laws = torch.softmax(scores / temperature, dim=-1)
-    return BasinMargin(
-        margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
-        argmax=bool((own[:, :, 0] >= scores.amax(-1))[ways].all()),
-        escape_rates=np.asarray((laws * outside).sum(-1).mean(1).numpy()),
-        n_tokens=conditionals.vocab_size,
-        temperature=temperature,
+def basins(
+    labels: Labels,
+    *,
+    every: int = 1,
+    lag: int = LAG,
+    n_sets: int | None = None,
+    lags: list[int] | None = None,
+    seed: int = 0,
+) -> Basins:
+    """The basins of chains given as a state at each look, labels (chains, looks) from 0 on.
+
+    lag and lags are in looks, which are `every` steps apart.
+    """
+    check_labels(labels, lag)
+    counts = transition_counts(labels, lag)
+    model = state_model(counts.sum(axis=0), lag=lag, every=every)
+    sets = metastable_sets(model, n_sets)
+    basin_of_label = np.full(counts.shape[1], -1)
+    basin_of_label[model.states] = sets.assignment
+    basin_of = basin_of_label[labels]
+    n_chains_in = chains_in(basin_of)
+    figures = _figures(counts, model, sets, n_chains_in >= FEW, seed=seed)
+    check = chapman_kolmogorov(labels, basin_of_label, lag=lag, seed=seed)
+    lags = usual_lags(labels.shape[1]) if lags is None else lags
+    pairs = permutations(range(sets.n_sets), 2)
+    return Basins(
+        model,
+        sets,
+        timescales=implied_timescales(labels, lags, every=every, seed=seed),
+        **figures,
+        transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
+        check=check,
+        basin_of=basin_of,
+        words=_words(model, sets, figures["slow"], check, len(labels), n_chains_in),
     )
 
 
-def _leaves(states: Tensor, vocab_size: int) -> Tensor:
-    """Whether token v at site i leads out of the set: (rows, length, vocab) bool."""
-    inside = set(map(tuple, states.tolist()))
-    out = torch.zeros((*states.shape, vocab_size), dtype=torch.bool)
-    for row, state in enumerate(states.tolist()):
-        for site in range(len(state)):
-            for token in range(vocab_size):
-                out[row, site, token] = (*state[:site], token, *state[site + 1 :]) not in inside
-    return out
+def _figures(
+    counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_], *, seed: int
+) -> dict[str, Estimate]:
+    """Timescales, shares, staying and passage times, with errors over redrawn chains.
+
+    enough (basins,): whether enough chains were in a basin to tell errors.
+    """
+    inside = counts[:, model.states[:, None], model.states]
+    n, m = len(model.states), sets.n_sets
+    cuts = np.cumsum([n - 1, m, m])
+
+    def figures(weights: Floats) -> Floats:
+        one = state_model(np.tensordot(weights, inside, 1), lag=model.lag, every=model.every)
+        basin = sets.assignment[one.states]
+        slow = np.full(n - 1, np.nan)
+        slow[: len(one.states) - 1] = timescales(one.matrix, one.lag_steps)
+        members = np.eye(m)[basin] * one.law[:, None]  # (states, basins)
+        shares = members.sum(axis=0)
+        kept = np.einsum("ia,ij,ja->a", members, one.matrix, np.eye(m)[basin])
+        staying = np.where(shares > 0, kept / np.where(shares > 0, shares, 1), np.nan)
+        passages = passage_times(one, basin, m)
+        return np.concatenate([slow, shares, staying, passages.ravel()])
+
+    found = estimate(figures, len(counts), seed=seed)
+    slow, shares, staying, passages = np.split(np.arange(len(found.value)), cuts)
+    return {
+        "slow": found.part(slow),
+        "shares": found.part(shares).only_where(enough),
+        "staying": found.part(staying).only_where(enough),
+        "passages": found.part(passages.reshape(m, m)).only_where(enough[:, None] & enough),
+    }
+
+
+def _words(
+    model: StateModel, sets: MetastableSets, slow: Estimate, check: ChapmanKolmogorov | None,
+    n_chains: int, n_chains_in: NDArray[np.int64],
+) -> tuple[str, ...]:  # fmt: skip
+    """What a reader must know before believing the figures."""
+    said = [sets.words]
+    if model.share < MOSTLY:
+        said.append(
+            f"only {model.share:.0%} of the transitions lie within the connected states: the rest "
+            "was never left or never come back to, so the figures are of this part"
+        )
+    if slow.value[0] < model.lag_steps:
+        said.append(
+            f"the slowest timescale, {slow.value[0]:,.0f} steps, is shorter than the lag of "
+            f"{model.lag_steps:,}: at this lag nothing is metastable"
+        )
+    rare = [str(basin) for basin in np.flatnonzero(n_chains_in < FEW)]
+    if n_chains == 1:
+        said.append(
+            "there is one chain only: no errors can be given, and no other chain confirms that "
+            "these basins are more than its own path"
+        )
+    elif rare:
+        said.append(
+            f"fewer than {FEW} chains were in basin {', '.join(rare)}: too few to tell errors"
+        )
+    return (*said, _check_words(check))
+
+
+def _check_words(check: ChapmanKolmogorov | None) -> str:
+    if check is None:
+        return "the chains are too short to check the model over several lags"
+    over = f"Chapman-Kolmogorov check over {check.multiples[-1]} lags"
+    if check.holds is None:
+        return f"{over}: too few chains to judge the differences"
+    verdict = "nothing speaks against the model" if check.holds else "the model is off"
+    advice = "" if check.holds else "; a longer lag may help"
+    return (
+        f"{over}: {verdict} (largest difference {check.worst:.1f} standard errors, "
+        f"{check.limit:.1f} allowed){advice}"
+    )

@@ -12,8 +12,10 @@ from glauber.papers.reproduction import Reproduction, Scale
 PIECES = {
     "A-table1": "mean rectangle incompatibility by model",
     "A-table2": "drift of the copies of '!' at the boundary of its basin",
+    "A-fig1": "a chain's trajectory in two dimensions, from warm to cool",
     "A-fig3a": "embedding distance from the start after a fixed number of steps, by length",
     "A-fig3b": "hitting time of an embedding distance by length, against n, n log n and n^2",
+    "A-fig4": "further trajectories in two dimensions",
     "A-fig5": "distribution of the rectangle incompatibility",
     "A-fig6": "rectangle incompatibility against influence",
     "A-fig-coupling": "where in temperature and length two chains meet",

@@ -1,0 +1,43 @@
+"""Figures 1 and 4 of paper A on a tiny model, with an embedding that counts words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import TEXTS, VOCABULARY
+from glauber.landscape.embedder import Embedder
+from glauber.papers import reproduce, trajectory_runs
+
+
+def embed(texts):
+    counts = [[text.split().count(word) for word in VOCABULARY] + [0.1] for text in texts]
+    stacked = np.array(counts, np.float32)
+    return stacked / np.linalg.norm(stacked, axis=1, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def tiny_scale(monkeypatch, tiny_folder):
+    small = replace(
+        trajectory_runs.CONDITIONS["small"], model=str(tiny_folder), length=4, steps=60, every=4
+    )
+    monkeypatch.setitem(trajectory_runs.CONDITIONS, "small", small)
+    monkeypatch.setattr(trajectory_runs, "passages", lambda: [("", text) for text in TEXTS[:3]])
+    monkeypatch.setattr(trajectory_runs, "load_embedder", lambda *_: Embedder("words", embed))
+
+
+def test_figure_1_is_one_chain(tmp_path):
+    made = reproduce("A-fig1", seed=2)
+    (row,) = made.rows
+    assert row["looks"] == 16 and 1 <= row["different texts"] <= 16
+    assert row["longest repeat in steps"] % 4 == 0 and 0 < row["shown spread"] <= 1
+    assert [file.name for file in made.write(tmp_path)] == [
+        "A-fig1.json",
+        "A-fig1-trajectory.html",
+    ]
+
+
+def test_figure_4_is_three_more():
+    made = reproduce("A-fig4")
+    assert [row["chain"] for row in made.rows] == [0, 1, 2] and len(made.pictures) == 3
+    assert made.rows == reproduce("A-fig4").rows
