@@ -15,7 +15,9 @@ ARROWS = {
     "exact": {"conditionals", "exact"},
     "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec", "runs.export"},
     "mixing": {"conditionals", "dynamics", "mixing", "threads", "runs.run", "runs.export"},
-    "metastability": {"conditionals", "dynamics", "metastability"},
+    "metastability": {
+        "conditionals", "dynamics", "metastability", "runs.run", "runs.spec", "runs.export",
+    },
     "landscape": {"conditionals", "landscape", "runs"},
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},

@@ -76,6 +76,17 @@ def counted(n_pairs: int, steps: int, *, quiet: bool) -> Iterator[Callable[[int,
         yield hear
 
 
+@contextmanager
+def looking(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar over the looks at a run; told the looks done and the looks in all."""
+    words = TextColumn("look {task.completed:,.0f} of {task.total:,.0f}")
+    with Progress(
+        words, BarColumn(), TimeRemainingColumn(), console=err, transient=True, disable=quiet
+    ) as bar:
+        task = bar.add_task("", total=1)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 def _show(live: Live, bar: Progress, task: TaskID, words: Text, heard: Heard) -> None:
     rate = heard.updates / heard.seconds
     bar.update(task, completed=heard.step, rate=rate, changed=heard.changed)
