@@ -8,15 +8,17 @@ from glauber.plots.style import FAINT, QUIET, STRONG, empty_figure
 
 LOOSE = "#e69f00"
 ROW = 22  # pixels of a chain
+TICKS = [digit * 10**power for power in range(7) for digit in (1, 2, 5)]
 KINDS = ((True, "perfect", STRONG), (False, "approximate", LOOSE))
 
 
 def plot_trap_timeline(found: Catalogue) -> go.Figure:
     """A row per chain with its traps as bars; the text appears under the pointer."""
+    grey = "; grey: no whole window left" if "window" in found.settings else ""
     figure = empty_figure(
         "When chains were stuck",
         f"{len(found.traps)} traps of {found.n_chains} chains, {found.detector} detector, "
-        f"temperature {found.temperature:g}",
+        f"temperature {found.temperature:g}{grey}",
     )
     height = 150 + ROW * max(found.n_chains, 4)
     figure.update_layout(height=height, title_y=1 - 12 / height, barmode="overlay", bargap=0.25)
@@ -25,6 +27,12 @@ def plot_trap_timeline(found: Catalogue) -> go.Figure:
         title=dict(text="chain", font_size=13), range=[found.n_chains - 0.5, -0.5],
         rangemode="normal", tickformat="d", dtick=max(1, found.n_chains // 10), showgrid=False,
     )  # fmt: skip
+    unseen = int(found.settings.get("window", 0))  # no whole window follows these steps
+    if unseen:
+        figure.add_vrect(
+            x0=found.n_steps - unseen, x1=found.n_steps, fillcolor=FAINT, line_width=0,
+            layer="below",
+        )  # fmt: skip
     for chain in range(found.n_chains):
         figure.add_hline(y=chain, line=dict(color=FAINT, width=1), layer="below")
     for perfect, name, colour in KINDS:
@@ -56,8 +64,8 @@ def plot_gaps_against_duration(found: Catalogue) -> go.Figure:
     figure.update_layout(height=height, margin_t=120, title_y=1 - 12 / height)
     figure.update_xaxes(title_text="gap in units of score", tickformat="", rangemode="normal")
     figure.update_yaxes(
-        type="log", title=dict(text="steps", font_size=13), tickformat=",d", rangemode="normal",
-        automargin=True, nticks=8,
+        type="log", title=dict(text="steps", font_size=13, standoff=8), tickformat=",d",
+        tickvals=TICKS, rangemode="normal", automargin=True,
     )  # fmt: skip
     for name, gaps, colour, symbol in (
         ("mean gap", [trap.mean_gap for trap in found.traps], STRONG, "circle"),
