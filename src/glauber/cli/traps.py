@@ -25,7 +25,7 @@ def traps(
     ] = 0.12,
     radius: Annotated[int, typer.Option(help="hamming: tokens that may differ.")] = 1,
     shortest: Annotated[int, typer.Option(help="Steps below which nothing is a trap.")] = 150,
-    reach: Annotated[int, typer.Option(help="Edits between two traps of a family.")] = 3,
+    reach: Annotated[int, typer.Option(min=0, help="Edits between two traps of a family.")] = 3,
     embedder: Annotated[
         str | None,
         typer.Option(help="A sentence-transformers model (default: the one in the package)."),
