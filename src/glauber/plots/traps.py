@@ -14,14 +14,17 @@ KINDS = ((True, "perfect", STRONG), (False, "approximate", LOOSE))
 
 def plot_trap_timeline(found: Catalogue) -> go.Figure:
     """A row per chain with its traps as bars; the text appears under the pointer."""
-    grey = "; grey: no whole window left" if "window" in found.settings else ""
+    grey = "<br>grey: no whole window left" if "window" in found.settings else ""
     figure = empty_figure(
         "When chains were stuck",
         f"{len(found.traps)} traps of {found.n_chains} chains, {found.detector} detector, "
         f"temperature {found.temperature:g}{grey}",
     )
-    height = 150 + ROW * max(found.n_chains, 4)
-    figure.update_layout(height=height, title_y=1 - 12 / height, barmode="overlay", bargap=0.25)
+    top = 106 if grey else 86
+    height = top + 64 + ROW * max(found.n_chains, 4)
+    figure.update_layout(
+        height=height, margin_t=top, title_y=1 - 12 / height, barmode="overlay", bargap=0.25
+    )
     figure.update_xaxes(range=[0, found.n_steps])
     figure.update_yaxes(
         title=dict(text="chain", font_size=13), range=[found.n_chains - 0.5, -0.5],
