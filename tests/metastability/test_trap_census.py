@@ -166,6 +166,8 @@ def test_the_command(glauber, run, tmp_path, monkeypatch, catalogue):
     assert len(hamming["traps"]) == len(catalogue.traps) == hamming["summary"]["n_traps"]
     assert [t["text"] for t in hamming["traps"]] == [t.text for t in catalogue.traps]
     assert all(t["holding_time"]["kind"] == "exact" for t in hamming["traps"])
+    assert {t["duration"]["kind"] for t in hamming["traps"]} == {"exact", "lower bound"}
+    assert {t["duration"]["kind"] for t in rolling["traps"]} <= {"estimate", "lower bound"}
     code, out, _ = glauber(*words, "--detector", "hamming", "--show", 2)
     assert code == 0 and "hamming detector" in out and "rolling detector" not in out
     assert f"{len(catalogue.traps)} traps, {catalogue.summary().n_perfect} perfect" in out

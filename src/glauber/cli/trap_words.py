@@ -35,10 +35,7 @@ def plain_trap(trap: "Trap", words: "Text") -> dict[str, Any]:
         "text": trap.text,
         "first": trap.stretch.first,
         "last": trap.stretch.last,
-        "duration": {
-            "value": trap.duration,
-            "kind": "exact" if trap.stretch.ended else "lower bound",
-        },
+        "duration": {"value": trap.duration, "kind": trap.stretch.kind},
         "share_in_text": trap.share,
         "perfect": trap.perfect,
         "mean_gap": {"value": trap.mean_gap, "kind": "exact"},

@@ -78,3 +78,10 @@ class Stretch:
     def duration(self) -> int:
         """In steps: from being there to being elsewhere."""
         return self.last - self.first + 1
+
+    @property
+    def kind(self) -> str:
+        """What its duration is: looks some steps apart do not say when exactly it ended."""
+        if not self.ended:
+            return "lower bound"
+        return "estimate" if self.centre is None else "exact"

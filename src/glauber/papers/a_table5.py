@@ -77,7 +77,7 @@ def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
         "chain": trap.stretch.chain,
         "first step": trap.stretch.first,
         "duration": trap.duration,
-        "duration is": "exact" if trap.stretch.ended else "lower bound",
+        "duration is": trap.stretch.kind,
         "mean gap": trap.mean_gap,
         "min gap": trap.min_gap,
         "perfect": trap.perfect,

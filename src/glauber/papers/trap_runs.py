@@ -20,8 +20,8 @@ class Conditions:
 
 
 CONDITIONS: dict[Scale, Conditions] = {
-    # 0.5: there texts of 12 tokens hold for one to nine sweeps and their neighbourhoods for hundreds
-    # of steps; at 1 they hold for less than a sweep, and no trap is found.
+    # 0.5: there texts of 12 tokens hold for one to nine sweeps, and their neighbourhoods for
+    # hundreds of steps; at 1 they hold for less than a sweep, and no trap is found.
     "small": Conditions("bundled:english", None, 12, 8, 1500, temperature=0.5, how={}),
     # The text of the paper that we have does not say at which temperature it found its traps;
     # at 1 it has the chain wander among basins.
