@@ -43,7 +43,7 @@ def regime(run: Run, embed: Embed, *, stride: int = 50, shortest: int = 150) -> 
         kept=float(same.mean()),
         entropy=float(run.read("entropy", half)[there].mean()),
         log_prob=float(run.read("log_prob_new", half)[there].mean()),
-        pace=float(steps.mean()),
+        pace=float(steps.mean().clip(min=0)),  # rounding may put equal texts a little below
         stuck=_stuck(run, half, shortest),
     )
 
