@@ -23,6 +23,7 @@ from glauber.cli.score import score
 from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
+from glauber.cli.traps import traps
 from glauber.errors import GlauberError
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ app = typer.Typer(
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
 MIXING = (couple, phase, semantic_drift, diagnose)
-STUCK = (basins,)
+STUCK = (traps, basins)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

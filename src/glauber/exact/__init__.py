@@ -3,6 +3,7 @@
 from glauber.exact.bottleneck import Bottleneck, best_bottleneck, conductance
 from glauber.exact.distances import distances
 from glauber.exact.entropy_production import entropy_production
+from glauber.exact.exit_times import exit_times, hamming_ball
 from glauber.exact.first_passage import committor, mean_first_passage, mean_passage_between
 from glauber.exact.influence import Influence, exact_influence
 from glauber.exact.mixing_time import MixingTime, mixing_time
@@ -26,6 +27,8 @@ __all__ = [
     "distances",
     "entropy_production",
     "exact_influence",
+    "exit_times",
+    "hamming_ball",
     "least_confident_matrix",
     "mean_distances",
     "mean_first_passage",

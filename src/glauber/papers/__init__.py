@@ -13,6 +13,7 @@ PIECES = {
     "A-table1": "mean rectangle incompatibility by model",
     "A-table2": "drift of the copies of '!' at the boundary of its basin",
     "A-fig1": "a chain's trajectory in two dimensions, from warm to cool",
+    "A-table5": "the catalogue of traps: texts, gaps and durations",
     "A-fig3a": "embedding distance from the start after a fixed number of steps, by length",
     "A-fig3b": "hitting time of an embedding distance by length, against n, n log n and n^2",
     "A-fig4": "further trajectories in two dimensions",
@@ -20,6 +21,7 @@ PIECES = {
     "A-fig6": "rectangle incompatibility against influence",
     "A-fig-coupling": "where in temperature and length two chains meet",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
+    "A-regimes": "how chains move at temperatures from 0.01 to 100",
 }
 
 

@@ -1,0 +1,86 @@
+"""Paper A, table 5: the catalogue of traps, with the gaps of each and how long it held."""
+
+from typing import Any
+
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.landscape.embedder import load_embedder
+from glauber.metastability.census import Trap
+from glauber.metastability.traps import PUBLISHED, Catalogue, hamming_traps, rolling_traps
+from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.trap_runs import CONDITIONS
+from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+from glauber.sampling import reopen, sample
+
+LONGEST = 20  # traps listed of each detector
+
+
+def make(scale: Scale, *, seed: int) -> Reproduction:
+    """Summaries of both detectors beside the published one, their longest traps, and pictures."""
+    found = CONDITIONS[scale]
+    model, embedder = MaskedLM.load(found.model), load_embedder(found.embedder, **found.how)
+    run = sample(
+        model,
+        steps=found.steps,
+        chains=found.chains,
+        length=found.length,
+        temperature=found.temperature,
+        seed=seed,
+    )
+    laws, device = reopen(run).laws, model.state_device
+    both = (
+        rolling_traps(run, laws, embedder.embed, device=device),
+        hamming_traps(run, laws, device=device),
+    )
+    rows = [_summary_row(each) for each in both]
+    rows += [_trap_row(each, trap) for each in both for trap in _longest(each)]
+    how = (
+        f"{found.chains} chains of {found.steps:,} steps from the bundled passages, cut to "
+        f"{found.length} tokens, {found.model} at temperature {found.temperature:g}; rolling "
+        f"detector of the paper on {embedder.name}, and balls of Hamming radius 1"
+    )
+    pictures = {
+        f"{each.detector}-{name}": draw(each)
+        for each in both
+        for name, draw in (("timeline", plot_trap_timeline), ("gaps", plot_gaps_against_duration))
+    }
+    return Reproduction("A-table5", scale, how, rows, seed, pictures)
+
+
+def _longest(found: Catalogue) -> list[Trap]:
+    return sorted(found.traps, key=lambda trap: -trap.duration)[:LONGEST]
+
+
+def _summary_row(found: Catalogue) -> dict[str, Any]:
+    told = found.summary()
+    ranks = [None if each is None else each.value for each in (told.by_mean_gap, told.by_min_gap)]
+    return {
+        "detector": found.detector,
+        "traps": told.n_traps,
+        "perfect": told.n_perfect,
+        "unfinished": told.n_unfinished,
+        "mean duration": told.mean_duration,
+        "range": [told.shortest, told.longest],
+        "rank correlation of duration with mean gap, min gap": ranks,
+        "better predictor": told.better_predictor,
+        "kind": told.kind,
+        "published traps, perfect": [PUBLISHED["traps"], PUBLISHED["perfect"]],
+        "published mean duration": PUBLISHED["mean_duration"],
+        "published range": [PUBLISHED["shortest"], PUBLISHED["longest"]],
+        "published better predictor": PUBLISHED["better_predictor"],
+    }
+
+
+def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
+    return {
+        "detector": found.detector,
+        "text": trap.text,
+        "chain": trap.stretch.chain,
+        "first step": trap.stretch.first,
+        "duration": trap.duration,
+        "duration is": trap.stretch.kind,
+        "mean gap": trap.mean_gap,
+        "min gap": trap.min_gap,
+        "perfect": trap.perfect,
+        "exact holding time of the text": trap.margins.holding_time,
+        "bound on its escape": trap.margins.escape_bound,
+    }

@@ -1,0 +1,107 @@
+"""How long traps last, on chains whose holding and exit times are known exactly.
+
+What remains of a visit, whatever happened before, has the exit time of the present state as its
+mean. So for a visit that is cut by the end of the chain, the steps so far plus the exit time of the
+last state stand in for its duration, and no visit is left out.
+"""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from glauber.exact.exit_times import exit_times, hamming_ball
+from glauber.metastability.hamming import (
+    hamming_stretches,
+    stretches_of_chain,
+    visits_to_ball,
+)
+from glauber.metastability.stays import stays_of_path
+from table_chains import MATRIX, SPACE, WELLS, simulate, stored
+
+
+@pytest.fixture(scope="module")
+def paths():
+    """The numbers of the states, and the path, of each chain."""
+    return [(numbers(path), path) for path in simulate(400, 600, seed=5)[0]]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return stored(tmp_path_factory.mktemp("wells") / "run", 200, 600, seed=8)
+
+
+@cache
+def times_of_ball(centre, radius):
+    return exit_times(MATRIX, hamming_ball(SPACE, torch.tensor(centre), radius))
+
+
+def numbers(path):
+    return SPACE.index(torch.from_numpy(path)).numpy()
+
+
+def excess(stretch, indices, times, after=0):
+    """Steps the stretch lasted beyond its first `after`, less their exact mean. Mean zero."""
+    lasted = stretch.duration - after
+    if not stretch.ended:
+        lasted += times[indices[stretch.last]] - 1
+    return lasted - times[indices[stretch.first + after]]
+
+
+def score(per_chain):
+    """The mean over independent chains in standard errors."""
+    values = np.array(per_chain)
+    return values.mean() / (values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def test_radius_0_lasts_as_long_as_states_hold(paths):
+    held = 1 / (1 - MATRIX.diagonal())
+    found = [stretches_of_chain(stays_of_path(path), radius=0) for _, path in paths]
+    assert sum(map(len, found)) > 7000
+    for times, agrees in ((held, True), (1.15 * held, False)):
+        per_chain, per_well = [], {0: [], 1: [], 2: []}
+        for (indices, _), stretches in zip(paths, found, strict=True):
+            over = [excess(s, indices, times) for s in stretches]
+            per_chain.append(sum(over))
+            for well, rows in per_well.items():
+                rows.append(
+                    sum(
+                        o
+                        for o, s in zip(over, stretches, strict=True)
+                        if (s.centre == WELLS[well]).all()
+                    )
+                )
+        assert (abs(score(per_chain)) < 3) == agrees
+        assert all((abs(score(rows)) < 3) == agrees for rows in per_well.values())
+
+
+@pytest.mark.parametrize("radius", [1, 2])
+def test_balls_are_left_after_their_exit_times(paths, radius):
+    for well in WELLS:
+        exact = times_of_ball(tuple(well), radius)
+        visits = [visits_to_ball(stays_of_path(path), well, radius) for _, path in paths]
+        for (_, path), found in zip(paths, visits, strict=True):
+            near = (path != well).sum(axis=1) <= radius
+            assert sum(s.duration for s in found) == near.sum()
+        for times, agrees in ((exact, True), (1.3 * exact, False)):
+            rows = zip(paths, visits, strict=True)
+            per_chain = [sum(excess(s, indices, times) for s in v) for (indices, _), v in rows]
+            assert (abs(score(per_chain)) < 3) == agrees
+
+
+@pytest.mark.parametrize(("radius", "shortest"), [(0, 20), (1, 40)])
+def test_traps_of_a_stored_run_last_as_long_as_their_balls_hold(kept, radius, shortest):
+    """The detector itself, centres and all: beyond `shortest` steps, the exact exit time."""
+    run, paths = kept
+    found = hamming_stretches(run, radius=radius, shortest=shortest)
+    deep = sum((stretch.centre == WELLS).all(axis=1).any() for stretch in found)
+    assert len(found) > 300 and deep > 0.95 * len(found)
+    for factor, agrees in ((1, True), (1.25, False)):
+        per_chain = np.zeros(len(paths))
+        for stretch in found:
+            assert stretch.duration >= shortest
+            times = factor * times_of_ball(tuple(stretch.centre), radius)
+            over = excess(stretch, numbers(paths[stretch.chain]), times, after=shortest - 1)
+            per_chain[stretch.chain] += over
+        assert (abs(score(per_chain)) < 3) == agrees

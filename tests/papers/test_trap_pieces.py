@@ -1,0 +1,71 @@
+"""Table 5 and the temperature regimes of paper A on a tiny model, with embeddings by words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import VOCABULARY
+from glauber.landscape.embedder import Embedder
+from glauber.metastability.regimes import regime
+from glauber.papers import a_regimes, a_table5, reproduce, trap_runs
+from glauber.runs.export import trajectory
+from glauber.sampling import sample
+
+
+def embed(texts):
+    counts = [[text.split().count(word) for word in VOCABULARY] + [0.1] for text in texts]
+    stacked = np.array(counts, np.float32)
+    return stacked / np.linalg.norm(stacked, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def tiny_scale(monkeypatch, tiny_folder):
+    small = replace(
+        trap_runs.CONDITIONS["small"], model=str(tiny_folder), length=5, chains=3, steps=400,
+        temperature=0.05,
+    )  # fmt: skip
+    monkeypatch.setitem(trap_runs.CONDITIONS, "small", small)
+    monkeypatch.setitem(a_regimes.SIZES, "small", (2, 150))
+    for module in (a_table5, a_regimes):
+        monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))
+
+
+def test_table_5(tiny_scale, tmp_path):
+    made = reproduce("A-table5", seed=1)
+    rolling, hamming, *traps = made.rows
+    assert (rolling["detector"], hamming["detector"]) == ("rolling", "hamming")
+    assert len(traps) == rolling["traps"] + hamming["traps"] > 0
+    for row in (rolling, hamming):
+        own = [trap for trap in traps if trap["detector"] == row["detector"]]
+        assert row["perfect"] == sum(trap["min gap"] > 0 for trap in own)
+        assert row["published traps, perfect"] == [17, 4]
+        assert row["published mean duration"] == 671 and row["published range"] == [150, 4950]
+    assert all(trap["duration"] >= 150 for trap in traps)
+    assert len(made.write(tmp_path)) == 5
+    assert reproduce("A-table5", seed=1).rows == made.rows
+
+
+def test_the_regimes(tiny_scale, tmp_path):
+    made = reproduce("A-regimes")
+    assert [row["temperature"] for row in made.rows] == [0.01, 0.1, 1, 10, 100]
+    changed = [row["steps that change a token"] for row in made.rows]
+    assert changed[0] < changed[1] < 0.9 < changed[4]
+    entropies = [row["entropy, nats"] for row in made.rows]
+    assert entropies == sorted(entropies) and entropies[-1] <= np.log(len(VOCABULARY))
+    assert len(made.write(tmp_path)) == 2
+
+
+def test_the_figures_of_a_regime(tiny_folder):
+    run = sample(str(tiny_folder), ["the cat sat on it ."], steps=301, chains=3, temperature=0.1)
+    found = regime(run, embed, stride=10, shortest=20)
+    path = [tokens for _, tokens in trajectory(run)]
+    moved = [(path[t] != path[t - 1]).any(axis=1) for t in range(151, 302)]
+    assert found.changed == pytest.approx(np.mean(moved))
+    free = run.free[0]
+    assert found.kept == pytest.approx(np.mean(path[-1][:, free] == path[0][:, free]))
+    looks = [embed([run.vocabulary.decode(row) for row in path[t]]) for t in range(150, 302, 10)]
+    pairs = zip(looks[1:], looks[:-1], strict=True)
+    paces = [1 - (a * b).sum(axis=1) for a, b in pairs]
+    assert found.pace == pytest.approx(np.mean(paces), abs=1e-6)
+    assert 0 < found.stuck <= 1 and found.kind == "estimate"
