@@ -16,18 +16,21 @@ ARROWS = {
     "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec", "runs.export"},
     "mixing": {"conditionals", "dynamics", "mixing", "threads", "runs.run", "runs.export"},
     "metastability": {"conditionals", "dynamics", "metastability"},
-    "landscape": {"conditionals", "landscape", "runs"},
+    "landscape": {"conditionals", "landscape", "mixing", "runs", "sampling"},
+    "comparison": {
+        "comparison", "compatibility", "conditionals", "landscape", "mixing", "runs", "sampling",
+    },
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {"plots", "runs.timeline", "mixing", "metastability", "landscape"},
+    "plots": {"plots", "runs.timeline", "comparison", "mixing", "metastability", "landscape"},
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
         "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
         "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
+        "cli", "comparison", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
         "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),
@@ -87,5 +90,6 @@ def test_transformers_is_imported_where_models_are_read():
         "conditionals/masked_lm.py",
         "conditionals/causal_lm.py",
         "conditionals/vocabulary.py",
+        "landscape/entailment.py",
         "landscape/embedder.py",  # sentence_transformers, and the bar that transformers shows
     }

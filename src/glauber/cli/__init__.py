@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
@@ -15,6 +16,7 @@ from glauber.cli.models import models
 from glauber.cli.paper import paper
 from glauber.cli.phase import phase
 from glauber.cli.potential import potential
+from glauber.cli.prefixes import prefixes
 from glauber.cli.rectangle import rectangle
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
@@ -22,6 +24,7 @@ from glauber.cli.score import score
 from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
+from glauber.cli.topics import topics
 from glauber.errors import GlauberError
 
 app = typer.Typer(
@@ -34,7 +37,8 @@ app = typer.Typer(
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
 MIXING = (couple, phase, semantic_drift, diagnose)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
+LANDSCAPE = (topics, prefixes, compare)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 

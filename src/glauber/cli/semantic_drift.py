@@ -1,6 +1,5 @@
 """glauber semantic-drift: how far a run's texts moved in meaning, and when."""
 
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +10,6 @@ from glauber.cli import options
 from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from glauber.mixing.drift import Distances, Saturation
 
 
@@ -32,6 +29,7 @@ def semantic_drift(
     json: options.Json = False,
 ) -> None:
     """Measure how far a run's texts moved in meaning, where that stays, and when it got there."""
+    from glauber.cli.looking import looking
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
     from glauber.landscape.embedder import load_embedder
@@ -43,7 +41,7 @@ def semantic_drift(
     check_threshold(threshold)
     opened = Run(run)
     loaded = load_embedder(embedder, device, trust_remote_code=trust_remote_code)
-    with _looking(quiet=json) as listener:
+    with looking(quiet=json) as listener:
         found = distances(opened, loaded.embed, every=every, listener=listener)
     level = saturation(found) if len(found.steps) >= 8 else None
     times = hitting_times(found, threshold)
@@ -125,18 +123,3 @@ def _draw(found: "Distances", level: "Saturation | None", threshold: float, out:
         out.write_text(drawn.to_html(config={"displayModeBar": False}), encoding="utf-8")
     except OSError as error:
         raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
-
-
-@contextmanager
-def _looking(*, quiet: bool) -> "Iterator[Callable[[int, int], None]]":
-    """A listener that shows a bar of the looks done."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from glauber.cli.screen import err
-
-    words = TextColumn("look {task.completed:,.0f} of {task.total:,.0f}")
-    with Progress(
-        words, BarColumn(), TimeRemainingColumn(), console=err, transient=True, disable=quiet
-    ) as bar:
-        task = bar.add_task("", total=1)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
