@@ -27,7 +27,7 @@ ARROWS = {
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
         "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
-        "runs.spec", "sampling", "sweeps",
+        "runs.run", "runs.spec", "sampling", "sweeps",
     },
     "cli": {
         "cli", "comparison", "compatibility", "conditionals", "dynamics", "explorer", "landscape",

@@ -24,9 +24,7 @@ def compare(
     rectangles: Annotated[int, typer.Option(help="Random rectangles of each model.")] = 100,
     labels: Labels = "topics",
     scorer: Annotated[str, typer.Option(help="similarity, or an NLI model.")] = "similarity",
-    every: Annotated[
-        int | None, typer.Option(help="One look every so many steps (default: 50 looks).")
-    ] = None,
+    every: Annotated[int, typer.Option(help="One look every so many steps.")] = 20,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="HTML file of the page.")] = None,
     json: options.Json = False,

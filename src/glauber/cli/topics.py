@@ -50,7 +50,7 @@ def topics(
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
     from glauber.landscape.judgement import judge
-    from glauber.landscape.recurrence import agreement, recurrence, seeds_of
+    from glauber.landscape.recurrence import agreement, check_several, recurrence, seeds_of
     from glauber.landscape.scorers import load_scorer
     from glauber.landscape.topics import looks_apart, place_of, topic_scores
     from glauber.runs.run import Run
@@ -61,6 +61,7 @@ def topics(
     place_of(followed, listed)
     opened = Run(run)
     looks_apart(opened, every)
+    check_several(opened.n_chains)
     begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
     found, verdicts = [], []
     for name in scorer or ["similarity"]:

@@ -61,7 +61,7 @@ def _entailment(name: str, classes: dict[str, int]) -> int:
     found = [number for word, number in classes.items() if word.lower().startswith("entail")]
     if len(found) != 1:
         raise GlauberError(
-            f"{name} is not an entailment model: its classes are {', '.join(classes)}."
+            f"{name} is not an entailment model: its classes are {', '.join(sorted(classes))}."
         )
     return found[0]
 

@@ -62,8 +62,7 @@ def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = 
     """The table; seeds names each chain's starting topic (without it: all chains together)."""
     n_chains = len(found.values)
     place_of(track, found.labels)
-    if n_chains < 2:
-        raise GlauberError("there is one chain only, but a recurrence table needs several.")
+    check_several(n_chains)
     if seeds is not None and len(seeds) != n_chains:
         raise GlauberError(f"there are {len(seeds)} seed topics for {n_chains} chains.")
     names = list(dict.fromkeys(seeds or ()))
@@ -74,6 +73,12 @@ def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = 
     rows.append(_row(found, track, seed=ALL, chains=np.arange(n_chains)))
     last = int(found.steps[-1])
     return Recurrence(track, found.baseline, found.scorer, found.every, last, rows)
+
+
+def check_several(n_chains: int) -> None:
+    """Refuses a single chain, which says nothing of how chains differ."""
+    if n_chains < 2:
+        raise GlauberError("there is one chain only, but a recurrence table needs several.")
 
 
 def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]) -> SeedRow:

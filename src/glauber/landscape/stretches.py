@@ -38,11 +38,23 @@ class Stretches:
         generator = np.random.Generator(np.random.Philox(seed))
         even = np.full(self.n_chains, 1 / self.n_chains)
         counts = generator.multinomial(self.n_chains, even, size=RESAMPLES)  # (resamples, chains)
-        medians = _medians(self.steps, self.ended, counts[:, self.chain])
+        medians = self._medians(counts.astype(np.float64))
         tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
         low, high = np.quantile(medians, tails, method="inverted_cdf")
         ends = tuple(None if np.isinf(end) else float(end) for end in (low, high))
         return MedianTime(median_time(self.steps, self.ended).value, (ends[0], ends[1]))
+
+    def _medians(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Kaplan-Meier medians (resamples,) with chains as often as counts (resamples, chains)."""
+        at = np.unique(self.steps[self.ended])
+        if len(at) == 0:
+            return np.full(len(counts), np.inf)
+        whose = (np.arange(self.n_chains)[:, None] == self.chain).astype(np.float64)
+        risk = counts @ (whose @ (self.steps[:, None] >= at))  # (resamples, times)
+        gone = counts @ (whose @ ((self.steps[:, None] == at) & self.ended[:, None]))
+        left = np.cumprod(1 - gone / np.maximum(risk, 1), axis=1)
+        reached = left <= 0.5
+        return np.where(reached.any(axis=1), at[reached.argmax(axis=1)], np.inf)
 
 
 def stretches(above: NDArray[np.bool_], every: int) -> Stretches:
@@ -59,17 +71,3 @@ def stretches(above: NDArray[np.bool_], every: int) -> Stretches:
     return Stretches(
         np.array(steps, np.float64), np.array(ended, bool), np.array(chains, int), len(above)
     )
-
-
-def _medians(
-    times: NDArray[np.float64], happened: NDArray[np.bool_], weights: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Kaplan-Meier medians (resamples,) of times counted as often as weights (resamples, n) say."""
-    at = np.unique(times[happened])
-    if len(at) == 0:
-        return np.full(len(weights), np.inf)
-    risk = weights @ (times[:, None] >= at)  # (resamples, times)
-    gone = weights @ ((times[:, None] == at) & happened[:, None])
-    left = np.cumprod(1 - gone / np.maximum(risk, 1), axis=1)
-    reached = left <= 0.5
-    return np.where(reached.any(axis=1), at[reached.argmax(axis=1)], np.inf)

@@ -54,8 +54,8 @@ def distinctive_words(
         raise GlauberError("there is one chain only, but words are compared between several.")
     tables = [[words_of(texts) for texts in group] for group in (first, second)]
     words = _frequent(tables, fewest)
-    if not words:
-        return []
+    if not words or len(set().union(*(one for group in tables for one in group))) < 2:
+        return []  # a single word all over has no odds
     counts = [_table(group, words) for group in tables]  # (chains, words) of each group
     totals = [np.array([sum(one.values()) for one in group], float) for group in tables]
     prior = PRIOR * (counts[0].sum(axis=0) + counts[1].sum(axis=0)) / sum(t.sum() for t in totals)

@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 from glauber.comparison.models import Comparison, ModelRow
 from glauber.mixing.drift import Mean
 from glauber.plots.style import FAINT, FONT, INK, QUIET, STRONG, empty_figure
-from glauber.plots.topic_river import COLOURS
+from glauber.plots.topic_river import colour_of
 
 SHORT = 28  # letters of a model's name that fit beside a picture
 
@@ -51,13 +51,14 @@ def plot_topics_by_model(found: Comparison) -> go.Figure:
     """Bars of the labels' mean scores at the end, stacked to one, a bar for each model."""
     figure = empty_figure("What the texts are about at the end", "mean score over chains")
     names = [short(row.model) for row in found.rows]
-    for number, label in enumerate(found.rows[0].topics.labels):
+    labels = found.rows[0].topics.labels
+    for label in labels:
         figure.add_bar(
             x=[row.topics_end[label].value for row in found.rows],
             y=names,
             orientation="h",
             name=label,
-            marker_color=COLOURS[number % len(COLOURS)],
+            marker_color=colour_of(label, labels),
             hovertemplate="%{y}: %{x:.1%}<extra>" + label + "</extra>",
         )
     figure.update_layout(barmode="stack", margin=dict(l=200, b=130, t=66), bargap=0.35)

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from glauber.landscape.topics import TopicScores
 from glauber.plots.chains import add_chains
 from glauber.plots.style import QUIET, SHARES, empty_figure
-from glauber.plots.topic_river import COLOURS
+from glauber.plots.topic_river import colour_of
 
 
 def plot_recurrence(
@@ -19,16 +19,18 @@ def plot_recurrence(
         f"Where the texts turn to {track}",
         f"score of {track} over steps, dotted: the baseline 1 / {len(found.labels)}",
     )
-    figure.update_yaxes(range=SHARES, tickformat=".0%")
+    figure.update_yaxes(tickformat=".0%")
+    figure.update_layout(height=400, margin=dict(t=66, b=110), legend=dict(y=-0.2, yanchor="top"))
     values = found.of(track)
     if seeds is None:
+        figure.update_yaxes(range=SHARES)
         add_chains(figure, found.steps, values, number=".0%")
-    for number, seed in enumerate(dict.fromkeys(seeds or ())):
+    for seed in dict.fromkeys(seeds or ()):
         figure.add_scatter(
             x=found.steps,
             y=values[np.array(seeds) == seed].mean(axis=0),
             mode="lines",
-            line=dict(color=COLOURS[number % len(COLOURS)], width=2.5),
+            line=dict(color=colour_of(seed, found.labels), width=2.5),
             name=f"from {seed}",
             hovertemplate=f"step %{{x:,}}: mean %{{y:.1%}}<extra>from {seed}</extra>",
         )

@@ -1,5 +1,7 @@
 """What are the chains about over time? A river with a branch for each label."""
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
 from glauber.landscape.topics import TopicScores
@@ -7,7 +9,7 @@ from glauber.plots.style import empty_figure
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (
-    "#d55e00", "#56b4e9", "#f0e442", "#009e73", "#cc79a7", "#0072b2", "#e69f00", "#9aa0a6",
+    "#d55e00", "#56b4e9", "#d4b106", "#009e73", "#cc79a7", "#0072b2", "#e69f00", "#9aa0a6",
     "#7fc8a9", "#b9a3e3", "#8c6d46",
 )  # fmt: skip
 
@@ -28,16 +30,21 @@ def plot_topic_river(found: TopicScores, *, first: str | None = None) -> go.Figu
     )
     order = sorted(range(len(found.labels)), key=lambda place: found.labels[place] != first)
     mean = found.values.mean(axis=0)  # (looks, labels)
-    for number, place in enumerate(order):
-        colour = COLOURS[number % len(COLOURS)]
+    for place in order:
         figure.add_scatter(
             x=found.steps,
             y=mean[:, place],
             mode="lines",
             stackgroup="labels",
             line=dict(width=0.6, color="white"),
-            fillcolor=colour,
+            fillcolor=colour_of(found.labels[place], found.labels),
             name=found.labels[place],
             hovertemplate="%{y:.1%}",
         )
     return figure
+
+
+def colour_of(label: str, labels: Sequence[str]) -> str:
+    """The colour of a label, the same in every picture of a list of labels."""
+    place = list(labels).index(label) if label in labels else len(labels)
+    return COLOURS[place % len(COLOURS)]
