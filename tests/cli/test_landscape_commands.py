@@ -81,7 +81,7 @@ def test_compare(glauber, nli, tiny_folder, source, tmp_path):
     again.symlink_to(tiny_folder)
     how = (
         "compare", "--from", source, "--chains", 4, "--length", 5, "--steps", 40, "--labels",
-        LABELS, "--scorer", nli, "--rectangles", 6,
+        LABELS, "--scorer", nli, "--rectangles", 6, "--top", 10,
     )  # fmt: skip
     both = ("--models", f"{tiny_folder},{again}")
     code, out, _ = glauber(*how, *both, "--out", tmp_path / "c.html", "--json")

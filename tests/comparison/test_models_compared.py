@@ -41,6 +41,7 @@ def compared(tiny_folder, other_folder):
         steps=60,
         seed=4,
         rectangles=12,
+        top=10,
         every=20,
         traps=lambda model, run: {"number": run.n_chains},
     )
@@ -50,7 +51,7 @@ def test_each_figure_is_that_of_its_study(compared, tiny_folder):
     first, second = compared.rows
     model = MaskedLM.load(str(tiny_folder))
     tokens, free = starts(model, TEXTS, chains=6, length=5)
-    found = rectangles_of_model(model, tokens, free=free, count=12, seed=4)
+    found = rectangles_of_model(model, tokens, free=free, count=12, seed=4, top=10)
     assert first.rectangles["mean"] == pytest.approx(float(found.delta.mean()))
     run = sample(model, TEXTS, steps=60, chains=6, length=5, seed=4)
     assert first.changed.value == pytest.approx(float(run.read("changed").any(axis=2).mean()))

@@ -18,10 +18,11 @@ def tiny_scale(monkeypatch, tiny_folder, tmp_path):
     )  # fmt: skip
     monkeypatch.setitem(topic_runs.CONDITIONS, "small", small)
     monkeypatch.setattr(topic_runs, "LENGTH", 5)
+    monkeypatch.setattr(topic_runs, "EACH", 2)
     starts = [
         Labelled(topic, f"the cat sat on the {topic} .")
         for topic in topic_runs.SEEDS
-        for _ in range(topic_runs.EACH)
+        for _ in range(2)
     ]
     monkeypatch.setattr(topic_runs, "held_out_passages", lambda: starts)
     tiny = {"model": str(tiny_folder), "chains": 3, "steps": 8, "length": 4}
@@ -36,7 +37,7 @@ def test_table_3(tiny_scale, tmp_path):
     assert [row["topic"] for row in topics] == list(topic_runs.SEEDS)
     assert topics[3]["published (pol 0, pol 10k, seed 0, seed 10k)"] == [0.003, 0.174, 0.834, 0.037]
     crossed = [int(row["chains that crossed"].split(" of ")[0]) for row in topics]
-    assert everyone["chains that crossed"] == f"{sum(crossed)} of 50"
+    assert everyone["chains that crossed"] == f"{sum(crossed)} of 10"
     assert everyone["baseline"] == pytest.approx(1 / 9)
     assert judged["sentences"] == 90 and judged["chance"] == pytest.approx(1 / 9)
     assert len(made.write(tmp_path / "out")) == 3

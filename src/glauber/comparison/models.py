@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from glauber.compatibility import rectangles_of_model
+from glauber.compatibility.draw import TOP
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
@@ -62,6 +63,7 @@ def compare_models(
     temperature: float = 1.0,
     seed: int = 0,
     rectangles: int = 100,
+    top: int = TOP,
     every: int | None = None,
     device: str = "auto",
     traps: Traps | None = None,
@@ -80,7 +82,7 @@ def compare_models(
             length=length,
         )  # fmt: skip
         tokens, free = starts(model, texts, chains=chains, length=length)
-        found = rectangles_of_model(model, tokens, free=free, count=rectangles, seed=seed)
+        found = rectangles_of_model(model, tokens, free=free, count=rectangles, seed=seed, top=top)
         scores = topic_scores(run, scorer, every=every)
         rows.append(
             ModelRow(
