@@ -11,7 +11,7 @@ from glauber.landscape.scorers import SIMILARITY, load_scorer
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.plots.prefixes import plot_prefixes
 
-SMALL = {"model": "bundled:english", "chains": 12, "steps": 160, "length": 16}
+SMALL = {"model": "bundled:english", "chains": 10, "steps": 128, "length": 16}
 PAPER = {"model": "bert-base-uncased", "chains": 100, "steps": 10_000, "length": 20}
 EVERY = {"small": 16, "paper": 200}
 SCORERS = {"small": SIMILARITY, "paper": "facebook/bart-large-mnli"}
