@@ -1,10 +1,13 @@
 """Which topics does each prefix pull towards?"""
 
+from textwrap import wrap
+
 import plotly.graph_objects as go
 
 from glauber.landscape.prefixes import PrefixStudy, Pull
 from glauber.plots.style import empty_figure
 
+LETTERS = 16  # of a prefix in one line
 COLOURS = ((0.0, "#0072b2"), (0.5, "#ffffff"), (1.0, "#d55e00"))
 
 
@@ -19,7 +22,7 @@ def plot_prefixes(found: PrefixStudy) -> go.Figure:
     figure.add_heatmap(
         z=values,
         x=list(found.labels),
-        y=[pull.prefix for pull in found.pulls],
+        y=["<br>".join(wrap(pull.prefix, LETTERS)) for pull in found.pulls],
         zmin=-most,
         zmax=most,
         colorscale=COLOURS,
@@ -30,7 +33,7 @@ def plot_prefixes(found: PrefixStudy) -> go.Figure:
         texttemplate="%{text}",
         hovertemplate="%{y}<br>%{x}: %{z:+.3f}<extra></extra>",
     )
-    figure.update_layout(height=150 + 56 * len(found.pulls), margin=dict(l=190, b=90))
+    figure.update_layout(height=150 + 56 * len(found.pulls), margin=dict(l=130, b=90))
     figure.update_xaxes(title_text="", ticks="", showline=False, tickangle=-40, nticks=0)
     figure.update_yaxes(autorange="reversed", ticks="", showline=False, nticks=0)
     figure.update_xaxes(type="category", tickmode="linear")
