@@ -18,7 +18,8 @@ from glauber.landscape.judgement import held_out_sentences, judge
 from glauber.landscape.labelled import calibration_passages, held_out_passages, sentences
 from glauber.landscape.scorers import load_scorer
 from glauber.landscape.similarity import calibrated, similarity_scorer
-from glauber.landscape.topics import Scorer, check_labels, topic_scores
+from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
+from glauber.mixing.drift import mean_of
 from glauber.sampling import sample
 from tiny_nli import make_nli
 
@@ -195,3 +196,11 @@ def test_the_default_scorer_is_worth_trusting():
     assert found.n_texts == 110 and found.interval[0] > 0.85 and found.chance < 0.1
     assert found.log_loss.value < 0.3 < found.chance_log_loss
     assert min(found.recall.values()) >= 0.7
+
+
+def test_intervals_of_scores_end_where_scores_do():
+    mean = score_mean(np.array([0.0, 0.0, 0.9]))
+    assert mean.value == pytest.approx(0.3) and mean.interval == (0.0, 1.0)
+    inside = np.array([0.4, 0.5, 0.6])
+    assert score_mean(inside) == mean_of(inside)
+    assert score_mean(inside[:1]).interval is None

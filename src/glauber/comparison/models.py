@@ -15,7 +15,7 @@ from glauber.compatibility.draw import TOP
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
-from glauber.landscape.topics import Scorer, TopicScores, topic_scores
+from glauber.landscape.topics import Scorer, TopicScores, score_mean, topic_scores
 from glauber.mixing.drift import Mean, mean_of
 from glauber.runs.run import Run
 from glauber.runs.signature import signature
@@ -103,7 +103,7 @@ def compare_models(
 
 
 def _means(scores: TopicScores, look: int) -> dict[str, Mean]:
-    return {label: mean_of(scores.of(label)[:, look]) for label in scores.labels}
+    return {label: score_mean(scores.of(label)[:, look]) for label in scores.labels}
 
 
 def _check(names: Sequence[str], chains: int) -> None:

@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from glauber.conditionals.bundled import passages
 from glauber.errors import GlauberError
 from glauber.landscape.stretches import stretches
-from glauber.landscape.topics import TopicScores, place_of
+from glauber.landscape.topics import TopicScores, place_of, score_mean
 from glauber.mixing.drift import Mean, mean_of
 from glauber.mixing.shares import share_interval
 from glauber.mixing.survival import MedianTime
@@ -91,17 +91,17 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
     return SeedRow(
         seed=seed,
         n_chains=len(chains),
-        tracked_start=mean_of(tracked[:, 0]),
-        tracked_end=mean_of(tracked[:, -1]),
+        tracked_start=score_mean(tracked[:, 0]),
+        tracked_end=score_mean(tracked[:, -1]),
         rise=mean_of(tracked[:, -1] - tracked[:, 0]),
-        seed_start=None if own is None else mean_of(own[:, 0]),
-        seed_end=None if own is None else mean_of(own[:, -1]),
+        seed_start=None if own is None else score_mean(own[:, 0]),
+        seed_end=None if own is None else score_mean(own[:, -1]),
         crossed=crossed,
         crossed_interval=share_interval(crossed, len(chains)),
         crossings=mean_of(ups.astype(np.float64)),
         peak=float(tracked.max()),
         peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
-        mean_peak=mean_of(tracked.max(axis=1)),
+        mean_peak=score_mean(tracked.max(axis=1)),
         dwell=stretches(above, found.every).median(),
         away=stretches(~above, found.every).median()
         if above.any()

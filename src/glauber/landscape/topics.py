@@ -5,13 +5,13 @@ about, supposing that it is about one of them. They do not say whether it is abo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.mixing.drift import Listener, blocks, check_looks
+from glauber.mixing.drift import Listener, Mean, blocks, check_looks, mean_of
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
@@ -90,6 +90,14 @@ def looks_apart(run: Run, every: int | None) -> int:
     every = max(1, run.steps // LOOKS) if every is None else every
     check_looks(run, every)
     return every
+
+
+def score_mean(values: Floats) -> Mean:
+    """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
+    mean = mean_of(values)
+    if mean.interval is None:
+        return mean
+    return replace(mean, interval=(max(0.0, mean.interval[0]), min(1.0, mean.interval[1])))
 
 
 def check_labels(labels: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from glauber.mixing.drift import Mean
 from glauber.plots.style import FAINT, FONT, INK, QUIET, STRONG, empty_figure
 from glauber.plots.topic_river import colour_of
 
-SHORT = 28  # letters of a model's name that fit beside a picture
+SHORT = 22  # letters of a model's name that fit beside a picture
 
 
 def plot_comparison(found: Comparison) -> go.Figure:
@@ -74,6 +74,7 @@ def comparison_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> go.F
     """A table of written figures as a picture: the first column names the model."""
     figure = empty_figure("The figures", "estimates with 95% intervals or standard errors")
     columns = [list(column) for column in zip(*rows, strict=True)]
+    columns[0] = [short(name) for name in columns[0]]
     figure.add_table(
         header=dict(values=list(head), align="left", fill_color=FAINT, font=dict(color=INK)),
         cells=dict(values=columns, align="left", fill_color="white", height=44),
