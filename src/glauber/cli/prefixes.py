@@ -75,7 +75,7 @@ def prefixes(
 def _lines(told: dict[str, Any]) -> list[str]:
     lines = [
         f"topics and words that each prefix pulls towards, against {told['n_chains']} chains "
-        "without one (estimates, 95% intervals; the prefix itself is not read)"
+        "without one (estimates, 95% intervals each by itself; the prefix is not read)"
     ]
     for pull in told["pulls"]:
         lines += [pull["prefix"], f"  topics  {_topics(pull)}", f"  words   {_words(pull)}"]

@@ -20,7 +20,7 @@ from glauber.errors import GlauberError
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
-PRIOR = 500.0  # words that the prior is worth
+PRIOR = 100.0  # words that the prior is worth: it caps the log-odds of a small sample
 RESAMPLES = 500
 LEVEL = 0.95
 

@@ -42,7 +42,7 @@ def make(scale: Scale, *, seed: int) -> Reproduction:
 def _row(pull: Pull) -> dict[str, Any]:
     return {
         "prefix": pull.prefix,
-        "topics surely pulled towards": pull.towards,
+        "topics pulled towards (95% intervals, each by itself)": pull.towards,
         "pull": {label: [m.value, *(m.interval or ())] for label, m in pull.pull.items()},
         "words (log-odds, standard error)": [
             f"{one.word} {one.log_odds:+.2f} +- {one.standard_error:.2f}" for one in pull.words[:8]
