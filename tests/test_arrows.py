@@ -18,18 +18,21 @@ ARROWS = {
     "metastability": {
         "conditionals", "dynamics", "metastability", "runs.run", "runs.spec", "runs.export",
     },
-    "landscape": {"conditionals", "landscape", "runs"},
+    "landscape": {"conditionals", "landscape", "mixing", "runs", "sampling"},
+    "comparison": {
+        "comparison", "compatibility", "conditionals", "landscape", "mixing", "runs", "sampling",
+    },
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {"plots", "runs.timeline", "mixing", "metastability", "landscape"},
-    "explorer": {"plots", "runs", "explorer"},
+    "plots": {"plots", "runs.timeline", "comparison", "mixing", "metastability", "landscape"},
+    "explorer": {"conditionals", "explorer", "landscape", "metastability", "plots", "runs"},
     "papers": {
         "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
-        "runs.spec", "sampling", "sweeps",
+        "runs.run", "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
+        "cli", "comparison", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
         "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),
@@ -89,5 +92,6 @@ def test_transformers_is_imported_where_models_are_read():
         "conditionals/masked_lm.py",
         "conditionals/causal_lm.py",
         "conditionals/vocabulary.py",
+        "landscape/entailment.py",
         "landscape/embedder.py",  # sentence_transformers, and the bar that transformers shows
     }

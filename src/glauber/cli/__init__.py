@@ -5,6 +5,7 @@ import sys
 import typer
 
 from glauber.cli.basins import basins
+from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
@@ -16,13 +17,16 @@ from glauber.cli.models import models
 from glauber.cli.paper import paper
 from glauber.cli.phase import phase
 from glauber.cli.potential import potential
+from glauber.cli.prefixes import prefixes
 from glauber.cli.rectangle import rectangle
+from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.score import score
 from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
+from glauber.cli.topics import topics
 from glauber.cli.traps import traps
 from glauber.errors import GlauberError
 
@@ -37,7 +41,8 @@ CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
 MIXING = (couple, phase, semantic_drift, diagnose)
 STUCK = (traps, basins)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, paper):
+LANDSCAPE = (topics, prefixes, compare, report)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 

@@ -100,9 +100,7 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
     note = f"{held}. {told.n_traps} were found, {told.n_perfect} of them perfect: every token is "
     note += "the model's first choice there. They take up "
     note += f"{told.share:.0%} of all steps."
-    figures = (plot_trap_timeline(found),)
-    if len(found.traps) > 3:
-        figures = (*figures, plot_gaps_against_duration(found))
+    drawn = [plot_trap_timeline, plot_gaps_against_duration][: 1 + (len(found.traps) > 3)]
     longest = sorted(found.traps, key=lambda trap: -trap.duration)[:SHOWN]
     cards = "\n".join(
         f'<li><span dir="auto">{escape(trap.text)}</span><br><span class="figures">chain '
@@ -112,6 +110,7 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
         "(exact)</span></li>"
         for trap in longest
     )
+    figures = tuple(draw(found) for draw in drawn)
     yield Section("traps", heading, note, figures, f'<ul class="cards">{cards}</ul>')
 
 

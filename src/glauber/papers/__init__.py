@@ -12,14 +12,17 @@ from glauber.papers.reproduction import Reproduction, Scale
 PIECES = {
     "A-table1": "mean rectangle incompatibility by model",
     "A-table2": "drift of the copies of '!' at the boundary of its basin",
-    "A-fig1": "a chain's trajectory in two dimensions, from warm to cool",
+    "A-table3": "politics and the seed topic at the start and the end of chains from five topics",
+    "A-table4": "politics at the end of chains from five topics, by model",
     "A-table5": "the catalogue of traps: texts, gaps and durations",
+    "A-fig1": "a chain's trajectory in two dimensions, from warm to cool",
     "A-fig3a": "embedding distance from the start after a fixed number of steps, by length",
     "A-fig3b": "hitting time of an embedding distance by length, against n, n log n and n^2",
     "A-fig4": "further trajectories in two dimensions",
     "A-fig5": "distribution of the rectangle incompatibility",
     "A-fig6": "rectangle incompatibility against influence",
     "A-fig-coupling": "where in temperature and length two chains meet",
+    "A-prefixes": "topics and words that a frozen prefix pulls towards",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
     "A-regimes": "how chains move at temperatures from 0.01 to 100",
 }

@@ -1,0 +1,119 @@
+"""Which words does one group of chains use more than another?
+
+Log-odds with a prior (Monroe, Colaresi and Quinn 2008): for a word with counts y in n words, prior
+a of a0,  delta = log (y1 + a) / (n1 + a0 - y1 - a) - log (y2 + a) / (n2 + a0 - y2 - a).
+The prior is the words of both groups together, scaled down, so rare words are drawn to no
+difference. Their variance 1 / (y1 + a) + 1 / (y2 + a) takes words as independent. Words of one
+chain are not, so the standard error comes from resampling chains where that is larger.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from glauber.errors import GlauberError
+
+Floats = NDArray[np.float64]
+WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+PRIOR = 100.0  # words that the prior is worth: it caps the log-odds of a small sample
+RESAMPLES = 500
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class WordPull:
+    """One word: positive where the first group uses it more."""
+
+    word: str
+    log_odds: float
+    standard_error: float
+    counts: tuple[int, int]
+    chains: tuple[int, int]  # that hold it at some look
+    sure: bool  # at 95% over all words looked at together (Bonferroni)
+    kind: str = "estimate"
+
+    @property
+    def z(self) -> float:
+        return self.log_odds / self.standard_error
+
+
+def distinctive_words(
+    first: Sequence[Sequence[str]], second: Sequence[Sequence[str]], *, fewest: int = 5
+) -> list[WordPull]:
+    """Words by how surely the first group uses them more, the most distinctive first.
+
+    Each group holds a list of texts for each chain. Words are looked at if they stand at least
+    `fewest` times in all, in at least two chains.
+    """
+    if min(len(first), len(second)) < 2:
+        raise GlauberError("there is one chain only, but words are compared between several.")
+    tables = [[words_of(texts) for texts in group] for group in (first, second)]
+    words = _frequent(tables, fewest)
+    if not words or len(set().union(*(one for group in tables for one in group))) < 2:
+        return []  # a single word all over has no odds
+    counts = [_table(group, words) for group in tables]  # (chains, words) of each group
+    totals = [np.array([sum(one.values()) for one in group], float) for group in tables]
+    prior = PRIOR * (counts[0].sum(axis=0) + counts[1].sum(axis=0)) / sum(t.sum() for t in totals)
+    summed = [count.sum(axis=0) for count in counts]
+    delta = _log_odds(summed, [total.sum() for total in totals], prior)
+    errors = _errors(counts, totals, prior)
+    limit = norm.ppf(1 - (1 - LEVEL) / 2 / len(words))
+    pulls = [
+        WordPull(
+            word=word,
+            log_odds=float(delta[place]),
+            standard_error=float(errors[place]),
+            counts=tuple(int(c[:, place].sum()) for c in counts),  # type: ignore[arg-type]
+            chains=tuple(int((c[:, place] > 0).sum()) for c in counts),  # type: ignore[arg-type]
+            sure=bool(abs(delta[place]) > limit * errors[place]),
+        )
+        for place, word in enumerate(words)
+    ]
+    return sorted(pulls, key=lambda pull: -pull.z)
+
+
+def words_of(texts: Sequence[str]) -> Counter[str]:
+    """How often each word stands in the texts of one chain, in small letters."""
+    return Counter(word for text in texts for word in WORD.findall(text.lower()))
+
+
+def _frequent(tables: list[list[Counter[str]]], fewest: int) -> list[str]:
+    chains = [one for group in tables for one in group]
+    total: Counter[str] = Counter()
+    holders: Counter[str] = Counter()
+    for one in chains:
+        total.update(one)
+        holders.update(one.keys())
+    return sorted(word for word, count in total.items() if count >= fewest and holders[word] > 1)
+
+
+def _table(group: list[Counter[str]], words: list[str]) -> Floats:
+    return np.array([[one[word] for word in words] for one in group], float)
+
+
+def _log_odds(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats:
+    """delta of each word, from the two groups' counts (…, words) and words in all (…, 1)."""
+    one, other = (
+        np.log(count + prior) - np.log(total + PRIOR - count - prior)
+        for count, total in zip(counts, totals, strict=True)
+    )
+    return np.asarray(one - other)
+
+
+def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats:
+    """Standard errors (words,): of resampled chains, and no less than of independent words."""
+    generator = np.random.Generator(np.random.Philox(0))
+    drawn, sizes = [], []
+    for table, total in zip(counts, totals, strict=True):
+        even = np.full(len(table), 1 / len(table))
+        times = generator.multinomial(len(table), even, size=RESAMPLES)  # (resamples, chains)
+        drawn.append(times @ table)
+        sizes.append((times @ total)[:, None])
+    spread = _log_odds(drawn, sizes, prior).std(axis=0, ddof=1)
+    plain = np.sqrt(sum(1 / (table.sum(axis=0) + prior) for table in counts))
+    return np.asarray(np.maximum(spread, plain))

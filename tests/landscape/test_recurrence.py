@@ -1,0 +1,118 @@
+"""The recurrence table and its stretches, by hand and by brute force."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from glauber.conditionals.bundled import passages
+from glauber.errors import GlauberError
+from glauber.landscape.recurrence import agreement, recurrence, seeds_of
+from glauber.landscape.stretches import stretches
+from glauber.landscape.topics import TopicScores
+from glauber.mixing.survival import median_time
+from glauber.sampling import sample
+
+# Scores of `a` among two labels (baseline 0.5) at looks 10 steps apart.
+A = np.array(
+    [
+        [0.1, 0.6, 0.7, 0.2, 0.9],  # up twice: once for two looks, once still there
+        [0.2, 0.2, 0.5, 0.4, 0.3],  # never above: 0.5 is the baseline itself
+        [0.8, 0.3, 0.3, 0.6, 0.1],  # began above, left, came back after two looks, left
+    ]
+)
+
+
+def scores(values, name="by hand"):
+    both = np.stack([values, 1 - values], axis=2)
+    return TopicScores(np.arange(values.shape[1]) * 10, both, ("a", "b"), name, 10)
+
+
+def test_the_table_by_hand():
+    found = recurrence(scores(A), "a", seeds=["b", "b", "a"])
+    first, second, everyone = found.rows
+    assert [row.seed for row in found.rows] == ["b", "a", "all"]
+    assert (found.baseline, found.n_steps, found.every) == (0.5, 40, 10)
+    assert (first.crossed, second.crossed, everyone.crossed) == (1, 1, 2)
+    assert first.tracked_start.value == pytest.approx(0.15)
+    assert first.tracked_end.value == pytest.approx(0.6)
+    assert first.rise.value == pytest.approx(0.45)
+    assert first.seed_start.value == pytest.approx(0.85)
+    assert second.seed_start.value == pytest.approx(0.8) and second.tracked_start.interval is None
+    assert everyone.seed_start is None and everyone.crossings.value == pytest.approx(1)
+    assert everyone.peak == 0.9 and everyone.peak_at == (0, 40)
+    assert everyone.mean_peak.value == pytest.approx((0.9 + 0.5 + 0.8) / 3)
+    # Above, once entered: 20 steps, then one cut short after 10, and 10 steps.
+    assert everyone.dwell.value == 20
+    # Away, once left: 10 in the first chain, 20 and one cut short after 10 in the third.
+    assert everyone.away.value == 20
+    low, high = everyone.crossed_interval
+    assert low < 2 / 3 < high
+
+
+def test_stretches_against_a_walk_along_each_row():
+    above = np.random.default_rng(0).random((40, 30)) < 0.4
+    found = stretches(above, 7)
+    expected = []
+    for chain, row in enumerate(above):
+        length = None  # not entered while looking
+        for before, now in pairwise(row):
+            if now and not before:
+                length = 0
+            length = length + 7 if now and length is not None else length
+            if before and not now:
+                if length is not None:
+                    expected.append((length, True, chain))
+                length = None
+        if row[-1] and length is not None:
+            expected.append((length, False, chain))
+    assert list(zip(found.steps, found.ended, found.chain, strict=True)) == expected
+
+
+def test_the_median_and_its_interval():
+    """Geometric stretches: the interval holds the median and shrinks with the number of chains."""
+    rng = np.random.default_rng(1)
+    widths = []
+    for n_chains in (20, 320):
+        above = np.zeros((n_chains, 400), bool)
+        for row in above:
+            now = False
+            for look in range(1, 400):
+                now = rng.random() < (0.9 if now else 0.2)
+                row[look] = now
+        found = stretches(above, 1)
+        middle = found.median()
+        assert middle.value == median_time(found.steps, found.ended).value
+        assert middle.interval[0] <= 7 <= middle.interval[1]  # 0.9^7 < 1/2 < 0.9^6
+        widths.append(middle.interval[1] - middle.interval[0])
+    assert widths[1] <= widths[0]
+    none = stretches(np.zeros((3, 5), bool), 1)
+    assert none.n == 0 and none.median().value is None
+    cut = stretches(np.array([[False, True, True]] * 3), 1).median()
+    assert cut.value is None and cut.interval == (None, None)
+
+
+def test_bad_input():
+    with pytest.raises(GlauberError, match="one chain only"):
+        recurrence(scores(A[:1]), "a")
+    with pytest.raises(GlauberError, match="2 seed topics for 3 chains"):
+        recurrence(scores(A), "a", seeds=["a", "b"])
+    with pytest.raises(GlauberError, match="not among the labels"):
+        recurrence(scores(A), "c")
+
+
+def test_two_scorers_side_by_side():
+    same = agreement(scores(A), scores(A, "again"), "a")
+    assert same.same_label == 1 and same.rank_correlation == pytest.approx(1)
+    other = agreement(scores(A), scores(1 - A, "against"), "a")
+    assert other.rank_correlation == pytest.approx(-1) and other.same_label < 0.2
+    assert agreement(scores(A), scores(np.full_like(A, 0.3)), "a").rank_correlation is None
+    with pytest.raises(GlauberError, match="same labels and looks"):
+        agreement(scores(A), scores(A[:, :3]), "a")
+
+
+@pytest.mark.weights
+def test_bundled_starts_are_known_again(texts):
+    run = sample("bundled:english", steps=0, chains=5, length=12, prefix="They said that")
+    assert seeds_of(run) == [topic for topic, _ in passages()[:5]]
+    assert seeds_of(sample("bundled:english", [texts[0]], steps=0)) is None

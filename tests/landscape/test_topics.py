@@ -1,0 +1,206 @@
+"""Scores over labels, along runs and by two kinds of scorers."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from scipy.special import log_softmax, softmax
+
+from conftest import VOCABULARY
+from crafted_run import crafted_run
+from glauber.errors import GlauberError
+from glauber.landscape.descriptions import DESCRIPTIONS, SENTIMENTS, TOPICS
+from glauber.landscape.embedder import Embedder
+from glauber.landscape.entailment import ABOUT, FEELING, entailment_scorer
+from glauber.landscape.judgement import held_out_sentences, judge
+from glauber.landscape.labelled import calibration_passages, held_out_passages, sentences
+from glauber.landscape.scorers import load_scorer
+from glauber.landscape.similarity import calibrated, similarity_scorer
+from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
+from glauber.mixing.drift import mean_of
+from glauber.sampling import sample
+from tiny_nli import make_nli
+
+CAT, DOG, BIRD = (VOCABULARY.index(word) for word in ("cat", "dog", "bird"))
+LABELS = ("cat", "dog", "bird")
+
+
+def shares(texts):
+    """A third of a count each, so that a text of the three words scores what it holds."""
+    counts = np.array([[text.split().count(label) + 0.5 for label in LABELS] for text in texts])
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+SCORER = Scorer("shares", LABELS, shares)
+
+
+def bags(texts):
+    """A unit vector for the letters of each text."""
+    vectors = np.array(
+        [[text.lower().count(chr(97 + i)) + 0.1 for i in range(26)] for text in texts]
+    )
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+LETTERS = Embedder("letters", bags)
+
+
+def test_scores_along_a_run(tmp_path):
+    start = [[CAT, CAT, DOG], [BIRD, DOG, DOG]]
+    sites, tokens = [[0, 1, 2, 0], [0, 0, 1, 2]], [[DOG, DOG, BIRD, CAT], [CAT, CAT, CAT, CAT]]
+    run = crafted_run(tmp_path / "run", start, sites, tokens)
+    seen = []
+    found = topic_scores(run, SCORER, every=2, listener=lambda *done: seen.append(done))
+    assert found.steps.tolist() == [0, 2, 4] and found.values.shape == (2, 3, 3)
+    assert np.allclose(found.values[0, :, 0] * 4.5, [2.5, 0.5, 1.5])
+    assert np.allclose(found.of("bird")[1] * 4.5, [1.5, 0.5, 0.5])
+    assert np.allclose(found.values.sum(axis=2), 1) and found.baseline == pytest.approx(1 / 3)
+    assert seen == [(3, 3)]
+    assert topic_scores(run, SCORER).every == 1
+
+
+def test_frozen_sites_need_not_be_read(tmp_path):
+    run = crafted_run(tmp_path / "run", [[CAT, DOG, DOG]], [[1]], [[BIRD]])
+    run.__dict__["free"] = np.array([[False, True, True]])
+    read = topic_scores(run, SCORER, free_only=True).values[0]
+    assert np.allclose(read * 3.5, [[0.5, 2.5, 0.5], [0.5, 1.5, 1.5]])
+
+
+def test_bad_input_is_refused_in_a_sentence(tmp_path, tiny_folder):
+    with pytest.raises(GlauberError, match="at least two"):
+        check_labels(["politics"])
+    for listed in (["a", "a"], ["a", " "]):
+        with pytest.raises(GlauberError, match="empty or given twice"):
+            check_labels(listed)
+    empty = sample(str(tiny_folder), ["the cat"], steps=0)
+    with pytest.raises(GlauberError, match="no steps yet"):
+        topic_scores(empty, SCORER)
+    brief = crafted_run(tmp_path / "brief", [[CAT]], [[0, 0]], [[DOG, CAT]])
+    with pytest.raises(GlauberError, match="has 2 steps, but the looks are 5 steps apart"):
+        topic_scores(brief, SCORER, every=5)
+    with pytest.raises(GlauberError, match="not among the labels"):
+        topic_scores(brief, SCORER).of("fish")
+
+
+def test_the_temperature_that_made_the_labels_is_found():
+    rng = np.random.default_rng(0)
+    cosines, temperature = rng.uniform(-1, 1, (4000, 5)), 0.2
+    laws = softmax(cosines / temperature, axis=1)
+    truth = (laws.cumsum(axis=1) < rng.random((4000, 1))).sum(axis=1)
+    # Fisher information of the inverse temperature: the summed variance of the cosine drawn.
+    means = (laws * cosines).sum(axis=1, keepdims=True)
+    error = 1 / np.sqrt((laws * (cosines - means) ** 2).sum())
+    assert abs(1 / calibrated(cosines, truth) - 1 / temperature) < 4 * error
+
+
+def test_similarity_is_a_softmax_of_cosines_to_mean_directions():
+    scorer = similarity_scorer(LETTERS, ["politics", "sport", "food"])
+    texts = ["the senate votes", "", "a goal in the second half"]
+    found = scorer.score(texts)
+    assert found.shape == (3, 3) and np.allclose(found.sum(axis=1), 1)
+    labels = [bags(DESCRIPTIONS[label]).astype(float).mean(axis=0) for label in scorer.labels]
+    cosines = bags(["the senate votes"]) @ np.stack([v / np.linalg.norm(v) for v in labels]).T
+    temperature = float(scorer.name.rsplit(" ", 1)[1])
+    expected = log_softmax(cosines / temperature, axis=1)
+    assert np.allclose(
+        np.log(found[0]), expected, rtol=2e-2, atol=1e-3
+    )  # four decimals in the name
+
+
+def test_labels_without_descriptions_stand_for_themselves():
+    scorer = similarity_scorer(LETTERS, ["zebra", "fjord"])
+    assert (scorer.score(["zebra", "fjord"]).argmax(axis=1) == [0, 1]).all()
+    everything = similarity_scorer(LETTERS, list(TOPICS))
+    assert scorer.name == everything.name  # the temperature of all topics
+
+
+def test_no_passage_both_calibrates_and_judges():
+    first, second = calibration_passages(), held_out_passages()
+    assert not {each.text for each in first} & {each.text for each in second}
+    counts = Counter(each.label for each in second)
+    assert all(counts[topic] == 10 for topic in TOPICS)
+    assert all(counts[feeling] == 7 for feeling in SENTIMENTS)
+    assert all(len(sentences(each.text)) == 2 for each in first if each.label in TOPICS)
+    bundled = {each.text for each in [*first, *second]}
+    phrases = [phrase for each in DESCRIPTIONS.values() for phrase in each if len(phrase) > 20]
+    assert not any(phrase in text for phrase in phrases for text in bundled)
+
+
+def test_a_scorer_is_judged_beside_chance():
+    texts = held_out_sentences(["food", "art"])
+    known = {each.text: each.label for each in texts}
+
+    def score(asked):
+        right = np.array([known[text] == "art" for text in asked])
+        right[:2] = ~right[:2]  # two mistakes
+        return np.stack([np.where(right, 0.2, 0.8), np.where(right, 0.8, 0.2)], axis=1)
+
+    found = judge(Scorer("oracle", ("food", "art"), score), texts)
+    assert found.n_texts == 20 and found.accuracy == pytest.approx(0.9)
+    assert found.log_loss.value == pytest.approx(-(18 * np.log(0.8) + 2 * np.log(0.2)) / 20)
+    assert found.chance == 0.5 and found.chance_log_loss == pytest.approx(np.log(2))
+    assert found.interval[0] < 0.9 < found.interval[1]
+    with pytest.raises(GlauberError, match="no labelled text"):
+        judge(SCORER)
+
+
+def test_entailment_logits_of_each_pair_by_itself(tmp_path):
+    folder = make_nli(tmp_path / "nli")
+    scorer = load_scorer(str(folder), LABELS, device="cpu")
+    texts = [
+        "the cat sat on the mat .",
+        "a big dog ran under the old tree and flew",
+        "the cat sat on the mat .",
+    ]
+    found = scorer.score(texts)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    for row, text in zip(found, texts, strict=True):
+        pairs = [tokenizer(text, ABOUT.format(label), return_tensors="pt") for label in LABELS]
+        with torch.no_grad():
+            logits = [float(model(**pair).logits[0, 2]) for pair in pairs]
+        assert np.allclose(row, softmax(logits), atol=1e-5)
+    assert np.ptp(found) > 0.01  # the labels are unknown words but for cat, dog and bird
+
+
+def test_sentiments_are_asked_for_as_sentiments(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "glauber.landscape.scorers.entailment_scorer", lambda *_, **how: asked.update(how)
+    )
+    load_scorer("any", ["positive", "negative"])
+    assert asked["hypothesis"] == FEELING
+    load_scorer("any", ["positive", "sport"])
+    assert asked["hypothesis"] == ABOUT
+
+
+def test_what_is_no_entailment_model(tmp_path):
+    with pytest.raises(GlauberError, match="neither as a folder nor on the hub"):
+        entailment_scorer("nobody/nothing", LABELS)
+    folder = make_nli(tmp_path / "other", {"good": 0, "bad": 1})
+    with pytest.raises(GlauberError, match="its classes are bad, good"):
+        entailment_scorer(str(folder), LABELS)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(GlauberError, match="cannot be loaded"):
+        entailment_scorer(str(tmp_path / "empty"), LABELS)
+    with pytest.raises(GlauberError, match="to put a label into"):
+        entailment_scorer(str(folder), LABELS, hypothesis="about")
+
+
+@pytest.mark.weights
+def test_the_default_scorer_is_worth_trusting():
+    """Held-out sentences; the bounds are far below what it reaches and far above chance."""
+    found = judge(load_scorer(device="cpu"))
+    assert found.n_texts == 110 and found.interval[0] > 0.85 and found.chance < 0.1
+    assert found.log_loss.value < 0.3 < found.chance_log_loss
+    assert min(found.recall.values()) >= 0.7
+
+
+def test_intervals_of_scores_end_where_scores_do():
+    mean = score_mean(np.array([0.0, 0.0, 0.9]))
+    assert mean.value == pytest.approx(0.3) and mean.interval == (0.0, 1.0)
+    inside = np.array([0.4, 0.5, 0.6])
+    assert score_mean(inside) == mean_of(inside)
+    assert score_mean(inside[:1]).interval is None

@@ -1,0 +1,66 @@
+"""Tables 3 and 4 and the prefixes of paper A on a tiny model with a tiny entailment model."""
+
+from dataclasses import replace
+
+import pytest
+
+from glauber.landscape.labelled import Labelled
+from glauber.papers import a_prefixes, reproduce, topic_runs
+from tiny_nli import make_nli
+
+
+@pytest.fixture
+def tiny_scale(monkeypatch, tiny_folder, tmp_path):
+    nli = str(make_nli(tmp_path / "nli"))
+    small = replace(
+        topic_runs.CONDITIONS["small"], models={"tiny": str(tiny_folder)}, scorers=(nli,),
+        steps=20, every=5,
+    )  # fmt: skip
+    monkeypatch.setitem(topic_runs.CONDITIONS, "small", small)
+    monkeypatch.setattr(topic_runs, "LENGTH", 5)
+    monkeypatch.setattr(topic_runs, "EACH", 2)
+    starts = [
+        Labelled(topic, f"the cat sat on the {topic} .")
+        for topic in topic_runs.SEEDS
+        for _ in range(2)
+    ]
+    monkeypatch.setattr(topic_runs, "held_out_passages", lambda: starts)
+    tiny = {"model": str(tiny_folder), "chains": 3, "steps": 8, "length": 4}
+    monkeypatch.setattr(a_prefixes, "SMALL", tiny)
+    monkeypatch.setitem(a_prefixes.EVERY, "small", 2)
+    monkeypatch.setitem(a_prefixes.SCORERS, "small", nli)
+
+
+def test_table_3(tiny_scale, tmp_path):
+    made = reproduce("A-table3", seed=1)
+    *topics, everyone, judged = made.rows
+    assert [row["topic"] for row in topics] == list(topic_runs.SEEDS)
+    assert topics[3]["published (pol 0, pol 10k, seed 0, seed 10k)"] == [0.003, 0.174, 0.834, 0.037]
+    crossed = [int(row["chains that crossed"].split(" of ")[0]) for row in topics]
+    assert everyone["chains that crossed"] == f"{sum(crossed)} of 10"
+    assert everyone["baseline"] == pytest.approx(1 / 9)
+    assert judged["sentences"] == 90 and judged["chance"] == pytest.approx(1 / 9)
+    assert len(made.write(tmp_path / "out")) == 3
+
+
+def test_table_4(tiny_scale):
+    made = reproduce("A-table4", seed=1)
+    third = reproduce("A-table3", seed=1).rows
+    for row, other in zip(made.rows, third, strict=False):
+        expected = pytest.approx(other["politics at the end"], abs=1e-5)  # padded by neighbours
+        assert row["politics at the end, tiny"] == expected
+    assert made.rows[4]["published, RoBERTa"] == 0.198
+
+
+def test_prefixes(tiny_scale, tmp_path):
+    made = reproduce("A-prefixes")
+    assert len(made.rows) == 5 and all(row["published"] for row in made.rows)
+    assert len(made.write(tmp_path / "out")) == 2
+
+
+def test_the_starts_of_the_tables_were_not_calibrated_on():
+    from glauber.landscape.labelled import calibration_passages, held_out_passages
+
+    used = {each.text for each in held_out_passages() if each.label in topic_runs.SEEDS}
+    assert len(used) == len(topic_runs.SEEDS) * topic_runs.EACH
+    assert not used & {each.text for each in calibration_passages()}
