@@ -8,7 +8,8 @@ from glauber import sampling
 from glauber.cli.screen import watched
 from glauber.conditionals.bundled import passages
 from glauber.errors import GlauberError
-from glauber.explorer.page import write_page
+from glauber.explorer.report import write_report
+from glauber.landscape.embedder import load_embedder
 from glauber.runs.run import Run
 
 PLACE = Path(__file__).resolve().parent.parent / "demo"
@@ -44,7 +45,14 @@ def main() -> None:
     run = demo(chosen.out / "run", chosen.model, chosen.steps)
     for chain, (topic, _) in enumerate(STARTS):
         print(f"chain {chain}, {topic}\n  began  {run.text(chain, 0)}\n  ended  {run.text(chain)}")
-    write_page(run, chosen.out / "index.html", topics=[topic for topic, _ in STARTS])
+    write_report(
+        run,
+        chosen.out / "index.html",
+        laws=sampling.reopen(run).laws,
+        embedder=load_embedder(),
+        topics=[topic for topic, _ in STARTS],
+        progress=lambda part: print(part, file=sys.stderr),
+    )
     print(chosen.out / "index.html")
 
 

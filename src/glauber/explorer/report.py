@@ -72,16 +72,19 @@ def _looks(run: Run, embed: Embed) -> "Looks | str":
 
 
 def _traps(run: Run, laws: "Conditionals", embed: Embed) -> "Catalogue | str":
-    """By the paper's detector, or by Hamming balls where a run is shorter than its window."""
+    """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
     from glauber.metastability.traps import hamming_traps, rolling_traps
 
     try:
-        return rolling_traps(run, laws, embed)
-    except GlauberError as short:
-        try:
-            return hamming_traps(run, laws, shortest=max(20, run.steps // 10))
-        except GlauberError:
-            return str(short)
+        found = rolling_traps(run, laws, embed)
+        if found.traps:
+            return found
+    except GlauberError:  # the run is shorter than the window
+        pass
+    try:
+        return hamming_traps(run, laws, shortest=min(150, max(20, run.steps // 10)))
+    except GlauberError as error:
+        return str(error)
 
 
 def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
@@ -137,7 +140,7 @@ def _about(run: Run, embedder: "Embedder", embed: Embed) -> Iterator[Section]:
     from glauber.landscape.topics import topic_scores
     from glauber.plots.topic_river import plot_topic_river
 
-    heading = "What the texts are about"
+    heading = "Topics"
     try:
         scores = topic_scores(run, similarity_scorer(replace(embedder, embed=embed)))
     except GlauberError as error:

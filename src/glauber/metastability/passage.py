@@ -81,7 +81,9 @@ def _paths(flux: Any, assignment: Assignment) -> tuple[Path, ...]:
     basins = [np.flatnonzero(assignment == basin).tolist() for basin in range(assignment.max() + 1)]
     order, coarse = flux.coarse_grain(basins)
     number = [int(assignment[min(members)]) for members in order]
-    routes, shares = coarse.pathways(maxiter=PATHS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the first paths are all we ask for
+        routes, shares = coarse.pathways(maxiter=PATHS)
     return tuple(
         Path(tuple(number[node] for node in route), float(share / flux.total_flux))
         for route, share in zip(routes, shares, strict=True)
