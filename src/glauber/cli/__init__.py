@@ -10,6 +10,7 @@ from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.influence import influence
+from glauber.cli.ising import ising
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
@@ -37,6 +38,7 @@ MIXING = (couple, phase, semantic_drift, diagnose)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
+app.add_typer(ising, name="ising")
 
 
 @app.callback(invoke_without_command=True)

@@ -32,9 +32,7 @@ def over_block(
     return np.broadcast_to(cube, whole).reshape(values.shape)
 
 
-def conditional(
-    weights: Anything, space: Space, hidden: Sequence[int]
-) -> Anything:
+def conditional(weights: Anything, space: Space, hidden: Sequence[int]) -> Anything:
     """p(x_K | the rest) (…, size) at each state x, for weights that are p up to a constant."""
     return weights / over_block(weights, space, hidden)
 

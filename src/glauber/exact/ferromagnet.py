@@ -45,8 +45,9 @@ class Ferromagnet:
     def says(self) -> str:
         """The condition in one sentence."""
         if self.holds:
-            return f"strongly ferromagnetic with J_0 = {self.margin:g} and h_G = "\
-                f"{self.clique_field:g}"
+            return (
+                f"strongly ferromagnetic with J_0 = {self.margin:g} and h_G = {self.clique_field:g}"
+            )
         if self.clique_field <= self.outside_field:
             return (
                 f"not strongly ferromagnetic: h_G = {self.clique_field:g} is not above the "

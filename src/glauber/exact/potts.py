@@ -37,9 +37,7 @@ class Potts:
         if not (np.isfinite(self.fields).all() and np.isfinite(self.couplings).all()):
             raise GlauberError("a field or a coupling is not a finite number.")
         if not np.array_equal(self.couplings, self.couplings.T):
-            raise GlauberError(
-                "the couplings are not symmetric, so they belong to no Potts model."
-            )
+            raise GlauberError("the couplings are not symmetric, so they belong to no Potts model.")
         if np.diag(self.couplings).any():
             raise GlauberError("a site is coupled to itself, but the diagonal must be zero.")
 

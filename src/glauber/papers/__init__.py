@@ -18,6 +18,12 @@ PIECES = {
     "A-fig6": "rectangle incompatibility against influence",
     "A-fig-coupling": "where in temperature and length two chains meet",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
+    "B-fig1": "squared error of the k-site estimate against samples, Ising clique with J = 0.05",
+    "B-fig2": "the same with J = 0.3, where the law has two modes",
+    "B-theorem1": "covariance of the k-site estimate for every k: larger masks are never worse",
+    "B-theorem2": "the covariance beside its bound by the Poincare constant (and Theorem 3)",
+    "B-theorem4": "the finite-sample bound with its terms, as written and with the excess loss",
+    "B-lemma3": "what knowing the mask tells about the hidden sites (and Lemma 4)",
 }
 
 

@@ -53,16 +53,15 @@ class Asymptotics:
 
 def asymptotics(problem: Pseudolikelihood, theta: Floats) -> Asymptotics:
     """What large samples from theta (d,) itself give."""
-    law = problem.family.law(theta)
-    seen = all_masks(law, problem.masks)
-    scores = problem.scores(theta)  # (masks, d, size)
-    pairs = (scores * seen[:, None, :]) @ scores.swapaxes(1, 2)
-    mean = (scores * problem.masks.per_state[:, None, :]).sum(axis=0)  # (d, size)
-    return Asymptotics(
-        hessian=problem.hessian(theta, seen),
-        score_covariance=pairs.sum(axis=0),
-        averaged_score_covariance=(mean * law) @ mean.T,
-    )
+    law, d = problem.family.law(theta), problem.family.n_parameters
+    pairs, mean = np.zeros((d, d)), np.zeros((d, law.size))
+    for slot in range(len(problem.masks.hidden)):
+        score = problem.score(theta, slot)
+        chance = problem.masks.chances[slot]
+        pairs += (score * (chance * law)) @ score.T
+        mean += chance * score
+    hessian = problem.hessian(theta, all_masks(law, problem.masks))
+    return Asymptotics(hessian, pairs, (mean * law) @ mean.T)
 
 
 def asymptotics_by_size(family: Family, theta: Floats) -> list[Asymptotics]:

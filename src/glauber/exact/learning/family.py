@@ -78,7 +78,10 @@ def potts_family(n_sites: int, colours: int) -> Family:
     check_memory(space, n_sites * (colours - 1) + len(pairs), "statistics")
     states = space.states().numpy().T
     singles = [(i, c) for i in range(n_sites) for c in range(1, colours)]
-    rows = [*(states[i] == c for i, c in singles), *(2 * (states[i] == states[j]) for i, j in pairs)]
+    rows = [
+        *(states[i] == c for i, c in singles),
+        *(2 * (states[i] == states[j]) for i, j in pairs),
+    ]
     names = [*(f"h{i}({c})" for i, c in singles), *(f"J{i},{j}" for i, j in pairs)]
     return Family(space, np.stack(rows).astype(np.float64), np.zeros(space.size), tuple(names))
 

@@ -122,7 +122,7 @@ def _judged(
     n_steps: int,
     method: Literal["newton", "lbfgs"],
 ) -> Fit:
-    curvature = np.linalg.eigvalsh(problem.hessian(theta, seen))[..., 0]
+    curvature = np.asarray(np.linalg.eigvalsh(problem.hessian(theta, seen))[..., 0], np.float64)
     return Fit(
         theta=theta,
         loss=problem.loss(theta, seen),

@@ -45,9 +45,7 @@ class Pseudolikelihood:
         for slot in range(len(self.masks.hidden)):
             logs = self.log_conditional(theta, slot)
             weight = seen[..., slot, :]
-            total = total - np.where(weight > 0, weight * np.where(weight > 0, logs, 0.0), 0.0).sum(
-                axis=-1
-            )
+            total = total - (weight * np.where(weight > 0, logs, 0.0)).sum(axis=-1)
         return np.asarray(total)
 
     def gradient(self, theta: Floats, seen: Floats) -> Floats:
@@ -69,13 +67,9 @@ class Pseudolikelihood:
             total += (apart * weight[..., None, :]) @ apart.swapaxes(-1, -2)
         return total
 
-    def scores(self, theta: Floats) -> Floats:
-        """grad log p_theta(x_K | x_{-K}, K) (masks, d, size) at one theta (d,)."""
-        rows = [
-            self._apart(np.exp(self.log_conditional(theta, slot)), hidden)
-            for slot, hidden in enumerate(self.masks.hidden)
-        ]
-        return np.stack(rows)
+    def score(self, theta: Floats, slot: int) -> Floats:
+        """grad log p_theta(x_K | x_{-K}, K) (…, d, size) for the mask of that number."""
+        return self._apart(np.exp(self.log_conditional(theta, slot)), self.masks.hidden[slot])
 
     def _apart(self, law: Floats, hidden: tuple[int, ...]) -> Floats:
         """T - E[T] (…, d, size) under a conditional law (…, size) of the hidden sites."""
