@@ -13,8 +13,8 @@ from glauber.plots.efficiency import plot_by_size
 
 HOW = (
     f"Ising clique of {SITES} sites without fields, exact covariances for every k (the same at "
-    "both scales); the order is compared as Hessians, H of k + 1 less H of k. With all masks averaged "
-    "it is another estimator, and the theorem does not speak of it"
+    "both scales); the order is compared as Hessians, H of k + 1 less H of k. With all masks "
+    "averaged it is another estimator, and the theorem does not speak of it"
 )
 
 

@@ -27,8 +27,8 @@ SITES, COUPLINGS, MASKS = 3, (0.0, 0.1), 1_000_000
 SIZES = (1000, 10_000, 100_000, 1_000_000)
 HOW = (
     f"Ising cliques of {SITES} sites without fields, k = 1, {MASKS:,} masks per sequence, delta "
-    "= 0.05 and the most favourable cover of all (one law, eps = 0); C_AT is the proved upper bound, the "
-    "same at both scales. J = 0 is three uniform bits"
+    "= 0.05 and the most favourable cover of all (one law, eps = 0); C_AT is the proved upper "
+    "bound, the same at both scales. J = 0 is three uniform bits"
 )
 
 

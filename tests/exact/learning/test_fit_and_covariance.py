@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from small_families import random_adaptive, random_family
 
 from glauber.errors import GlauberError
 from glauber.exact.ising import Ising
@@ -17,6 +16,7 @@ from glauber.exact.learning.family import ising_family, ising_theta
 from glauber.exact.learning.fit import fit
 from glauber.exact.learning.observations import Drawing, all_masks, draw_counts, random_masks
 from glauber.exact.learning.pseudolikelihood import Pseudolikelihood
+from small_families import random_adaptive, random_family
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -77,7 +77,7 @@ def test_all_masks_averaged_are_maximum_likelihood_where_two_sites_are_seen():
 
 @pytest.mark.parametrize("per_sample", [1, 3, None])
 def test_errors_over_repetitions_agree_with_the_covariance(per_sample):
-    """Within three standard errors of 400 repetitions, at n = 20,000 where the bias is below them."""
+    """Within three standard errors of 400 repetitions; at n = 20,000 the bias is far below."""
     family, theta = ising_family(4), ising_theta(Ising.random(4, seed=3, strength=0.2))
     found = error_curves(
         family, theta, (1, 2, 3, 4), sizes=(20_000,), repetitions=400, drawing=Drawing(per_sample),

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from small_families import random_adaptive
 
 from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError
@@ -19,6 +18,7 @@ from glauber.exact.learning.masks import (
     weighted_masks,
 )
 from glauber.exact.space import Space
+from small_families import random_adaptive
 
 
 def test_lemma_3_is_exact():

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from small_families import random_adaptive, random_family, random_weighted
 
 from glauber.errors import GlauberError
 from glauber.exact.ising import Ising
@@ -23,6 +22,7 @@ from glauber.exact.learning.observations import Drawing, all_masks, draw_counts,
 from glauber.exact.learning.pseudolikelihood import Pseudolikelihood
 from glauber.exact.potts import Potts
 from glauber.exact.space import Space
+from small_families import random_adaptive, random_family, random_weighted
 
 
 def by_hand(problem, theta, seen):
@@ -93,7 +93,7 @@ def test_the_loss_is_convex_along_random_segments(seed):
 
 
 def test_random_masks_tend_to_all_masks():
-    family, theta = random_family(0)
+    family, _ = random_family(0)
     masks = uniform_masks(family.space, 1)
     counts = np.array([3.0, 0.0, 1.0, 4.0])
     expected = all_masks(counts, masks)

@@ -78,7 +78,8 @@ def tensorised(law: Floats, masks: Masks) -> Sides:
         r = np.exp(log_r)
         weight = chances * r
         total = np.bincount(context.ravel(), weights=weight.ravel())[context]
-        inside = np.log(weight / total, where=possible, out=np.zeros_like(known))
+        share = np.divide(weight, total, where=possible, out=np.ones_like(known))
+        inside = np.log(share)  # 0 where a mask cannot occur: it has no share in the mean
         slope = (chances * (inside - known)).sum(axis=0)
         ratio = log_r - logs
         return float(r @ ratio), float(r @ slope), ratio, slope
