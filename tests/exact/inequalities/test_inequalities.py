@@ -123,12 +123,13 @@ def test_the_constants_lie_between_their_bounds(seed):
     assert gap.constant / 2 <= modified.lower <= modified.upper * (1 + 1e-9)
     assert modified.lower <= whole.upper * (1 + 1e-9)
     assert whole.upper <= min(gap_ceiling(law, gap), product_ceiling(law, masks)) + 1e-12
+    both = [(tensorised(law, masks), whole.upper), (dissipated(law, masks), modified.upper)]
     for _ in range(200):  # no random law beats the upper bounds
         log_r = np.log(rng.dirichlet(np.full(law.size, rng.choice([0.2, 1.0, 5.0]))) + 1e-12)
         log_r -= np.log(np.exp(log_r).sum())
-        for sides, found in ((tensorised, whole), (dissipated, modified)):
-            above, below, *_ = sides(law, masks)(log_r)
-            assert above <= found.upper * below * (1 + 1e-9)
+        for sides, upper in both:
+            above, below, *_ = sides(log_r)
+            assert above <= upper * below * (1 + 1e-9)
 
 
 def test_the_two_sides_by_hand_and_their_slopes():

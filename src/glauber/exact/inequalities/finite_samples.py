@@ -5,8 +5,9 @@ With probability 1 - delta,
     B = sqrt( 2^(3N) |Omega|^N C_eps / (m delta) ) + sqrt( ln(8 C_eps/delta) / (2n) ),
     C = sqrt( |Omega|^(3N) / (8 delta n) ).
 L_hat is a log loss, which does not go to zero for the true law: the first term alone is often above
-1. Beside it stands the excess loss: the losses of p_hat and of the truth each deviate by at most
-B ln(1/beta) + eps, so L_hat becomes their difference and that term counts twice. And
+1. Beside it stands the excess loss: if, as the theorem has it, the losses of p_hat and of the truth
+each deviate by at most B ln(1/beta) + eps, L_hat becomes their difference and that term counts
+twice. And
     TV(p_hat, p) <= sqrt( C_AT/2 * (L(p_hat) - L(p)) ),
 with the population's loss, which needs no sampling term: what the loss would have to be.
 """
@@ -50,7 +51,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class FiniteSampleBound:
-    """The bound of Theorem 4 and its terms; an upper bound if the tensorisation constant is one."""
+    """The bound of Theorem 4 and its terms.
+
+    With probability 1 - delta an upper bound, if the tensorisation constant is one.
+    """
 
     tensorisation: float
     loss: float
@@ -60,6 +64,7 @@ class FiniteSampleBound:
     sequence_term: float  # the second
     empirical_term: float  # C
     epsilon: float
+    delta: float
     kind: Literal["upper bound"] = "upper bound"
 
     @property
@@ -117,6 +122,7 @@ def finite_sample_bound(
         sequence_term=math.sqrt(cover / (2 * given.n_sequences)),
         empirical_term=math.sqrt(tokens ** (3 * sites) / (8 * given.delta * given.n_sequences)),
         epsilon=given.epsilon,
+        delta=given.delta,
     )
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from glauber.exact.extremes import second_vector
 from glauber.exact.inequalities.chain import block_chain
 from glauber.exact.laws import Floats
 from glauber.exact.learning.masks import Masks
-from glauber.exact.reversal import remainder
+from glauber.exact.reversal import Remainder
 
 CLOSED = 1e-12  # a gap below this is rounding: the chain cannot get everywhere
 
@@ -39,8 +40,22 @@ class Poincare:
 
 def poincare(law: Floats, masks: Masks) -> Poincare:
     """The constant of a positive law (size,): all eigenvalues if small, a sparse solver if not."""
-    rest = remainder(block_chain(law, masks), law)
+    rest = _remainder(law, masks)
     value, vector = second_vector(rest)
-    applied = (rest.forward(vector) + rest.backward(vector)) / 2 - rest.root * (rest.root @ vector)
+    applied = rest.forward(vector) - rest.root * (rest.root @ vector)
     error = float(np.linalg.norm(applied - value * vector)) + law.size * 2.0**-52
     return Poincare(gap=max(0.0, 1 - value), error=error, function=vector / rest.root)
+
+
+def _remainder(law: Floats, masks: Masks) -> Remainder:
+    """The chain on the scale of its law, which is known here: reversing it changes nothing."""
+    chain, root = block_chain(law, masks), np.sqrt(law)
+
+    def scaled(values: Floats) -> Floats:  # (size,) or (size, columns)
+        return np.asarray((root * (chain @ (values.T / root).T).T).T)
+
+    shape = (law.size, law.size)
+    operator = LinearOperator(
+        shape, matvec=scaled, rmatvec=scaled, matmat=scaled, rmatmat=scaled, dtype=np.float64
+    )
+    return Remainder(np.arange(law.size), root, operator)
