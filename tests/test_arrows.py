@@ -25,14 +25,17 @@ ARROWS = {
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {"plots", "runs.timeline", "comparison", "mixing", "metastability", "landscape"},
+    "plots": {
+        "plots", "runs.timeline", "comparison", "exact", "landscape", "metastability", "mixing",
+    },
     "explorer": {"conditionals", "explorer", "landscape", "metastability", "plots", "runs"},
     "papers": {
-        "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
-        "runs.run", "runs.spec", "sampling", "sweeps",
+        "compatibility", "conditionals", "exact", "landscape", "metastability", "mixing", "papers",
+        "plots", "runs.run", "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "comparison", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
+        "cli", "comparison", "compatibility", "conditionals", "dynamics", "exact", "explorer",
+        "landscape",
         "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),

@@ -12,6 +12,7 @@ from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.influence import influence
+from glauber.cli.ising import ising
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
@@ -45,6 +46,7 @@ LANDSCAPE = (topics, prefixes, compare, report)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
+app.add_typer(ising, name="ising")
 
 
 @app.callback(invoke_without_command=True)

@@ -25,8 +25,11 @@ class Space:
         if self.size > self.limit:
             raise GlauberError(
                 f"{self.vocab_size} tokens at {self.length} sites make {self.size:,} states, "
-                f"more than the limit of {self.limit:,}."
+                f"more than the limit of {self.limit:,}; {self._fits()} sites would fit."
             )
+
+    def _fits(self) -> int:
+        return max(n for n in range(self.length) if self.vocab_size**n <= self.limit)
 
     @property
     def size(self) -> int:

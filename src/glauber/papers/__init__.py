@@ -25,6 +25,12 @@ PIECES = {
     "A-prefixes": "topics and words that a frozen prefix pulls towards",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
     "A-regimes": "how chains move at temperatures from 0.01 to 100",
+    "B-fig1": "squared error of the k-site estimate against samples, Ising clique with J = 0.05",
+    "B-fig2": "the same with J = 0.3, where the law has two modes",
+    "B-theorem1": "covariance of the k-site estimate for every k: larger masks are never worse",
+    "B-theorem2": "the covariance beside its bound by the Poincare constant (and Theorem 3)",
+    "B-theorem4": "the finite-sample bound with its terms, as written and with the excess loss",
+    "B-lemma3": "what knowing the mask tells about the hidden sites (and Lemma 4)",
 }
 
 

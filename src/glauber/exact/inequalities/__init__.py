@@ -1,0 +1,1 @@
+"""How strongly does block dynamics pull towards its law? Constants of functional inequalities."""

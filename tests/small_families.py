@@ -1,0 +1,56 @@
+"""Random families on which the theorems must hold: Ising, Potts and arbitrary laws, N <= 6."""
+
+from itertools import combinations
+
+import numpy as np
+
+from glauber.conditionals.table import Joint
+from glauber.exact.ising import Ising
+from glauber.exact.learning.family import (
+    ising_family,
+    ising_theta,
+    potts_family,
+    potts_theta,
+    tilted_family,
+)
+from glauber.exact.learning.masks import adaptive_masks, weighted_masks
+from glauber.exact.potts import Potts
+from glauber.exact.space import Space
+
+
+def random_family(seed):
+    """A family and a theta: in turn Ising (2 to 6 sites), Potts of 3 colours, any tilted law."""
+    rng = np.random.default_rng(seed)
+    strength = rng.uniform(0.1, 0.8)
+    if seed % 3 == 0:
+        n = 2 + seed // 3 % 5
+        return ising_family(n), ising_theta(Ising.random(n, seed, strength))
+    if seed % 3 == 1:
+        n = 2 + seed // 3 % 3
+        model = Potts.random(n, 3, seed=seed, strength=strength)
+        return potts_family(n, 3), potts_theta(model)
+    vocab, n = ((2, 2), (2, 4), (2, 6), (3, 3))[seed // 3 % 4]
+    space = Space(vocab, n)
+    law = Joint.random(vocab, n, seed, strength).probabilities().numpy()
+    statistics = rng.normal(size=(3, space.size))
+    return tilted_family(law, space, statistics), rng.normal(size=3) * 0.3
+
+
+def random_weighted(space, rng):
+    """Some blocks with random weights; the singletons make sure that no site is missed."""
+    blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
+    return weighted_masks(space, dict(zip(blocks, rng.uniform(0.1, 1, len(blocks)), strict=True)))
+
+
+def random_adaptive(space, rng):
+    """Blocks whose chances depend on the state; a tenth of the chances are zero."""
+    blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
+    weights = rng.uniform(0.05, 1, (len(blocks), space.size))
+    weights[1:] *= rng.random(weights[1:].shape) > 0.1
+    return adaptive_masks(space, blocks, weights / weights.sum(axis=0))
+
+
+def some_blocks(space, rng):
+    larger = [b for k in range(2, space.length + 1) for b in combinations(range(space.length), k)]
+    chosen = rng.choice(len(larger), size=min(3, len(larger)), replace=False)
+    return [larger[slot] for slot in chosen]
