@@ -20,14 +20,14 @@ ARROWS = {
     "runs": {"runs", "conditionals.vocabulary"},
     "sampling": {"conditionals", "dynamics", "runs", "sampling"},
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {"plots", "runs.timeline", "mixing", "metastability", "landscape"},
+    "plots": {"exact", "plots", "runs.timeline", "mixing", "metastability", "landscape"},
     "explorer": {"plots", "runs", "explorer"},
     "papers": {
-        "compatibility", "conditionals", "landscape", "metastability", "mixing", "papers", "plots",
-        "runs.spec", "sampling", "sweeps",
+        "compatibility", "conditionals", "exact", "landscape", "metastability", "mixing", "papers",
+        "plots", "runs.spec", "sampling", "sweeps",
     },
     "cli": {
-        "cli", "compatibility", "conditionals", "dynamics", "explorer", "landscape",
+        "cli", "compatibility", "conditionals", "dynamics", "exact", "explorer", "landscape",
         "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps",
     },
     "threads": set(),

@@ -10,9 +10,13 @@ from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.influence import influence
+from glauber.cli.ising import ising
+from glauber.cli.ising_gap import gap
+from glauber.cli.ising_race import race
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
+from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
 from glauber.cli.potential import potential
 from glauber.cli.rectangle import rectangle
@@ -33,10 +37,13 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-MIXING = (couple, phase, semantic_drift, diagnose)
+MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
+for command in (gap, race):
+    ising.command()(command)
+app.add_typer(ising, name="ising")
 
 
 @app.callback(invoke_without_command=True)

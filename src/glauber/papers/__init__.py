@@ -18,6 +18,8 @@ PIECES = {
     "A-fig6": "rectangle incompatibility against influence",
     "A-fig-coupling": "where in temperature and length two chains meet",
     "A-influence": "influence, alpha and the contraction threshold of one sentence",
+    "B-fig3": "steps from one mode of an Ising model to the other, k-Gibbs and parallel",
+    "B-corollary3": "one step of N-Gibbs against M steps of the parallel sampler",
 }
 
 

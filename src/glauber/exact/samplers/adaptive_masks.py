@@ -32,7 +32,7 @@ class AdaptiveMasks:
 
 
 def adaptive_masks(
-    law: Floats, space: Space, masks: Masks, *, rounds: int = 300, rate: float = 0.05
+    law: Floats, space: Space, masks: Masks, *, rounds: int = 200, rate: float = 0.05
 ) -> AdaptiveMasks:
     """Ascent of the gap from fixed masks, by Adam on the logits of p_K(K | x)."""
     if space.size > LARGEST:
@@ -49,7 +49,7 @@ def adaptive_masks(
     for _ in range(rounds):
         chances = torch.softmax(logits, dim=1)
         second = _second(_scaled(probabilities, chances, labels), probabilities.sqrt())
-        gap = 1 - float(second)
+        gap = 1 - float(second.detach())
         start = gap if start is None else start
         if gap > best:
             best, kept = gap, chances.detach()

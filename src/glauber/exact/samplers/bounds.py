@@ -17,7 +17,7 @@ from scipy.special import expit
 from glauber.errors import GlauberError
 from glauber.exact.samplers.clique import Clique
 from glauber.exact.samplers.constants import constants
-from glauber.exact.samplers.hitting_times import arrival_within
+from glauber.exact.samplers.hitting_times import arrival_within, log_arrival_within
 
 
 def gibbs_horizon(model: Clique, k: int, delta: float) -> int | None:
@@ -65,8 +65,8 @@ class Separation:
     """Corollary 3 for one M and delta, beside the exact chances of the same model.
 
     gibbs_misses: N-Gibbs is not in R1 after one step. parallel_arrives: the parallel sampler is
-    in R1 within M steps from the best start with sum <= -2. Both exact, both promised <= delta
-    (together, at most delta).
+    in R1 within M steps from the best start with sum <= -2 (0 where it is below all floats). Both
+    are exact; the corollary promises that together they are at most delta.
     """
 
     model: Clique
@@ -79,6 +79,11 @@ class Separation:
     def holds(self) -> bool:
         """Whether both events together have chance at most delta."""
         return self.gibbs_misses + self.parallel_arrives <= self.delta
+
+    def log10_parallel(self) -> float:
+        """log10 of parallel_arrives, also below all floats."""
+        logs = log_arrival_within(self.model.log_parallel(), self.model.all_ones, self.n_steps)
+        return float(logs[: _starts(self.model)].max() / log(10))
 
 
 def corollary_size(n_steps: int, delta: float) -> int:
@@ -105,14 +110,18 @@ def separation(n_steps: int, delta: float, size: int | None = None) -> Separatio
     if model.size < 2:
         raise GlauberError("with fewer than 2 sites no start has sum <= -2.")
     arrives = arrival_within(np.exp(model.log_parallel()), model.all_ones, n_steps)
-    starts = (model.size - 2) // 2 + 1  # a with 2 a - |C| <= -2
     return Separation(
         model,
         n_steps,
         delta,
         gibbs_misses=float(np.exp(model.log_law[:-1]).sum()),
-        parallel_arrives=float(arrives[:starts].max()),
+        parallel_arrives=float(arrives[: _starts(model)].max()),
     )
+
+
+def _starts(model: Clique) -> int:
+    """How many values of a have sum 2 a - |C| <= -2."""
+    return (model.size - 2) // 2 + 1
 
 
 def smallest_separation(n_steps: int, delta: float) -> Separation:

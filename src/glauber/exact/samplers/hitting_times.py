@@ -83,6 +83,15 @@ def arrival_within(matrix: ArrayLike | csr_array, target: Bools, n_steps: int) -
     return np.asarray(_power(stopped, n_steps)[:, target].sum(axis=1))
 
 
+def log_arrival_within(log_matrix: Floats, target: Bools, n_steps: int) -> Floats:
+    """log of the same (size,), step by step: for chances below all floats."""
+    _outside(log_matrix, target)
+    arrived = np.where(target, 0.0, -np.inf)
+    for _ in range(n_steps):
+        arrived = np.where(target, 0.0, logsumexp(log_matrix + arrived, axis=1))
+    return np.asarray(arrived)
+
+
 def arrival_distribution(matrix: ArrayLike, target: Bools, n_steps: int) -> Floats:
     """The same for every number of steps up to n_steps: (n_steps + 1, size)."""
     dense = np.asarray(matrix, np.float64)

@@ -21,6 +21,7 @@ from glauber.exact.space import Space
 
 LARGEST = 2**10  # states; every round finds all eigenvectors
 SLOW = 6  # eigenvectors taken as cuts each round
+MIXED = 1e-6  # share of the equal weights, so that no site is ever left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ def best_masks(
     space: Space,
     blocks: Sequence[Block],
     *,
-    accuracy: float = 1e-4,
+    accuracy: float = 1e-3,
     rounds: int = 60,
 ) -> BestMasks:
     """Weights over the blocks with the largest gap, up to the relative accuracy."""
@@ -65,8 +66,9 @@ def best_masks(
         at_most, weights = _programme(cuts)
         if found >= at_most * (1 - accuracy):
             break
-        # A little of the equal weights keeps every site moving.
-        tried = Masks.weighted(space.length, tuple(blocks), 0.999 * weights + 0.001 * equal.weights)
+        tried = Masks.weighted(
+            space.length, tuple(blocks), (1 - MIXED) * weights + MIXED * equal.weights
+        )
     return BestMasks(best, block_gap(law, space, best), at_most, uniform, done)
 
 

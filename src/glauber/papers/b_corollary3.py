@@ -1,0 +1,52 @@
+"""Paper B, corollary 3: N-Gibbs is in R1 after one step, the parallel sampler not within M.
+
+The corollary asks for large cliques (25 sites and more), so the chains are lumped by the number of
+ones in the clique. Beside the promise stand the exact chances, and the smallest clique for which
+the separation holds with the same h_G and J_0 = |C| ln 2 / 2.
+"""
+
+from typing import Any
+
+from glauber.exact.samplers.bounds import (
+    Separation,
+    parallel_horizon,
+    separation,
+    smallest_separation,
+)
+from glauber.papers.reproduction import Reproduction, Scale
+
+SMALL = ((1, 0.5), (10, 0.1))
+PAPER = ((1, 0.5), (10, 0.1), (100, 0.1), (1000, 0.1), (1000, 0.01))
+HOW = (
+    "the weakest model that the corollary allows (N = |C|, no site outside), from the best start "
+    "with sum <= -2; exact chances by lumping"
+)
+
+
+def make(scale: Scale, *, seed: int) -> Reproduction:
+    """What is promised and what happens, for some M and delta."""
+    rows = [_row(*each) for each in (SMALL if scale == "small" else PAPER)]
+    return Reproduction("B-corollary3", scale, HOW, rows, seed)
+
+
+def _row(n_steps: int, delta: float) -> dict[str, Any]:
+    found = separation(n_steps, delta)
+    least = smallest_separation(n_steps, delta)
+    return {
+        "M": n_steps,
+        "delta": delta,
+        "|C| of the corollary": found.model.size,
+        "promised chance of failure": delta,
+        **_chances(found),
+        "horizon of proposition 5": parallel_horizon(found.model, delta / 2),
+        "smallest |C| that separates": least.model.size,
+        "there": _chances(least),
+        "kind": "exact",
+    }
+
+
+def _chances(found: Separation) -> dict[str, float]:
+    return {
+        "N-Gibbs not there after one step": found.gibbs_misses,
+        "log10 of the chance that parallel is there within M": found.log10_parallel(),
+    }
