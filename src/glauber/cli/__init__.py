@@ -41,8 +41,8 @@ MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
-for command in (gap, race):
-    ising.command()(command)
+ising.command()(gap)
+ising.command()(race)
 app.add_typer(ising, name="ising")
 
 

@@ -41,7 +41,7 @@ def race(
         from glauber.plots.picture import write_picture
         from glauber.plots.race import plot_race
 
-        write_picture(plot_race(races), path=out)
+        write_picture(plot_race(races), plot_race(races, up_to=2 * budget), path=out)
     told = [told_race(one) for one in races]
     if json:
         emit({"sites": sites, "clique": clique, "field": field, "seed": seed, "races": told})
@@ -50,7 +50,7 @@ def race(
         for line in _race_lines(one):
             screen.print(line, markup=False, highlight=False, soft_wrap=True)
     if out is not None:
-        say(f"the picture is in {out}")
+        say(f"the pictures are in {out}")
 
 
 def told_race(one: "Race") -> dict[str, Any]:
@@ -71,7 +71,9 @@ def _runner(one: "Runner") -> dict[str, Any]:
         "k": one.k,
         "mean": {"log10": one.log10_mean, "kind": "exact"},
         "arrives_within_budget": {"value": one.within_budget, "kind": "exact"},
-        "mean_up_to_budget": {"value": one.budget_mean, "kind": "exact"},
+        "mean_up_to_budget": {
+            "value": one.budget_mean, "deviation": one.budget_deviation, "kind": "exact",
+        },
         "horizon": {
             "value": one.horizon, "kept": one.horizon_kept,
             "kind": "lower bound" if one.k is None else "upper bound",

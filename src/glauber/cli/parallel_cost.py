@@ -52,7 +52,7 @@ def parallel_cost(
     tokens, free = read_text(opened, text)
     hidden = _hidden(free, named, hide, seed)
     pairs = pair_costs(laws, tokens, hidden, top=top, temperature=temperature)
-    drawing = {"samples": samples, "temperature": temperature, "seed": seed}
+    drawing: dict[str, Any] = {"samples": samples, "temperature": temperature, "seed": seed}
     counts = cost_by_count(laws, tokens, hidden, **drawing)
     plan = filling_plan(laws, tokens, pairs, error=error, **drawing)
     text_of = opened.vocabulary.text

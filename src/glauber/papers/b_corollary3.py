@@ -40,7 +40,7 @@ def _row(n_steps: int, delta: float) -> dict[str, Any]:
         **_chances(found),
         "horizon of proposition 5": parallel_horizon(found.model, delta / 2),
         "smallest |C| that separates": least.model.size,
-        "there": _chances(least),
+        **{f"there: {what}": chance for what, chance in _chances(least).items()},
         "kind": "exact",
     }
 

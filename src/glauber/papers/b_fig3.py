@@ -34,7 +34,8 @@ def make(scale: Scale, *, seed: int) -> Reproduction:
         for j in COUPLINGS[scale]
     ]
     rows = [_row(one, runner) for one in races for runner in (*one.gibbs, one.parallel)]
-    return Reproduction("B-fig3", scale, HOW, rows, seed, {"race": plot_race(races)})
+    pictures = {"race": plot_race(races), "budget": plot_race(races, up_to=2 * BUDGET)}
+    return Reproduction("B-fig3", scale, HOW, rows, seed, pictures)
 
 
 def _row(one: Race, runner: Runner) -> dict[str, Any]:

@@ -12,8 +12,11 @@ from glauber.plots.style import INK, QUIET, empty_figure
 PARALLEL = "#d55e00"
 
 
-def plot_race(races: Sequence[Race]) -> go.Figure:
-    """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis."""
+def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> go.Figure:
+    """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis.
+
+    up_to cuts the axis there, so that the fast samplers can be told apart.
+    """
     first = races[0]
     figure = empty_figure(
         "Steps from all -1 to all 1 in the clique",
@@ -31,11 +34,13 @@ def plot_race(races: Sequence[Race]) -> go.Figure:
     figure.add_hline(y=first.budget, line=dict(color=QUIET, width=1, dash="dot"))
     height = 520
     figure.update_layout(height=height, margin_t=150, title_y=1 - 12 / height)
-    figure.update_xaxes(title_text="coupling J", rangemode="normal", tickformat="g")
+    figure.update_xaxes(title_text="coupling J", rangemode="normal", tickformat="~g")
     figure.update_yaxes(
         type="log", title=dict(text="steps", font_size=13), exponentformat="power",
-        rangemode="normal", automargin=True, nticks=12, tickformat=None,
+        rangemode="normal", automargin=True, nticks=12, tickformat=None, tickfont_size=11,
     )  # fmt: skip
+    if up_to is not None:
+        figure.update_yaxes(range=[-0.1, float(np.log10(up_to))], dtick=1)
     return figure
 
 

@@ -7,16 +7,22 @@ from glauber.exact.ising import Ising
 from glauber.exact.samplers.block_gap import Gap, block_gap
 from glauber.exact.samplers.masks import Masks
 from glauber.exact.samplers.parallel_law import ParallelLaw, parallel_law
+from glauber.exact.samplers.products import ProductDistance, product_distance
 from glauber.exact.space import Space
 
 
 @dataclass(frozen=True, eq=False)
 class Dependency:
-    """One strength: the gap of each block size, and the law that the parallel sampler keeps."""
+    """One strength: the gap of each block size, and what filling all sites at once does.
+
+    The law that the parallel sampler keeps may come nearer to p again where both sit in the modes;
+    the distance of p from the product laws, all that one pass can draw, does not.
+    """
 
     coupling: float
     gaps: dict[int, Gap]  # by k
     parallel: ParallelLaw
+    one_pass: ProductDistance  # of p itself
 
     @property
     def above_line(self) -> bool:
@@ -33,7 +39,8 @@ def dependency(model: Ising, ks: Sequence[int], *, coupling: float = 1.0) -> Dep
     """Gaps and parallel error of one model; coupling names its strength in the answer."""
     space = Space(2, model.n_sites)
     gaps = {k: block_gap(model.probabilities, space, Masks.uniform(model.n_sites, k)) for k in ks}
-    return Dependency(coupling, gaps, parallel_law(model))
+    whole = model.probabilities.reshape((2,) * model.n_sites)
+    return Dependency(coupling, gaps, parallel_law(model), product_distance(whole))
 
 
 def dependency_sweep(model: Ising, factors: Sequence[float], ks: Sequence[int]) -> list[Dependency]:

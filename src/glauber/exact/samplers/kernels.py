@@ -10,6 +10,7 @@ parallel sampler. Chromatic and disjoint blocks are the first with other masks (
 
 from functools import reduce
 from itertools import combinations
+from math import comb
 from operator import add
 
 import numpy as np
@@ -50,8 +51,10 @@ def one_by_one_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_a
     """
     check_block(k, space.length)
     _check_entries(space, Masks.uniform(space.length, k))
-    single = {(i,): site_matrix(conditionals, space, i) for i in range(space.length)}
-    chains: dict[Block, csr_array] = single
+    single: dict[Block, csr_array] = {
+        (i,): site_matrix(conditionals, space, i) for i in range(space.length)
+    }
+    chains = single
     for size in range(2, k + 1):
         shorter, chains = chains, {}
         for block in combinations(range(space.length), size):
@@ -102,6 +105,8 @@ def _check_entries(space: Space, masks: Masks) -> None:
 
 
 def entries(vocab_size: int, n_sites: int, masks: Masks) -> int:
-    """The most numbers that the matrix can hold."""
+    """The most numbers that the matrix can hold: states that differ in as many sites as a block."""
+    widest = max(len(block) for block in masks.blocks)
+    near = sum(comb(n_sites, j) * (vocab_size - 1) ** j for j in range(widest + 1))
     reached = sum(vocab_size ** len(block) for block in masks.blocks)
-    return int(vocab_size**n_sites * min(reached, vocab_size**n_sites))
+    return int(vocab_size**n_sites * min(reached, near))

@@ -30,6 +30,7 @@ class Runner:
     log10_mean: float  # of the mean number of steps, exact
     within_budget: float  # chance to arrive within the budget, exact
     budget_mean: float  # mean of min(steps, budget), exact
+    budget_deviation: float  # its standard deviation, exact
     horizon: int | None
     horizon_kept: bool | None  # whether the exact chain keeps the promise of the horizon
     simulated: Arrivals | None
@@ -81,13 +82,18 @@ def _runner(
 ) -> Runner:
     logs = model.log_parallel() if k is None else model.log_gibbs(k)
     matrix = np.exp(logs)
-    arrived = arrival_distribution(matrix, model.all_ones, budget)[:, 0]
+    arrived = np.minimum(arrival_distribution(matrix, model.all_ones, budget)[:, 0], 1.0)
+    late, twice = (
+        1 - arrived[:-1],
+        2 * np.arange(budget) + 1,
+    )  # E m = sum late, E m^2 = twice @ late
     horizon = parallel_horizon(model, delta) if k is None else gibbs_horizon(model, k, delta)
     return Runner(
         k,
         log10_mean=float(log_mean_hitting_times(logs, model.all_ones)[0] / np.log(10)),
         within_budget=float(arrived[-1]),
-        budget_mean=float((1 - arrived[:-1]).sum()),
+        budget_mean=float(late.sum()),
+        budget_deviation=float(np.sqrt(max(twice @ late - late.sum() ** 2, 0.0))),
         horizon=horizon,
         horizon_kept=None if horizon is None else _kept(model, matrix, k, horizon, delta),
         simulated=_simulated(model, k, budget, n_chains, seed) if n_chains else None,
@@ -104,7 +110,7 @@ def _kept(model: Clique, matrix: np.ndarray, k: int | None, horizon: int, delta:
 
 def _simulated(model: Clique, k: int | None, budget: int, n_chains: int, seed: int) -> Arrivals:
     full = model.ising()
-    target = (full.spins[:, : model.size] > 0).all(axis=1)
+    target = np.asarray((full.spins[:, : model.size] > 0).all(axis=1))
     if k is None:
         return simulated_parallel(full, target, n_chains=n_chains, budget=budget, seed=seed)
     return simulated_gibbs(full, k, target, n_chains=n_chains, budget=budget, seed=seed)
