@@ -22,6 +22,9 @@ def test_gap(glauber, tmp_path):
     assert one["uniform"] < one["found"]["value"] <= one["best"]["value"] * (1 + 1e-9)
     assert two["found"]["kind"] == "lower bound" and two["best"]["kind"] == "upper bound"
     assert "coupling J" in (tmp_path / "gap.html").read_text()
+    words = ["--sites", 4, "--clique", 3, "--couplings", "0.4", "--blocks", 1]
+    code, out, _ = glauber("ising", "gap", *words, "--search", "--adaptive")
+    assert code == 0 and "masks that see the state: 0.0" in out
     code, out, _ = glauber("ising", "gap", "--sites", 4, "--random", 3, "--couplings", "0.2")
     assert code == 0 and "random with seed 3" in out and "gap k=4" in out
 

@@ -1,18 +1,7 @@
 """glauber ising: the second paper's statements on models small enough to know everything."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 ising = typer.Typer(
-    help="Learn and sample Ising models that are known exactly.", no_args_is_help=True
+    help="Ising models small enough to know everything about them.", no_args_is_help=True
 )
-
-Sites = Annotated[int, typer.Option(help="Number of sites N.")]
-Clique = Annotated[int, typer.Option(help="Sites of the clique, all coupled alike.")]
-Field = Annotated[float, typer.Option(help="Field h at every site.")]
-Couplings = Annotated[
-    str, typer.Option(help="Couplings J, such as 0.1,0.5 (each pair counts twice).")
-]
-Picture = Annotated[Path | None, typer.Option(help="HTML file of the picture.")]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.cli.ising import Clique, Couplings, Field, Picture, Sites
+from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites
 from glauber.cli.numbers import numbers
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ def gap(
     ] = None,
     search: Annotated[
         bool, typer.Option("--search", help="Look for better masks than uniform ones (N <= 10).")
+    ] = False,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="With --search: masks that see the state (N <= 7).")
     ] = False,
     out: Picture = None,
     json: options.Json = False,
@@ -45,7 +48,7 @@ def gap(
         "model": f"random with seed {random}" if random is not None else f"clique of {clique}",
         "field": field if random is None else None,
         "couplings": [_strength(one) for one in found],
-        "masks": _better_masks(model, found, ks) if search else None,
+        "masks": _better_masks(model, found, ks, adaptive) if search else None,
     }
     if out is not None:
         from glauber.plots.dependency import plot_dependency
@@ -83,9 +86,12 @@ def _strength(one: "Dependency") -> dict[str, Any]:
     }
 
 
-def _better_masks(model: Any, found: "list[Dependency]", ks: list[int]) -> list[dict[str, Any]]:
+def _better_masks(
+    model: Any, found: "list[Dependency]", ks: list[int], adaptive: bool
+) -> list[dict[str, Any]]:
     """The best weights over all blocks of each size, at the last coupling."""
     from glauber.exact.ising import Ising
+    from glauber.exact.samplers.adaptive_masks import adaptive_masks
     from glauber.exact.samplers.masks import Masks
     from glauber.exact.samplers.masks_search import best_masks
     from glauber.exact.space import Space
@@ -94,13 +100,16 @@ def _better_masks(model: Any, found: "list[Dependency]", ks: list[int]) -> list[
     rows = []
     for k in ks:
         blocks = Masks.uniform(model.n_sites, k).blocks
-        best = best_masks(law, Space(2, model.n_sites), blocks)
+        space = Space(2, model.n_sites)
+        best = best_masks(law, space, blocks)
+        seeing = adaptive_masks(law, space, best.masks).gap if adaptive else None
         ranked = sorted(zip(best.masks.weights.tolist(), blocks, strict=True), reverse=True)
         rows.append(
             {
                 "k": k, "coupling": found[-1].coupling, "uniform": best.uniform.value,
                 "found": {"value": best.gap.value, "kind": "lower bound"},
                 "best": {"value": best.at_most, "kind": "upper bound"},
+                "adaptive": {"value": seeing, "kind": "lower bound"},
                 "heaviest": [{"sites": list(block), "weight": w} for w, block in ranked[:5]],
             }
         )  # fmt: skip
@@ -133,4 +142,9 @@ def _gap_lines(told: dict[str, Any]) -> list[str]:
             f"{one['found']['value']:.6g} (lower bound on the best), none above "
             f"{one['best']['value']:.6g} (upper bound); heaviest {heavy}"
         )
+        if one["adaptive"]["value"] is not None:
+            lines.append(
+                f"k = {one['k']}, masks that see the state: {one['adaptive']['value']:.6g} "
+                "(lower bound on the best of these)"
+            )
     return lines

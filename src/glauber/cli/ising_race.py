@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.cli.ising import Clique, Couplings, Field, Picture, Sites
+from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites
 from glauber.cli.numbers import numbers
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def race(
     ks = [int(k) for k in numbers(blocks, "block sizes", whole=True)] or None
     races = [
         run(Model(sites, clique, j, field), ks=ks, budget=budget, delta=delta, n_chains=chains,
-            seed=seed)
-        for j in numbers(couplings, "couplings")
+            seed=seed + slot)
+        for slot, j in enumerate(numbers(couplings, "couplings"))
     ]  # fmt: skip
     if out is not None:
         from glauber.plots.picture import write_picture

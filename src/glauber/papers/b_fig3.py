@@ -8,6 +8,8 @@ only as far as each row says.
 
 from typing import Any
 
+import numpy as np
+
 from glauber.exact.samplers.clique import Clique
 from glauber.exact.samplers.race import Race, Runner, race
 from glauber.papers.reproduction import Reproduction, Scale
@@ -30,12 +32,20 @@ HOW = (
 def make(scale: Scale, *, seed: int) -> Reproduction:
     """Exact and simulated steps by coupling and block size, and the picture."""
     races = [
-        race(Clique(SITES, SIZE, j, FIELD), budget=BUDGET, n_chains=REPETITIONS, seed=seed)
-        for j in COUPLINGS[scale]
+        race(Clique(SITES, SIZE, j, FIELD), budget=BUDGET, n_chains=REPETITIONS, seed=seed + slot)
+        for slot, j in enumerate(COUPLINGS[scale])
     ]
     rows = [_row(one, runner) for one in races for runner in (*one.gibbs, one.parallel)]
-    pictures = {"race": plot_race(races), "budget": plot_race(races, up_to=2 * BUDGET)}
+    shown = sorted([*races, *_between(races)], key=lambda one: one.model.coupling)
+    pictures = {"race": plot_race(shown), "budget": plot_race(shown, up_to=2 * BUDGET)}
     return Reproduction("B-fig3", scale, HOW, rows, seed, pictures)
+
+
+def _between(races: list[Race]) -> list[Race]:
+    """Exact figures at further couplings, for smooth lines."""
+    there = {one.model.coupling for one in races}
+    grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in there]
+    return [race(Clique(SITES, SIZE, j, FIELD), budget=BUDGET, n_chains=0) for j in grid]
 
 
 def _row(one: Race, runner: Runner) -> dict[str, Any]:

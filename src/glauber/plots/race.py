@@ -19,7 +19,7 @@ def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> go.Figure
     """
     first = races[0]
     figure = empty_figure(
-        "Steps from all -1 to all 1 in the clique",
+        "Steps from all -1 to all 1 in the clique" + ("" if up_to is None else ", the fast ones"),
         f"N = {first.model.n_sites}, |C| = {first.model.size}, h = {first.model.field:g}; lines: "
         f"exact means; dots: simulated, where all chains came<br>dotted: the budget of "
         f"{first.budget:,} steps",

@@ -22,7 +22,7 @@ from glauber.exact.space import Space
 DENSE = 512  # states; all eigenvalues of the dense matrix take a few hundredths of a second
 NUMBERS = 2**27  # kept for all blocks together: 1 GiB
 SMALLEST = 1e-280  # of a probability, so that its inverse is a float
-ARPACK = {"ncv": 40, "maxiter": 500, "tol": 1e-9}
+ARPACK = {"ncv": 20, "maxiter": 1000, "tol": 1e-9}
 
 
 @dataclass(frozen=True)

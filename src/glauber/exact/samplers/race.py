@@ -109,7 +109,7 @@ def _kept(model: Clique, matrix: np.ndarray, k: int | None, horizon: int, delta:
 
 
 def _simulated(model: Clique, k: int | None, budget: int, n_chains: int, seed: int) -> Arrivals:
-    full = model.ising()
+    full, seed = model.ising(), 1000 * seed + (k or 0)  # other chains for each sampler
     target = np.asarray((full.spins[:, : model.size] > 0).all(axis=1))
     if k is None:
         return simulated_parallel(full, target, n_chains=n_chains, budget=budget, seed=seed)
