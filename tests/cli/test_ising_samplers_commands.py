@@ -51,6 +51,9 @@ def test_race(glauber, tmp_path):
         (("gap", "--blocks", "0"), "k must be from 1 to 10"),
         (("gap", "--sites", "40"), "1,099,511,627,776 states"),
         (("gap", "--sites", "11", "--search", "--blocks", "1"), "at most 1,024 states"),
+        (("gap", "--couplings", ","), "no coupling was given"),
+        (("race", "--couplings", ""), "no coupling was given"),
+        (("gap", "--sites", "0", "--random", "1"), "there are 0 sites"),
         (("race", "--clique", "12"), "a clique has 12 sites"),
     ],
 )

@@ -65,7 +65,7 @@ def test_pairs_by_enumeration(conditionals):
     if isinstance(conditionals, Joint):
         assert found.order_gap < 1e-12
     else:
-        assert found.order_gap > 1e-3
+        assert found.order_gap_at_least == pytest.approx(found.order_gap) and found.order_gap > 1e-3
     by_distance = found.by_distance()
     assert by_distance[1] == (pytest.approx(found.mean[0, 1]), 1) and sorted(by_distance) == [
         1,
@@ -82,6 +82,7 @@ def test_fewer_tokens_give_bounds_that_enclose():
         assert (part.rest > 0).all()
         assert (part.total_variation <= whole.total_variation + 1e-12).all()
         assert (part.at_most >= whole.total_variation - 1e-12).all()
+        assert part.order_gap_at_least <= whole.order_gap + 1e-12
         assert (part.divergence <= whole.divergence + 1e-12).all()
         assert (part.divergence_at_most >= whole.divergence - 1e-12).all()
 

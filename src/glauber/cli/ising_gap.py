@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites
+from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites, strengths
 from glauber.cli.numbers import numbers
 
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ def gap(
     """Print the spectral gap of k-block dynamics and the parallel error, against J."""
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
+    from glauber.errors import GlauberError
     from glauber.exact.ising import Ising
     from glauber.exact.samplers.dependency import dependency_sweep
 
+    if sites < 1:
+        raise GlauberError(f"there are {sites} sites, but at least one is needed.")
     if random is None:
         model = Ising.clique(sites, clique, coupling=1.0, field=field)
     else:
         model = Ising.random(sites, seed=random, strength=1.0)
     ks = [int(k) for k in numbers(blocks, "block sizes", whole=True)]
-    found = dependency_sweep(model, numbers(couplings, "couplings"), ks)
+    found = dependency_sweep(model, strengths(couplings), ks)
     told: dict[str, Any] = {
         "sites": sites,
         "model": f"random with seed {random}" if random is not None else f"clique of {clique}",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites
+from glauber.cli.ising_options import Clique, Couplings, Field, Picture, Sites, strengths
 from glauber.cli.numbers import numbers
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def race(
     races = [
         run(Model(sites, clique, j, field), ks=ks, budget=budget, delta=delta, n_chains=chains,
             seed=seed + slot)
-        for slot, j in enumerate(numbers(couplings, "couplings"))
+        for slot, j in enumerate(strengths(couplings))
     ]  # fmt: skip
     if out is not None:
         from glauber.plots.picture import write_picture

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from glauber.mixing.pair_costs import PairCosts
     from glauber.mixing.parallel_cost import FillCost
 
-NAMED = 10  # pairs told on the screen
-
 
 def parallel_cost(
     text: Annotated[str, typer.Argument(help="The sentence.")],
@@ -40,6 +38,7 @@ def parallel_cost(
     json: options.Json = False,
 ) -> None:
     """Measure what filling hidden tokens at once costs, and plan which to fill together."""
+    from glauber.cli.parallel_cost_lines import lines
     from glauber.cli.reading import open_model, read_text
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
@@ -68,7 +67,7 @@ def parallel_cost(
     if json:
         emit(told)
         return
-    for line in _lines(told):
+    for line in lines(told):
         screen.print(line, markup=False, highlight=False, soft_wrap=True)
     if out is not None:
         say(f"the pictures are in {out}")
@@ -112,7 +111,10 @@ def _plain(
             "rest": pairs.rest.tolist(), "top": pairs.top,
             "rows": "the site filled first; columns: the second",
         },
-        "order_gap": {"value": pairs.order_gap, "kind": "estimate" if pairs.rest.any() else kind},
+        "order_gap": {
+            "value": pairs.order_gap, "kind": "estimate" if pairs.rest.any() else kind,
+            "at_least": pairs.order_gap_at_least,
+        },
         "not_together": _not_together(pairs, words, plan.error),
         "by_count": [_cost(one) | {"k": k} for k, one in enumerate(counts, start=1)],
         "by_distance": [
@@ -150,41 +152,6 @@ def _cost(one: "FillCost") -> dict[str, Any]:
         "total_variation": asdict(one.total_variation),
         "divergence": asdict(one.divergence),
     }
-
-
-def _lines(told: dict[str, Any]) -> list[str]:
-    plan, error = told["plan"], told["plan"]["error"]
-    rest = max(told["pairs"]["rest"])
-    lines = [
-        f"hidden: {', '.join(told['hidden'])}",
-        f"not together, at a cost above {error:g} (total variation, mean of both orders, lower "
-        f"bound; at most {rest:.2g} is missing):",
-        *(
-            f"  {one['cost']:.3f}  {one['sites'][0]} | {one['sites'][1]}"
-            for one in told["not_together"][:NAMED]
-        ),
-    ]
-    more = len(told["not_together"]) - NAMED
-    lines += [f"  and {more} more"] if more > 0 else []
-    lines += [] if told["not_together"] else ["  no pair"]
-    lines.append(
-        f"the two orders of a pair differ by up to {told['order_gap']['value']:.3f}: these "
-        "conditionals belong to no joint law, so costs are means over orders"
-    )
-    lines.append("cost of k random hidden tokens at once (estimates):")
-    lines += [f"  k = {one['k']:>2}: {_words(one)}" for one in told["by_count"][1:]]
-    lines.append(f"plan: {plan['passes']} passes instead of {len(told['hidden'])} (estimates):")
-    lines += [f"  {', '.join(one['sites'])}: {_words(one)}" for one in plan["groups"]]
-    lines.append(f"  the whole plan: {_words(plan['whole'])}")
-    return lines
-
-
-def _words(one: dict[str, Any]) -> str:
-    far, spent = one["total_variation"], one["divergence"]
-    return (
-        f"total variation {far['value']:.3f} +- {far['standard_error']:.3f}, "
-        f"KL {spent['value']:.3f} +- {spent['standard_error']:.3f}"
-    )
 
 
 def _draw(

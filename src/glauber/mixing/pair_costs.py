@@ -56,8 +56,13 @@ class PairCosts:
 
     @property
     def order_gap(self) -> float:
-        """The largest difference between two orders: above sum(rest), no joint law fits."""
+        """The largest difference between the two orders of a pair, over the tokens tried."""
         return float(np.abs(self.total_variation - self.total_variation.T).max())
+
+    @property
+    def order_gap_at_least(self) -> float:
+        """What that difference is at least, whatever the other tokens do; above 0, no joint law."""
+        return max(float((self.total_variation - self.at_most.T).max()), 0.0)
 
     def by_distance(self) -> dict[int, tuple[float, int]]:
         """The mean cost of the pairs at each distance |i - j| in the text, and how many."""

@@ -64,7 +64,7 @@ def block_operator(law: Floats, space: Space, masks: Masks) -> LinearOperator:
     _check(law, space, masks)
     tokens = space.vocab_size
     weighted = sorted(zip(masks.blocks, masks.weights.tolist(), strict=True))
-    tree = _grow([(block, w) for block, w in weighted if w > 0], law, tokens, space.length)
+    tree = _grow([(block, w) for block, w in weighted if w > 0], law, tokens)
     root = np.sqrt(law)
 
     def apply(values: Floats) -> Floats:
@@ -96,7 +96,7 @@ def second_pair(operator: LinearOperator, root: Floats) -> tuple[float, Floats]:
     return float(values[0]), vectors[:, 0]
 
 
-def _grow(entries: list[tuple[Block, float]], mass: Floats, tokens: int, length: int) -> _Node:
+def _grow(entries: list[tuple[Block, float]], mass: Floats, tokens: int) -> _Node:
     """The tree of the blocks; mass is p with the sites on the way here summed out.
 
     entries hold what is left of each block, sites counted among those not yet summed.
@@ -107,7 +107,7 @@ def _grow(entries: list[tuple[Block, float]], mass: Floats, tokens: int, length:
     for site, group in groupby(further, key=lambda entry: entry[0][0]):
         left = tokens**site
         rest = [(tuple(s - 1 for s in block[1:]), weight) for block, weight in group]
-        below.append((left, _grow(rest, _summed(mass, left, tokens), tokens, length - 1)))
+        below.append((left, _grow(rest, _summed(mass, left, tokens), tokens)))
     return _Node(ends / mass if ends else None, tuple(below))
 
 
