@@ -7,6 +7,7 @@ NOISE = 1e-4  # of a total variation from scores in float32
 
 
 def lines(told: dict[str, Any]) -> list[str]:
+    """The report line by line, each figure with its kind."""
     plan, error = told["plan"], told["plan"]["error"]
     rest = max(told["pairs"]["rest"])
     found = [
@@ -34,8 +35,8 @@ def _order(gap: dict[str, Any]) -> str:
     """How much the order matters, and what that proves."""
     if gap["at_least"] > NOISE:
         return (
-            f"the two orders of a pair differ by at least {gap['at_least']:.3f}: these conditionals "
-            "belong to no joint law, so costs are means over orders"
+            f"the two orders of a pair differ by at least {gap['at_least']:.3f}: these "
+            "conditionals belong to no joint law, so costs are means over orders"
         )
     return (
         f"the two orders of a pair differ by {gap['value']:.3f} over the tokens tried "

@@ -9,11 +9,13 @@ from typing import Any
 
 from glauber.exact.samplers.bounds import (
     Separation,
+    corollary_size,
     parallel_horizon,
     separation,
     smallest_separation,
 )
 from glauber.papers.reproduction import Reproduction, Scale
+from glauber.plots.separation import plot_separation
 
 SMALL = ((1, 0.5), (10, 0.1))
 PAPER = ((1, 0.5), (10, 0.1), (100, 0.1), (1000, 0.1), (1000, 0.01))
@@ -25,8 +27,12 @@ HOW = (
 
 def make(scale: Scale, *, seed: int) -> Reproduction:
     """What is promised and what happens, for some M and delta."""
-    rows = [_row(*each) for each in (SMALL if scale == "small" else PAPER)]
-    return Reproduction("B-corollary3", scale, HOW, rows, seed)
+    chosen = SMALL if scale == "small" else PAPER
+    rows = [_row(*each) for each in chosen]
+    n_steps, delta = chosen[0]
+    sizes = range(2, corollary_size(n_steps, delta) + 1)
+    picture = plot_separation([separation(n_steps, delta, size) for size in sizes])
+    return Reproduction("B-corollary3", scale, HOW, rows, seed, {"separation": picture})
 
 
 def _row(n_steps: int, delta: float) -> dict[str, Any]:
