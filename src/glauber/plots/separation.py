@@ -17,9 +17,9 @@ def plot_separation(found: Sequence[Separation]) -> go.Figure:
     steps = "one step" if first.n_steps == 1 else f"{first.n_steps:,} steps"
     figure = empty_figure(
         "One step of N-Gibbs against the parallel sampler",
-        f"exact chances, as powers of ten; dotted: delta = {first.delta:g}, what corollary 3 "
-        f"promises<br>from {found[-1].model.size} sites on; the parallel sampler has {steps}, from a sum of -2 "
-        "(even |C|) or -3",
+        f"exact chances, as powers of ten; dotted: delta = {first.delta:g}, which corollary 3 "
+        f"promises from<br>{found[-1].model.size} sites on; the parallel sampler has {steps}, from a "
+        "sum of -2 (even |C|) or -3",
     )
     sizes = [one.model.size for one in found]
     chances = {
