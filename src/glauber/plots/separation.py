@@ -18,8 +18,8 @@ def plot_separation(found: Sequence[Separation]) -> go.Figure:
     figure = empty_figure(
         "One step of N-Gibbs against the parallel sampler",
         f"exact chances, as powers of ten; dotted: delta = {first.delta:g}, which corollary 3 "
-        f"promises from<br>{found[-1].model.size} sites on; the parallel sampler has {steps}, from a "
-        "sum of -2 (even |C|) or -3",
+        f"promises from<br>{found[-1].model.size} sites on; the parallel sampler has {steps}, from "
+        "a sum of -2 (even |C|) or -3",
     )
     sizes = [one.model.size for one in found]
     chances = {
