@@ -13,9 +13,12 @@ from glauber.cli.entropy_production import entropy_production
 from glauber.cli.export import export
 from glauber.cli.influence import influence
 from glauber.cli.ising import ising
+from glauber.cli.ising_gap import gap
+from glauber.cli.ising_race import race
 from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.paper import paper
+from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
 from glauber.cli.potential import potential
 from glauber.cli.prefixes import prefixes
@@ -40,12 +43,14 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-MIXING = (couple, phase, semantic_drift, diagnose)
+MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 STUCK = (traps, basins)
 LANDSCAPE = (topics, prefixes, compare, report)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
+ising.command()(gap)
+ising.command()(race)
 app.add_typer(ising, name="ising")
 
 

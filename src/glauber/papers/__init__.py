@@ -31,6 +31,8 @@ PIECES = {
     "B-theorem2": "the covariance beside its bound by the Poincare constant (and Theorem 3)",
     "B-theorem4": "the finite-sample bound with its terms, as written and with the excess loss",
     "B-lemma3": "what knowing the mask tells about the hidden sites (and Lemma 4)",
+    "B-fig3": "steps from one mode of an Ising model to the other, k-Gibbs and parallel",
+    "B-corollary3": "one step of N-Gibbs against M steps of the parallel sampler",
 }
 
 

@@ -1,0 +1,184 @@
+"""What does it cost to fill k hidden sites at once instead of one after the other?
+
+The sequential law q draws the sites in an order, each given those before it; the law r of one pass
+draws each from its conditional with the whole group hidden. From draws of q,
+    TV(q, r) = E_q (1 - r/q)_+,   KL(q || r) = E_q sum_t KL(law_t given the past || law_t before).
+The orders are drawn at random, and what is estimated is the mean over orders: the conditionals of
+a masked LM agree on no joint law, so each order has its own q.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glauber.conditionals.alone import in_parts
+from glauber.conditionals.base import Conditionals, check_temperature, log_probs
+from glauber.errors import GlauberError
+from glauber.mixing.pair_costs import check_sites, divergences
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over samples, with its standard error."""
+
+    value: float
+    standard_error: float
+    kind: str = "estimate"
+
+
+@dataclass(frozen=True)
+class FillCost:
+    """The cost of filling some sites at once; divergence in nats."""
+
+    n_sites: int
+    total_variation: Estimate
+    divergence: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Samples of the sequential fill, step by step: each (samples, steps).
+
+    log_in_turn: log chance of the drawn token given the past; log_at_once: given only what was
+    there when its group began; divergence: KL between these two laws.
+    """
+
+    log_in_turn: Floats
+    log_at_once: Floats
+    divergence: Floats
+
+    def cost(self, steps: slice) -> FillCost:
+        """The cost of the sites drawn in these steps, were they drawn at once."""
+        log_ratio = (self.log_at_once - self.log_in_turn)[:, steps].sum(axis=1)
+        missed = -np.expm1(np.minimum(log_ratio, 0.0))
+        spent = self.divergence[:, steps]
+        return FillCost(spent.shape[1], _estimate(missed), _estimate(spent.sum(axis=1)))
+
+
+def cost_by_count(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    sites: Tensor,
+    *,
+    samples: int = 64,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> list[FillCost]:
+    """The cost of filling k = 1 to n of the n hidden sites (n,) at once, means over random k.
+
+    One walk through a random order of all sites serves every k: its first k sites are a random
+    set in a random order.
+    """
+    sites = _checked(tokens, sites, samples, temperature)
+    orders = _shuffled([sites.tolist()], samples, seed)
+    walk = _walk(conditionals, tokens, orders, (len(sites),), temperature, seed)
+    return [walk.cost(slice(0, k)) for k in range(1, len(sites) + 1)]
+
+
+def cost_of_groups(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    groups: Sequence[Sequence[int]],
+    *,
+    samples: int = 64,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> tuple[list[FillCost], FillCost]:
+    """The cost of filling groups one after the other, each at once; and that of the whole plan.
+
+    A group's cost is a mean over what the groups before it hold, drawn from the sequential fill.
+    All sites of all groups are hidden at first.
+    """
+    flat = torch.tensor([site for group in groups for site in group], device=tokens.device)
+    _checked(tokens, flat, samples, temperature)
+    orders = _shuffled(groups, samples, seed)
+    sizes = tuple(len(group) for group in groups)
+    walk = _walk(conditionals, tokens, orders, sizes, temperature, seed)
+    ends = np.cumsum(sizes).tolist()
+    parts = [walk.cost(slice(e - size, e)) for size, e in zip(sizes, ends, strict=True)]
+    return parts, walk.cost(slice(0, len(flat)))
+
+
+def _walk(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    orders: Tensor,
+    sizes: tuple[int, ...],
+    temperature: float,
+    seed: int,
+) -> Walk:
+    """Fills every sample in its order (samples, n), the steps cut into groups of the sizes."""
+    orders = orders.to(tokens.device)
+    generator = torch.Generator().manual_seed(seed)
+    uniforms = torch.rand(orders.shape, generator=generator, dtype=torch.float64)
+    held = orders.shape[1] * conditionals.vocab_size * 2
+    parts = [
+        _filled(conditionals, tokens, orders[rows], uniforms[rows], sizes, temperature)
+        for rows in in_parts(torch.arange(len(orders)), held)
+    ]
+    return Walk(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _filled(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    orders: Tensor,
+    uniforms: Tensor,
+    sizes: tuple[int, ...],
+    temperature: float,
+) -> tuple[Floats, Floats, Floats]:
+    """The three tables of a Walk (samples, n), for some of its samples."""
+    state = tokens.repeat(len(orders), 1)
+    told: list[tuple[Tensor, Tensor, Tensor]] = []
+    done = 0
+    for size in sizes:
+        for slot in range(size):
+            laws = log_probs(conditionals, state, orders[:, done:], temperature=temperature)
+            if slot == 0:
+                before = laws[:, :size].clone()
+            law, at_once = laws[:, 0], before[:, slot]
+            drawn = _draw(law, uniforms[:, done])
+            state = state.scatter(1, orders[:, done, None], drawn)
+            ratio = divergences(law, at_once)
+            told.append((law.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
+            done += 1
+    columns = (torch.stack(column, dim=1).cpu().numpy() for column in zip(*told, strict=True))
+    in_turn, once, spent = columns
+    return in_turn, once, spent
+
+
+def _draw(law: Tensor, uniform: Tensor) -> Tensor:
+    """A token (rows, 1) of each log law (rows, vocab), by inverting its distribution function."""
+    cumulative = law.exp().cumsum(-1)
+    # Scaled by the last sum and held at the last allowed token, against rounding.
+    found = torch.searchsorted(
+        cumulative, uniform.to(law.device)[:, None] * cumulative[:, -1:], right=True
+    )
+    places = torch.arange(law.shape[1], device=law.device)
+    last = torch.where(law > -torch.inf, places, 0).amax(-1, keepdim=True)
+    return torch.minimum(found, last)
+
+
+def _shuffled(groups: Sequence[Sequence[int]], samples: int, seed: int) -> Tensor:
+    """Sites (samples, n): the groups in their order, each shuffled anew in every sample."""
+    random = np.random.default_rng(seed)
+    rows = [np.concatenate([random.permutation(list(g)) for g in groups]) for _ in range(samples)]
+    return torch.from_numpy(np.stack(rows))
+
+
+def _estimate(values: Floats) -> Estimate:
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+
+
+def _checked(tokens: Tensor, sites: Tensor, samples: int, temperature: float) -> Tensor:
+    check_sites(tokens, sites)
+    check_temperature(temperature)
+    if samples < 2:
+        raise GlauberError(f"{samples} samples were asked for, but at least 2 are needed.")
+    return sites

@@ -1,0 +1,119 @@
+"""Which hidden tokens must not be filled at once, and how does the cost grow?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from glauber.mixing.pair_costs import PairCosts
+from glauber.mixing.parallel_cost import FillCost
+from glauber.plots.style import FAINT, QUIET, STRONG, THIN, empty_figure
+
+CELL = 34  # pixels of a row
+FEW = 16  # up to this many tokens the figures stand in the cells
+COSTLY = "#d55e00"
+
+
+def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figure:
+    """The cost of each ordered pair as a heat map; pairs above the error are framed."""
+    n = len(words)
+    kind = "exact" if not pairs.rest.any() else f"lower bounds, {pairs.rest.max():.2g} missing"
+    figure = empty_figure(
+        "What filling two hidden tokens at once costs",
+        f"total variation from filling the row first ({kind})<br>"
+        f"framed: above {error:g} as a mean of both orders",
+    )
+    shown = np.where(np.eye(n, dtype=bool), np.nan, pairs.total_variation)
+    figure.add_trace(
+        go.Heatmap(
+            z=shown,
+            zmin=0,
+            zmax=1,
+            colorscale=[[0, "white"], [1, STRONG]],
+            texttemplate="%{z:.2f}" if n <= FEW else None,
+            customdata=[[f"{first} → {second}" for second in words] for first in words],
+            hovertemplate="%{customdata}<br>total variation %{z:.3f}<extra></extra>",
+            hoverongaps=False,
+            xgap=1,
+            ygap=1,
+            colorbar=dict(
+                title=dict(text="total variation", side="right", font=dict(color=QUIET, size=13)),
+                thickness=12,
+                outlinecolor=FAINT,
+            ),
+        )
+    )
+    for row, column in np.argwhere(pairs.mean > error).tolist():
+        figure.add_shape(
+            type="rect", x0=column - 0.46, x1=column + 0.46, y0=row - 0.46, y1=row + 0.46,
+            line=dict(color=COSTLY, width=2),
+        )  # fmt: skip
+    height = CELL * n + 220
+    figure.update_layout(height=height, plot_bgcolor=FAINT, title_y=1 - 12 / height, margin_t=100)
+    places = dict(
+        tickmode="array",
+        tickvals=list(range(n)),
+        ticktext=list(words),
+        showgrid=False,
+        automargin=True,
+        rangemode="normal",
+    )
+    figure.update_xaxes(**places, range=[-0.5, n - 0.5], tickangle=-45)
+    figure.update_xaxes(title=dict(text="the token filled second", standoff=8, font_size=13))
+    figure.update_yaxes(**places, range=[n - 0.5, -0.5])
+    figure.update_yaxes(title=dict(text="the token filled first", standoff=8, font_size=13))
+    return figure
+
+
+def plot_cost_by_count(counts: Sequence[FillCost]) -> go.Figure:
+    """Total variation against k, with two standard errors either way."""
+    figure = empty_figure(
+        "What filling k hidden tokens at once costs",
+        "total variation from filling them one by one, mean over sets and orders<br>"
+        "bars: two standard errors",
+    )
+    found = [one.total_variation for one in counts]
+    figure.add_scatter(
+        x=[one.n_sites for one in counts],
+        y=[one.value for one in found],
+        error_y=dict(array=[2 * one.standard_error for one in found], color=QUIET, width=3),
+        mode="lines+markers",
+        line=dict(color=STRONG, width=2.5),
+        hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
+        showlegend=False,
+    )
+    figure.update_layout(margin_t=100)
+    figure.update_xaxes(title_text="tokens filled at once, k", rangemode="normal")
+    figure.update_xaxes(tickvals=[one.n_sites for one in counts])
+    figure.update_yaxes(title=dict(text="total variation", font_size=13), range=[0, 1.02])
+    return figure
+
+
+def plot_cost_by_distance(pairs: PairCosts) -> go.Figure:
+    """The cost of each pair against how far apart the two tokens stand, and the mean."""
+    figure = empty_figure(
+        "Does the cost fall with distance?",
+        "each pair of hidden tokens, mean of both orders; line: mean at each distance",
+    )
+    n = len(pairs.sites)
+    couples = [(a, b) for a in range(n) for b in range(a + 1, n)]
+    figure.add_scatter(
+        x=[abs(pairs.sites[a] - pairs.sites[b]) for a, b in couples],
+        y=[pairs.mean[a, b] for a, b in couples],
+        mode="markers",
+        marker=dict(color=THIN, size=6),
+        hovertemplate="distance %{x}: %{y:.3f}<extra></extra>",
+        showlegend=False,
+    )
+    means = pairs.by_distance()
+    figure.add_scatter(
+        x=list(means),
+        y=[mean for mean, _ in means.values()],
+        mode="lines+markers",
+        line=dict(color=STRONG, width=2.5),
+        hovertemplate="distance %{x}: mean %{y:.3f}<extra></extra>",
+        showlegend=False,
+    )
+    figure.update_xaxes(title_text="tokens apart")
+    figure.update_yaxes(title=dict(text="total variation", font_size=13))
+    return figure
