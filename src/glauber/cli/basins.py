@@ -42,8 +42,7 @@ def basins(
 ) -> None:
     """Find the basins of a run: their texts, their timescales, the times and ways between them."""
     from glauber.cli.basin_lines import basin_lines
-    from glauber.cli.screen import emit, looking, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer, looking
     from glauber.landscape.embedder import load_embedder
     from glauber.metastability.basins import basins as find
     from glauber.metastability.clusters import cluster
@@ -68,13 +67,7 @@ def basins(
         "clusters": int(labels.max()) + 1, "every": stride, "run": str(run), "chains": len(labels),
         "embedder": loaded.name, "signature": signature(opened.spec),
     }  # fmt: skip
-    if json:
-        emit(told)
-        return
-    for line in basin_lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the pictures are in {out}")
+    answer(told, basin_lines(told), json=json, picture=out)
 
 
 def _lag_in_looks(lag: int | None, every: int) -> int:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from glauber.cli.coupled_lines import lines
-from glauber.cli.screen import emit, say
-from glauber.cli.screen import out as screen
+from glauber.cli.screen import answer
 from glauber.mixing.coupling import Coalescence
 from glauber.mixing.lagged import Lagged
 from glauber.mixing.shares import share_interval
@@ -46,13 +45,7 @@ def show(report: Report, out: Path | None, *, json: bool) -> None:
     told = plain(report)
     if out is not None:
         _draw(report, out)
-    if json:
-        emit(told)
-        return
-    for line in lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the pictures are in {out}")
+    answer(told, lines(told), json=json, picture=out)
 
 
 def plain(report: Report) -> dict[str, Any]:

@@ -57,8 +57,7 @@ def influence(
     words = spelled(opened, tokens, found.sites)
     if out is not None:
         _draw(found, averages, words, out)
-    from glauber.cli.screen import emit, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer
 
     told = _plain(found, averages, words) | {
         "mixing_time": {"value": mixing_time, "epsilon": epsilon, "kind": "estimate"},
@@ -68,13 +67,7 @@ def influence(
         },
         "model": opened.name,
     }  # fmt: skip
-    if json:
-        emit(told)
-        return
-    for line in _lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the pictures are in {out}")
+    answer(told, _lines(told), json=json, picture=out)
 
 
 def _plain(

@@ -40,8 +40,7 @@ def parallel_cost(
     """Measure what filling hidden tokens at once costs, and plan which to fill together."""
     from glauber.cli.parallel_cost_lines import lines
     from glauber.cli.reading import open_model, read_text
-    from glauber.cli.screen import emit, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer
     from glauber.mixing.filling_plan import filling_plan
     from glauber.mixing.pair_costs import pair_costs
     from glauber.mixing.parallel_cost import cost_by_count
@@ -64,13 +63,7 @@ def parallel_cost(
     told = _plain(pairs, counts, plan, names) | {
         "model": opened.name, "temperature": temperature, "samples": samples, "seed": seed,
     }  # fmt: skip
-    if json:
-        emit(told)
-        return
-    for line in lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the pictures are in {out}")
+    answer(told, lines(told), json=json, picture=out)
 
 
 def _hidden(free: "Tensor", named: list[int], share: float, seed: int) -> "Tensor":

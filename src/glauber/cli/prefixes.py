@@ -31,8 +31,7 @@ def prefixes(
 ) -> None:
     """Run many chains behind each frozen prefix and tell its topics and words against none."""
     from glauber.cli.sample import read_texts
-    from glauber.cli.screen import emit, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer, say
     from glauber.conditionals.masked_lm import MaskedLM
     from glauber.landscape.prefixes import PREFIXES, prefix_runs, prefix_study
     from glauber.landscape.scorers import load_scorer
@@ -63,13 +62,7 @@ def prefixes(
         from glauber.plots.prefixes import plot_prefixes
 
         write_picture(plot_prefixes(found), path=out)
-    if json:
-        emit(told)
-        return
-    for line in _lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the picture is in {out}")
+    answer(told, _lines(told), json=json, picture=out)
 
 
 def _lines(told: dict[str, Any]) -> list[str]:

@@ -3,8 +3,9 @@
 import json as json_module
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -29,6 +30,19 @@ def say(text: str, *, quiet: bool = False) -> None:
     """A line for the person, on stderr."""
     if not quiet:
         err.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def answer(
+    told: dict[str, Any], lines: Iterable[str], *, json: bool, picture: Path | None = None
+) -> None:
+    """Ends a command: one JSON object, or lines for a person and where the picture lies."""
+    if json:
+        emit(told)
+        return
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if picture is not None:
+        say(f"the picture is in {picture}")
 
 
 @contextmanager

@@ -29,8 +29,7 @@ def semantic_drift(
     json: options.Json = False,
 ) -> None:
     """Measure how far a run's texts moved in meaning, where that stays, and when it got there."""
-    from glauber.cli.screen import emit, looking, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer, looking
     from glauber.landscape.embedder import load_embedder
     from glauber.mixing.drift import distances, saturation
     from glauber.mixing.hitting import check_threshold, hitting_times
@@ -54,13 +53,7 @@ def semantic_drift(
         },
         "run": str(run), "embedder": loaded.name, "signature": signature(opened.spec),
     }  # fmt: skip
-    if json:
-        emit(told)
-        return
-    for line in _lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the picture is in {out}")
+    answer(told, _lines(told), json=json, picture=out)
 
 
 def _plain(found: "Distances", level: "Saturation | None") -> dict[str, Any]:

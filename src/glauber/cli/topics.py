@@ -46,8 +46,7 @@ def topics(
     json: options.Json = False,
 ) -> None:
     """Follow what a run's texts are about, and tell how often a topic comes back."""
-    from glauber.cli.screen import emit, looking, say
-    from glauber.cli.screen import out as screen
+    from glauber.cli.screen import answer, looking
     from glauber.landscape.judgement import judge
     from glauber.landscape.recurrence import agreement, check_several, recurrence, seeds_of
     from glauber.landscape.scorers import load_scorer
@@ -77,13 +76,7 @@ def topics(
     }  # fmt: skip
     if out is not None:
         _draw(found, followed, begun, out)
-    if json:
-        emit(told)
-        return
-    for line in _lines(told):
-        screen.print(line, markup=False, highlight=False, soft_wrap=True)
-    if out is not None:
-        say(f"the pictures are in {out}")
+    answer(told, _lines(told), json=json, picture=out)
 
 
 def read_labels(listed: str) -> list[str]:

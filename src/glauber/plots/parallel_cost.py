@@ -7,61 +7,35 @@ import plotly.graph_objects as go
 
 from glauber.mixing.pair_costs import PairCosts
 from glauber.mixing.parallel_cost import FillCost
-from glauber.plots.style import FAINT, QUIET, STRONG, THIN, empty_figure
+from glauber.plots.style import QUIET, STRONG, THIN, empty_figure
+from glauber.plots.token_map import add_token_map
 
-CELL = 34  # pixels of a row
-FEW = 16  # up to this many tokens the figures stand in the cells
 COSTLY = "#d55e00"
 
 
 def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figure:
     """The cost of each ordered pair as a heat map; pairs above the error are framed."""
-    n = len(words)
     kind = "exact" if not pairs.rest.any() else f"lower bounds, {pairs.rest.max():.2g} missing"
     figure = empty_figure(
         "What filling two hidden tokens at once costs",
         f"total variation from filling the row first ({kind})<br>"
         f"framed: above {error:g} as a mean of both orders",
     )
-    shown = np.where(np.eye(n, dtype=bool), np.nan, pairs.total_variation)
-    figure.add_trace(
-        go.Heatmap(
-            z=shown,
-            zmin=0,
-            zmax=1,
-            colorscale=[[0, "white"], [1, STRONG]],
-            texttemplate="%{z:.2f}" if n <= FEW else None,
-            customdata=[[f"{first} → {second}" for second in words] for first in words],
-            hovertemplate="%{customdata}<br>total variation %{z:.3f}<extra></extra>",
-            hoverongaps=False,
-            xgap=1,
-            ygap=1,
-            colorbar=dict(
-                title=dict(text="total variation", side="right", font=dict(color=QUIET, size=13)),
-                thickness=12,
-                outlinecolor=FAINT,
-            ),
-        )
+    add_token_map(
+        figure,
+        pairs.total_variation,
+        words,
+        hover=[[f"{first} → {second}" for second in words] for first in words],
+        across="the token filled second",
+        down="the token filled first",
+        above=220,
     )
+    figure.update_layout(margin_t=100)
     for row, column in np.argwhere(pairs.mean > error).tolist():
         figure.add_shape(
             type="rect", x0=column - 0.46, x1=column + 0.46, y0=row - 0.46, y1=row + 0.46,
             line=dict(color=COSTLY, width=2),
         )  # fmt: skip
-    height = CELL * n + 220
-    figure.update_layout(height=height, plot_bgcolor=FAINT, title_y=1 - 12 / height, margin_t=100)
-    places = dict(
-        tickmode="array",
-        tickvals=list(range(n)),
-        ticktext=list(words),
-        showgrid=False,
-        automargin=True,
-        rangemode="normal",
-    )
-    figure.update_xaxes(**places, range=[-0.5, n - 0.5], tickangle=-45)
-    figure.update_xaxes(title=dict(text="the token filled second", standoff=8, font_size=13))
-    figure.update_yaxes(**places, range=[n - 0.5, -0.5])
-    figure.update_yaxes(title=dict(text="the token filled first", standoff=8, font_size=13))
     return figure
 
 
