@@ -58,7 +58,7 @@ def test_a_lag_and_an_alpha_add_bounds_and_pictures(glauber, words, tmp_path):
     code, out, err = glauber(*words, *more)
     assert code == 0 and "contraction with alpha 0.5 (given): at most" in out
     assert "bound on total variation from a passage drawn at random" in out
-    assert "the pictures are in" in err
+    assert "the picture is in" in err
 
 
 def test_an_alpha_that_is_not_below_one_says_nothing(glauber, words):

@@ -3,7 +3,8 @@
 import numpy as np
 
 from glauber.mixing.influence import Influence
-from glauber.plots.influence import FEW, plot_influence
+from glauber.plots.influence import plot_influence
+from glauber.plots.token_map import FEW
 
 
 def measured(matrix: list[list[float]]) -> Influence:
