@@ -100,6 +100,10 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
         if found.detector == "rolling"
         else "A trap is a stretch in which the text stayed within one token of one state"
     )
+    if not found.traps:
+        shortest = f"{found.settings['shortest']:,.0f}"
+        yield Section("traps", heading, f"{held}. None lasted for {shortest} steps or more.")
+        return
     note = f"{held}. {told.n_traps} were found, {told.n_perfect} of them perfect: every token is "
     note += "the model's first choice there. They take up "
     note += f"{told.share:.0%} of all steps."
