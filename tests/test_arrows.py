@@ -36,14 +36,18 @@ ARROWS = {
     "cli": {
         "cli", "comparison", "compatibility", "conditionals", "dynamics", "exact", "explorer",
         "landscape",
-        "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps",
+        "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps", "translation",
     },
+    "translation": {"translation"},
     "threads": set(),
     "errors": set(),
 }  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
-CORE = ("conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "threads")
+CORE = (
+    "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "translation",
+    "threads",
+)  # fmt: skip
 STANDARD = set(__import__("sys").stdlib_module_names)
 
 

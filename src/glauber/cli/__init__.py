@@ -10,6 +10,7 @@ from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.drift import drift
 from glauber.cli.entropy_production import entropy_production
+from glauber.cli.evaluate_translator import evaluate_translator
 from glauber.cli.export import export
 from glauber.cli.influence import influence
 from glauber.cli.ising import ising
@@ -31,6 +32,7 @@ from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
 from glauber.cli.topics import topics
+from glauber.cli.translate import translate
 from glauber.cli.traps import traps
 from glauber.errors import GlauberError
 
@@ -46,7 +48,8 @@ CERTIFICATES = (rectangle, entropy_production, score, potential, influence, marg
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 STUCK = (traps, basins)
 LANDSCAPE = (topics, prefixes, compare, report)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, paper):
+TRANSLATION = (translate, evaluate_translator)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 ising.command()(gap)

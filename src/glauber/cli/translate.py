@@ -1,0 +1,82 @@
+"""glauber translate: English to Spanish by parallel refinement, or word by word."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glauber.cli import options
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from glauber.translation.translate import Translation
+    from glauber.translation.vocabulary import Vocabulary
+
+Folder = Annotated[
+    Path | None, typer.Option("--models", help="Folder of translators (default: the bundled one).")
+]
+
+
+def translate(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT…", help="English sentences.")],
+    decoder: Annotated[
+        str, typer.Option(help="refine, mask-predict, easy-first, left-to-right or ar.")
+    ] = "refine",
+    steps: Annotated[int, typer.Option(help="Passes over the sentence.")] = 4,
+    lengths: Annotated[int, typer.Option(help="Lengths tried in parallel; the best is kept.")] = 5,
+    beams: Annotated[int, typer.Option(help="ar only: hypotheses kept; 1 is greedy.")] = 5,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Show the sentence at every pass.")
+    ] = False,
+    models: Folder = None,
+    device: options.Device = "cpu",
+    json: options.Json = False,
+) -> None:
+    """Translate English into Spanish, all words at once in a few passes."""
+    from glauber.cli.screen import emit, out
+    from glauber.translation.store import BUNDLED, load, load_vocabulary
+    from glauber.translation.translate import Way
+    from glauber.translation.translate import translate as translated
+
+    folder = models or BUNDLED
+    way = Way(decoder, steps, lengths, beams)
+    model = load(folder, "teacher" if decoder == "ar" else "student", device=device)
+    vocabulary = load_vocabulary(folder)
+    made = translated(model, vocabulary, texts, way=way)
+    if json:
+        rows = zip(texts, made, strict=True)
+        emit({"translations": [_plain(vocabulary, text, one, trace) for text, one in rows]})
+        return
+    for one in made:
+        for line in _passes(vocabulary, one) if trace else ():
+            out.print(line, highlight=False)
+        out.print(one.text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _plain(vocabulary: "Vocabulary", text: str, one: "Translation", trace: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "source": text,
+        "translation": one.text,
+        "score": one.score,
+        "passes": one.n_passes,
+        "kind": "estimate",
+    }
+    if trace:
+        told["trace"] = [vocabulary.decode(list(tokens)) for tokens in one.trace]
+    return told
+
+
+def _passes(vocabulary: "Vocabulary", one: "Translation") -> "list[Text]":
+    """A line for each pass; tokens that changed since the pass before are marked."""
+    from rich.text import Text
+
+    lines, before = [], one.trace[0] if one.trace else ()
+    for number, tokens in enumerate(one.trace, 1):
+        line = Text(f"{number:>4} ", style="dim")
+        for token, old in zip(tokens, before, strict=True):
+            spelled = vocabulary.spell(token).replace("▁", " ")
+            line.append(spelled, "bold black on yellow" if token != old else "none")
+        lines.append(line)
+        before = tokens
+    return lines

@@ -1,0 +1,224 @@
+"""What does a translator compute, from two rows of tokens to scores?
+
+One encoder-decoder in two kinds. `ar` reads the target so far through a causal mask and has a
+key-value cache. `refine` sees a whole draft at once, has a positional-attention block in each
+decoder layer (queries and keys are position embeddings, values the hidden states) and predicts the
+length of the target.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
+FIRST_WORD = 5  # tokens from here on are text
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a translator; `kind` is ar or refine."""
+
+    kind: str = "refine"
+    vocab_size: int = 8000
+    width: int = 256
+    heads: int = 8
+    n_encoder: int = 3
+    n_decoder: int = 3
+    inner: int = 640
+    max_length: int = 128
+    dropout: float = 0.1
+    positional: bool = True  # a positional-attention block in each decoder layer (refine only)
+
+
+class Memory(NamedTuple):
+    """A source read once: states (rows, length, width), visible (rows, 1, 1, length)."""
+
+    states: Tensor
+    visible: Tensor
+
+    def rows(self, chosen: Tensor) -> "Memory":
+        """The memory of the chosen rows, in that order."""
+        return Memory(self.states[chosen], self.visible[chosen])
+
+
+Cache = list[dict[str, Tensor]]  # of each decoder layer: keys and values (rows, heads, length, ...)
+
+
+class Attention(nn.Module):
+    """Fused multi-head attention with its own queries, keys and values."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.heads, self.dropout = shape.heads, shape.dropout
+        self.query = nn.Linear(shape.width, shape.width)
+        self.key = nn.Linear(shape.width, shape.width)
+        self.value = nn.Linear(shape.width, shape.width)
+        self.out = nn.Linear(shape.width, shape.width)
+
+    def split(self, hidden: Tensor) -> Tensor:
+        """(rows, length, width) -> (rows, heads, length, width / heads)."""
+        return hidden.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, causal: bool
+    ) -> Tensor:
+        """Split queries, keys and values -> (rows, length, width)."""
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
+        )
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
+        return out
+
+    def forward(
+        self, asking: Tensor, asked: Tensor, said: Tensor, visible: Tensor | None = None
+    ) -> Tensor:
+        """Attention of `asking` over `asked`, which says `said`: all (rows, length, width)."""
+        query, key = self.split(self.query(asking)), self.split(self.key(asked))
+        return self.attend(query, key, self.split(self.value(said)), visible, False)
+
+
+class Inner(nn.Sequential):
+    """The feed-forward block of a layer."""
+
+    def __init__(self, shape: Shape):
+        wide = nn.Linear(shape.width, shape.inner)
+        super().__init__(wide, nn.GELU(), nn.Linear(shape.inner, shape.width))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each normalised before and added after."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.attention, self.inner = Attention(shape), Inner(shape)
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(2))
+        self.drop = nn.Dropout(shape.dropout)
+
+    def forward(self, hidden: Tensor, visible: Tensor) -> Tensor:
+        """(rows, length, width) -> the same."""
+        normed = self.norms[0](hidden)
+        hidden = hidden + self.drop(self.attention(normed, normed, normed, visible))
+        return hidden + self.drop(self.inner(self.norms[1](hidden)))
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention, positional attention if the shape has it, cross-attention, feed-forward."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.own, self.cross, self.inner = Attention(shape), Attention(shape), Inner(shape)
+        placed = shape.kind == "refine" and shape.positional
+        self.placed = Attention(shape) if placed else None
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(3 + placed))
+        self.drop = nn.Dropout(shape.dropout)
+
+    def forward(self, hidden: Tensor, places: Tensor, visible: Tensor, memory: Memory) -> Tensor:
+        """All positions at once; hidden (rows, length, width), places (length, width)."""
+        normed = self.norms[0](hidden)
+        hidden = hidden + self.drop(self.own(normed, normed, normed, visible))
+        if self.placed is not None:
+            where = places.expand_as(hidden)
+            hidden = hidden + self.drop(self.placed(where, where, self.norms[3](hidden), visible))
+        hidden = hidden + self.drop(
+            self.cross(self.norms[1](hidden), memory.states, memory.states, memory.visible)
+        )
+        return hidden + self.drop(self.inner(self.norms[2](hidden)))
+
+    def after(self, hidden: Tensor, memory: Memory, cache: dict[str, Tensor]) -> Tensor:
+        """New positions (rows, new, width) behind those in the cache, which grows by them."""
+        normed, own, cross = self.norms[0](hidden), self.own, self.cross
+        key, value = own.split(own.key(normed)), own.split(own.value(normed))
+        if "key" in cache:
+            key = torch.cat([cache["key"], key], 2)
+            value = torch.cat([cache["value"], value], 2)
+        else:
+            cache["memory_key"] = cross.split(cross.key(memory.states))
+            cache["memory_value"] = cross.split(cross.value(memory.states))
+        cache["key"], cache["value"] = key, value
+        query = own.split(own.query(normed))
+        # One new position sees all of the cache; several are the whole target, under a causal mask.
+        hidden = hidden + self.drop(own.attend(query, key, value, None, query.shape[2] > 1))
+        query = cross.split(cross.query(self.norms[1](hidden)))
+        read = cross.attend(
+            query, cache["memory_key"], cache["memory_value"], memory.visible, False
+        )
+        hidden = hidden + self.drop(read)
+        return hidden + self.drop(self.inner(self.norms[2](hidden)))
+
+
+class Translator(nn.Module):
+    """The encoder-decoder; one table of embeddings serves source, target and output."""
+
+    def __init__(self, shape: Shape):
+        super().__init__()
+        self.shape = shape
+        self.words = nn.Embedding(shape.vocab_size, shape.width)
+        self.source_places = nn.Embedding(shape.max_length, shape.width)
+        self.target_places = nn.Embedding(shape.max_length, shape.width)
+        self.encoder = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.n_encoder))
+        self.decoder = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.n_decoder))
+        self.encoder_norm, self.norm = nn.LayerNorm(shape.width), nn.LayerNorm(shape.width)
+        self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
+        self.drop = nn.Dropout(shape.dropout)
+        self.length = nn.Linear(shape.width, 2 * shape.max_length + 1)
+        self.apply(_start)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.words.weight.device
+
+    def encode(self, source: Tensor) -> Memory:
+        """source (rows, length), PAD behind -> its memory."""
+        visible = (source != PAD)[:, None, None, :]
+        hidden = self.drop(self.words(source) + self.source_places.weight[: source.shape[1]])
+        for layer in self.encoder:
+            hidden = layer(hidden, visible)
+        return Memory(self.encoder_norm(hidden), visible)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(rows, length, width) -> (rows, length, vocab)."""
+        return F.linear(self.norm(hidden), self.words.weight, self.bias)
+
+    def denoise(self, draft: Tensor, memory: Memory) -> Tensor:
+        """Scores (rows, length, vocab) of every position of a draft (rows, length), PAD behind."""
+        visible = (draft != PAD)[:, None, None, :]
+        places = self.target_places.weight[: draft.shape[1]]
+        hidden = self.drop(self.words(draft) + places)
+        for layer in self.decoder:
+            hidden = layer(hidden, places, visible, memory)
+        return self.scores(hidden)
+
+    def follow(self, tokens: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
+        """Scores (rows, new, vocab) of what follows each of the new tokens (rows, new)."""
+        cache = self.empty_cache() if cache is None else cache
+        begun = cache[0]["key"].shape[2] if cache[0] else 0
+        places = self.target_places.weight[begun : begun + tokens.shape[1]]
+        hidden = self.drop(self.words(tokens) + places)
+        for layer, kept in zip(self.decoder, cache, strict=True):
+            assert isinstance(layer, DecoderLayer)
+            hidden = layer.after(hidden, memory, kept)
+        return self.scores(hidden)
+
+    def empty_cache(self) -> Cache:
+        """The cache of a target that has not begun."""
+        return [{} for _ in self.decoder]
+
+    def length_scores(self, memory: Memory) -> Tensor:
+        """Scores (rows, 2 max_length + 1) of target length - source length + max_length."""
+        seen = memory.visible[:, 0, 0, :, None]
+        mean = (memory.states * seen).sum(1) / seen.sum(1)
+        scores: Tensor = self.length(mean)
+        return scores
+
+
+def _start(module: nn.Module) -> None:
+    """Small normal weights, no biases."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02 if isinstance(module, nn.Embedding) else 0.04)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,83 @@
+"""Are pairs read, joined and judged as they should be?"""
+
+import lzma
+
+import pytest
+import torch
+
+from glauber.errors import GlauberError
+from glauber.translation.data import Corpus, Judged, by_source, long_pairs, read_pairs
+from glauber.translation.model import PAD
+from glauber.translation.score import latency, quality, stutter_rate
+from glauber.translation.store import load
+from glauber.translation.vocabulary import Vocabulary
+from tiny_translation import toy_pairs, toy_vocabulary
+
+
+def test_pairs_of_plain_and_packed_files(tmp_path):
+    text = "I sang.\tCanté.\tattribution\nI talked.\tHablé.\n"
+    (tmp_path / "a.tsv").write_text(text)
+    (tmp_path / "a.tsv.xz").write_bytes(lzma.compress(text.encode()))
+    expected = [("I sang.", "Canté."), ("I talked.", "Hablé.")]
+    assert read_pairs(tmp_path / "a.tsv") == read_pairs(tmp_path / "a.tsv.xz") == expected
+    (tmp_path / "bad.tsv").write_text("I sang.\tCanté.\nalone\n")
+    with pytest.raises(GlauberError, match="line 2"):
+        read_pairs(tmp_path / "bad.tsv")
+    with pytest.raises(GlauberError, match="no file"):
+        read_pairs(tmp_path / "none.tsv")
+
+
+def test_references_are_grouped_by_source():
+    judged = by_source([("a", "x"), ("b", "y"), ("a", "z")])
+    assert judged == [Judged("a", ("x", "z")), Judged("b", ("y",))]
+
+
+def test_joined_rows_are_their_pairs_one_behind_the_other():
+    vocabulary = toy_vocabulary()
+    pairs = toy_pairs(20)
+    corpus = Corpus.of(pairs, vocabulary)
+    torch.manual_seed(0)
+    source, target = corpus.batch(8, n_joined=2, max_length=64)
+    joined = {(f"{a} {c}", f"{b} {d}") for a, b in pairs for c, d in pairs}
+    for row in range(8):
+        left = vocabulary.decode(source[row].tolist())
+        assert (left, vocabulary.decode(target[row].tolist())) in joined
+    assert ((source == PAD).long().diff(dim=1) >= 0).all()  # all PAD is behind
+
+
+def test_long_pairs_are_fixed_and_long():
+    vocabulary = toy_vocabulary()
+    made = long_pairs(toy_pairs(80), vocabulary, n_pairs=10)
+    assert made == long_pairs(toy_pairs(80), vocabulary, n_pairs=10)
+    assert all(20 <= len(vocabulary.encode(one.references[0])) <= 60 for one in made)
+    with pytest.raises(GlauberError, match="only 0"):
+        long_pairs([("the", "el")] * 9 + [("a", "un"), ("cat", "gato"), ("dog", "can")], vocabulary)
+
+
+def test_scores_of_known_outputs():
+    judged = [
+        Judged("", ("el gato come aqui hoy", "el gato come hoy aqui")),
+        Judged("", ("no no veo",)),
+    ]
+    perfect = quality(["el gato come hoy aqui", "no no veo"], judged)
+    assert perfect.bleu == pytest.approx(100.0) and perfect.chrf == pytest.approx(100.0)
+    assert "nrefs:var" in perfect.bleu_signature
+    worse = quality(["el gato gato come", "no no veo"], judged)
+    assert worse.bleu < 90 and worse.stutter == pytest.approx(1 / 7)
+    assert stutter_rate(["si si si", "no no"], judged) == pytest.approx(2 / 5)
+    with pytest.raises(GlauberError, match="cannot be scored"):
+        quality(["uno"], judged)
+
+
+def test_latency_counts_each_text_alone():
+    heard = []
+    late = latency(heard.append, ["a", "b", "c", "d"])
+    assert heard == ["a", "b", "c", "a", "b", "c", "d"]
+    assert 0 <= late.median <= late.p99 and late.n_sentences == 4
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(GlauberError, match="no translator student"):
+        load(tmp_path, "student")
+    with pytest.raises(GlauberError, match="no vocabulary"):
+        Vocabulary.read(tmp_path / "vocabulary.model")

@@ -1,0 +1,98 @@
+"""Does training learn, and does a killed training go on to the same weights?"""
+
+import dataclasses
+
+import pytest
+import torch
+
+from glauber.errors import GlauberError
+from glauber.translation.corruption import corrupt
+from glauber.translation.data import Corpus
+from glauber.translation.model import FIRST_WORD, MASK, PAD, Shape, Translator
+from glauber.translation.train import Plan, train
+from glauber.translation.translate import Way, translate
+from tiny_translation import toy_pairs, toy_vocabulary
+
+PLAN = Plan(n_steps=6, n_pairs=16, warmup=2, corruption="mixed")
+
+
+def fresh(kind, size, width=32, dropout=0.1):
+    torch.manual_seed(0)
+    return Translator(Shape(kind, size, width, 2, 1, 1, 2 * width, max_length=64, dropout=dropout))
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", ["ar", "refine"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+def test_a_killed_training_goes_on_to_the_same_weights(kind, optimizer, tmp_path):
+    vocabulary = toy_vocabulary()
+    corpus = Corpus.of(toy_pairs(60), vocabulary)
+    plan = dataclasses.replace(PLAN, optimizer=optimizer)
+    whole = fresh(kind, vocabulary.size)
+    train(whole, corpus, plan)
+
+    def kill(step, loss):
+        if step == 4:
+            raise Killed  # before the checkpoint of step 4 is written: that of step 2 is there
+
+    path = tmp_path / "checkpoint.pt"
+    with pytest.raises(Killed):
+        train(fresh(kind, vocabulary.size), corpus, plan, checkpoint=path, every=2, hear=kill)
+    torch.rand(7)  # what else the process drew must not matter
+    again = fresh(kind, vocabulary.size)
+    train(again, corpus, plan, checkpoint=path, every=2)
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, again.state_dict()[name]), name
+
+
+def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
+    vocabulary = toy_vocabulary()
+    corpus = Corpus.of(toy_pairs(30), vocabulary)
+    path = tmp_path / "checkpoint.pt"
+    train(fresh("ar", vocabulary.size), corpus, Plan(1, 8), checkpoint=path)
+    with pytest.raises(GlauberError, match="another plan"):
+        train(fresh("ar", vocabulary.size), corpus, Plan(2, 8), checkpoint=path)
+
+
+@pytest.mark.parametrize("kind", ["ar", "refine"])
+def test_64_pairs_are_learnt_by_heart(kind, monkeypatch):
+    monkeypatch.setattr("glauber.translation.train.SMOOTHING", 0.0)
+    vocabulary = toy_vocabulary()
+    pairs = toy_pairs(64, longest=5)
+    model = fresh(kind, vocabulary.size, width=64, dropout=0.0)
+    plan = Plan(400, 64, peak=4e-3, warmup=20, joined=False, corruption="mixed")
+    loss = train(model, Corpus.of(pairs, vocabulary), plan)
+    assert loss < 0.05
+    way = Way("ar", n_beams=1) if kind == "ar" else Way(n_steps=4, n_lengths=3)
+    made = translate(model, vocabulary, [source for source, _ in pairs], way=way)
+    right = sum(one.text == target for one, (_, target) in zip(made, pairs, strict=True))
+    assert right >= 60
+
+
+def test_corruption_keeps_its_share():
+    target = torch.randint(FIRST_WORD, 5000, (400, 50))
+    target[:, 40:] = PAD
+    torch.manual_seed(0)
+    draft = corrupt(target, 5000, kind="random", kept=0.15)
+    assert (draft[:, 40:] == PAD).all()
+    # 16,000 coins: three standard errors are 0.009; a random token is right once in 5,000.
+    assert float((draft == target)[:, :40].float().mean()) == pytest.approx(0.15, abs=0.009)
+    masked = corrupt(target, 5000, kind="mask", kept=0.15)[:, :40]
+    assert ((masked == MASK) | (masked == target[:, :40])).all()
+    shares = (corrupt(target, 5000, kind="mask", kept=None)[:, :40] == MASK).float().mean(1)
+    assert float(shares.min()) < 0.1 and float(shares.max()) > 0.9
+
+
+def test_plans_that_cannot_be_trained_with():
+    for plan in (Plan(0), Plan(corruption="none"), Plan(optimizer="none")):
+        with pytest.raises(GlauberError):
+            plan.check()
+
+
+def test_the_rate_warms_up_and_cools_down():
+    plan = Plan(n_steps=100, warmup=10, peak=1.0, last=0.01)
+    assert plan.rate(0) == pytest.approx(0.1) and plan.rate(9) == pytest.approx(1.0)
+    assert plan.rate(55) == pytest.approx(0.505) and plan.rate(100) == pytest.approx(0.01)
