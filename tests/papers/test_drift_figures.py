@@ -1,4 +1,4 @@
-"""Figures 3a and 3b of paper A on a tiny model, with an embedding that counts words."""
+"""Figures 2, 3a and 3b of paper A on a tiny model, with an embedding that counts words."""
 
 from dataclasses import replace
 
@@ -7,9 +7,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from conftest import TEXTS, VOCABULARY
+from glauber import sample
 from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.landscape.embedder import Embedder
-from glauber.papers import drift_runs, reproduce
+from glauber.papers import a_fig2, drift_runs, reproduce
 
 
 def embed(texts):
@@ -42,6 +43,18 @@ def test_figure_3a(tiny_scale, tmp_path):
     ]
     again = reproduce("A-fig3a", seed=3)
     assert again.rows == made.rows
+
+
+def test_figure_2(tiny_scale, tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(a_fig2.SIZES, "small", (6, 60, 10))
+    monkeypatch.setattr(a_fig2, "LENGTH", 4)
+    made = reproduce("A-fig2", seed=1)
+    assert [row["temperature"] for row in made.rows] == list(a_fig2.TEMPERATURES)
+    last = sample(str(tiny_folder), steps=60, chains=6, length=4, temperature=2.0, seed=1)
+    start, end = (embed([last.text(c, step) for c in range(6)]) for step in (0, 60))
+    by_hand = 1 - (start * end).sum(axis=1)
+    assert made.rows[-1]["distance at the end"] == pytest.approx(by_hand.mean(), abs=1e-6)
+    assert len(made.write(tmp_path)) == 2
 
 
 def test_figure_3b(tiny_scale, tmp_path):

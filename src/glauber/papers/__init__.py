@@ -16,6 +16,7 @@ PIECES = {
     "A-table4": "politics at the end of chains from five topics, by model",
     "A-table5": "the catalogue of traps: texts, gaps and durations",
     "A-fig1": "a chain's trajectory in two dimensions, from warm to cool",
+    "A-fig2": "distance from the start over time, by temperature: the slow regime",
     "A-fig3a": "embedding distance from the start after a fixed number of steps, by length",
     "A-fig3b": "hitting time of an embedding distance by length, against n, n log n and n^2",
     "A-fig4": "further trajectories in two dimensions",

@@ -86,6 +86,6 @@ def _sentencepiece() -> Any:
         import sentencepiece
     except ImportError as missing:
         raise GlauberError(
-            "translation needs sentencepiece: pip install 'glauber[translation]'."
+            "translation needs sentencepiece: pip install sentencepiece."
         ) from missing
     return sentencepiece
