@@ -150,3 +150,9 @@ def glauber(
         return (code if isinstance(code, int) else 0), said.out, said.err
 
     return call
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that two workers end together."""
+    longest = ("test_readme.py", "test_resume.py", "test_engine_matches_exact.py")
+    items.sort(key=lambda item: item.path.name not in longest)
