@@ -9,9 +9,9 @@ from crafted_run import crafted_run
 from glauber.errors import GlauberError
 from glauber.metastability.families import edit_distances, families
 from glauber.metastability.hamming import hamming_stretches, stretches_of_chain
+from glauber.metastability.looks import read_looks
 from glauber.metastability.rolling import (
     flagged_stretches,
-    look_vectors,
     rolling_drift,
     rolling_stretches,
 )
@@ -111,7 +111,9 @@ def test_a_chain_that_stands_still_is_found(still):
     exact = hamming_stretches(still, radius=0, shortest=15)
     assert [(s.first, s.last) for s in exact] == [(40, 100)]
     heard = []
-    vectors = look_vectors(still, one_hot, 5, lambda *looks: heard.append(looks))
+    vectors = read_looks(
+        still, one_hot, every=5, listener=lambda *looks: heard.append(looks)
+    ).vectors
     assert vectors.shape == (1, 41, 300) and heard[-1] == (41, 41)
 
 

@@ -25,11 +25,9 @@ def diagnose(
 
     opened = Run(run)
     found = judge(opened, burn_in=burn_in)
-    from glauber.cli.screen import emit, out
+    from glauber.cli.screen import answer
 
-    if json:
-        emit(asdict(found) | {"run": str(run), "signature": signature(opened.spec)})
-        return
+    told = asdict(found) | {"run": str(run), "signature": signature(opened.spec)}
     width = max(len(row.statistic) for row in found.rows)
     lines = [
         f"{'':>{width}}  effective draws    R-hat  autocorrelation (estimates)",
@@ -39,8 +37,7 @@ def diagnose(
         found.verdict,
         signature(opened.spec),
     ]
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    answer(told, lines, json=json)
 
 
 def _line(row: "Diagnosis", width: int) -> str:

@@ -22,12 +22,9 @@ def entropy_production(
 
     opened = Run(run)
     found = entropy_production_of_run(opened, burn_in=burn_in)
-    from glauber.cli.screen import emit, out
+    from glauber.cli.screen import answer
 
-    if json:
-        how = {"run": str(run), "unit": "nats per step", "signature": signature(opened.spec)}
-        emit(asdict(found) | how)
-        return
+    how = {"run": str(run), "unit": "nats per step", "signature": signature(opened.spec)}
     lines = [
         f"entropy production {found.rate:.4f} nats per step, standard error "
         f"{found.standard_error:.4f} (an estimate)",
@@ -35,5 +32,4 @@ def entropy_production(
         f"{found.burn_in:,}; {found.n_batches} batches of at least {found.batch_steps:,} steps",
         signature(opened.spec),
     ]
-    for line in lines:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    answer(asdict(found) | how, lines, json=json)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glauber.metastability.hamming import stretches_of_chain
-from glauber.metastability.rolling import Embed, look_vectors
+from glauber.metastability.looks import Embed, read_looks
 from glauber.metastability.stays import check_steps, stays
 from glauber.runs.run import Run
 
@@ -33,7 +33,7 @@ def regime(run: Run, embed: Embed, *, stride: int = 50, shortest: int = 150) -> 
     check_steps(run)
     half = run.steps // 2
     there = run.read("site", half) >= 0
-    vectors = look_vectors(run, embed, stride)
+    vectors = read_looks(run, embed, every=stride).vectors
     late = vectors[:, vectors.shape[1] // 2 :]
     steps = 1 - (late[:, 1:].astype(np.float64) * late[:, :-1]).sum(axis=2)
     same = (run.tokens() == run.tokens(0))[run.free]

@@ -5,22 +5,16 @@ mean of 1 - cos to the looks within the next `window` steps; a maximal row of lo
 below the threshold is a stretch. The embedding comes as an argument: texts in, unit vectors out.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import islice
-
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.metastability.looks import Embed, Listener, read_looks
 from glauber.metastability.stays import Stretch, check_steps
-from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # n texts -> (n, d) unit vectors
-Listener = Callable[[int, int], None]  # looks done, looks in all
 WINDOW, STRIDE, THRESHOLD = 300, 50, 0.12  # the paper's
-TEXTS = 512  # texts embedded in one call, about
 
 
 def rolling_stretches(
@@ -40,7 +34,8 @@ def rolling_stretches(
     has one is taken as still going on.
     """
     check_window(run, window, stride, threshold)
-    drifts = rolling_drift(look_vectors(run, embed, stride, listener), window // stride)
+    looks = read_looks(run, embed, every=stride, listener=listener)
+    drifts = rolling_drift(looks.vectors, window // stride)
     return [
         found
         for chain, row in enumerate(drifts < threshold)
@@ -67,19 +62,6 @@ def flagged_stretches(flags: NDArray[np.bool_], stride: int, chain: int = 0) -> 
         Stretch(chain, int(a) * stride, int(b) * stride - 1, ended=bool(b < len(flags)))
         for a, b in zip(begins, behind, strict=True)
     ]
-
-
-def look_vectors(
-    run: Run, embed: Embed, stride: int, listener: Listener | None = None
-) -> NDArray[np.float32]:
-    """The embeddings (chains, looks, d) of a run's texts every `stride` steps."""
-    looks, total, found = trajectory(run, stride), 1 + run.steps // stride, []
-    while block := list(islice(looks, max(1, TEXTS // run.n_chains))):
-        texts = [run.vocabulary.decode(row) for _, tokens in block for row in tokens]
-        found.append(np.asarray(embed(texts)).reshape(len(block), run.n_chains, -1))
-        if listener is not None:
-            listener(sum(map(len, found)), total)
-    return np.concatenate(found).swapaxes(0, 1)
 
 
 def check_window(run: Run, window: int, stride: int, threshold: float) -> None:

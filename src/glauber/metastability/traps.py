@@ -16,8 +16,9 @@ from glauber.conditionals.base import Conditionals
 from glauber.metastability.census import Trap, census, check_kernel
 from glauber.metastability.families import families
 from glauber.metastability.hamming import hamming_stretches
-from glauber.metastability.rolling import STRIDE, THRESHOLD, WINDOW, Embed, rolling_stretches
-from glauber.metastability.rolling import Listener as Heard
+from glauber.metastability.looks import Embed
+from glauber.metastability.looks import Listener as Heard
+from glauber.metastability.rolling import STRIDE, THRESHOLD, WINDOW, rolling_stretches
 from glauber.runs.run import Run
 
 # Paper A: 30 chains of 10,000 steps. The longest is a row of fifteen periods.
