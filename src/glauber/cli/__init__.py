@@ -32,6 +32,7 @@ from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
 from glauber.cli.topics import topics
+from glauber.cli.train_translator import train_translator
 from glauber.cli.translate import translate
 from glauber.cli.traps import traps
 from glauber.errors import GlauberError
@@ -48,7 +49,7 @@ CERTIFICATES = (rectangle, entropy_production, score, potential, influence, marg
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 STUCK = (traps, basins)
 LANDSCAPE = (topics, prefixes, compare, report)
-TRANSLATION = (translate, evaluate_translator)
+TRANSLATION = (translate, train_translator, evaluate_translator)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION, paper):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

@@ -15,10 +15,11 @@ def corrupt(
 
     The others become uniformly random tokens (`random`, PaDIR), MASK (`mask`, as mask-predict
     learns), or one or the other by row (`mixed`: random with `kept`, MASK with a rate of its own
-    for each row). `kept` None draws the rate of each row uniformly. PAD stays.
+    for each row). `kept` None draws a rate u^2 with u uniform for each row: nearly empty drafts,
+    with which decoding begins, are the most frequent. PAD stays.
     """
     rows = (target.shape[0], 1)
-    rates = torch.rand(rows, device=target.device)
+    rates = torch.rand(rows, device=target.device).square()
     uniform = torch.rand(target.shape, device=target.device)
     noise = torch.randint(FIRST_WORD, vocab_size, target.shape, device=target.device)
     masked = torch.zeros(rows, dtype=torch.bool, device=target.device)

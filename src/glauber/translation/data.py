@@ -20,7 +20,7 @@ from glauber.translation.vocabulary import Vocabulary
 
 Pair = tuple[str, str]
 LONGEST = 31  # tokens of a pair that is trained on: four of them joined fit into 128 positions
-SPREAD = 4  # a batch is one part of so many, by length
+SPREAD = 8  # a batch is one part of so many, by length
 ROUNDED = 8  # training rows are as wide as a multiple of this
 
 
@@ -109,18 +109,22 @@ class Corpus:
         The rows of a batch are of like length: of `SPREAD` times as many, sorted by their length,
         one part is taken at random, so that little is padding.
         """
-        device = self.source.device
-        chosen = torch.randint(len(self), (SPREAD * n_rows, n_joined), device=device)
-        order = self.sizes[chosen].sum(1).argsort(stable=True)
+        # Rows and widths are chosen on the CPU: a GPU is never waited for.
+        chosen = torch.randint(len(self), (SPREAD * n_rows, n_joined))
+        order = self.sizes[:, chosen].sum((0, 2)).argsort(stable=True)
         part = int(torch.randint(SPREAD, (1,)))
         chosen = chosen[order[part * n_rows : (part + 1) * n_rows]]
-        source, target = (_joined(side[chosen]) for side in (self.source, self.target))
-        return source[:, :max_length], target[:, : max_length - 1]
+        widest = self.sizes[:, chosen].sum(2).amax(1).tolist()
+        there = chosen.to(self.source.device, non_blocking=True)
+        # Few different widths: a GPU's allocator and kernels dislike a new shape at every step.
+        width, wide = (-(-most // ROUNDED) * ROUNDED for most in widest)
+        source = _joined(self.source[there])[:, : min(width, max_length)]
+        return source, _joined(self.target[there])[:, : min(wide, max_length - 1)]
 
     @cached_property
     def sizes(self) -> Tensor:
-        """Tokens of both sides of each pair."""
-        return (self.source != PAD).sum(1) + (self.target != PAD).sum(1)
+        """Tokens of each side of each pair, (2, pairs), on the CPU."""
+        return torch.stack([(side != PAD).sum(1) for side in (self.source, self.target)]).cpu()
 
 
 def padded(rows: list[list[int]]) -> Tensor:
@@ -132,9 +136,6 @@ def padded(rows: list[list[int]]) -> Tensor:
 
 
 def _joined(parts: Tensor) -> Tensor:
-    """(rows, joined, length) -> (rows, at most joined * length) with all PAD behind."""
+    """(rows, joined, length) -> (rows, joined * length) with all PAD behind."""
     flat = parts.flatten(1)
-    flat = flat.gather(1, (flat == PAD).to(torch.uint8).argsort(dim=1, stable=True))
-    # Few different widths: a GPU's allocator and kernels dislike a new shape at every step.
-    widest = int((flat != PAD).sum(1).max())
-    return flat[:, : -(-widest // ROUNDED) * ROUNDED]
+    return flat.gather(1, (flat == PAD).to(torch.uint8).argsort(dim=1, stable=True))

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glauber.errors import GlauberError
+
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
 FIRST_WORD = 5  # tokens from here on are text
 
@@ -31,6 +33,13 @@ class Shape:
     max_length: int = 128
     dropout: float = 0.1
     positional: bool = True  # a positional-attention block in each decoder layer (refine only)
+
+    def check(self) -> None:
+        """Says which sizes no translator has."""
+        if min(self.width, self.heads, self.n_encoder, self.n_decoder, self.inner) < 1:
+            raise GlauberError("a translator needs at least 1 layer, 1 head and 1 hidden unit.")
+        if self.width % self.heads:
+            raise GlauberError(f"the width is {self.width}, but {self.heads} heads must divide it.")
 
 
 class Memory(NamedTuple):

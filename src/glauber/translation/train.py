@@ -17,10 +17,11 @@ from torch.nn import functional as F
 from glauber.errors import GlauberError
 from glauber.translation.corruption import KINDS, corrupt
 from glauber.translation.data import Corpus
-from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, Translator
+from glauber.translation.decode import stutters
+from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Translator
 
 SMOOTHING = 0.1  # of the labels
-LENGTH_WEIGHT = 0.1  # of the length predictor's loss
+LENGTH_WEIGHT = 0.2  # of the length predictor's loss
 JOINED = (1, 1, 2, 3, 4)  # how many pairs make a row: the batches take turns
 
 
@@ -66,16 +67,22 @@ def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
     return _cross_entropy(scores, labels)
 
 
-def refine_loss(model: Translator, source: Tensor, target: Tensor, plan: Plan) -> Tensor:
-    """Cross-entropy at every position, averaged over the stages, and that of the length."""
+def refine_loss(
+    model: Translator, source: Tensor, target: Tensor, draft: Tensor, stages: int
+) -> Tensor:
+    """Cross-entropy at every position, averaged over the stages, and that of the length.
+
+    Stage 1 sees the draft, each further one what the stage before made of it, as decoding does:
+    repeats are hidden again in between.
+    """
     memory = model.encode(source)
-    draft = corrupt(target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept)
     losses = []
-    for _ in range(plan.stages):
+    for _ in range(stages):
         scores = model.denoise(draft, memory)
         losses.append(_cross_entropy(scores, target))
         guess = scores.detach()[..., FIRST_WORD:].argmax(-1) + FIRST_WORD
-        draft = guess.masked_fill(target == PAD, PAD)
+        guess = guess.masked_fill(target == PAD, PAD)
+        draft = guess.masked_fill(stutters(guess), MASK)
     longer = (target != PAD).sum(1) - (source != PAD).sum(1) + model.shape.max_length
     length = F.cross_entropy(model.length_scores(memory).float(), longer)
     return torch.stack(losses).mean() + LENGTH_WEIGHT * length
@@ -89,9 +96,18 @@ def train(
     checkpoint: Path | None = None,
     every: int = 500,
     hear: Callable[[int, float], None] = lambda step, loss: None,
+    compiled: bool = False,
 ) -> float:
-    """Trains the model where it is and returns the last loss; goes on from the checkpoint."""
+    """Trains the model where it is and returns the last loss; goes on from the checkpoint.
+
+    `compiled` fuses the arithmetic between matrix products, which a GPU otherwise waits for.
+    """
     plan.check()
+    ar, refine = (
+        (torch.compile(loss, dynamic=True) for loss in (ar_loss, refine_loss))
+        if compiled
+        else (ar_loss, refine_loss)
+    )
     device = model.device
     corpus = corpus.to(device)
     optimizer = _optimizer(model, plan)
@@ -109,9 +125,12 @@ def train(
             )
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 if model.shape.kind == "ar":
-                    loss = ar_loss(model, source, target)
+                    loss = ar(model, source, target)
                 else:
-                    loss = refine_loss(model, source, target, plan)
+                    draft = corrupt(
+                        target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept
+                    )
+                    loss = refine(model, source, target, draft, plan.stages)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -1,0 +1,131 @@
+"""What is each choice in a student's training worth? Students that differ in one thing each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glauber.translation.data import Corpus, Judged, read_pairs
+from glauber.translation.model import Shape, Translator
+from glauber.translation.pipeline import DISTILLED, PAIRS, device_name, take_over
+from glauber.translation.score import quality
+from glauber.translation.store import load, load_vocabulary
+from glauber.translation.train import Plan, train
+from glauber.translation.translate import Way, translate
+from glauber.translation.vocabulary import Vocabulary
+
+SMALL_VOCABULARY = 2000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One student: what is changed, the pairs it learns from, and how it is decoded."""
+
+    change: str
+    plan: Plan
+    pairs: str = DISTILLED
+    positional: bool = True
+    begin_from: str | None = "teacher"
+    vocab_size: int | None = None
+    initial: str = "mask"  # what decoding begins with: what the student saw in training
+
+
+def choices(plan: Plan) -> dict[str, Choice]:
+    """The baseline, and each change of it that the paper calls critical."""
+    return {
+        "baseline": Choice("drafts of MASK, distilled, 2 stages, positional attention", plan),
+        "raw": Choice("targets by people, not distilled", plan, PAIRS),
+        "no-positional": Choice("no positional attention", plan, positional=False),
+        "one-stage": Choice("1 stage", replace(plan, stages=1)),
+        "kept-15-random": Choice(
+            "drafts of random tokens, 15% kept (the paper's)",
+            replace(plan, corruption="random", kept=0.15),
+            initial="random",
+        ),
+        "kept-50-random": Choice(
+            "drafts of random tokens, 50% kept",
+            replace(plan, corruption="random", kept=0.5),
+            initial="random",
+        ),
+        "fresh": Choice("begins from random weights", plan, begin_from=None),
+        "vocabulary-2k": Choice(
+            "a vocabulary of 2,000, from random weights: compare with fresh",
+            plan,
+            begin_from=None,
+            vocab_size=SMALL_VOCABULARY,
+        ),
+    }
+
+
+def ablate(
+    folder: Path,
+    judged: dict[str, list[Judged]],
+    *,
+    plan: Plan,
+    device: str = "cpu",
+    only: tuple[str, ...] = (),
+    hear: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Trains each choice from what `prepare`, `learn("teacher")` and `distil` left in the folder.
+
+    Returns the translations of every set of sentences, for `scored`.
+    """
+    rows = []
+    for name, choice in choices(plan).items():
+        if only and name not in only:
+            continue
+        model, vocabulary, loss = _student(folder, choice, device)
+        said = {
+            which: [
+                one.text
+                for one in translate(model, vocabulary, texts, way=Way(initial=choice.initial))
+            ]
+            for which, texts in _sources(judged).items()
+        }
+        rows.append({"name": name, "change": choice.change, "loss": loss, "outputs": said})
+        hear(f"{name}: loss {loss:.3f}")
+    return {
+        "device": device_name(device),
+        "steps": plan.n_steps,
+        "pairs": plan.n_pairs,
+        "rows": rows,
+    }
+
+
+def scored(told: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
+    """The same with BLEU and stutter in place of the translations."""
+    rows = []
+    for row in told["rows"]:
+        made: dict[str, Any] = {"name": row["name"], "change": row["change"], "kind": "estimate"}
+        for which, outputs in row["outputs"].items():
+            found = quality(outputs, judged[which])
+            made |= {f"bleu_{which}": found.bleu, f"stutter_{which}": found.stutter}
+        rows.append(made)
+    return told | {"rows": rows}
+
+
+def _student(folder: Path, choice: Choice, device: str) -> tuple[Translator, Vocabulary, float]:
+    """A trained student with its vocabulary and last loss."""
+    pairs, vocabulary = read_pairs(folder / choice.pairs), load_vocabulary(folder)
+    if choice.vocab_size is not None:
+        texts = [text for pair in read_pairs(folder / PAIRS) for text in pair]
+        vocabulary = Vocabulary.learn(texts, min(choice.vocab_size, vocabulary.size))
+    torch.manual_seed(choice.plan.seed)
+    shape = replace(
+        load(folder, "teacher").shape,
+        kind="refine",
+        vocab_size=vocabulary.size,
+        dropout=Shape.dropout,
+        positional=choice.positional,
+    )
+    model = Translator(shape)
+    if choice.begin_from is not None:
+        take_over(model, load(folder, choice.begin_from))
+    loss = train(model.to(device), Corpus.of(pairs, vocabulary), choice.plan)
+    return model, vocabulary, loss
+
+
+def _sources(judged: dict[str, list[Judged]]) -> dict[str, list[str]]:
+    return {which: [one.source for one in rows] for which, rows in judged.items()}
