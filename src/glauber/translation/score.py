@@ -2,12 +2,17 @@
 
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 from glauber.errors import GlauberError
 from glauber.translation.data import Judged
+
+Item = TypeVar("Item")  # a text, or a text with its references
+SIZES = (1, 4, 16, 64, 256)  # batches whose throughput is measured
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,8 @@ class Quality:
     chrf_signature: str
     stutter: float
     n_sentences: int
+    reference_stutter: float  # what people repeat: share of words of the first references
+    kind: str = "estimate"
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,18 @@ class Latency:
     median: float
     p99: float
     n_sentences: int
+    kind: str = "estimate"
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Sentences a second at the best batch size, and at each size that was tried."""
+
+    best: float
+    batch_size: int
+    by_size: dict[int, float]
+    n_sentences: int
+    kind: str = "estimate"
 
 
 def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
@@ -55,21 +74,34 @@ def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
         chrf_signature=str(chrf.get_signature()),
         stutter=stutter_rate(outputs, judged),
         n_sentences=len(outputs),
+        reference_stutter=repeat_rate([one.references[0] for one in judged]),
     )
 
 
 def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
-    """Share of output words that repeat their left neighbour where no reference has that pair."""
+    """Share of output words that repeat their left neighbour more often than any reference does.
+
+    Words are what blanks part, in small letters. A repetition counts where the output has more
+    repetitions of that word than each of the references.
+    """
     words, repeats = 0, 0
     for output, one in zip(outputs, judged, strict=True):
-        said = output.lower().split()
-        excused = {word for reference in one.references for word in _repeated(reference)}
-        words += len(said)
-        repeats += sum(word not in excused for word in _repeated(output))
+        excused: Counter[str] = Counter()
+        for reference in one.references:
+            excused |= Counter(_repeated(reference))
+        words += len(output.split())
+        repeats += (Counter(_repeated(output)) - excused).total()
     return repeats / max(1, words)
 
 
-def latency(translate_one: Callable[[str], object], texts: Sequence[str]) -> Latency:
+def repeat_rate(texts: Sequence[str]) -> float:
+    """Share of the words of texts that repeat their left neighbour."""
+    return sum(len(_repeated(text)) for text in texts) / max(
+        1, sum(len(text.split()) for text in texts)
+    )
+
+
+def latency(translate_one: Callable[[Item], object], texts: Sequence[Item]) -> Latency:
     """Times of translating each text alone, after three warm-up rounds on the first ones."""
     for text in texts[:3]:
         translate_one(text)
@@ -81,6 +113,26 @@ def latency(translate_one: Callable[[str], object], texts: Sequence[str]) -> Lat
     ranked = sorted(seconds)
     late = ranked[min(len(ranked) - 1, int(0.99 * len(ranked)))]
     return Latency(statistics.median(seconds), late, len(seconds))
+
+
+def throughput(
+    translate_all: Callable[[Sequence[Item], int], object],
+    texts: Sequence[Item],
+    *,
+    sizes: Sequence[int] = SIZES,
+) -> Throughput:
+    """Sentences a second of translating all texts in batches of each size, after one warm-up.
+
+    Sizes above the number of texts would be the same again and are left out.
+    """
+    translate_all(texts[:3], 3)
+    by_size = {}
+    for size in [one for one in sizes if one <= len(texts)] or [len(texts)]:
+        begun = time.perf_counter()
+        translate_all(texts, size)
+        by_size[size] = len(texts) / (time.perf_counter() - begun)
+    best = max(by_size, key=lambda size: by_size[size])
+    return Throughput(by_size[best], best, by_size, len(texts))
 
 
 def _repeated(text: str) -> list[str]:
