@@ -48,6 +48,7 @@ def folder(made_folder, monkeypatch):
         monkeypatch.setattr(module, "BUNDLED", made_folder)
     monkeypatch.setattr(translation_runs, "TEST_PAIRS", made_folder / "pairs.tsv")
     monkeypatch.setitem(translation_runs.SIZES, "small", (6, 4, 2))
+    monkeypatch.setitem(neighbour_rows.SIZES, "small", 8)
     (made_folder / "ablations.json").unlink(missing_ok=True)
     return made_folder
 

@@ -14,7 +14,7 @@ from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, ways
 from glauber.translation.frontier import LENGTHS, STEPS, frontier
 from glauber.translation.learned import learned_score
 from glauber.translation.paired import bleu_difference
-from glauber.translation.score import quality, repeat_rate, stutter_rate, throughput
+from glauber.translation.score import latencies, quality, repeat_rate, stutter_rate, throughput
 from glauber.translation.store import VOCABULARY, load, load_vocabulary, save
 from glauber.translation.translate import Way, translate
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
@@ -60,6 +60,12 @@ def test_throughput_is_at_the_best_batch_size():
     assert heard == [(3, 3), (8, 1), (8, 4)]  # sizes above 8 would be 8 again
     assert made.best == made.by_size[made.batch_size] == max(made.by_size.values())
     assert throughput(lambda texts, size: None, ["a"], sizes=(4,)).by_size.keys() == {1}
+
+
+def test_systems_are_timed_in_turn():
+    heard = []
+    made = latencies([lambda t: heard.append(t), lambda t: heard.append(t.upper())], ["a", "b"])
+    assert heard == ["a", "A", "b", "B"] * 2 and [one.n_sentences for one in made] == [2, 2]
 
 
 def test_differences_of_bleu_are_those_of_the_corpus_scores():
@@ -120,7 +126,8 @@ def test_systems_are_judged_on_the_same_sentences(folder):
     judged, heard = by_source(toy_pairs(12, seed=9)), []
     systems = ways((1, 2), 2, decoders=("refine", "sundae"), like=Way(n_hypotheses=2))
     made = evaluate(folder, judged, systems, measures=Measures(3, 5), hear=heard.append)
-    assert [one.system for one in made] == heard == list(systems)
+    assert [one.system for one in made] == heard[:-1] == list(systems)
+    assert heard[-1] == "3 sentences one at a time"
     assert heard[2:4] == ["refine, 1 step", "refine, 2 steps"]
     for one in made:
         assert one.latency.n_sentences == 3 and set(one.throughput.by_size) == {1, 4}

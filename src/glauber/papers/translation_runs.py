@@ -22,10 +22,13 @@ RECORDED = "ablations.json"
 def sets(scale: Scale, *, share: float = 1.0) -> dict[str, list[Judged]]:
     """The test sentences with all their references, and the long pairs; or a share of them."""
     n_test, n_long, _ = SIZES[scale]
-    read = read_pairs(TEST_PAIRS)
-    test = by_source(read)[:n_test]
-    long = long_pairs(read, load_vocabulary(BUNDLED), n_pairs=n_long)
+    test, long = by_source(read_pairs(TEST_PAIRS))[:n_test], long_set(n_long)
     return {"test": test[: int(share * len(test))], "long": long[: int(share * len(long))]}
+
+
+def long_set(n_pairs: int) -> list[Judged]:
+    """Long pairs joined from the test file: 20 to 60 target tokens, one reference."""
+    return long_pairs(read_pairs(TEST_PAIRS), load_vocabulary(BUNDLED), n_pairs=n_pairs)
 
 
 def sentences(judged: dict[str, list[Judged]]) -> str:

@@ -5,7 +5,11 @@ import plotly.graph_objects as go
 from glauber.plots.style import INK, QUIET, STRONG, empty_figure
 from glauber.translation.frontier import Frontier, Point
 
-LOOKS = ((QUIET, "dot", "diamond"), ("#d55e00", "dash", "square"), (STRONG, "solid", "circle"))
+LOOKS = (
+    (QUIET, "dot", "diamond", "bottom center"),
+    ("#d55e00", "dash", "square", "top center"),
+    (STRONG, "solid", "circle", "bottom center"),
+)
 BASELINES = ("x-thin-open", "cross-thin-open")
 HEIGHT = 440
 
@@ -35,15 +39,15 @@ def plot_frontier(result: Frontier) -> go.Figure:
     return figure
 
 
-def _add_line(figure: go.Figure, points: list[Point], look: tuple[str, str, str]) -> None:
-    colour, dash, symbol = look
+def _add_line(figure: go.Figure, points: list[Point], look: tuple[str, str, str, str]) -> None:
+    colour, dash, symbol, place = look
     name = f"refine, B = {points[0].n_lengths}"
     figure.add_scatter(
         x=[1000 * point.median for point in points],
         y=[point.bleu for point in points],
         text=[str(point.n_steps) for point in points],
         mode="lines+markers+text",
-        textposition="bottom right",
+        textposition=place,
         textfont=dict(color=colour, size=12),
         name=name,
         line=dict(color=colour, width=2.5, dash=dash),

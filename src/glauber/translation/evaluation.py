@@ -9,7 +9,7 @@ import torch
 
 from glauber.translation.data import Judged
 from glauber.translation.model import Translator
-from glauber.translation.score import Latency, Quality, Throughput, latency, quality, throughput
+from glauber.translation.score import Latency, Quality, Throughput, latencies, quality, throughput
 from glauber.translation.store import load, load_vocabulary
 from glauber.translation.translate import Translation, Way, translate
 from glauber.translation.vocabulary import Vocabulary
@@ -77,32 +77,38 @@ def evaluate(
     device: str = "cpu",
     hear: Callable[[str], None] = lambda system: None,
 ) -> list[Evaluation]:
-    """Every system on the same sentences, in one run; `hear` is told which one begins."""
-    vocabulary = load_vocabulary(folder)
+    """Every system on the same sentences, in one run; `hear` is told what begins."""
+    measures, vocabulary = measures or Measures(), load_vocabulary(folder)
     models = {name: load(folder, name, device=device) for name, _ in systems.values()}
+    judges = [_Judge(models[name], vocabulary, way) for name, way in systems.values()]
     made = []
-    for system, (name, way) in systems.items():
+    for system, judge in zip(systems, judges, strict=True):
         hear(system)
-        judge = _Judge(models[name], vocabulary, way, judged)
-        made.append(judge.evaluation(system, measures or Measures()))
-    return made
+        made.append(judge.evaluation(system, judged, judged[: measures.n_throughput]))
+    alone = judged[: measures.n_timed]
+    if not alone:
+        return made
+    hear(f"{len(alone)} sentences one at a time")
+    late = latencies([judge.alone for judge in judges], alone)
+    return [replace(one, latency=times) for one, times in zip(made, late, strict=True)]
 
 
 def machine(device: str = "cpu") -> str:
     """Where times were measured, in words."""
     if device.startswith("cuda"):
         return str(torch.cuda.get_device_name(device))
-    return f"{device}, {platform.machine()}, {torch.get_num_threads()} threads, float32"
+    count = torch.get_num_threads()
+    threads = "1 thread" if count == 1 else f"{count} threads"
+    return f"{device}, {platform.machine()}, {threads}, float32"
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """One model and way before the sentences."""
+    """One model and its way."""
 
     model: Translator
     vocabulary: Vocabulary
     way: Way
-    judged: Sequence[Judged]
 
     def translate(self, rows: Sequence[Judged], batch_size: int = 64) -> list[Translation]:
         known = [len(self.vocabulary.encode(one.references[0])) for one in rows]
@@ -115,17 +121,21 @@ class _Judge:
             reference_lengths=known if self.way.length == "oracle" else None,
         )
 
-    def evaluation(self, system: str, measures: Measures) -> Evaluation:
-        made = self.translate(self.judged)
+    def alone(self, one: Judged) -> list[Translation]:
+        return self.translate([one])
+
+    def evaluation(
+        self, system: str, judged: Sequence[Judged], many: Sequence[Judged]
+    ) -> Evaluation:
+        """Without latency, which is measured beside the other systems."""
+        made = self.translate(judged)
         outputs = tuple(one.text for one in made)
-        alone = self.judged[: measures.n_timed]
-        many = self.judged[: measures.n_throughput]
         return Evaluation(
             system=system,
             way=self.way,
-            quality=quality(outputs, self.judged),
+            quality=quality(outputs, judged),
             n_passes=sum(one.n_passes for one in made) / len(made),
-            latency=latency(lambda one: self.translate([one]), alone) if alone else None,
+            latency=None,
             throughput=throughput(self.translate, many) if many else None,
             outputs=outputs,
         )

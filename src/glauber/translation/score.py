@@ -103,13 +103,29 @@ def repeat_rate(texts: Sequence[str]) -> float:
 
 def latency(translate_one: Callable[[Item], object], texts: Sequence[Item]) -> Latency:
     """Times of translating each text alone, after three warm-up rounds on the first ones."""
+    return latencies([translate_one], texts)[0]
+
+
+def latencies(
+    translators: Sequence[Callable[[Item], object]], texts: Sequence[Item]
+) -> list[Latency]:
+    """The latency of several systems; each text goes to all of them before the next one.
+
+    So what slows the machine for a while slows all of them, and the comparison stays fair.
+    """
     for text in texts[:3]:
-        translate_one(text)
-    seconds = []
+        for translate_one in translators:
+            translate_one(text)
+    seconds: list[list[float]] = [[] for _ in translators]
     for text in texts:
-        begun = time.perf_counter()
-        translate_one(text)
-        seconds.append(time.perf_counter() - begun)
+        for translate_one, spent in zip(translators, seconds, strict=True):
+            begun = time.perf_counter()
+            translate_one(text)
+            spent.append(time.perf_counter() - begun)
+    return [_latency(spent) for spent in seconds]
+
+
+def _latency(seconds: list[float]) -> Latency:
     ranked = sorted(seconds)
     late = ranked[min(len(ranked) - 1, int(0.99 * len(ranked)))]
     return Latency(statistics.median(seconds), late, len(seconds))
