@@ -34,7 +34,7 @@ def evaluate_translator(
     seed: options.Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
     long: Annotated[int, typer.Option(help="Score so many joined pairs instead; 0: no.")] = 0,
-    timed: Annotated[int, typer.Option(help="Sentences timed one at a time.")] = 50,
+    timed: Annotated[int, typer.Option(help="Sentences timed one at a time, evenly spaced.")] = 50,
     throughput: Annotated[
         bool, typer.Option("--throughput", help="Also sentences a second at the best batch size.")
     ] = False,

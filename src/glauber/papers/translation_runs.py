@@ -7,7 +7,7 @@ from typing import Any
 from glauber.errors import GlauberError
 from glauber.papers.reproduction import Scale
 from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
-from glauber.translation.evaluation import TEST_PAIRS, Evaluation, machine
+from glauber.translation.evaluation import TEST_PAIRS, Evaluation, machine, spread
 from glauber.translation.store import BUNDLED, load_vocabulary
 
 # Sentences of the test file, long pairs, and how many of each are timed alone.
@@ -22,8 +22,9 @@ RECORDED = "ablations.json"
 def sets(scale: Scale, *, share: float = 1.0) -> dict[str, list[Judged]]:
     """The test sentences with all their references, and the long pairs; or a share of them."""
     n_test, n_long, _ = SIZES[scale]
-    test, long = by_source(read_pairs(TEST_PAIRS))[:n_test], long_set(n_long)
-    return {"test": test[: int(share * len(test))], "long": long[: int(share * len(long))]}
+    test, long = by_source(read_pairs(TEST_PAIRS)), long_set(n_long)
+    n_test = int(share * (n_test or len(test)))
+    return {"test": spread(test, n_test), "long": long[: int(share * len(long))]}
 
 
 def long_set(n_pairs: int) -> list[Judged]:

@@ -22,7 +22,7 @@ System = tuple[str, Way]  # the model's name in its folder, and how it decodes
 
 @dataclass(frozen=True)
 class Measures:
-    """What is timed: the first sentences one at a time, and the first in batches; 0: none."""
+    """What is timed: so many sentences one at a time, and so many in batches; 0: none."""
 
     n_timed: int = 50
     n_throughput: int = 0
@@ -84,13 +84,19 @@ def evaluate(
     made = []
     for system, judge in zip(systems, judges, strict=True):
         hear(system)
-        made.append(judge.evaluation(system, judged, judged[: measures.n_throughput]))
-    alone = judged[: measures.n_timed]
+        made.append(judge.evaluation(system, judged, spread(judged, measures.n_throughput)))
+    alone = spread(judged, measures.n_timed)
     if not alone:
         return made
     hear(f"{len(alone)} sentences one at a time")
     late = latencies([judge.alone for judge in judges], alone)
     return [replace(one, latency=times) for one, times in zip(made, late, strict=True)]
+
+
+def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
+    """At most so many sentences, evenly spaced: files often begin with their shortest ones."""
+    count = min(count, len(judged))
+    return [judged[row * len(judged) // count] for row in range(count)]
 
 
 def machine(device: str = "cpu") -> str:
