@@ -6,7 +6,6 @@ import types
 
 import pytest
 
-from glauber.cli import main
 from glauber.errors import GlauberError
 from glauber.plots.frontier import plot_frontier
 from glauber.translation.data import Judged, by_source, write_pairs
@@ -32,15 +31,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def said(monkeypatch, capsys):
-    """What a command prints as JSON, and the sentence it ends with otherwise."""
+def said(glauber):
+    """What a command prints as JSON, or the sentence that it ends with."""
 
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["glauber", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        return json.loads(told.out) if ended.value.code in (0, None) else told.err
+        code, out, err = glauber(*words)
+        return json.loads(out) if code == 0 else err
 
     return run
 

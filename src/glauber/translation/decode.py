@@ -101,10 +101,10 @@ def decode(
         trace.append(tokens)
         ahead = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
         if schedule.order == "refine":
-            moving = (ahead != draft).any(1)
-            if not bool(moving.any()):
+            moving = (ahead != draft).any(1).nonzero()[:, 0]
+            if not len(moving):
                 break
-            if not bool(moving.all()):
+            if len(moving) < len(live):
                 live, ahead, memory = live[moving], ahead[moving], memory.rows(moving)
         draft = ahead
     score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
