@@ -6,8 +6,8 @@ from glauber.plots.style import INK, QUIET, STRONG, empty_figure
 from glauber.translation.frontier import Frontier, Point
 
 LOOKS = (
-    (QUIET, "dot", "diamond", "bottom center"),
-    ("#d55e00", "dash", "square", "top center"),
+    (QUIET, "dot", "diamond", "top center"),
+    ("#d55e00", "dash", "square", "bottom center"),
     (STRONG, "solid", "circle", "bottom center"),
 )
 BASELINES = ("x-thin-open", "cross-thin-open")
@@ -34,7 +34,7 @@ def plot_frontier(result: Frontier) -> go.Figure:
     figure.update_xaxes(title_text="median ms a sentence", tickformat="~g", rangemode="tozero")
     figure.update_yaxes(title=dict(text="BLEU", font_size=13), rangemode="normal", automargin=True)
     figure.update_layout(
-        height=HEIGHT, showlegend=True, legend_font_color=INK, margin_t=132, title_y=0.97
+        height=HEIGHT, showlegend=True, legend_font_color=INK, margin_t=118, title_y=0.97
     )
     return figure
 
