@@ -46,6 +46,11 @@ def test_stutter_is_what_no_reference_repeats():
     assert stutter_rate(["no no no", "Ya ya"], judged) == pytest.approx(1 / 5)
     assert stutter_rate(["no no", "va va"], judged) == pytest.approx(1 / 4)
     assert repeat_rate(["no no", "ya va ya Ya"]) == pytest.approx(2 / 6)
+    # Marks at the ends do not hide a repetition, marks between the two words end it.
+    plain = [Judged("", ("a",))]
+    for text, n in {"la casa casa.": 1, "¿Te te fue?": 1, "no, no": 0, "Tom. Tom": 0,
+                    "va vaca": 0, "él él él": 2}.items():  # fmt: skip
+        assert stutter_rate([text], plain) == pytest.approx(n / len(text.split())), text
     # The references' own rate is that of the first ones: "no no" and "ya ya ya".
     assert quality(["a", "b"], judged).reference_stutter == pytest.approx(3 / 5)
 
@@ -191,6 +196,8 @@ def test_the_command_translates(folder, said):
     seeds = [said(*common, "--initial", "random", "--steps", 1, "--seed", s) for s in (1, 1, 2)]
     assert seeds[0] == seeds[1]
     assert said(*common, "--length", "ratio", "--no-remask")["translations"]
+    assert said(*common, "--device", "auto")["translations"]
+    assert "abacus" in said(*common, "--device", "abacus")
     assert "use evaluate-translator" in said(*common, "--length", "oracle")
     assert "fills masks" in said(*common, "--initial", "random", "--decoder", "easy-first")
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from glauber.translation.evaluation import Evaluation
     from glauber.translation.learned import Learned
 
+THROUGHPUT = 256  # sentences of each measurement, at most
+
 
 def evaluate_translator(
     pairs: Annotated[
@@ -56,14 +58,18 @@ def evaluate_translator(
 ) -> None:
     """Score the autoregressive model and the refinement beside it on one file."""
     from glauber.cli.screen import answer, say
+    from glauber.conditionals.masked_lm import choose_device
     from glauber.errors import GlauberError
-    from glauber.translation.evaluation import Measures, evaluate, machine, ways
+    from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, machine, ways
+    from glauber.translation.learned import METRICS
     from glauber.translation.store import BUNDLED
     from glauber.translation.translate import Way
 
     if out is not None and not frontier:
         raise GlauberError("--out is the picture of the frontier: give --frontier as well.")
-    folder = models or BUNDLED
+    if learned not in (None, *METRICS):
+        raise GlauberError(f"the learned metric must be one of {', '.join(METRICS)}.")
+    folder, device = models or BUNDLED, str(choose_device(device))
     judged = _judged(folder, pairs, limit, long)
 
     def hear(system: str) -> None:
@@ -80,7 +86,7 @@ def evaluate_translator(
     results = evaluate(folder, judged, chosen, measures=measures, device=device, hear=hear)
     metric = _learned(results, judged, learned, weights)
     told = {
-        "file": None if pairs is None else str(pairs),
+        "file": str(pairs or TEST_PAIRS),
         "kind": "estimate",
         "machine": machine(device),
         "systems": [asdict(one) for one in results],
@@ -90,9 +96,6 @@ def evaluate_translator(
     answer(told, [], json=json)
     if not json:
         _show(results, metric, machine(device))
-
-
-THROUGHPUT = 256  # sentences of each measurement
 
 
 def _judged(folder: Path, pairs: Path | None, limit: int | None, long: int) -> "list[Judged]":
@@ -115,7 +118,7 @@ def _learned(
 ) -> "list[Learned] | str":
     """The metric of each system, or the sentence that says what is missing."""
     from glauber.errors import GlauberError
-    from glauber.translation.learned import METRICS, learned_score
+    from glauber.translation.learned import learned_score
 
     if metric is None:
         return []
@@ -124,8 +127,6 @@ def _learned(
             learned_score(one.outputs, judged, metric=metric, weights=weights) for one in results
         ]
     except GlauberError as missing:
-        if metric not in METRICS:
-            raise
         return str(missing)
 
 

@@ -50,6 +50,7 @@ def translate(
 ) -> None:
     """Translate English into Spanish, all words at once in a few passes."""
     from glauber.cli.screen import emit, out
+    from glauber.conditionals.masked_lm import choose_device
     from glauber.errors import GlauberError
     from glauber.translation.store import BUNDLED, load, load_vocabulary
     from glauber.translation.translate import Way
@@ -62,7 +63,8 @@ def translate(
         decoder, steps, lengths, beams, length, ratio, initial, remask,
         n_hypotheses=hypotheses, seed=seed,
     )  # fmt: skip
-    model = load(folder, "teacher" if decoder == "ar" else "student", device=device)
+    chosen = str(choose_device(device))
+    model = load(folder, "teacher" if decoder == "ar" else "student", device=chosen)
     vocabulary = load_vocabulary(folder)
     made = translated(model, vocabulary, texts, way=way)
     if json:

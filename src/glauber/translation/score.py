@@ -1,17 +1,18 @@
 """How good, how stuttering and how fast are translations?"""
 
+import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 from glauber.errors import GlauberError
 from glauber.translation.data import Judged
 
 Item = TypeVar("Item")  # a text, or a text with its references
+REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
 SIZES = (1, 4, 16, 64, 256)  # batches whose throughput is measured
 
 
@@ -81,8 +82,9 @@ def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
 def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
     """Share of output words that repeat their left neighbour more often than any reference does.
 
-    Words are what blanks part, in small letters. A repetition counts where the output has more
-    repetitions of that word than each of the references.
+    A repetition is a word twice with nothing but a blank between, in small or capital letters:
+    "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
+    repetitions of that word than each of the references. Words are what blanks part.
     """
     words, repeats = 0, 0
     for output, one in zip(outputs, judged, strict=True):
@@ -153,5 +155,4 @@ def throughput(
 
 def _repeated(text: str) -> list[str]:
     """The words that stand right behind themselves."""
-    words = text.lower().split()
-    return [word for before, word in pairwise(words) if before == word]
+    return REPEATED.findall(text.lower())
