@@ -27,18 +27,19 @@ ARROWS = {
     "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
     "plots": {
         "plots", "runs.timeline", "comparison", "exact", "landscape", "metastability", "mixing",
+        "translation",
     },
     "explorer": {"conditionals", "explorer", "landscape", "metastability", "plots", "runs"},
     "papers": {
         "compatibility", "conditionals", "exact", "landscape", "metastability", "mixing", "papers",
-        "plots", "runs.run", "runs.spec", "sampling", "sweeps",
+        "plots", "runs.run", "runs.spec", "sampling", "sweeps", "translation",
     },
     "cli": {
         "cli", "comparison", "compatibility", "conditionals", "dynamics", "exact", "explorer",
         "landscape",
         "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps", "translation",
     },
-    "translation": {"translation"},
+    "translation": {"translation", "dynamics.noise"},
     "threads": set(),
     "errors": set(),
 }  # fmt: skip

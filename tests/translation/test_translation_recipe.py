@@ -58,7 +58,7 @@ def test_evaluate_command(made, glauber):
     code, out, _ = glauber(*words, "--timed", 1, "--steps", 1, "--json")
     systems = json.loads(out)["systems"]
     assert code == 0
-    assert [one["system"] for one in systems] == ["ar, greedy", "ar, beam 5", "refine, 1 steps"]
+    assert [one["system"] for one in systems] == ["ar, greedy", "ar, beam 5", "refine, 1 step"]
     assert glauber(*words, "--timed", 0, "--steps", 1)[0] == 0
 
 

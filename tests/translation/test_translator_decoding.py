@@ -4,15 +4,22 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
+from glauber.translation import sundae
 from glauber.translation.data import padded
 from glauber.translation.decode import ORDERS, Schedule, decode, stutters, without_repeats
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
+from glauber.translation.noise import Noise, key
 from glauber.translation.search import NEVER, beam_search, greedy, limits
-from glauber.translation.translate import Way, translate
+from glauber.translation.translate import Way, likely_lengths, translate
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 ROWS = sources(12)
 LENGTHS = torch.tensor([3, 7, 5, 1, 9, 4, 6, 8, 2, 5, 7, 10])
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return toy_vocabulary()
 
 
 def test_one_token_a_pass_is_sequential_decoding():
@@ -26,7 +33,7 @@ def test_one_token_a_pass_is_sequential_decoding():
         schedule = Schedule(length, "left-to-right")
         made = decode(model, memory, torch.tensor([length]), schedule)
         assert made.tokens[0].tolist() == draft
-        assert made.n_passes == length
+        assert made.n_passes.tolist() == [length]
 
 
 def test_easy_first_writes_the_most_confident_of_the_hidden():
@@ -41,37 +48,144 @@ def test_easy_first_writes_the_most_confident_of_the_hidden():
     assert made.tokens.tolist() == draft.tolist()
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_batch_gives_what_each_row_gives_alone(order):
-    model = tiny("refine")
-    schedule = Schedule(4, order)
-    together = decode(model, model.encode(padded(ROWS)), LENGTHS, schedule)
+def noise_of(rows, lengths):
+    keys = [key(row, length, 0) for row, length in zip(rows, lengths.tolist(), strict=True)]
+    return Noise(7, torch.tensor(keys), 60)
+
+
+SCHEDULES = [
+    *(Schedule(4, order) for order in ORDERS),
+    Schedule(9),
+    Schedule(9, remask_stutter=False, drop_repeats=False),
+    Schedule(5, initial="random"),
+    Schedule(7, "sundae", initial="mask"),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("scale", [1.5, 6.0])
+def test_a_batch_gives_what_each_row_gives_alone(schedule, scale):
+    model, noise = tiny("refine", scale=scale), noise_of(ROWS, LENGTHS)
+    together = decode(model, model.encode(padded(ROWS)), LENGTHS, schedule, noise=noise)
     for row, tokens in enumerate(ROWS):
-        alone = decode(
-            model, model.encode(torch.tensor([tokens])), LENGTHS[row : row + 1], schedule
-        )
-        width = alone.tokens.shape[1]
+        memory, one = model.encode(torch.tensor([tokens])), torch.tensor([row])
+        alone = decode(model, memory, LENGTHS[one], schedule, noise=noise.rows(one))
+        width, passes = alone.tokens.shape[1], int(alone.n_passes)
         assert together.tokens[row, :width].tolist() == alone.tokens[0].tolist()
         assert (together.tokens[row, width:] == PAD).all()
+        assert int(together.n_passes[row]) == passes == len(alone.trace)
+        for step in range(len(together.trace)):
+            seen = alone.trace[min(step, passes - 1)][0]
+            assert together.trace[step][row, :width].tolist() == seen.tolist()
         assert together.score[row] == pytest.approx(float(alone.score[0]), abs=1e-6)
 
 
-@pytest.mark.parametrize("way", [Way(n_steps=3), Way("ar", n_beams=1), Way("ar", n_beams=3)])
-def test_texts_together_and_alone(way):
-    vocabulary = toy_vocabulary()
+def test_rows_stop_on_their_own():
+    """Rows of one batch need unequal numbers of passes, and end where one at a time ends."""
+    model = tiny("refine", scale=1.5)
+    made = decode(model, model.encode(padded(ROWS)), LENGTHS, Schedule(30))
+    assert len(set(made.n_passes.tolist())) > 2
+    assert len(made.trace) == int(made.n_passes.max())
+
+
+def test_random_tokens_come_from_the_seed_alone():
+    model = tiny("refine")
+    memory = model.encode(padded(ROWS))
+    with pytest.raises(GlauberError, match="need noise"):
+        decode(model, memory, LENGTHS, Schedule(initial="random"))
+    first = noise_of(ROWS, LENGTHS).tokens(2000)
+    assert torch.equal(first, noise_of(ROWS, LENGTHS).tokens(2000))
+    assert not torch.equal(first, noise_of(ROWS, LENGTHS)._replace(seed=8).tokens(2000))
+    assert int(first.min()) == FIRST_WORD and int(first.max()) == 59
+    # 24,000 draws from 55 words: the variance of the mean of uniform integers.
+    error = (55**2 / 12 / first.numel()) ** 0.5
+    assert abs(float(first.double().mean()) - (FIRST_WORD + 59) / 2) < 4 * error
+
+
+def test_sundae_draws_from_the_tempered_law():
+    scores = torch.tensor([0.3, -1.0, 2.0, 0.0, 1.1]).repeat(1, 20000, 1)
+    fill = (torch.arange(20000) + 0.5)[None] / 20000  # every quantile once
+    seen = sundae.inverse_cdf(scores / 0.5, fill)[0].bincount(minlength=5) / 20000
+    torch.testing.assert_close(seen, (scores[0, 0] / 0.5).softmax(0), rtol=0, atol=1e-4)
+
+
+def test_a_settling_pass_of_sundae_moves_the_doubtful_half():
+    model = tiny("refine")
+    memory = model.encode(torch.tensor([ROWS[0]]))
+    draft = torch.tensor([[9, 12, 20, 33, 41]])
+    log_probs = model.denoise(draft, memory)[..., FIRST_WORD:].float().log_softmax(-1)[0]
+    doubt = log_probs[range(5), draft[0] - FIRST_WORD].argsort()
+    after, sure = sundae.write(
+        model.denoise(draft, memory), draft,
+        fill=torch.zeros(1, 5), coin=torch.zeros(1, 5), first=False, draws=False,
+    )  # fmt: skip
+    likely = log_probs.argmax(1) + FIRST_WORD
+    for rank, site in enumerate(doubt.tolist()):
+        assert after[0, site] == (likely[site] if rank < 3 else draft[0, site])
+        assert sure[0, site] == log_probs[site, after[0, site] - FIRST_WORD]
+
+
+WAYS = [
+    *(Way(order, 3, n_hypotheses=4) for order in ORDERS),
+    Way(n_steps=3, initial="random"),
+    Way(n_steps=3, length="ratio", ratio=1.3),
+    Way("ar", n_beams=1),
+    Way("ar", n_beams=3),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_texts_together_and_alone(way, vocabulary):
     model = tiny("ar" if way.decoder == "ar" else "refine", vocabulary.size)
     texts = [source for source, _ in toy_pairs(9, seed=5)]
     together = translate(model, vocabulary, texts, way=way)
     alone = [translate(model, vocabulary, [text], way=way)[0] for text in texts]
     assert [one.tokens for one in together] == [one.tokens for one in alone]
+    assert [one.trace for one in together] == [one.trace for one in alone]
     assert len({one.tokens for one in together}) > 1
+    if way.decoder != "ar":
+        assert all(len(one.trace) == one.n_passes for one in together)
+        assert all(len({len(step) for step in one.trace}) == 1 for one in together)
+
+
+def test_another_seed_gives_other_drafts(vocabulary):
+    model, texts = tiny("refine", vocabulary.size), [source for source, _ in toy_pairs(9, seed=5)]
+    ways = [Way("sundae", 2, 1, n_hypotheses=1, seed=seed) for seed in (0, 0, 1)]
+    made = [[one.tokens for one in translate(model, vocabulary, texts, way=way)] for way in ways]
+    assert made[0] == made[1] != made[2]
+
+
+def test_more_hypotheses_never_score_less(vocabulary):
+    model, texts = tiny("refine", vocabulary.size), [source for source, _ in toy_pairs(9, seed=5)]
+    few, many = (
+        translate(model, vocabulary, texts, way=Way("sundae", 4, 2, n_hypotheses=n)) for n in (1, 6)
+    )
+    assert all(b.score >= a.score - 1e-6 for a, b in zip(few, many, strict=True))
+    assert any(b.score > a.score + 1e-6 for a, b in zip(few, many, strict=True))
+
+
+def test_lengths_by_ratio_and_by_oracle(vocabulary):
+    model, texts = tiny("refine", vocabulary.size), ["the cat sees the dog.", "a bird."]
+    source = padded([vocabulary.encode(text) for text in texts])
+    memory, read = model.encode(source), (source != PAD).sum(1).tolist()
+    way = Way(n_lengths=3, length="ratio", ratio=2.0)
+    assert likely_lengths(model, memory, source, way).tolist() == [
+        [2 * n, 2 * n - 1, 2 * n + 1] for n in read
+    ]
+    way = Way(n_lengths=1, length="oracle", drop_repeats=False)
+    made = translate(model, vocabulary, texts, way=way, reference_lengths=[3, 11])
+    assert [len(one.tokens) for one in made] == [3, 11]
+    with pytest.raises(GlauberError, match="reference of each text"):
+        translate(model, vocabulary, texts, way=way)
+    predicted = likely_lengths(model, memory, source, Way(n_lengths=63))
+    assert [sorted(row) for row in predicted.tolist()] == [list(range(1, 64))] * 2
 
 
 def test_refinement_stops_at_a_fixed_point():
     model = tiny("refine", scale=1.0)
     memory = model.encode(padded(ROWS))
     made = decode(model, memory, LENGTHS, Schedule(50))
-    assert made.n_passes < 50
+    assert int(made.n_passes.max()) < 50
     assert torch.equal(made.trace[-1], made.trace[-2])
     again = torch.where(stutters(made.trace[-1]), MASK, made.trace[-1])
     said = model.denoise(again, memory)[..., FIRST_WORD:].argmax(-1) + FIRST_WORD
@@ -138,8 +252,21 @@ def test_repeats_go_at_the_end():
     assert without_repeats(tokens).tolist() == expected
 
 
-def test_bad_input_is_said_in_one_sentence():
-    vocabulary = toy_vocabulary()
+def test_a_search_that_must_end_scores_its_end():
+    """The greedy score is the mean log-probability of the tokens and END, also of a forced one."""
+    model = tiny("ar")
+    with torch.no_grad():
+        model.bias[END] = -50.0  # never by itself
+    found = greedy(model, model.encode(torch.tensor([ROWS[0]])))
+    tokens = found.tokens[0][found.tokens[0] != PAD].tolist()
+    memory = model.encode(torch.tensor([ROWS[0]]))
+    log_probs = model.follow(torch.tensor([[BEGIN, *tokens]]), memory)[0].float().log_softmax(-1)
+    said = log_probs[range(len(tokens) + 1), [*tokens, END]]
+    assert len(tokens) == int(limits(memory, 64))
+    assert float(found.score[0]) == pytest.approx(float(said.mean().detach()), abs=1e-4)
+
+
+def test_bad_input_is_said_in_one_sentence(vocabulary):
     model = tiny("refine", vocabulary.size)
     for text, words in {
         "  ": "empty",
@@ -153,6 +280,12 @@ def test_bad_input_is_said_in_one_sentence():
         Way("nonsense"): "one of",
         Way("ar"): "does not fit",
         Way(n_lengths=0): "at least 1 length",
+        Way(n_hypotheses=0): "1 hypothesis",
+        Way(n_lengths=64): "only 63 lengths",
+        Way(length="guess"): "predicted, ratio, oracle",
+        Way(length="ratio", ratio=0.0): "the ratio is above 0",
+        Way(initial="words"): "not mask or random",
+        Way("easy-first", initial="random"): "fills masks",
     }.items():
         with pytest.raises(GlauberError, match=words):
             translate(model, vocabulary, ["the cat"], way=way)

@@ -18,14 +18,29 @@ Folder = Annotated[
 ]
 
 
+Initial = Annotated[
+    str | None,
+    typer.Option(help="First draft: mask or random (default: random for sundae, else mask)."),
+]
+Ratio = Annotated[float, typer.Option(help="--length ratio: target tokens for a source token.")]
+
+
 def translate(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT…", help="English sentences.")],
     decoder: Annotated[
-        str, typer.Option(help="refine, mask-predict, easy-first, left-to-right or ar.")
+        str, typer.Option(help="refine, mask-predict, easy-first, left-to-right, sundae or ar.")
     ] = "refine",
     steps: Annotated[int, typer.Option(help="Passes over the sentence.")] = 4,
     lengths: Annotated[int, typer.Option(help="Lengths tried in parallel; the best is kept.")] = 5,
+    length: Annotated[str, typer.Option(help="Lengths around what: predicted or ratio.")] = (
+        "predicted"
+    ),
+    ratio: Ratio = 1.0,
+    initial: Initial = None,
+    remask: Annotated[bool, typer.Option(help="refine: hide repeats between passes.")] = True,
+    hypotheses: Annotated[int, typer.Option(help="sundae: drafts of each length.")] = 16,
     beams: Annotated[int, typer.Option(help="ar only: hypotheses kept; 1 is greedy.")] = 5,
+    seed: options.Seed = 0,
     trace: Annotated[
         bool, typer.Option("--trace", help="Show the sentence at every pass.")
     ] = False,
@@ -35,13 +50,21 @@ def translate(
 ) -> None:
     """Translate English into Spanish, all words at once in a few passes."""
     from glauber.cli.screen import emit, out
+    from glauber.conditionals.masked_lm import choose_device
+    from glauber.errors import GlauberError
     from glauber.translation.store import BUNDLED, load, load_vocabulary
     from glauber.translation.translate import Way
     from glauber.translation.translate import translate as translated
 
+    if length == "oracle":
+        raise GlauberError("the length oracle needs references: use evaluate-translator.")
     folder = models or BUNDLED
-    way = Way(decoder, steps, lengths, beams)
-    model = load(folder, "teacher" if decoder == "ar" else "student", device=device)
+    way = Way(
+        decoder, steps, lengths, beams, length, ratio, initial, remask,
+        n_hypotheses=hypotheses, seed=seed,
+    )  # fmt: skip
+    chosen = str(choose_device(device))
+    model = load(folder, "teacher" if decoder == "ar" else "student", device=chosen)
     vocabulary = load_vocabulary(folder)
     made = translated(model, vocabulary, texts, way=way)
     if json:

@@ -34,6 +34,12 @@ PIECES = {
     "B-lemma3": "what knowing the mask tells about the hidden sites (and Lemma 4)",
     "B-fig3": "steps from one mode of an Ising model to the other, k-Gibbs and parallel",
     "B-corollary3": "one step of N-Gibbs against M steps of the parallel sampler",
+    "B-table1": "translation: the autoregressive model beside refinement at 4 and 10 steps",
+    "B-table2": "translation: refinement beside mask-predict, easy-first and SUNDAE",
+    "B-table3": "translation by a learned metric, where its weights are at hand",
+    "B-table4": "self-attention between neighbouring positions, stuttering or not",
+    "B-table5": "distance of the cross-attention of neighbouring positions, stuttering or not",
+    "B-ablation": "translation: what each choice in decoding and in training is worth",
 }
 
 

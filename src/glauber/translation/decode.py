@@ -1,8 +1,11 @@
 """What does a translator that predicts every position at once say after a few passes?
 
-Four schedules. `refine` (PaDIR) predicts every position again in each pass. The others hide
-positions: `mask-predict` predicts the hidden ones and hides the least confident again, fewer in
-each pass; `easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost.
+Five schedules. `refine` (PaDIR) predicts every position again in each pass. Three hide positions:
+`mask-predict` predicts the hidden ones and hides the least confident again, fewer in each pass;
+`easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost. `sundae` draws
+words before it settles on the likely ones (`sundae.py`).
+
+Each row goes its own way: what becomes of it does not depend on the other rows of its batch.
 """
 
 from dataclasses import dataclass
@@ -12,9 +15,12 @@ import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
+from glauber.translation import sundae
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Memory
+from glauber.translation.noise import Noise
 
-ORDERS = ("refine", "mask-predict", "easy-first", "left-to-right")
+ORDERS = ("refine", "mask-predict", "easy-first", "left-to-right", "sundae")
+INITIAL = ("mask", "random")
 
 
 class Denoiser(Protocol):
@@ -27,12 +33,18 @@ class Denoiser(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which positions a pass writes, and for how many passes."""
+    """What a draft begins as, which positions a pass writes, and for how many passes."""
 
     n_steps: int = 4
     order: str = "refine"
     remask_stutter: bool = True  # refine only, between passes
     drop_repeats: bool = True  # refine only, at the end
+    initial: str | None = None  # mask or random (refine, sundae); None: random for sundae only
+
+    @property
+    def random_start(self) -> bool:
+        """Whether a draft begins as random words and not as MASK."""
+        return self.initial == "random" or (self.initial is None and self.order == "sundae")
 
     def check(self) -> None:
         """Says what cannot be decoded with."""
@@ -40,43 +52,65 @@ class Schedule:
             raise GlauberError(f"the number of steps is {self.n_steps}, but it must be at least 1.")
         if self.order not in ORDERS:
             raise GlauberError(f"the decoder must be one of {', '.join(ORDERS)}.")
+        if self.initial not in (None, *INITIAL):
+            raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
+        if self.random_start and self.order not in ("refine", "sundae"):
+            raise GlauberError(f"{self.order} fills masks: it cannot begin with random tokens.")
 
 
 class Drafts(NamedTuple):
-    """tokens (rows, length), PAD behind; score (rows,); n_passes; every pass (rows, length)."""
+    """tokens (rows, length), PAD behind; score and n_passes (rows,); every pass (rows, length).
+
+    A row that stands still keeps its tokens in the later passes of the trace.
+    """
 
     tokens: Tensor
-    score: Tensor  # mean log-probability of the tokens in the pass that wrote them
-    n_passes: int
+    score: Tensor  # mean log-probability of the tokens in the pass that wrote (sundae: saw) them
+    n_passes: Tensor
     trace: list[Tensor]
 
 
 @torch.inference_mode()
-def decode(model: Denoiser, memory: Memory, lengths: Tensor, schedule: Schedule) -> Drafts:
-    """Drafts of the given lengths (rows,), from all MASK through the passes of the schedule."""
+def decode(
+    model: Denoiser,
+    memory: Memory,
+    lengths: Tensor,
+    schedule: Schedule,
+    *,
+    noise: Noise | None = None,
+) -> Drafts:
+    """Drafts of the given lengths (rows,) through the passes of the schedule.
+
+    A refinement sees nothing but its draft, so a row whose next draft is the present one would
+    repeat it for ever: it stops, and the others go on without it.
+    """
     schedule.check()
-    places = torch.arange(int(lengths.max()), device=lengths.device)
-    inside = places < lengths[:, None]
-    draft = torch.where(inside, MASK, PAD)
-    confidence = torch.zeros(draft.shape, device=lengths.device)
-    before, trace = draft, []
+    inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+    draft = _first(inside, schedule, noise)
+    tokens, confidence = draft, torch.zeros(draft.shape, device=draft.device)
+    n_passes, trace = torch.zeros_like(lengths), []
+    live = torch.arange(len(draft), device=draft.device)
     for step in range(1, schedule.n_steps + 1):
-        best, said = _words(model.denoise(draft, memory))
-        writes = inside if schedule.order == "refine" else draft == MASK
-        after = torch.where(writes, said, draft)
-        confidence = torch.where(writes, best, confidence)
-        trace.append(after)
-        # A refinement that repeats the last would repeat for ever: it sees nothing but its draft.
-        fixed = schedule.order == "refine" and bool((after == before).all())
-        if fixed or step == schedule.n_steps:
-            break
-        hide = _hides(schedule, step, after, confidence, writes & inside)
-        draft, before = torch.where(hide & inside, MASK, after), after
-    tokens = trace[-1]
+        scores, writes = model.denoise(draft, memory), _writes(schedule, draft)
+        if schedule.order == "sundae":
+            after, sure = _drawn(schedule, step, scores, draft, noise)
+        else:
+            after, sure = _likely(scores, draft, writes, confidence[live])
+        tokens, confidence = tokens.index_copy(0, live, after), confidence.index_copy(0, live, sure)
+        n_passes[live] += 1
+        trace.append(tokens)
+        ahead = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
+        if schedule.order == "refine":
+            moving = (ahead != draft).any(1).nonzero()[:, 0]
+            if not len(moving):
+                break
+            if len(moving) < len(live):
+                live, ahead, memory = live[moving], ahead[moving], memory.rows(moving)
+        draft = ahead
     score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
     if schedule.order == "refine" and schedule.drop_repeats:
         tokens = without_repeats(tokens)
-    return Drafts(tokens, score, len(trace), trace)
+    return Drafts(tokens, score, n_passes, trace)
 
 
 def stutters(tokens: Tensor) -> Tensor:
@@ -92,16 +126,46 @@ def without_repeats(tokens: Tensor) -> Tensor:
     return kept.gather(1, (kept == PAD).to(torch.uint8).argsort(dim=1, stable=True))
 
 
-def _words(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """The most likely word at each position and its log-probability among words."""
-    best, said = scores[..., FIRST_WORD:].float().log_softmax(-1).max(-1)
-    return best, said + FIRST_WORD
+def _first(inside: Tensor, schedule: Schedule, noise: Noise | None) -> Tensor:
+    """The draft before any pass: MASK or random words, PAD behind."""
+    if (schedule.random_start or schedule.order == "sundae") and noise is None:
+        raise GlauberError("random tokens need noise: give a seed and a key of each row.")
+    if schedule.random_start and noise is not None:
+        return noise.tokens(inside.shape[1]).masked_fill(~inside, PAD)
+    return torch.where(inside, MASK, PAD)
+
+
+def _writes(schedule: Schedule, draft: Tensor) -> Tensor:
+    """Where (rows, length) a pass may write: everywhere, or what is hidden."""
+    return draft != PAD if schedule.order in ("refine", "sundae") else draft == MASK
+
+
+def _drawn(
+    schedule: Schedule, step: int, scores: Tensor, draft: Tensor, noise: Noise | None
+) -> tuple[Tensor, Tensor]:
+    """A pass of sundae: what stands there then, and its log-probability."""
+    assert noise is not None  # `_first` has seen to it
+    fill, coin = noise.uniform(step, draft.shape[1])
+    draws = step <= schedule.n_steps // 2
+    return sundae.write(scores, draft, fill=fill, coin=coin, first=step == 1, draws=draws)
+
+
+def _likely(
+    scores: Tensor, draft: Tensor, writes: Tensor, confidence: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The most likely word where the pass writes, and its log-probability among words."""
+    words = scores[..., FIRST_WORD:].float()
+    best, said = words.max(-1)
+    after = torch.where(writes, said + FIRST_WORD, draft)
+    return after, torch.where(writes, best - words.logsumexp(-1), confidence)
 
 
 def _hides(
     schedule: Schedule, step: int, after: Tensor, confidence: Tensor, written: Tensor
 ) -> Tensor:
     """Which positions (rows, length) the next pass does not see."""
+    if schedule.order == "sundae":
+        return torch.zeros_like(written)
     if schedule.order == "refine":
         return stutters(after) if schedule.remask_stutter else torch.zeros_like(written)
     length = (after != PAD).sum(1)

@@ -1,17 +1,31 @@
 """Does refinement say as much as the autoregressive model, and how much sooner?"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from glauber.translation.data import Judged
 from glauber.translation.model import Translator
-from glauber.translation.score import Latency, Quality, latency, quality
+from glauber.translation.score import Latency, Quality, Throughput, latencies, quality, throughput
 from glauber.translation.store import load, load_vocabulary
 from glauber.translation.translate import Translation, Way, translate
 from glauber.translation.vocabulary import Vocabulary
 
+# Test pairs of Tatoeba, CC BY 2.0 FR; the third column of the file names their authors.
+TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
+
 System = tuple[str, Way]  # the model's name in its folder, and how it decodes
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is timed: so many sentences one at a time, and so many in batches; 0: none."""
+
+    n_timed: int = 50
+    n_throughput: int = 0
 
 
 @dataclass(frozen=True)
@@ -19,21 +33,39 @@ class Evaluation:
     """One system on one set of sentences."""
 
     system: str
+    way: Way
     quality: Quality
     n_passes: float  # mean over the sentences
     latency: Latency | None
+    throughput: Throughput | None
     outputs: tuple[str, ...]
 
 
-def ways(n_steps: tuple[int, ...] = (4, 10), n_lengths: int = 5) -> dict[str, System]:
-    """Greedy and beam search of the teacher, and the student's refinement at each count."""
-    systems: dict[str, System] = {
+def baselines() -> dict[str, System]:
+    """Greedy and beam search of the teacher."""
+    return {
         "ar, greedy": ("teacher", Way("ar", n_beams=1)),
         "ar, beam 5": ("teacher", Way("ar", n_beams=5)),
     }
-    for count in n_steps:
-        systems[f"refine, {count} steps"] = ("student", Way("refine", count, n_lengths))
-    return systems
+
+
+def ways(
+    n_steps: tuple[int, ...] = (4, 10),
+    n_lengths: int = 5,
+    *,
+    decoders: tuple[str, ...] = ("refine",),
+    like: Way | None = None,
+) -> dict[str, System]:
+    """The baselines, and the student by each decoder at each count; else as `like` has it."""
+    like = like or Way()
+    return baselines() | {
+        f"{decoder}, {count} step{'s' if count > 1 else ''}": (
+            "student",
+            replace(like, decoder=decoder, n_steps=count, n_lengths=n_lengths),
+        )
+        for decoder in decoders
+        for count in n_steps
+    }
 
 
 def evaluate(
@@ -41,37 +73,75 @@ def evaluate(
     judged: Sequence[Judged],
     systems: dict[str, System],
     *,
-    n_timed: int = 50,
+    measures: Measures | None = None,
     device: str = "cpu",
+    hear: Callable[[str], None] = lambda system: None,
 ) -> list[Evaluation]:
-    """Every system on the same sentences, in one run; the first `n_timed` also one at a time."""
-    vocabulary = load_vocabulary(folder)
+    """Every system on the same sentences, in one run; `hear` is told what begins."""
+    measures, vocabulary = measures or Measures(), load_vocabulary(folder)
     models = {name: load(folder, name, device=device) for name, _ in systems.values()}
-    return [
-        _evaluated(system, models[name], vocabulary, judged, way, n_timed)
-        for system, (name, way) in systems.items()
-    ]
+    judges = [_Judge(models[name], vocabulary, way) for name, way in systems.values()]
+    made = []
+    for system, judge in zip(systems, judges, strict=True):
+        hear(system)
+        made.append(judge.evaluation(system, judged, spread(judged, measures.n_throughput)))
+    alone = spread(judged, measures.n_timed)
+    if not alone:
+        return made
+    hear(f"{len(alone)} sentences one at a time")
+    late = latencies([judge.alone for judge in judges], alone)
+    return [replace(one, latency=times) for one, times in zip(made, late, strict=True)]
 
 
-def _evaluated(
-    system: str,
-    model: Translator,
-    vocabulary: Vocabulary,
-    judged: Sequence[Judged],
-    way: Way,
-    n_timed: int,
-) -> Evaluation:
-    sources = [one.source for one in judged]
-    made = translate(model, vocabulary, sources, way=way)
-    outputs = tuple(one.text for one in made)
+def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
+    """At most so many sentences, evenly spaced: files often begin with their shortest ones."""
+    count = min(count, len(judged))
+    return [judged[row * len(judged) // count] for row in range(count)]
 
-    def alone(text: str) -> list[Translation]:
-        return translate(model, vocabulary, [text], way=way)
 
-    return Evaluation(
-        system=system,
-        quality=quality(outputs, judged),
-        n_passes=sum(one.n_passes for one in made) / len(made),
-        latency=latency(alone, sources[:n_timed]) if n_timed else None,
-        outputs=outputs,
-    )
+def machine(device: str = "cpu") -> str:
+    """Where times were measured, in words."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    count = torch.get_num_threads()
+    threads = "1 thread" if count == 1 else f"{count} threads"
+    return f"{device}, {platform.machine()}, {threads}, float32"
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """One model and its way."""
+
+    model: Translator
+    vocabulary: Vocabulary
+    way: Way
+
+    def translate(self, rows: Sequence[Judged], batch_size: int = 64) -> list[Translation]:
+        known = [len(self.vocabulary.encode(one.references[0])) for one in rows]
+        return translate(
+            self.model,
+            self.vocabulary,
+            [one.source for one in rows],
+            way=self.way,
+            batch_size=batch_size,
+            reference_lengths=known if self.way.length == "oracle" else None,
+        )
+
+    def alone(self, one: Judged) -> list[Translation]:
+        return self.translate([one])
+
+    def evaluation(
+        self, system: str, judged: Sequence[Judged], many: Sequence[Judged]
+    ) -> Evaluation:
+        """Without latency, which is measured beside the other systems."""
+        made = self.translate(judged)
+        outputs = tuple(one.text for one in made)
+        return Evaluation(
+            system=system,
+            way=self.way,
+            quality=quality(outputs, judged),
+            n_passes=sum(one.n_passes for one in made) / len(made),
+            latency=None,
+            throughput=throughput(self.translate, many) if many else None,
+            outputs=outputs,
+        )

@@ -1,5 +1,6 @@
 """What is this text in the other language? From strings to strings, whatever the decoder."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from glauber.errors import GlauberError
 from glauber.translation.data import padded
 from glauber.translation.decode import Drafts, Schedule, decode
 from glauber.translation.model import PAD, Memory, Translator
+from glauber.translation.noise import Noise, key
 from glauber.translation.search import beam_search, greedy
 from glauber.translation.vocabulary import Vocabulary
 
@@ -21,8 +23,11 @@ class Translation:
     text: str
     tokens: tuple[int, ...]
     score: float  # mean log-probability of a token: an estimate of nothing but the model's taste
-    n_passes: int
+    n_passes: int  # of the draft that was kept, until it stood still
     trace: tuple[tuple[int, ...], ...]
+
+
+LENGTHS = ("predicted", "ratio", "oracle")
 
 
 @dataclass(frozen=True)
@@ -33,19 +38,40 @@ class Way:
     n_steps: int = 4
     n_lengths: int = 5
     n_beams: int = 5  # ar only; 1 is greedy
-    length: str = "predicted"  # or ratio: the source's length times `ratio`
+    length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
     ratio: float = 1.0
+    initial: str | None = None  # mask or random; None: random for sundae, mask for the others
+    remask_stutter: bool = True  # refine only
+    drop_repeats: bool = True  # refine only
+    n_hypotheses: int = 16  # sundae only: for each length
+    seed: int = 0  # of whatever is drawn
+
+    @property
+    def schedule(self) -> Schedule:
+        """What the passes do."""
+        return Schedule(
+            self.n_steps, self.decoder, self.remask_stutter, self.drop_repeats, self.initial
+        )
+
+    @property
+    def n_copies(self) -> int:
+        """Hypotheses of each length."""
+        return self.n_hypotheses if self.decoder == "sundae" else 1
 
     def check(self, model: Translator) -> None:
         """Says which model cannot go this way."""
-        if self.n_lengths < 1 or self.n_beams < 1:
-            raise GlauberError("at least 1 length and 1 beam are needed.")
+        if self.n_lengths < 1 or self.n_beams < 1 or self.n_hypotheses < 1:
+            raise GlauberError("at least 1 length, 1 beam and 1 hypothesis are needed.")
+        if self.n_lengths >= model.shape.max_length:
+            raise GlauberError(f"there are only {model.shape.max_length - 1} lengths to try.")
+        if self.length not in LENGTHS or not 0 < self.ratio < math.inf:
+            raise GlauberError(f"lengths are {', '.join(LENGTHS)}, the ratio is above 0.")
+        if self.decoder != "ar":
+            self.schedule.check()
         if (self.decoder == "ar") != (model.shape.kind == "ar"):
             raise GlauberError(
                 f"the decoder {self.decoder} does not fit a translator of kind {model.shape.kind}."
             )
-        if self.decoder != "ar":
-            Schedule(self.n_steps, self.decoder).check()
 
 
 def translate(
@@ -55,24 +81,34 @@ def translate(
     *,
     way: Way | None = None,
     batch_size: int = 64,
+    reference_lengths: Sequence[int] | None = None,
 ) -> list[Translation]:
-    """The translations, in the order of the texts; like lengths go through the model together."""
+    """The translations, in the order of the texts; like lengths go through the model together.
+
+    `reference_lengths` has the tokens of each text's reference, for the way `oracle` only.
+    """
     way = way or Way()
     way.check(model)
+    told = way.decoder == "ar" or way.length != "oracle"
+    if not told and (reference_lengths is None or len(reference_lengths) != len(texts)):
+        raise GlauberError("the length oracle needs a reference of each text.")
     sources = [vocabulary.read_source(text, model.shape.max_length) for text in texts]
     order = sorted(range(len(texts)), key=lambda row: len(sources[row]))
     made: list[Translation | None] = [None] * len(texts)
-    for begin in range(0, len(order), batch_size):
-        rows = order[begin : begin + batch_size]
+    size = max(1, batch_size // way.n_copies)  # as much memory for one hypothesis as for many
+    for begin in range(0, len(order), size):
+        rows = order[begin : begin + size]
         source = padded([sources[row] for row in rows]).to(model.device)
-        for row, one in zip(rows, _batch(model, vocabulary, source, way), strict=True):
+        known = torch.tensor([(reference_lengths or {row: 0})[row] for row in rows])[:, None]
+        known = known.to(model.device)
+        for row, one in zip(rows, _batch(model, vocabulary, source, way, known), strict=True):
             made[row] = one
     return [one for one in made if one is not None]
 
 
 @torch.inference_mode()
 def _batch(
-    model: Translator, vocabulary: Vocabulary, source: Tensor, way: Way
+    model: Translator, vocabulary: Vocabulary, source: Tensor, way: Way, known: Tensor
 ) -> list[Translation]:
     memory = model.encode(source)
     if way.decoder == "ar":
@@ -84,43 +120,69 @@ def _batch(
             Translation(vocabulary.decode(list(row)), row, score, len(row) + 1, ())
             for row, score in zip(tokens, found.score.tolist(), strict=True)
         ]
-    drafts, best = _drafts(model, memory, source, way)
-    traces = [step[best].tolist() for step in drafts.trace]
-    tokens = [_plain(row) for row in drafts.tokens[best].tolist()]
-    scores = drafts.score[best].tolist()
+    drafts = _best(model, memory, source, way, likely_lengths(model, memory, source, way, known))
+    traces = [step.tolist() for step in drafts.trace]
+    tokens = [_plain(row) for row in drafts.tokens.tolist()]
     return [
         Translation(
             vocabulary.decode(list(tokens[row])),
             tokens[row],
-            scores[row],
-            drafts.n_passes,
-            tuple(_plain(step[row]) for step in traces),
+            score,
+            n_passes,
+            tuple(_plain(step[row]) for step in traces[:n_passes]),
         )
-        for row in range(len(tokens))
+        for row, (score, n_passes) in enumerate(
+            zip(drafts.score.tolist(), drafts.n_passes.tolist(), strict=True)
+        )
     ]
 
 
-def likely_lengths(model: Translator, memory: Memory, source: Tensor, way: Way) -> Tensor:
-    """The lengths (rows, n_lengths) to try, most likely first."""
+def likely_lengths(
+    model: Translator, memory: Memory, source: Tensor, way: Way, known: Tensor | None = None
+) -> Tensor:
+    """The lengths (rows, n_lengths) to try, most likely first; known (rows, 1) for the oracle.
+
+    Around a ratio or an oracle they are n, n - 1, n + 1, n - 2, n + 2, …
+    """
     read, most = (source != PAD).sum(1, keepdim=True), model.shape.max_length
-    if way.length == "ratio":
+    if way.length != "predicted":
+        centre = known if way.length == "oracle" else (read * way.ratio).round().long()
+        assert centre is not None
         spread = torch.arange(way.n_lengths, device=source.device)
-        spread = (spread + 1) // 2 * (1 - 2 * (spread % 2))  # 0, -1, 1, -2, 2
-        return ((read * way.ratio).round().long() + spread).clamp(1, most - 1)
+        spread = (spread + 1) // 2 * (1 - 2 * (spread % 2))
+        return (centre + spread).clamp(1, most - 1)
     scores = model.length_scores(memory).float()
     lengths = torch.arange(scores.shape[1], device=source.device) + read - most
     scores = scores.masked_fill((lengths < 1) | (lengths > most - 1), -torch.inf)
     return lengths.gather(1, scores.topk(way.n_lengths, 1).indices)
 
 
-def _drafts(model: Translator, memory: Memory, source: Tensor, way: Way) -> tuple[Drafts, Tensor]:
-    """Drafts of every row and length, and which of them is each row's best."""
-    lengths = likely_lengths(model, memory, source, way)
+def _best(model: Translator, memory: Memory, source: Tensor, way: Way, lengths: Tensor) -> Drafts:
+    """The best-scoring draft of each row over its lengths (rows, n_lengths) and hypotheses."""
+    lengths = lengths.repeat_interleave(way.n_copies, 1)
     rows = torch.arange(len(source), device=source.device)
-    memory = memory.rows(rows.repeat_interleave(way.n_lengths))
-    drafts = decode(model, memory, lengths.flatten(), Schedule(way.n_steps, way.decoder))
-    best = drafts.score.unflatten(0, lengths.shape).argmax(1)
-    return drafts, rows * way.n_lengths + best
+    memory = memory.rows(rows.repeat_interleave(lengths.shape[1]))
+    noise = _noise(model, source, lengths, way)
+    drafts = decode(model, memory, lengths.flatten(), way.schedule, noise=noise)
+    best = rows * lengths.shape[1] + drafts.score.unflatten(0, lengths.shape).argmax(1)
+    return Drafts(
+        drafts.tokens[best],
+        drafts.score[best],
+        drafts.n_passes[best],
+        [step[best] for step in drafts.trace],
+    )
+
+
+def _noise(model: Translator, source: Tensor, lengths: Tensor, way: Way) -> Noise | None:
+    """The noise of every row and hypothesis, where the schedule draws anything."""
+    if not (way.schedule.random_start or way.decoder == "sundae"):
+        return None
+    keys = [
+        key(_plain(tokens), length, number % way.n_copies)
+        for tokens, row in zip(source.tolist(), lengths.tolist(), strict=True)
+        for number, length in enumerate(row)
+    ]
+    return Noise(way.seed, torch.tensor(keys, device=source.device), model.shape.vocab_size)
 
 
 def _plain(tokens: list[int]) -> tuple[int, ...]:

@@ -1,0 +1,144 @@
+"""Paper B's choices, one changed at a time: what is each worth here, and what does the paper say?
+
+Choices of decoding are run on the bundled student. Choices of training need a training each: they
+are read from the record beside the weights, and say so.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
+from glauber.translation.data import Judged
+from glauber.translation.evaluation import Evaluation, Measures, evaluate
+from glauber.translation.paired import bleu_difference
+from glauber.translation.store import BUNDLED
+from glauber.translation.translate import Way
+
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A changed way, what the paper says of it in our words, and where BLEU should go then.
+
+    `expected` is lower, higher, same, or None where the paper makes no claim.
+    """
+
+    way: Way
+    paper: str
+    expected: str | None = None
+
+
+PLAIN = Way("refine", 4, 5)
+CHOICES = {
+    BASELINE: Choice(PLAIN, "4 passes, 5 lengths, MASK at first, stutter remasked and dropped"),
+    "1 pass": Choice(
+        replace(PLAIN, n_steps=1), "one pass often gives a reasonable translation", "lower"
+    ),
+    "10 passes": Choice(
+        replace(PLAIN, n_steps=10), "its table 1: between -0.03 and 0.14 BLEU over 4 passes", "same"
+    ),
+    "1 length": Choice(replace(PLAIN, n_lengths=1), "always 5; no figure"),
+    "random tokens at first": Choice(
+        replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
+    ),
+    "no remasking": Choice(
+        replace(PLAIN, remask_stutter=False),
+        "schedules of remasking made no visible difference",
+        "same",
+    ),
+    "no remasking, repeats kept": Choice(
+        replace(PLAIN, remask_stutter=False, drop_repeats=False),
+        "repeats can be removed by a rule afterwards; no figure",
+    ),
+    "1 length, by the ratio": Choice(
+        replace(PLAIN, n_lengths=1, length="ratio"), "not in the paper"
+    ),
+    "1 length, the reference's own": Choice(
+        replace(PLAIN, n_lengths=1, length="oracle"), "not in the paper"
+    ),
+}
+# What the paper says of choices in training: a word in the name of the recorded row -> its claim.
+TRAINING = (
+    ("distil", "distillation from an autoregressive model is critical", "lower"),
+    ("raw", "distillation from an autoregressive model is critical", "lower"),
+    ("position", "positional attention is among the critical parts", "lower"),
+    ("vocab", "a vocabulary of its own for the languages is critical; no figure by size", None),
+    ("stage", "one stage never sees the model's own drafts, which is why there are two", "lower"),
+    ("kept", "a large share of masked tokens is critical", "lower"),
+    ("rate", "a large share of masked tokens is critical", "lower"),
+    ("corrupt", "its drafts have random tokens; MASK is allowed as well, no figure", None),
+    ("mask", "its drafts have random tokens; MASK is allowed as well, no figure", None),
+)
+
+
+def make(scale: Scale, *, seed: int) -> Reproduction:
+    """Each choice on both sets, run or recorded, beside the baseline and the paper's word."""
+    judged, rows = sets(scale), []
+    systems = {name: ("student", replace(one.way, seed=seed)) for name, one in CHOICES.items()}
+    for name, one_set in judged.items():
+        made = evaluate(BUNDLED, one_set, systems, measures=Measures(0))
+        rows += [_run_row(name, one, made[0], one_set, seed) for one in made]
+    told = recorded()
+    how = f"{sentences(judged)}; one choice changed at a time. " + (
+        f"Choices of training are recorded: {told.get('steps')} steps on {told.get('device')}"
+        if told.get("rows")
+        else "Choices of training (mask rate, distillation, positional attention, stages, "
+        "vocabulary, corruption) are not recorded beside these weights"
+    )
+    return Reproduction("B-ablation", scale, how, rows + recorded_rows(told), seed)
+
+
+def _run_row(
+    name: str, one: Evaluation, baseline: Evaluation, judged: list[Judged], seed: int
+) -> dict[str, Any]:
+    choice = CHOICES[one.system]
+    told = row(name, one) | {"made": "run"}
+    if one.system != BASELINE:
+        moved = bleu_difference(one.outputs, baseline.outputs, judged, seed=seed)
+        told |= {
+            "BLEU less baseline": moved.value,
+            "standard error of that": moved.standard_error,
+            "moved": moved.word,
+            "as the paper says": _agrees(moved.word, choice.expected),
+        }
+    return told | {"paper": choice.paper}
+
+
+def recorded_rows(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """The recorded choices of training beside their baseline; no error was recorded with them."""
+    listed = told.get("rows", [])
+    baseline = next((one for one in listed if one.get("name") == BASELINE), None)
+    rows = []
+    for one in listed:
+        paper, expected = _claim(f"{one.get('name')} {one.get('change')}")
+        expected = one.get("expected", expected)  # a row may say where it should go
+        made = dict(one) | provenance(told)
+        if baseline is not None and one is not baseline:
+            for name in ("test", "long"):
+                moved = one[f"bleu_{name}"] - baseline[f"bleu_{name}"]
+                word = "higher" if moved > 0 else "lower"
+                made |= {
+                    f"BLEU {name} less baseline": moved,
+                    f"{name}, as the paper says": _agrees(word, expected),
+                }
+            made["paper"] = paper
+        rows.append(made)
+    return rows
+
+
+def _claim(words: str) -> tuple[str, str | None]:
+    for word, paper, expected in TRAINING:
+        if word in words.lower():
+            return paper, expected
+    return "no claim", None
+
+
+def _agrees(word: str, expected: str | None) -> str:
+    """Whether the move is the paper's, where it names one."""
+    if expected is None:
+        return "the paper names no direction"
+    if word == "not told from 0":
+        return "yes, within two standard errors" if expected == "same" else "not told from 0 here"
+    return "yes" if word == expected else "no"

@@ -1,0 +1,100 @@
+"""On which sentences are paper B's translation tables made again, and what was published?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from glauber.errors import GlauberError
+from glauber.papers.reproduction import Scale
+from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
+from glauber.translation.evaluation import TEST_PAIRS, Evaluation, machine, spread
+from glauber.translation.store import BUNDLED, load_vocabulary
+
+# Sentences of the test file, long pairs, and how many of each are timed alone.
+SIZES: dict[Scale, tuple[int | None, int, int]] = {
+    "small": (100, 40, 20),
+    "paper": (None, 200, 100),
+}
+DIRECTIONS = ("DE-EN", "EN-DE", "RO-EN", "EN-RO", "ZH-EN", "EN-ZH")  # WMT14, WMT16, WMT17
+RECORDED = "ablations.json"
+
+
+def sets(scale: Scale, *, share: float = 1.0) -> dict[str, list[Judged]]:
+    """The test sentences with all their references, and the long pairs; or a share of them."""
+    n_test, n_long, _ = SIZES[scale]
+    test, long = by_source(read_pairs(TEST_PAIRS)), long_set(n_long)
+    n_test = int(share * (n_test or len(test)))
+    return {"test": spread(test, n_test), "long": long[: int(share * len(long))]}
+
+
+def long_set(n_pairs: int) -> list[Judged]:
+    """Long pairs joined from the test file: 20 to 60 target tokens, one reference."""
+    return long_pairs(read_pairs(TEST_PAIRS), load_vocabulary(BUNDLED), n_pairs=n_pairs)
+
+
+def sentences(judged: dict[str, list[Judged]]) -> str:
+    """What was translated, in words."""
+    return (
+        f"English to Spanish by the bundled translators: {len(judged['test']):,} sentences of "
+        f"Tatoeba's test file with all their references, and {len(judged['long']):,} long pairs "
+        "joined from it (20 to 60 target tokens, one reference)"
+    )
+
+
+def published(scores: list[float]) -> dict[str, float]:
+    """Published scores by the direction of translation; other languages, data and sizes."""
+    return dict(zip(DIRECTIONS, scores, strict=False))
+
+
+def row(name: str, one: Evaluation) -> dict[str, Any]:
+    """One system on one set."""
+    quality, late = one.quality, one.latency
+    told: dict[str, Any] = {
+        "set": name,
+        "system": one.system,
+        "BLEU": quality.bleu,
+        "chrF": quality.chrf,
+        "stutter": quality.stutter,
+        "stutter of the references": quality.reference_stutter,
+        "passes": one.n_passes,
+    }
+    if late is not None:
+        told |= {
+            "median ms": 1000 * late.median,
+            "p99 ms": 1000 * late.p99,
+            "sentences timed": late.n_sentences,
+            "machine": machine(),
+        }
+    signatures = {
+        "BLEU signature": quality.bleu_signature,
+        "chrF signature": quality.chrf_signature,
+    }
+    return told | signatures | {"kind": quality.kind}
+
+
+def recorded(folder: Path | None = None) -> dict[str, Any]:
+    """What was measured when the translators were trained: device, steps, command, rows, systems.
+
+    Empty where the folder has no such record.
+    """
+    path = (folder or BUNDLED) / RECORDED
+    if not path.is_file():
+        return {}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        listed = [*told.get("rows", []), *told.get("systems", [])]
+        if not all(isinstance(one, dict) for one in listed):
+            raise ValueError
+    except (ValueError, AttributeError, TypeError) as problem:
+        raise GlauberError(f"{path} is no record of ablations.") from problem
+    return dict(told)
+
+
+def provenance(told: dict[str, Any]) -> dict[str, Any]:
+    """How a recorded figure was made."""
+    return {
+        "made": "recorded",
+        "device": told.get("device"),
+        "training steps": told.get("steps"),
+        "command": told.get("command"),
+    }
