@@ -174,7 +174,7 @@ def main(words: list[str] | None = None) -> None:
     one.add_argument("--train", required=True)
     one.add_argument("--vocab", type=int, default=8000)
     for name in MODELS:
-        one = step(name, lambda args: learn(args, args.name), name=name)
+        one = step(name, lambda args: learn(args, args.model), model=name)
         one.add_argument("--steps", type=int, default=5000)
         one.add_argument("--batch", type=int, default=2048, help="pairs of a batch")
         one.add_argument("--peak", type=float, default=2e-3)

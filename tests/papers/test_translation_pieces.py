@@ -58,7 +58,14 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
     assert [(row["set"], row["system"]) for row in made.rows] == [
         (name, system)
         for name in ("test", "long")
-        for system in ("ar, greedy", "ar, beam 5", "refine, 4 steps", "refine, 10 steps")
+        for system in (
+            "ar, greedy",
+            "ar, beam 5",
+            "refine, 4 steps",
+            "refine, 10 steps",
+            "refine, 4 steps, judged by ar",
+            "refine, 10 steps, judged by ar",
+        )
     ]
     for row in made.rows:
         assert row["kind"] == "estimate" and "nrefs" in row["BLEU signature"]

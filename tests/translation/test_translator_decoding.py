@@ -5,12 +5,14 @@ import torch
 
 from glauber.errors import GlauberError
 from glauber.translation import sundae
+from glauber.translation.choice import teachers_taste
 from glauber.translation.data import padded
 from glauber.translation.decode import ORDERS, Schedule, decode, stutters, without_repeats
+from glauber.translation.lengths import length_log_probs, lengths_around, likely_lengths
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
 from glauber.translation.noise import Noise, key
 from glauber.translation.search import NEVER, beam_search, greedy, limits
-from glauber.translation.translate import Way, likely_lengths, translate
+from glauber.translation.translate import Way, translate
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 ROWS = sources(12)
@@ -167,17 +169,24 @@ def test_more_hypotheses_never_score_less(vocabulary):
 def test_lengths_by_ratio_and_by_oracle(vocabulary):
     model, texts = tiny("refine", vocabulary.size), ["the cat sees the dog.", "a bird."]
     source = padded([vocabulary.encode(text) for text in texts])
-    memory, read = model.encode(source), (source != PAD).sum(1).tolist()
-    way = Way(n_lengths=3, length="ratio", ratio=2.0)
-    assert likely_lengths(model, memory, source, way).tolist() == [
-        [2 * n, 2 * n - 1, 2 * n + 1] for n in read
+    memory, read = model.encode(source), (source != PAD).sum(1)
+    assert lengths_around(2 * read[:, None], 3, most=63).tolist() == [
+        [2 * n, 2 * n - 1, 2 * n + 1] for n in read.tolist()
     ]
+    way = Way(n_lengths=1, length="ratio", ratio=2.0, drop_repeats=False)
+    made = translate(model, vocabulary, texts, way=way)
+    assert [len(one.tokens) for one in made] == (2 * read).tolist()
     way = Way(n_lengths=1, length="oracle", drop_repeats=False)
     made = translate(model, vocabulary, texts, way=way, reference_lengths=[3, 11])
     assert [len(one.tokens) for one in made] == [3, 11]
     with pytest.raises(GlauberError, match="reference of each text"):
         translate(model, vocabulary, texts, way=way)
-    predicted = likely_lengths(model, memory, source, Way(n_lengths=63))
+    laws = length_log_probs(model, memory, source)
+    assert torch.allclose(laws.exp().sum(1), torch.ones(2))
+    for row, n in enumerate(read.tolist()):  # the predictor speaks of the difference
+        raw = model.length_scores(memory)[row, 64 - n + 1 : 64 - n + 64].float()
+        assert torch.allclose(laws[row], raw.log_softmax(0))
+    predicted = likely_lengths(laws, 63)
     assert [sorted(row) for row in predicted.tolist()] == [list(range(1, 64))] * 2
 
 
@@ -289,3 +298,45 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
     }.items():
         with pytest.raises(GlauberError, match=words):
             translate(model, vocabulary, ["the cat"], way=way)
+
+
+def test_the_teacher_reads_a_draft_as_it_would_write_it():
+    teacher = tiny("ar")
+    memory = teacher.encode(padded(ROWS))
+    drafts = padded([row[: 2 + number] for number, row in enumerate(ROWS)]).clamp(min=0)
+    drafts = torch.where(drafts != PAD, drafts.clamp(min=FIRST_WORD), PAD)
+    read = teachers_taste(teacher, drafts, memory)
+    for row, draft in enumerate(drafts.tolist()):
+        said = [token for token in draft if token != PAD] + [END]
+        cache, token, total = teacher.empty_cache(), BEGIN, 0.0
+        one = memory.rows(torch.tensor([row]))
+        for after in said:
+            scores = teacher.follow(torch.tensor([[token]]), one, cache)[0, -1].detach()
+            total += float(scores.log_softmax(-1)[after])
+            token = after
+        assert float(read[row]) == pytest.approx(total / len(said), abs=1e-5)
+
+
+def test_the_judge_keeps_what_it_likes_best(vocabulary):
+    model, teacher = tiny("refine", vocabulary.size), tiny("ar", vocabulary.size)
+    texts = [source for source, _ in toy_pairs(9, seed=5)]
+    way = Way("refine", 3, 1, length="oracle")
+    tried = {length: [length] * len(texts) for length in (4, 3, 5)}
+    alone = {
+        length: translate(model, vocabulary, texts, way=way, reference_lengths=known)
+        for length, known in tried.items()
+    }
+    way = Way("refine", 3, 3, length="oracle", judge="teacher")
+    chosen = translate(
+        model, vocabulary, texts, way=way, reference_lengths=tried[4], teacher=teacher
+    )
+    for row, (text, one) in enumerate(zip(texts, chosen, strict=True)):
+        memory = teacher.encode(padded([vocabulary.encode(text)]))
+        drafts = [alone[length][row].tokens for length in tried]
+        tastes = [float(teachers_taste(teacher, torch.tensor([draft]), memory)) for draft in drafts]
+        assert one.tokens == drafts[tastes.index(max(tastes))]
+        assert one.score == pytest.approx(max(tastes), abs=1e-5)
+    with pytest.raises(GlauberError, match="there is none"):
+        translate(model, vocabulary, texts, way=way, reference_lengths=tried[4])
+    with pytest.raises(GlauberError, match="judge must be"):
+        translate(model, vocabulary, texts, way=Way(judge="nobody"))

@@ -172,7 +172,7 @@ def test_the_command_evaluates(folder, said, tmp_path):
     told = said(*common, "--steps", 2, "--timed", 2, "--throughput", "--learned", "comet",
                 "--length", "oracle", "--lengths", 1, "--json")  # fmt: skip
     assert [one["system"] for one in told["systems"]] == [
-        "ar, greedy", "ar, beam 5", "refine, 2 steps",
+        "ar, greedy", "ar, beam 5", "refine, 2 steps", "refine, 2 steps, judged by ar",
     ]  # fmt: skip
     assert told["kind"] == "estimate" and "unbabel-comet" in told["learned"]
     assert told["systems"][2]["way"]["length"] == "oracle"

@@ -63,7 +63,7 @@ def test_64_pairs_are_learnt_by_heart(kind, monkeypatch):
     vocabulary = toy_vocabulary()
     pairs = toy_pairs(64, longest=5)
     model = fresh(kind, vocabulary.size, width=64, dropout=0.0)
-    plan = Plan(400, 64, peak=4e-3, warmup=20, joined=False, corruption="mixed")
+    plan = Plan(800, 64, peak=2e-3, warmup=20, joined=False, corruption="mixed")
     loss = train(model, Corpus.of(pairs, vocabulary), plan)
     assert loss < 0.05
     way = Way("ar", n_beams=1) if kind == "ar" else Way(n_steps=4, n_lengths=3)

@@ -33,6 +33,9 @@ def evaluate_translator(
     ratio: Ratio = 1.0,
     initial: Initial = None,
     remask: Annotated[bool, typer.Option(help="refine: hide repeats between passes.")] = True,
+    judge: Annotated[
+        list[str] | None, typer.Option(help="Who chooses a draft: itself, teacher (both).")
+    ] = None,
     seed: options.Seed = 0,
     limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
     long: Annotated[int, typer.Option(help="Score so many joined pairs instead; 0: no.")] = 0,
@@ -60,6 +63,7 @@ def evaluate_translator(
     from glauber.cli.screen import answer, say
     from glauber.conditionals.masked_lm import choose_device
     from glauber.errors import GlauberError
+    from glauber.translation.choice import JUDGES
     from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, machine, ways
     from glauber.translation.learned import METRICS
     from glauber.translation.store import BUNDLED
@@ -80,7 +84,11 @@ def evaluate_translator(
         return
     like = Way(length=length, ratio=ratio, initial=initial, remask_stutter=remask, seed=seed)
     chosen = ways(
-        tuple(steps or (4, 10)), lengths, decoders=tuple(decoder or ("refine",)), like=like
+        tuple(steps or (4, 10)),
+        lengths,
+        decoders=tuple(decoder or ("refine",)),
+        judges=tuple(judge or JUDGES),
+        like=like,
     )
     measures = Measures(timed, THROUGHPUT if throughput else 0)
     results = evaluate(folder, judged, chosen, measures=measures, device=device, hear=hear)

@@ -22,6 +22,9 @@ Initial = Annotated[
     str | None,
     typer.Option(help="First draft: mask or random (default: random for sundae, else mask)."),
 ]
+Judge = Annotated[
+    str, typer.Option(help="Who chooses among the drafts: itself or teacher (one pass more).")
+]
 Ratio = Annotated[float, typer.Option(help="--length ratio: target tokens for a source token.")]
 
 
@@ -39,6 +42,7 @@ def translate(
     initial: Initial = None,
     remask: Annotated[bool, typer.Option(help="refine: hide repeats between passes.")] = True,
     hypotheses: Annotated[int, typer.Option(help="sundae: drafts of each length.")] = 16,
+    judge: Judge = "teacher",
     beams: Annotated[int, typer.Option(help="ar only: hypotheses kept; 1 is greedy.")] = 5,
     seed: options.Seed = 0,
     trace: Annotated[
@@ -61,12 +65,15 @@ def translate(
     folder = models or BUNDLED
     way = Way(
         decoder, steps, lengths, beams, length, ratio, initial, remask,
-        n_hypotheses=hypotheses, seed=seed,
+        n_hypotheses=hypotheses, seed=seed, judge=judge,
     )  # fmt: skip
     chosen = str(choose_device(device))
     model = load(folder, "teacher" if decoder == "ar" else "student", device=chosen)
     vocabulary = load_vocabulary(folder)
-    made = translated(model, vocabulary, texts, way=way)
+    way.check(model)
+    asked = decoder != "ar" and judge == "teacher" and lengths > 1
+    teacher = load(folder, "teacher", device=chosen) if asked else None
+    made = translated(model, vocabulary, texts, way=way, teacher=teacher)
     if json:
         rows = zip(texts, made, strict=True)
         emit({"translations": [_plain(vocabulary, text, one, trace) for text, one in rows]})

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from glauber.errors import GlauberError
 from glauber.translation.data import padded
 from glauber.translation.decode import Schedule, decode
+from glauber.translation.lengths import length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator
 from glauber.translation.neighbours import Neighbours, Pairs, neighbours
-from glauber.translation.translate import Way, likely_lengths
 from glauber.translation.vocabulary import Vocabulary
 
 
@@ -51,7 +51,7 @@ def attention_of_neighbours(
 def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs:
     """The neighbours of one batch; its rows are counted from `first`."""
     memory = model.encode(source)
-    lengths = likely_lengths(model, memory, source, Way(n_lengths=1))[:, 0]
+    lengths = likely_lengths(length_log_probs(model, memory, source), 1)[:, 0]
     inside = torch.arange(int(lengths.max()), device=source.device) < lengths[:, None]
     draft = torch.where(inside, MASK, PAD)
     if n_steps > 1:

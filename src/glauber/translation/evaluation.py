@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from glauber.translation.choice import JUDGES
 from glauber.translation.data import Judged
 from glauber.translation.model import Translator
 from glauber.translation.score import Latency, Quality, Throughput, latencies, quality, throughput
@@ -17,6 +18,7 @@ from glauber.translation.vocabulary import Vocabulary
 # Test pairs of Tatoeba, CC BY 2.0 FR; the third column of the file names their authors.
 TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
 
+JUDGED = {"itself": "", "teacher": ", judged by ar"}
 System = tuple[str, Way]  # the model's name in its folder, and how it decodes
 
 
@@ -54,16 +56,18 @@ def ways(
     n_lengths: int = 5,
     *,
     decoders: tuple[str, ...] = ("refine",),
+    judges: tuple[str, ...] = JUDGES,
     like: Way | None = None,
 ) -> dict[str, System]:
-    """The baselines, and the student by each decoder at each count; else as `like` has it."""
+    """The baselines, and the student by each decoder, judge and count; else as `like` has it."""
     like = like or Way()
     return baselines() | {
-        f"{decoder}, {count} step{'s' if count > 1 else ''}": (
+        f"{decoder}, {count} step{'s' if count > 1 else ''}{JUDGED[judge]}": (
             "student",
-            replace(like, decoder=decoder, n_steps=count, n_lengths=n_lengths),
+            replace(like, decoder=decoder, n_steps=count, n_lengths=n_lengths, judge=judge),
         )
         for decoder in decoders
+        for judge in judges
         for count in n_steps
     }
 
@@ -79,8 +83,13 @@ def evaluate(
 ) -> list[Evaluation]:
     """Every system on the same sentences, in one run; `hear` is told what begins."""
     measures, vocabulary = measures or Measures(), load_vocabulary(folder)
-    models = {name: load(folder, name, device=device) for name, _ in systems.values()}
-    judges = [_Judge(models[name], vocabulary, way) for name, way in systems.values()]
+    names = {name for name, _ in systems.values()}
+    names |= {way.judge for _, way in systems.values() if way.judge != "itself"}
+    models = {name: load(folder, name, device=device) for name in sorted(names)}
+    judges = [
+        _Judge(models[name], vocabulary, way, models.get(way.judge))
+        for name, way in systems.values()
+    ]
     made = []
     for system, judge in zip(systems, judges, strict=True):
         hear(system)
@@ -115,6 +124,7 @@ class _Judge:
     model: Translator
     vocabulary: Vocabulary
     way: Way
+    teacher: Translator | None = None
 
     def translate(self, rows: Sequence[Judged], batch_size: int = 64) -> list[Translation]:
         known = [len(self.vocabulary.encode(one.references[0])) for one in rows]
@@ -125,6 +135,7 @@ class _Judge:
             way=self.way,
             batch_size=batch_size,
             reference_lengths=known if self.way.length == "oracle" else None,
+            teacher=self.teacher,
         )
 
     def alone(self, one: Judged) -> list[Translation]:

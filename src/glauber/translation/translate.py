@@ -8,9 +8,16 @@ import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
+from glauber.translation.choice import JUDGES, own_taste, teachers_taste
 from glauber.translation.data import padded
 from glauber.translation.decode import Drafts, Schedule, decode
-from glauber.translation.model import PAD, Memory, Translator
+from glauber.translation.lengths import (
+    LENGTHS,
+    length_log_probs,
+    lengths_around,
+    likely_lengths,
+)
+from glauber.translation.model import PAD, Translator
 from glauber.translation.noise import Noise, key
 from glauber.translation.search import beam_search, greedy
 from glauber.translation.vocabulary import Vocabulary
@@ -22,12 +29,9 @@ class Translation:
 
     text: str
     tokens: tuple[int, ...]
-    score: float  # mean log-probability of a token: an estimate of nothing but the model's taste
+    score: float  # mean log-probability of a token: an estimate of nothing but the judge's taste
     n_passes: int  # of the draft that was kept, until it stood still
     trace: tuple[tuple[int, ...], ...]
-
-
-LENGTHS = ("predicted", "ratio", "oracle")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Way:
     drop_repeats: bool = True  # refine only
     n_hypotheses: int = 16  # sundae only: for each length
     seed: int = 0  # of whatever is drawn
+    judge: str = "itself"  # who chooses among the drafts of a sentence; or teacher
 
     @property
     def schedule(self) -> Schedule:
@@ -66,6 +71,8 @@ class Way:
             raise GlauberError(f"there are only {model.shape.max_length - 1} lengths to try.")
         if self.length not in LENGTHS or not 0 < self.ratio < math.inf:
             raise GlauberError(f"lengths are {', '.join(LENGTHS)}, the ratio is above 0.")
+        if self.judge not in JUDGES:
+            raise GlauberError(f"the judge must be one of {', '.join(JUDGES)}.")
         if self.decoder != "ar":
             self.schedule.check()
         if (self.decoder == "ar") != (model.shape.kind == "ar"):
@@ -82,13 +89,18 @@ def translate(
     way: Way | None = None,
     batch_size: int = 64,
     reference_lengths: Sequence[int] | None = None,
+    teacher: Translator | None = None,
 ) -> list[Translation]:
     """The translations, in the order of the texts; like lengths go through the model together.
 
-    `reference_lengths` has the tokens of each text's reference, for the way `oracle` only.
+    `reference_lengths` has the tokens of each text's reference, for the way `oracle` only;
+    `teacher` chooses among drafts where the way says so.
     """
     way = way or Way()
     way.check(model)
+    n_drafts = 1 if way.decoder == "ar" else way.n_lengths * way.n_copies
+    if n_drafts > 1 and way.judge == "teacher" and teacher is None:
+        raise GlauberError("the judge is the teacher, but there is none.")
     told = way.decoder == "ar" or way.length != "oracle"
     if not told and (reference_lengths is None or len(reference_lengths) != len(texts)):
         raise GlauberError("the length oracle needs a reference of each text.")
@@ -101,17 +113,23 @@ def translate(
         source = padded([sources[row] for row in rows]).to(model.device)
         known = torch.tensor([(reference_lengths or {row: 0})[row] for row in rows])[:, None]
         known = known.to(model.device)
-        for row, one in zip(rows, _batch(model, vocabulary, source, way, known), strict=True):
+        batch = _batch(model, vocabulary, source, way, known, teacher)
+        for row, one in zip(rows, batch, strict=True):
             made[row] = one
     return [one for one in made if one is not None]
 
 
 @torch.inference_mode()
 def _batch(
-    model: Translator, vocabulary: Vocabulary, source: Tensor, way: Way, known: Tensor
+    model: Translator,
+    vocabulary: Vocabulary,
+    source: Tensor,
+    way: Way,
+    known: Tensor,
+    teacher: Translator | None,
 ) -> list[Translation]:
-    memory = model.encode(source)
     if way.decoder == "ar":
+        memory = model.encode(source)
         found = (
             beam_search(model, memory, way.n_beams) if way.n_beams > 1 else greedy(model, memory)
         )
@@ -120,7 +138,7 @@ def _batch(
             Translation(vocabulary.decode(list(row)), row, score, len(row) + 1, ())
             for row, score in zip(tokens, found.score.tolist(), strict=True)
         ]
-    drafts = _best(model, memory, source, way, likely_lengths(model, memory, source, way, known))
+    drafts = _best(model, source, way, known, teacher)
     traces = [step.tolist() for step in drafts.trace]
     tokens = [_plain(row) for row in drafts.tokens.tolist()]
     return [
@@ -137,37 +155,36 @@ def _batch(
     ]
 
 
-def likely_lengths(
-    model: Translator, memory: Memory, source: Tensor, way: Way, known: Tensor | None = None
-) -> Tensor:
-    """The lengths (rows, n_lengths) to try, most likely first; known (rows, 1) for the oracle.
-
-    Around a ratio or an oracle they are n, n - 1, n + 1, n - 2, n + 2, …
-    """
-    read, most = (source != PAD).sum(1, keepdim=True), model.shape.max_length
-    if way.length != "predicted":
-        centre = known if way.length == "oracle" else (read * way.ratio).round().long()
-        assert centre is not None
-        spread = torch.arange(way.n_lengths, device=source.device)
-        spread = (spread + 1) // 2 * (1 - 2 * (spread % 2))
-        return (centre + spread).clamp(1, most - 1)
-    scores = model.length_scores(memory).float()
-    lengths = torch.arange(scores.shape[1], device=source.device) + read - most
-    scores = scores.masked_fill((lengths < 1) | (lengths > most - 1), -torch.inf)
-    return lengths.gather(1, scores.topk(way.n_lengths, 1).indices)
+def _lengths(source: Tensor, laws: Tensor, way: Way, known: Tensor) -> Tensor:
+    """The lengths (rows, n_lengths) that the way tries; known (rows, 1) is for the oracle."""
+    if way.length == "predicted":
+        return likely_lengths(laws, way.n_lengths)
+    read = (source != PAD).sum(1, keepdim=True)
+    centre = known if way.length == "oracle" else (read * way.ratio).round().long()
+    return lengths_around(centre, way.n_lengths, most=laws.shape[1])
 
 
-def _best(model: Translator, memory: Memory, source: Tensor, way: Way, lengths: Tensor) -> Drafts:
-    """The best-scoring draft of each row over its lengths (rows, n_lengths) and hypotheses."""
-    lengths = lengths.repeat_interleave(way.n_copies, 1)
-    rows = torch.arange(len(source), device=source.device)
-    memory = memory.rows(rows.repeat_interleave(lengths.shape[1]))
+def _best(
+    model: Translator, source: Tensor, way: Way, known: Tensor, teacher: Translator | None
+) -> Drafts:
+    """The best draft of each row over its lengths and hypotheses, by the judge of the way."""
+    memory = model.encode(source)
+    laws = length_log_probs(model, memory, source)
+    lengths = _lengths(source, laws, way, known).repeat_interleave(way.n_copies, 1)
+    row = torch.arange(len(source), device=source.device)
+    each = row.repeat_interleave(lengths.shape[1])
     noise = _noise(model, source, lengths, way)
-    drafts = decode(model, memory, lengths.flatten(), way.schedule, noise=noise)
-    best = rows * lengths.shape[1] + drafts.score.unflatten(0, lengths.shape).argmax(1)
+    drafts = decode(model, memory.rows(each), lengths.flatten(), way.schedule, noise=noise)
+    if way.judge == "teacher" and teacher is not None:
+        taste = teachers_taste(teacher, drafts.tokens, teacher.encode(source).rows(each))
+    else:
+        # A length that was given and not predicted has no say.
+        sure = laws.gather(1, lengths - 1) * (way.length == "predicted")
+        taste = own_taste(drafts.score, lengths.flatten(), sure.flatten())
+    best = row * lengths.shape[1] + taste.unflatten(0, lengths.shape).argmax(1)
     return Drafts(
         drafts.tokens[best],
-        drafts.score[best],
+        taste[best],
         drafts.n_passes[best],
         [step[best] for step in drafts.trace],
     )
