@@ -172,28 +172,35 @@ def _show(results: "list[Evaluation]", metric: "list[Learned] | str", where: str
         f"words that the first references themselves repeat: {quality.reference_stutter:.4f}",
         f"BLEU: {quality.bleu_signature}",
         f"chrF: {quality.chrf_signature}",
-        f"times on {where}; all figures are estimates on these {quality.n_sentences} sentences",
+        f"ms: the median, one sentence at a time, on {where}; all figures are estimates on these {quality.n_sentences} sentences",
     ]
+    if any(one.throughput for one in results):
+        lines.append("per s: sentences a second at the best batch size, which stands beside it")
     lines += [metric] if isinstance(metric, str) else []
     for line in lines:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _table(results: "list[Evaluation]", metric: "list[Learned]") -> Any:
+    from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table("system", "BLEU", "chrF", "stutter", "passes", "median ms", "p99 ms")
+    table = Table(box=SIMPLE)
+    table.add_column("system", no_wrap=True)
+    for name in ("BLEU", "chrF", "stutter", "passes", "ms", "p99 ms"):
+        table.add_column(name, justify="right")
     fast, learned = any(one.throughput for one in results), bool(metric)
     if fast:
-        table.add_column("sentences/s (batch)")
+        table.add_column("per s", justify="right")
+        table.add_column("batch", justify="right")
     if learned:
-        table.add_column(metric[0].metric)
+        table.add_column(metric[0].metric, justify="right")
     for number, one in enumerate(results):
         late, rate, quality = one.latency, one.throughput, one.quality
         cells = [f"{quality.bleu:.2f}", f"{quality.chrf:.2f}", f"{quality.stutter:.4f}"]
         cells.append(f"{one.n_passes:.1f}")
         cells += [f"{1000 * late.median:.0f}", f"{1000 * late.p99:.0f}"] if late else ["-", "-"]
-        cells += [f"{rate.best:.0f} ({rate.batch_size})" if rate else "-"] if fast else []
+        cells += [f"{rate.best:.0f}", str(rate.batch_size)] if rate else []
         cells += [f"{metric[number].score:.4f}"] if learned else []
         table.add_row(one.system, *cells)
     return table
