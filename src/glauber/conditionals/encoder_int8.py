@@ -35,9 +35,7 @@ class Product(NamedTuple):
 
     def __call__(self, states: Tensor) -> Tensor:
         """(..., in) of any sign -> (..., out)."""
-        largest = torch.maximum(
-            states.amax(-1, keepdim=True), states.amin(-1, keepdim=True).neg_()
-        )
+        largest = torch.maximum(states.amax(-1, keepdim=True), states.amin(-1, keepdim=True).neg_())
         return self._multiply(states, largest.clamp_(min=TINY).div_(LEVELS), MIDDLE)
 
     def after_gelu(self, states: Tensor) -> Tensor:

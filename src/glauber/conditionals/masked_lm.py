@@ -74,11 +74,11 @@ class MaskedLM:
         if not self.int8:
             return Encoder(self.model) if Encoder.fits(self.model) else None
         if self.device.type != "cpu":
-            raise GlauberError(f"int8 runs on a CPU only, and the device is {self.device.type}.")
-        if not Encoder.fits(self.model) or self.model.dtype != torch.float32:
+            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        if not Encoder.fits(self.model):
             raise GlauberError(
-                f"int8 is there for models of BERT's shape in float32, and {self.name or 'this'} "
-                f"is {self.model.config.model_type} in {self.dtype}."
+                "int8 is there for models of BERT's shape only, and "
+                f"{self.name or 'this model'} has the shape {self.model.config.model_type}."
             )
         return EncoderInt8(self.model)
 
