@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
+from bench.ceiling import of_float32, of_int8, products, work_of
 from bench.engine import engine, forward_only
 from bench.environment import ROOT
 from bench.measure import Rate, in_turns
@@ -31,6 +32,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 def on_cpu(seconds: float) -> dict[str, list[Rate]]:
     """The bundled model on this machine's cores."""
     laws = MaskedLM.load("bundled:english", device="cpu")
+    coarse = MaskedLM.load("bundled:english", device="cpu", dtype="int8")
     texts = [text for _, text in passages()]
     tokens, _ = laws.vocabulary.encode(texts[:64], length=20)
     limited = Restricted(laws, laws.vocabulary.proposable())
@@ -44,6 +46,10 @@ def on_cpu(seconds: float) -> dict[str, list[Rate]]:
                 "glauber, 8 chains": engine(limited, tokens[:8]),
                 "glauber, 64 chains": engine(limited, tokens),
                 "glauber, 64 chains, forward pass alone": forward_only(laws, tokens),
+                "glauber, 64 chains, int8": engine(Restricted(coarse, limited.allowed), tokens),
+                "glauber, 64 chains, int8, forward pass alone": forward_only(coarse, tokens),
+                "ceiling: float32 products alone": products(of_float32(), work_of(plain)),
+                "ceiling: int8 products alone": products(of_int8(), work_of(plain)),
             },
             seconds,
         )
@@ -128,8 +134,11 @@ def main() -> None:
         table: [r._asdict() for r in rates] for table, rates in tables.items()
     }
     if args.device == "cpu":
-        ours, theirs = (rates[i].median for i in (4, 1))
-        print(f"\n64 chains: {ours / theirs:.2f} times the batched plain loop\n", flush=True)
+        of = {rate.name: rate.median for rate in rates}
+        theirs = of["plain loop, 64 chains, full logits"]
+        for name in ("glauber, 64 chains", "glauber, 64 chains, int8"):
+            ratio = of[name] / theirs
+            print(f"\n{name}: {ratio:.2f} times the batched plain loop", flush=True)
         for module in ("exact", "pseudo_likelihood"):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)

@@ -32,6 +32,10 @@ BatchSize = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float64.")]
+DrawingDtype = Annotated[
+    str,
+    typer.Option("--dtype", help="float32, bfloat16, float64, or int8: faster on a CPU, coarser."),
+]
 Out = Annotated[Path | None, typer.Option("--out", help="New folder (default: under runs/).")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.")]

@@ -16,8 +16,15 @@ def open_model(name: str, device: str, dtype: str) -> "tuple[MaskedLM, Condition
     from glauber.conditionals.base import Restricted
     from glauber.conditionals.masked_lm import MaskedLM
 
+    refuse_int8(dtype)
     model = MaskedLM.load(name, device=device, dtype=dtype)
     return model, Restricted(model, model.vocabulary.proposable().to(model.state_device))
+
+
+def refuse_int8(dtype: str) -> None:
+    """What is measured or certified needs the model's own precision."""
+    if dtype == "int8":
+        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
 
 
 def read_text(model: "MaskedLM", text: str) -> "tuple[Tensor, Tensor]":

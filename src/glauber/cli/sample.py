@@ -38,7 +38,7 @@ def sample(
     ] = False,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.DrawingDtype = "float32",
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,

@@ -19,6 +19,7 @@ def score(
     json: options.Json = False,
 ) -> None:
     """Score texts by pseudo-log-likelihood, original and within-word left-to-right."""
+    from glauber.cli.reading import refuse_int8
     from glauber.cli.sample import read_texts
     from glauber.errors import GlauberError
 
@@ -28,6 +29,7 @@ def score(
     from glauber.compatibility.pseudo_likelihood import score_texts
     from glauber.conditionals.masked_lm import MaskedLM
 
+    refuse_int8(dtype)
     loaded = MaskedLM.load(model, device=device, dtype=dtype)
     scores = score_texts(loaded, given)
     from glauber.cli.screen import emit, out

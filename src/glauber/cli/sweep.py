@@ -122,7 +122,7 @@ def sample(
     scan: Annotated[str, typer.Option(help="As in glauber sample.")] = "uniform",
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
+    dtype: options.DrawingDtype = "float32",
     on: options.On = "local",
     workers: options.Workers = None,
     address: options.Address = None,

@@ -39,6 +39,7 @@ def traps(
     json: options.Json = False,
 ) -> None:
     """List the traps of a run: texts, durations, gaps, exact holding times and escapes."""
+    from glauber.cli.reading import refuse_int8
     from glauber.cli.screen import looking
     from glauber.landscape.embedder import load_embedder
     from glauber.metastability.traps import hamming_traps, rolling_traps
@@ -48,6 +49,7 @@ def traps(
     opened = Run(run)
     rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}
     _check(opened, detector, rolling, radius, shortest)
+    refuse_int8(opened.spec.dtype)
     plan = reopen(opened, device=device)
     common: dict[str, Any] = {
         "shortest": shortest, "reach": reach, "device": plan.model.state_device

@@ -85,7 +85,11 @@ def entropy_production_of_run(run: Run, *, burn_in: int | None = None) -> Entrop
 
 
 def check_kernel(spec: Spec) -> None:
-    """Refuses what is not a random scan of single sites, saying why."""
+    """Refuses what is not a random scan of single sites in full precision, saying why."""
+    if spec.dtype == "int8":
+        raise GlauberError(
+            "entropy production needs the model's own conditionals, but this run was drawn in int8."
+        )
     if spec.fill == "greedy":
         raise GlauberError(
             "entropy production needs tokens drawn from the conditionals, but this run's fill is "

@@ -14,6 +14,7 @@ from glauber.compatibility.draw import TOP, draw
 from glauber.compatibility.rectangles import Rectangles, rectangles
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.errors import GlauberError
 
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
 
@@ -132,6 +133,8 @@ def rectangles_of_model(
     top: int = TOP,
 ) -> RectangleStudy:
     """The study of a masked LM over the tokens it may propose, beside itself in float64."""
+    if model.dtype == "int8":
+        raise GlauberError("int8 is for drawing samples only: rectangles need float32 or float64.")
     allowed = model.vocabulary.proposable()
     return rectangle_study(
         Restricted(model, allowed),

@@ -17,12 +17,18 @@ from glauber.conditionals.base import PAD, hide
 from glauber.conditionals.batching import ExactRows, PaddedRows
 from glauber.conditionals.bundled import bundled_folder
 from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
+from glauber.conditionals.encoder_int8 import EncoderInt8
 from glauber.conditionals.heads import HEADS
 from glauber.conditionals.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+    "int8": torch.float32,  # the products of the encoder in int8, the rest in float32
+}
 BUDGET = 4 * 2**30  # bytes of activations in one GPU call
 
 
@@ -37,6 +43,7 @@ class MaskedLM:
         name: str = "",
         fingerprint: str = "",
         budget: int = BUDGET,
+        int8: bool = False,
     ) -> None:
         if tokenizer.mask_token_id is None:
             raise GlauberError(f"the tokenizer of {name or 'this model'} has no mask token.")
@@ -48,7 +55,8 @@ class MaskedLM:
         self.hidden_token = int(tokenizer.mask_token_id)
         self.pad_token = int(tokenizer.pad_token_id or 0)
         self.longest = _longest(model.config, tokenizer)
-        self.encoder = Encoder(model) if Encoder.fits(model) else None
+        self.int8 = int8
+        self.encoder = self._encoder()
         self._head = HEADS.get(model.config.model_type)
         if self._head is None:
             warnings.warn(
@@ -58,8 +66,21 @@ class MaskedLM:
             )
         self._batched = self._batching(budget)
         self.packed = None
-        if self.encoder is not None and self.device.type == "cpu":
+        if self.encoder is not None and self.device.type == "cpu" and not int8:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
+
+    def _encoder(self) -> Encoder | None:
+        """Our own forward pass, where the model has a shape that it computes."""
+        if not self.int8:
+            return Encoder(self.model) if Encoder.fits(self.model) else None
+        if self.device.type != "cpu":
+            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        if not Encoder.fits(self.model):
+            raise GlauberError(
+                "int8 is there for models of BERT's shape only, and "
+                f"{self.name or 'this model'} has the shape {self.model.config.model_type}."
+            )
+        return EncoderInt8(self.model)
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
@@ -84,7 +105,14 @@ class MaskedLM:
         model, tokenizer = _from_pretrained(name, trust_remote_code)
         fingerprint = fingerprint_of(model, tokenizer)
         model = model.to(place, DTYPES[dtype])
-        return cls(model, tokenizer, name=name, fingerprint=fingerprint, budget=budget)
+        return cls(
+            model,
+            tokenizer,
+            name=name,
+            fingerprint=fingerprint,
+            budget=budget,
+            int8=dtype == "int8",
+        )
 
     def in_float64(self) -> "MaskedLM":
         """The same weights in float64, where that exists: on CUDA or a CPU."""
@@ -99,7 +127,7 @@ class MaskedLM:
 
     @property
     def dtype(self) -> str:
-        return str(self.model.dtype).removeprefix("torch.")
+        return "int8" if self.int8 else str(self.model.dtype).removeprefix("torch.")
 
     @property
     def state_device(self) -> torch.device:

@@ -1,0 +1,250 @@
+"""The forward pass with 8-bit products, beside whole numbers in numpy and beside float32."""
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import make_model
+from glauber.conditionals import encoder_int8
+from glauber.conditionals.base import log_probs
+from glauber.conditionals.bundled import passages
+from glauber.conditionals.encoder_int8 import (
+    GELU_LEAST,
+    LEVELS,
+    LOW,
+    EncoderInt8,
+    round_weight,
+)
+from glauber.conditionals.encoder_int8 import _pack as pack
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.errors import GlauberError
+from glauber.runs.store import FIELDS
+from glauber.sampling import resume, sample
+
+
+@pytest.fixture(scope="module")
+def both():
+    return {
+        dtype: MaskedLM.load("bundled:english", device="cpu", dtype=dtype)
+        for dtype in ("float32", "int8")
+    }
+
+
+def contexts(laws, n_rows, length=12):
+    texts = [text for _, text in passages()][:n_rows]
+    tokens, _ = laws.vocabulary.encode(texts, length=length)
+    sites = torch.randint(
+        1, length + 1, (len(tokens), 1), generator=torch.Generator().manual_seed(1)
+    )
+    return tokens, sites
+
+
+def in_whole_numbers(states, weight, bias, *, gelu):
+    """W x + b with numpy's 64-bit integers: one step per row, one scale per output unit."""
+    states, weight = states.astype(np.float32), weight.astype(np.float32)
+    scales = np.abs(weight).max(axis=1) / np.float32(LEVELS)
+    integers = np.rint(weight / scales[:, None]).astype(np.int64)
+    if gelu:
+        step = np.maximum(states.max(1) / np.float32(255 - LOW), np.float32(GELU_LEAST / LOW))
+    else:
+        step = np.abs(states).max(axis=1) / np.float32(LEVELS)
+    levels = np.rint(states / step[:, None]).astype(np.int64)
+    sums = levels @ integers.T
+    return sums * scales[None].astype(np.float64) * step[:, None] + bias
+
+
+class Emulated:
+    """What stands in for a Product."""
+
+    def __init__(self, affine, spread):
+        self.weight, self.bias = (affine.weight * spread).numpy(), affine.bias.numpy()
+
+    def __call__(self, states, *, gelu=False):
+        flat = states.flatten(0, -2).numpy()
+        found = in_whole_numbers(flat, self.weight, self.bias, gelu=gelu)
+        return torch.from_numpy(found).float().view(*states.shape[:-1], -1)
+
+    def after_gelu(self, states):
+        return self(states, gelu=True)
+
+
+def random_rows(laws):
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(7, laws.vocab_size, (9, 11), generator=generator)
+    return tokens, torch.randint(11, (9, 2), generator=generator)
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+@pytest.mark.parametrize("width", [32, 384, 1536])
+def test_a_product_is_that_of_whole_numbers(gelu, width):
+    generator = torch.Generator().manual_seed(width)
+    states = 3 * torch.randn(37, width, generator=generator)
+    states = torch.nn.functional.gelu(states) if gelu else states
+    weight, bias = torch.randn(48, width, generator=generator), torch.randn(48)
+    product = pack(*round_weight(weight), bias)
+    expected = in_whole_numbers(states.numpy(), weight.numpy(), bias.numpy(), gelu=gelu)
+    found = product.after_gelu(states.clone()) if gelu else product(states)
+    # Sums of integers are exact; what is left are the roundings of float32 when they are scaled.
+    # A quotient that lies on the edge between two integers may fall to the other side: one weight.
+    np.testing.assert_allclose(found, expected, rtol=4e-7, atol=4e-7 * np.abs(expected).max())
+
+
+def test_extreme_values_do_not_saturate():
+    states = torch.ones(16, 2048) * torch.tensor([1.0, -1.0]).repeat(8)[:, None]
+    product = pack(*round_weight(torch.ones(64, 2048)), torch.zeros(64))
+    torch.testing.assert_close(product(states), 2048 * states[:, :64], rtol=1e-6, atol=0)
+
+
+def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
+    generator = torch.Generator().manual_seed(2)
+    states, weight = torch.randn(20, 64, generator=generator), torch.randn(32, 64)
+    product = pack(*round_weight(weight), torch.arange(32.0))
+    alone = product(states)
+    states[3], states[7] = 0, states[7] * 1e6
+    beside = product(states)
+    kept = [row for row in range(20) if row not in (3, 7)]
+    assert torch.equal(alone[kept], beside[kept])
+    assert torch.equal(beside[3], torch.arange(32.0))
+
+
+def test_a_product_is_off_by_no_more_than_its_steps():
+    """|error| <= sum_j (|x_j| scale / 2 + |w_j| step / 2 + scale step / 4), for every entry."""
+    generator = torch.Generator().manual_seed(3)
+    states, weight = (
+        torch.randn(64, 384, generator=generator).double(),
+        torch.randn(96, 384).double(),
+    )
+    found = pack(*round_weight(weight.float()), torch.zeros(96))(states.float()).double()
+    scale = weight.abs().amax(1) / LEVELS
+    step = states.abs().amax(1, keepdim=True) / LEVELS
+    most = states.abs().sum(1, keepdim=True) * scale / 2 + weight.abs().sum(1) * step / 2
+    most = most + 384 * scale * step / 4
+    error = (found - states @ weight.T).abs()
+    assert (error <= most * (1 + 1e-5)).all()
+    assert error.max() > 0
+
+
+SHAPES = ["bert", "roberta", "xlm-roberta", "electra"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tiny_models_are_close_to_float32(shape, tokenizer):
+    """The root mean square of the error, beside the spread of the scores.
+
+    Rounding to a step adds step / sqrt(12). The step is a 127th of a row's largest entry, which is
+    about 3 times its root mean square: 3 / (127 sqrt(12)) = 0.7% for states and for weights, so
+    1% for a product. Four products in each of two layers: sqrt(8) of that.
+    """
+    plain = MaskedLM(make_model(shape), tokenizer)
+    coarse = MaskedLM(make_model(shape), tokenizer, int8=True)
+    tokens, sites = random_rows(plain)
+    exact, found = plain.scores(tokens, sites), coarse.scores(tokens, sites)
+    error = (found - exact).square().mean().sqrt() / exact.std()
+    assert 0 < error < 0.01 * 8**0.5
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_tiny_model_in_whole_numbers(shape, tokenizer, monkeypatch):
+    """The whole pass with each product done by numpy's integers instead."""
+    model = make_model(shape)
+    laws = MaskedLM(model, tokenizer, int8=True)
+    found = laws.scores(*random_rows(laws))
+    monkeypatch.setattr(encoder_int8, "_check_machine", lambda: None)
+    monkeypatch.setattr(encoder_int8, "_product", lambda affine, spread: Emulated(affine, spread))
+    emulated = MaskedLM(model, tokenizer, int8=True)
+    assert isinstance(emulated.encoder.rounded[0].out, Emulated)
+    expected = emulated.scores(*random_rows(laws))
+    off = (found - expected).abs().amax(dim=(1, 2)) / expected.std()  # (rows,)
+    # Where float32 rounds a quotient over the edge between two integers (1e-5 for each of a row's
+    # 3,000 entries), one step of one product differs. That happens in few rows and stays small.
+    assert off.median() < 1e-5 and (off < 1e-5).sum() >= 7
+    assert off.max() < 0.01 * 8**0.5
+
+
+def test_the_bundled_model_is_off_by_what_the_docs_say(both):
+    tokens, sites = contexts(both["float32"], 60)
+    exact, found = (log_probs(both[dtype], tokens, sites)[:, 0] for dtype in ("float32", "int8"))
+    distance = (exact.exp() - found.exp()).abs().sum(dim=1) / 2
+    # Mean 0.03 and standard deviation 0.02 over 500 contexts: 60 of them stay within 0.045.
+    assert distance.mean() < 0.045 and distance.max() < 0.2
+    assert (exact.argmax(1) == found.argmax(1)).double().mean() > 0.85
+
+
+def test_a_rows_bits_do_not_depend_on_the_batch(both):
+    laws = both["int8"]
+    tokens, sites = contexts(laws, 41)
+    whole = laws.scores(tokens, sites)
+    order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(5))
+    assert torch.equal(laws.scores(tokens[order], sites[order]), whole[order])
+    for rows in (slice(0, 1), slice(3, 5), slice(7, 20)):
+        assert torch.equal(laws.scores(tokens[rows], sites[rows]), whole[rows])
+
+
+def test_loading_twice_gives_the_same_bits(both, tiny_folder):
+    one, other = (MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8") for _ in range(2))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        third = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
+    finally:
+        torch.set_num_threads(before)
+    tokens, sites = torch.arange(7, 19)[None], torch.tensor([[4]])
+    assert torch.equal(one.scores(tokens, sites), other.scores(tokens, sites))
+    assert torch.equal(one.scores(tokens, sites), third.scores(tokens, sites))
+    assert one.fingerprint == MaskedLM.load(str(tiny_folder), device="cpu").fingerprint
+
+
+def test_runs_in_int8_resume_and_do_not_depend_on_the_batch(tiny_folder, texts, tmp_path):
+    how = {"seed": 3, "dtype": "int8", "device": "cpu", "chains": 9}
+    whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **how)
+    small = sample(str(tiny_folder), texts, steps=30, batch_size=2, out=tmp_path / "small", **how)
+    sample(str(tiny_folder), texts, steps=11, out=tmp_path / "cut", **how)
+    cut = resume(tmp_path / "cut", steps=30)
+    assert whole.spec.dtype == cut.spec.dtype == "int8"
+    for run in (small, cut):
+        for name in FIELDS:
+            np.testing.assert_array_equal(run.read(name), whole.read(name), err_msg=name)
+
+
+def test_other_shapes_and_devices_are_refused(tokenizer, tiny_folder):
+    with pytest.raises(GlauberError, match=r"BERT's shape only.*distilbert"):
+        MaskedLM(make_model("distilbert"), tokenizer, int8=True)
+    with pytest.raises(GlauberError, match="on a CPU only, and the device is meta"):
+        MaskedLM(make_model("bert").to("meta"), tokenizer, int8=True)
+
+
+def test_a_machine_without_exact_products_is_refused(monkeypatch):
+    def saturating(self, states):
+        return torch.full((len(states), 64), 32767.0)
+
+    monkeypatch.setattr(encoder_int8.Product, "__call__", saturating)
+    with pytest.raises(GlauberError, match="not exact"):
+        EncoderInt8(make_model("bert"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("score", "the cat sat ."),
+        ("influence", "the cat sat ."),
+        ("margins", "the cat sat ."),
+        ("couple", "the cat sat .", "the dog ran ."),
+        ("phase",),
+    ],
+)
+def test_what_measures_refuses_int8(command, glauber, tiny_folder):
+    code, out, err = glauber(*command, "--model", tiny_folder, "--dtype", "int8")
+    assert code == 2 and out == ""
+    assert "int8 is for drawing samples only" in " ".join(err.split())
+
+
+def test_certificates_of_a_model_and_a_run_refuse_int8(tiny_folder, texts, tmp_path, glauber):
+    from glauber.compatibility.study import rectangles_of_model
+
+    model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
+    with pytest.raises(GlauberError, match="rectangles need float32"):
+        rectangles_of_model(model, torch.zeros(1, 4), free=torch.ones(1, 4, dtype=torch.bool))
+    sample(model, texts, steps=5, out=tmp_path / "run")
+    code, _, err = glauber("entropy-production", tmp_path / "run")
+    assert code == 2 and "drawn in int8" in " ".join(err.split())
+    assert '"dtype": "int8"' in (tmp_path / "run" / "run.json").read_text()
