@@ -172,7 +172,8 @@ def _show(results: "list[Evaluation]", metric: "list[Learned] | str", where: str
         f"words that the first references themselves repeat: {quality.reference_stutter:.4f}",
         f"BLEU: {quality.bleu_signature}",
         f"chrF: {quality.chrf_signature}",
-        f"ms: the median, one sentence at a time, on {where}; all figures are estimates on these {quality.n_sentences} sentences",
+        f"ms: the median, one sentence at a time, on {where}",
+        f"all figures are estimates on these {quality.n_sentences} sentences",
     ]
     if any(one.throughput for one in results):
         lines.append("per s: sentences a second at the best batch size, which stands beside it")
