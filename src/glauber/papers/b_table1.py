@@ -57,7 +57,7 @@ def _distilled() -> list[dict[str, Any]]:
     """The control of the paper's table: AR trained on distilled data, as it was recorded."""
     told = recorded()
     return [
-        {"set": "recorded", **one, **provenance(told), "kind": one.get("kind", "estimate")}
+        {"set": "recorded", **provenance(told), **one, "kind": one.get("kind", "estimate")}
         for one in told.get("systems", [])
     ]
 

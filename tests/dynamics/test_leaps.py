@@ -1,0 +1,49 @@
+"""Do leaps over several steps make the steps of the plain loop?"""
+
+import pytest
+import torch
+
+from glauber.conditionals.base import PAD, Restricted
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import random_conditionals
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import start
+from glauber.dynamics.leaps import leaps, lookahead_for
+from glauber.dynamics.run import run
+from glauber.dynamics.scans import scan_named
+
+
+def same(ours, theirs):
+    for (state, info), (plain, told) in zip(ours, theirs, strict=True):
+        for mine, other in zip((*state, *info), (*plain, *told), strict=True):
+            assert torch.equal(mine.nan_to_num(7.0), other.nan_to_num(7.0))
+    return True
+
+
+@pytest.mark.parametrize("scan", ["uniform", "sweep"])
+@pytest.mark.parametrize("lookahead", [1, 2, 5])
+@pytest.mark.parametrize("window", [1, 7, 256])
+def test_steps_of_a_table(scan, lookahead, window):
+    laws = random_conditionals(4, 3, seed=1)
+    tokens = torch.randint(3, (5, 4), generator=torch.Generator().manual_seed(0))
+    free = torch.ones_like(tokens, dtype=torch.bool)
+    free[2, 1] = False
+    # Cold chains repeat themselves and leap far, hot ones rarely.
+    begun = start(tokens, free, temperature=torch.tensor([0.05, 0.2, 0.5, 1.0, 3.0]), step=11)
+    kernel = glauber(laws, scan=scan_named(scan))
+    seed = torch.tensor([3, 4, 5, 3, 2**40])
+    ours = leaps(kernel, begun, 60, seed=seed, lookahead=lookahead, window=window)
+    assert same(ours, run(kernel, begun, 60, seed=seed))
+
+
+def test_steps_of_a_masked_lm(tiny_folder, texts):
+    laws = MaskedLM.load(str(tiny_folder), device="cpu")
+    tokens, free = laws.vocabulary.encode(texts[:3])
+    assert (tokens == PAD).any()  # chains of unequal length
+    kernel = glauber(Restricted(laws, laws.vocabulary.proposable()))
+    begun = start(tokens, free, temperature=0.3)
+    assert same(leaps(kernel, begun, 40, seed=1, lookahead=4), run(kernel, begun, 40, seed=1))
+
+
+def test_rows_find_room():
+    assert [lookahead_for(n) for n in (1, 3, 16, 4096)] == [16, 5, 1, 1]
