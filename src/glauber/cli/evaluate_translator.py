@@ -164,7 +164,8 @@ def _show(results: "list[Evaluation]", metric: "list[Learned] | str", where: str
         f"words that the first references themselves repeat: {quality.reference_stutter:.4f}",
         f"BLEU: {quality.bleu_signature}",
         f"chrF: {quality.chrf_signature}",
-        f"ms: the median, one sentence at a time, on {where}; all figures are estimates on these {quality.n_sentences} sentences",
+        f"ms: the median, one sentence at a time, on {where}",
+        f"all figures are estimates on these {quality.n_sentences} sentences",
     ]
     if any(one.throughput for one in results):
         lines.append("per s: sentences a second at the best batch size, which stands beside it")
@@ -177,7 +178,7 @@ def _table(results: "list[Evaluation]", metric: "list[Learned]") -> Any:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table(box=SIMPLE)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("system", no_wrap=True)
     for name in ("BLEU", "chrF", "stutter", "passes", "ms", "p99 ms"):
         table.add_column(name, justify="right")
