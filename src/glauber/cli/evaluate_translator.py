@@ -186,7 +186,7 @@ def _table(results: "list[Evaluation]", metric: "list[Learned]") -> Any:
     from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table(box=SIMPLE)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("system", no_wrap=True)
     for name in ("BLEU", "chrF", "stutter", "passes", "ms", "p99 ms"):
         table.add_column(name, justify="right")
