@@ -13,11 +13,16 @@ from glauber.runs.store import bytes_needed
 
 
 def run_and_report(
-    planned: sampling.Plan, folder: Path, *, batch_size: int | None, json: bool
+    planned: sampling.Plan,
+    folder: Path,
+    *,
+    batch_size: int | None,
+    memo: int | None = None,
+    json: bool,
 ) -> None:
     """Makes the steps that are missing, with progress, and says what came out."""
     with watched(planned.model.vocabulary.text, planned.spec.steps, quiet=json) as session:
-        sampling.advance(planned, folder, batch_size=batch_size, session=session)
+        sampling.advance(planned, folder, batch_size=batch_size, memo=memo, session=session)
     run = Run(folder)
     if json:
         emit(summary(run))
