@@ -1,7 +1,8 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE]
 
-On a CPU: the bundled model, 64 chains of 20 tokens; then the exact tools beside PyDTMC and `score`
-beside minicons, each in an environment of its own (bench.exact, bench.pseudo_likelihood).
+On a CPU: the bundled model, 64 chains of 20 tokens; what the memo saves at three temperatures
+(bench.cold); then the exact tools beside PyDTMC and `score` beside minicons, each in an environment
+of its own (bench.exact, bench.pseudo_likelihood).
 On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
 and the memory of 4,096 chains of 64.
 """
@@ -98,7 +99,7 @@ def show(table: str, rates: list[Rate]) -> None:
 
 
 def beside(module: str) -> tuple[Any, bool]:
-    """The figures of a comparison with another library, and whether they are what they must be.
+    """The figures of a comparison, and whether they are what they must be.
 
     It prints its own table, from a process of its own: it sets its own threads.
     """
@@ -130,7 +131,7 @@ def main() -> None:
     if args.device == "cpu":
         ours, theirs = (rates[i].median for i in (4, 1))
         print(f"\n64 chains: {ours / theirs:.2f} times the batched plain loop\n", flush=True)
-        for module in ("exact", "pseudo_likelihood"):
+        for module in ("cold", "exact", "pseudo_likelihood"):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)
     else:

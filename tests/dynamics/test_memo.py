@@ -90,7 +90,7 @@ def test_entries_in_use_outlive_others():
         assert memo.answer(keys[row], 0.3, 0) in (None, (1, row, row, row))
 
 
-@pytest.mark.parametrize("capacity", [300, 1370, 10930])
+@pytest.mark.parametrize("capacity", [300, 1370, 5470])
 def test_memory_stays_within_the_budget(capacity):
     """The most that was ever allocated, measured, at sizes where the index has just grown."""
     budget = capacity * entry_bytes(30522, 22)
@@ -98,7 +98,7 @@ def test_memory_stays_within_the_budget(capacity):
     tracemalloc.start()
     try:
         memo = Memo(30522, 22, budget=budget)
-        for batch in range(2 * capacity // 64):
+        for batch in range(capacity // 64 + 2):
             # Made one by one, so that each key is an object of its own, as it is in a run.
             keys = [np.array([batch, row] + [0] * 22, np.int32).tobytes() for row in range(64)]
             memo.store(keys, head, entropy)
@@ -112,19 +112,19 @@ def test_memory_stays_within_the_budget(capacity):
 def test_a_long_run_does_not_grow():
     """Once the memo is full, a run over many more states than fit takes no more memory."""
     laws = Joint.random(24, 4, seed=3, strength=0.5)
-    begun = start(torch.zeros(30, 4, dtype=torch.int64), torch.ones(30, 4).bool(), temperature=3.0)
-    memo = Memo(24, 4, budget=2**20)
+    begun = start(torch.zeros(20, 4, dtype=torch.int64), torch.ones(20, 4).bool(), temperature=3.0)
     held = []
     tracemalloc.start()
     try:
-        for step, _ in enumerate(ahead(laws, begun, 400, seed=0, memo=memo)):
-            if step % 100 == 99:
+        memo = Memo(24, 4, budget=2**18)
+        for step, _ in enumerate(ahead(laws, begun, 240, seed=0, memo=memo)):
+            if step % 80 == 79:
                 gc.collect()  # empties the lists of spare tuples that Python keeps
                 held.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
     assert memo.misses > 5 * memo.capacity
-    assert held[0] > 2**19 and max(held) < 1.01 * held[0]
+    assert max(held) < 1.1 * held[0]  # further steps would add megabytes
 
 
 def test_an_entry_is_small():
