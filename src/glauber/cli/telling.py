@@ -111,7 +111,7 @@ def say_cost(planned: sampling.Plan, folder: Path, batch_size: int | None, *, qu
     rate = sampling.rate(planned, batch_size=batch_size)
     say(
         f"{spec.chains} chains x {spec.steps:,} steps on {spec.device} in {spec.dtype}: "
-        f"about {_clock(updates / rate)} at {rate:,.0f} steps/s, "
+        f"up to {_clock(updates / rate)} at {rate:,.0f} steps/s, "
         f"at most {size / 1e6:,.1f} MB in {folder}"
     )
 

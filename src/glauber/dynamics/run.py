@@ -1,4 +1,4 @@
-"""The only loop."""
+"""The plain loop. `ahead` makes the same steps with fewer passes through the model."""
 
 from collections.abc import Iterator
 
