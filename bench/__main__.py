@@ -1,7 +1,8 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE]
 
-On a CPU: the bundled model, 64 chains of 20 tokens; then the exact tools beside PyDTMC and `score`
-beside minicons, each in an environment of its own (bench.exact, bench.pseudo_likelihood).
+On a CPU: the bundled model, 64 chains of 20 tokens; what the memo saves at three temperatures
+(bench.cold); then the exact tools beside PyDTMC and `score` beside minicons, each in an environment
+of its own (bench.exact, bench.pseudo_likelihood).
 On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
 and the memory of 4,096 chains of 64.
 """
@@ -104,7 +105,7 @@ def show(table: str, rates: list[Rate]) -> None:
 
 
 def beside(module: str) -> tuple[Any, bool]:
-    """The figures of a comparison with another library, and whether they are what they must be.
+    """The figures of a comparison, and whether they are what they must be.
 
     It prints its own table, from a process of its own: it sets its own threads.
     """
@@ -139,7 +140,7 @@ def main() -> None:
         for name in ("glauber, 64 chains", "glauber, 64 chains, int8"):
             ratio = of[name] / theirs
             print(f"\n{name}: {ratio:.2f} times the batched plain loop", flush=True)
-        for module in ("exact", "pseudo_likelihood"):
+        for module in ("cold", "exact", "pseudo_likelihood"):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)
     else:

@@ -10,7 +10,9 @@ import torch
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import Table
 from glauber.dynamics import fills_cuda
+from glauber.dynamics.ahead import ahead
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.graph import replayed
 from glauber.dynamics.kernel import start
@@ -110,6 +112,23 @@ def graphs() -> None:
         print("        " + model.vocabulary.decode(row.tolist()))
 
 
-for part in (noise, draws, forward, graphs):
+def remembered() -> None:
+    """A table's scores do not depend on the batch, so its chains must not either."""
+    table = Table.random(8, 4, seed=0, strength=2.0)
+    zeros = torch.zeros(64, 4, dtype=torch.int64)
+    begun = start(zeros, zeros == 0, temperature=0.5, device="cuda")
+    ends = []
+    for steps in (run(glauber(table), begun, 300, seed=1), ahead(table, begun, 300, seed=1)):
+        for state, _ in steps:
+            last = state
+        ends.append(last)
+    check(
+        "tokens that differ between remembered and plain steps",
+        int((ends[0].tokens != ends[1].tokens).sum()),
+        0,
+    )
+
+
+for part in (noise, draws, forward, graphs, remembered):
     part()
 sys.exit(1 if failed else 0)

@@ -5,7 +5,7 @@ import torch
 
 from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import random_conditionals
+from glauber.conditionals.table import Table
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.leaps import leaps, lookahead_for
@@ -24,7 +24,7 @@ def same(ours, theirs):
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
 @pytest.mark.parametrize("window", [1, 7, 256])
 def test_steps_of_a_table(scan, lookahead, window):
-    laws = random_conditionals(4, 3, seed=1)
+    laws = Table.random(3, 4, seed=1)
     tokens = torch.randint(3, (5, 4), generator=torch.Generator().manual_seed(0))
     free = torch.ones_like(tokens, dtype=torch.bool)
     free[2, 1] = False

@@ -10,6 +10,7 @@ from scipy.stats import chi2
 from glauber.conditionals.base import Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
+from glauber.dynamics.ahead import ahead
 from glauber.dynamics.fills import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
@@ -31,10 +32,17 @@ FREE = torch.tensor([True, False, True])
 
 def after(kernel, steps=1, *, temperature=1.0, free=None, seed=11):
     """Counts (states, states) of where EACH chains from every state are after the steps."""
+    return counts_of(
+        lambda begun: run(kernel, begun, steps, seed=seed), temperature=temperature, free=free
+    )
+
+
+def counts_of(steps_from, *, temperature=1.0, free=None):
+    """The same for any engine: steps_from(state) yields its steps."""
     states = SPACE.states().repeat_interleave(EACH, dim=0)
     free = torch.ones_like(states, dtype=torch.bool) if free is None else free.expand_as(states)
     begun = start(states, free, temperature=temperature)
-    for state, _ in run(kernel, begun, steps, seed=seed):
+    for state, _ in steps_from(begun):
         last = state
     counts = torch.zeros(SPACE.size, SPACE.size)
     where = SPACE.index(states) * SPACE.size + SPACE.index(last.tokens)
@@ -61,6 +69,17 @@ def assert_follows(counts, matrix):
 def test_random_scan(name, fill):
     counts = after(glauber(MODELS[name], fill=fill()), temperature=0.7)
     assert_follows(counts, transition_matrix(MODELS[name], SPACE, temperature=0.7))
+
+
+@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_chains_that_remember(name, lookahead):
+    """Nearly every draw comes from the memo; two steps follow the square of the matrix."""
+    matrix = transition_matrix(MODELS[name], SPACE, temperature=0.7)
+    counts = counts_of(
+        lambda begun: ahead(MODELS[name], begun, 2, seed=11, lookahead=lookahead), temperature=0.7
+    )
+    assert_follows(counts, matrix @ matrix)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -30,6 +30,10 @@ BatchSize = Annotated[
     int | None,
     typer.Option("--batch-size", help="Chains advanced together (default: all)."),
 ]
+Memo = Annotated[
+    int | None,
+    typer.Option("--memo", help="MiB for remembered conditionals, 0 for none (CPU: 256)."),
+]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float64.")]
 DrawingDtype = Annotated[

@@ -15,28 +15,31 @@ OtherDevice = Annotated[
 def resume(
     run: options.RunFolder,
     batch_size: options.BatchSize = None,
+    memo: options.Memo = None,
     device: OtherDevice = None,
     json: options.Json = False,
 ) -> None:
     """Go on with a run that was stopped or killed; it ends as if it never had been."""
-    _go_on(run, None, batch_size, device, json)
+    _go_on(run, None, batch_size, memo, device, json)
 
 
 def extend(
     run: options.RunFolder,
     steps: options.Steps,
     batch_size: options.BatchSize = None,
+    memo: options.Memo = None,
     device: OtherDevice = None,
     json: options.Json = False,
 ) -> None:
     """Make a run longer: --steps is the new total, so the same command can be given again."""
-    _go_on(run, steps, batch_size, device, json)
+    _go_on(run, steps, batch_size, memo, device, json)
 
 
 def _go_on(
     folder: options.RunFolder,
     steps: int | None,
     batch_size: int | None,
+    memo: int | None,
     device: str | None,
     json: bool,
 ) -> None:
@@ -53,4 +56,4 @@ def _go_on(
         emit(summary(run)) if json else tell(run)
         return
     planned = sampling.reopen(run, steps=steps, device=device)
-    run_and_report(planned, folder, batch_size=batch_size, json=json)
+    run_and_report(planned, folder, batch_size=batch_size, memo=memo, json=json)

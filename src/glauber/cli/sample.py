@@ -37,6 +37,7 @@ def sample(
         bool, typer.Option("--special-tokens", help="Let special and unused tokens be proposed.")
     ] = False,
     batch_size: options.BatchSize = None,
+    memo: options.Memo = None,
     device: options.Device = "auto",
     dtype: options.DrawingDtype = "float32",
     trust_remote_code: Annotated[
@@ -53,6 +54,7 @@ def sample(
     from glauber.cli.telling import run_and_report, say_cost
 
     sampling.check_batch_size(batch_size)
+    sampling.check_memo(memo)
     planned = sampling.plan(
         model,
         texts,
@@ -73,7 +75,7 @@ def sample(
     )
     say_cost(planned, folder, batch_size, quiet=json)
     sampling.begin(planned, folder)
-    run_and_report(planned, folder, batch_size=batch_size, json=json)
+    run_and_report(planned, folder, batch_size=batch_size, memo=memo, json=json)
 
 
 def read_texts(path: Path) -> list[str]:

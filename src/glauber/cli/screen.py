@@ -53,10 +53,10 @@ def watched(words: Text, steps: int, *, quiet: bool) -> Iterator[Session]:
         BarColumn(),
         TextColumn("{task.fields[rate]:,.0f} steps/s"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[changed]:.0%} changed"),
+        TextColumn("{task.fields[changed]:.0%} changed{task.fields[remembered]}"),
         console=err,
     )
-    task = bar.add_task("", total=steps, rate=0.0, changed=0.0)
+    task = bar.add_task("", total=steps, rate=0.0, changed=0.0, remembered="")
     session = Session()
     with Live(console=err, refresh_per_second=4, transient=True) as live:
         if not quiet:
@@ -103,7 +103,8 @@ def looking(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
 def _show(live: Live, bar: Progress, task: TaskID, words: Text, heard: Heard) -> None:
     rate = heard.updates / heard.seconds
-    bar.update(task, completed=heard.step, rate=rate, changed=heard.changed)
+    known = "" if heard.remembered is None else f", {heard.remembered:.0%} remembered"
+    bar.update(task, completed=heard.step, rate=rate, changed=heard.changed, remembered=known)
     text = Line(
         "  " + words.decode(heard.tokens.tolist()), style="dim", overflow="ellipsis", no_wrap=True
     )

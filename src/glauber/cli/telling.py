@@ -13,11 +13,16 @@ from glauber.runs.store import bytes_needed
 
 
 def run_and_report(
-    planned: sampling.Plan, folder: Path, *, batch_size: int | None, json: bool
+    planned: sampling.Plan,
+    folder: Path,
+    *,
+    batch_size: int | None,
+    memo: int | None = None,
+    json: bool,
 ) -> None:
     """Makes the steps that are missing, with progress, and says what came out."""
     with watched(planned.model.vocabulary.text, planned.spec.steps, quiet=json) as session:
-        sampling.advance(planned, folder, batch_size=batch_size, session=session)
+        sampling.advance(planned, folder, batch_size=batch_size, memo=memo, session=session)
     run = Run(folder)
     if json:
         emit(summary(run))
@@ -106,7 +111,7 @@ def say_cost(planned: sampling.Plan, folder: Path, batch_size: int | None, *, qu
     rate = sampling.rate(planned, batch_size=batch_size)
     say(
         f"{spec.chains} chains x {spec.steps:,} steps on {spec.device} in {spec.dtype}: "
-        f"about {_clock(updates / rate)} at {rate:,.0f} steps/s, "
+        f"up to {_clock(updates / rate)} at {rate:,.0f} steps/s, "
         f"at most {size / 1e6:,.1f} MB in {folder}"
     )
 

@@ -4,7 +4,7 @@ A fill turns scores and one random word a row into tokens. Draws are made in flo
 worked out by itself, so its draw does not depend on its neighbours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -38,11 +38,18 @@ class Fill(NamedTuple):
     draw: Draw
 
 
+class Head(NamedTuple):
+    """The most probable tokens of conditionals, in the order of the draw: (rows, size) each."""
+
+    tokens: Tensor  # int64
+    log_probs: Tensor  # float64
+    mass: Tensor  # float64: cumulative; a token whose place is not known yet adds nothing
+
+
 TOGETHER = 2**18  # scores that one thread works on at a time
-HEADS = (
-    64,
-    1024,
-)  # the most probable tokens are looked at first; further ones if the draw is there
+TOGETHER_CUDA = 2**26  # and a GPU: 0.5 GiB in float64
+# The most probable tokens are looked at first; further ones if the draw is there.
+HEADS = (64, 1024)
 
 
 def inverse_cdf() -> Fill:
@@ -57,9 +64,24 @@ def inverse_cdf() -> Fill:
             from glauber.dynamics import fills_cuda
 
             return fills_cuda.inverse_cdf(scores, temperature, uniform(words), old)
-        return _draw_by(_by_inverse_cdf)(scores, temperature, words, old)
+        return draw_with_head(scores, temperature, uniform(words), old)[0]
 
     return Fill("inverse-cdf", draw)
+
+
+def draw_with_head(
+    scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor
+) -> tuple[Drawn, Head]:
+    """The draw by inverse CDF with u (rows,), and the head that it looked at first."""
+
+    def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        scores, temperature, u, old = part
+        laws = _normalised(scores, temperature)
+        tokens, order, mass = _by_inverse_cdf(scores, laws, u)
+        return *_drawn(laws, tokens, old), order, laws.gather(1, order), mass
+
+    whole = _by_parts(some, scores, temperature, u, old)
+    return Drawn(*whole[:4]), Head(*whole[4:])
 
 
 def gumbel_max() -> Fill:
@@ -91,47 +113,61 @@ def fill_named(name: str) -> Fill:
 def _draw_by(choice: Choice) -> Draw:
     """A draw that normalises in float64, chooses, and reports on what was chosen."""
 
-    def some(scores: Tensor, temperature: Tensor, words: Tensor, old: Tensor) -> Drawn:
-        laws = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
-        tokens = choice(scores, laws, words)
-        surprise = torch.where(laws > -torch.inf, laws.exp() * laws, 0.0)
-        return Drawn(
-            tokens,
-            laws.gather(1, old[:, None])[:, 0],
-            laws.gather(1, tokens[:, None])[:, 0],
-            -surprise.sum(dim=-1),
-        )
+    def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        scores, temperature, words, old = part
+        laws = _normalised(scores, temperature)
+        return _drawn(laws, choice(scores, laws, words), old)
 
     def draw(scores: Tensor, temperature: Tensor, words: Tensor, old: Tensor) -> Drawn:
-        if scores.is_cuda:
-            return some(scores, temperature, words, old)
-        rows = max(1, TOGETHER // scores.shape[1])
-        parts = side_by_side(
-            lambda part: some(*part),
-            list(zip(*(x.split(rows) for x in (scores, temperature, words, old)), strict=True)),
-        )
-        return Drawn(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        return Drawn(*_by_parts(some, scores, temperature, words, old))
 
     return draw
 
 
-def _by_inverse_cdf(scores: Tensor, laws: Tensor, words: Tensor) -> Tensor:
-    u = uniform(words)
-    tokens = torch.empty(len(scores), dtype=torch.int64)
-    left = torch.arange(len(scores))
-    for size in (*HEADS, scores.shape[1]):
-        if not len(left) or size > scores.shape[1]:
-            continue
-        found, settled = _among(scores[left], laws[left], u[left], size)
-        tokens[left[settled]] = found[settled]
-        left = left[~settled]
-    return tokens
+def _by_parts(
+    some: Callable[[Sequence[Tensor]], tuple[Tensor, ...]], scores: Tensor, *others: Tensor
+) -> list[Tensor]:
+    """some(rows) over all rows, a few at a time, on a CPU on every core."""
+    rows = max(1, (TOGETHER_CUDA if scores.is_cuda else TOGETHER) // scores.shape[1])
+    parts = list(zip(*(x.split(rows) for x in (scores, *others)), strict=True))
+    done = [some(part) for part in parts] if scores.is_cuda else side_by_side(some, parts)
+    return [torch.cat(column) for column in zip(*done, strict=True)]
 
 
-def _among(scores: Tensor, laws: Tensor, u: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _normalised(scores: Tensor, temperature: Tensor) -> Tensor:
+    return torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
+
+
+def _drawn(laws: Tensor, tokens: Tensor, old: Tensor) -> Drawn:
+    surprise = torch.where(laws > -torch.inf, laws.exp() * laws, 0.0)
+    return Drawn(
+        tokens,
+        laws.gather(1, old[:, None])[:, 0],
+        laws.gather(1, tokens[:, None])[:, 0],
+        -surprise.sum(dim=-1),
+    )
+
+
+def _by_inverse_cdf(scores: Tensor, laws: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens (rows,), and the first head's tokens and cumulative masses (rows, size)."""
+    vocab = scores.shape[1]
+    sizes = [*(size for size in HEADS if size < vocab), vocab]
+    tokens, settled, order, mass = _among(scores, laws, u, sizes[0])
+    for size in sizes[1:]:
+        left = (~settled).nonzero()[:, 0]
+        if len(left):
+            found = _among(scores[left], laws[left], u[left], size)
+            tokens[left], settled[left] = found[:2]
+    return tokens, order, mass
+
+
+def _among(
+    scores: Tensor, laws: Tensor, u: Tensor, size: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The draw among the `size` most probable tokens, and whether it is settled there.
 
     Tokens tied with the first one beyond the head are left out: their order is not known yet.
+    Then the tokens in that order and their cumulative masses, (rows, size) each.
     """
     whole = size == scores.shape[1]
     if whole:
@@ -150,4 +186,5 @@ def _among(scores: Tensor, laws: Tensor, u: Tensor, size: int) -> tuple[Tensor, 
     if whole:  # rounding may leave the total a hair below u: then it is the last possible token
         first = torch.where(settled, first, sure.sum(dim=1) - 1)
         settled = torch.ones_like(settled)
-    return order.gather(1, first[:, None])[:, 0], settled
+    tokens = order.gather(1, first[:, None])[:, 0]
+    return tokens, settled, order[:, :size], mass[:, :size]

@@ -1,4 +1,4 @@
-"""The only loop."""
+"""The plain loop. `ahead` makes the same steps with fewer passes through the model."""
 
 from collections.abc import Iterator
 
@@ -25,9 +25,15 @@ def run(
 def _noise(kernel: Kernel, seeds: Tensor, state: State, steps: int) -> Iterator[Noise]:
     """The noise of the next steps, drawn for all of them at once."""
     n_chains = len(state.step)
-    later = torch.arange(steps, device=state.step.device).repeat_interleave(n_chains)
-    wide = state.rows(torch.arange(n_chains, device=state.step.device).repeat(steps))
-    every = seeds if seeds.ndim == 0 else seeds.repeat(steps)
-    noise = kernel.draw(every, wide._replace(step=wide.step + later))
+    noise = kernel.draw(*later(seeds, state, steps))
     for order, fill in zip(noise.order.split(n_chains), noise.fill.split(n_chains), strict=True):
         yield Noise(order, fill)
+
+
+def later(seeds: Tensor, state: State, steps: int) -> tuple[Tensor, State]:
+    """Seeds and chains (steps * chains) as they would stand at each of the next steps."""
+    n_chains = len(state.step)
+    after = torch.arange(steps, device=state.step.device).repeat_interleave(n_chains)
+    wide = state.rows(torch.arange(n_chains, device=state.step.device).repeat(steps))
+    every = seeds if seeds.ndim == 0 else seeds.repeat(steps)
+    return every, wide._replace(step=wide.step + after)

@@ -4,6 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.dynamics.kernel import Info, Kernel, State, start
+from glauber.dynamics.ahead import ahead, remembers
+from glauber.dynamics.fills import fill_named
+from glauber.dynamics.kernel import Info, State, start
+from glauber.dynamics.memo import Memo
 from glauber.dynamics.run import run as run_kernel
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.runs.spec import write_spec
@@ -22,6 +27,7 @@ from glauber.sampling.plan import Plan
 
 COMMIT_SECONDS = 5.0  # at most about this much work is lost by a kill
 REPORT_SECONDS = 0.25
+MEMO = 256  # MiB of remembered conditionals, on a CPU
 
 
 class Progress(NamedTuple):
@@ -32,10 +38,12 @@ class Progress(NamedTuple):
     updates: int  # chain steps made in this session
     seconds: float  # of this session
     changed: float  # share of this session's chain steps that changed a token
+    remembered: float | None  # share of its steps that needed no pass; None without a memo
     tokens: Tensor  # of the first chain at work, now
 
 
 Listener = Callable[[Progress], None]
+Stream = Iterator[tuple[State, Info]]
 
 
 @dataclass
@@ -45,6 +53,7 @@ class Session:
     listener: Listener | None = None
     stopping: bool = False
     updates: int = 0
+    memo: Memo | None = None
     begun: float = field(default_factory=time.perf_counter)
     _changed: Tensor | int = 0
     _heard: float = 0.0
@@ -63,7 +72,9 @@ class Session:
         share = float(self._changed) / self.updates
         spent = time.perf_counter() - self.begun
         tokens = state.tokens[0].cpu()
-        return Progress(int(state.step[0]), steps, self.updates, spent, share, tokens)
+        remembered = None if self.memo is None else self.memo.rate
+        step = int(state.step[0])
+        return Progress(step, steps, self.updates, spent, share, remembered, tokens)
 
 
 def begin(planned: Plan, folder: Path) -> None:
@@ -91,12 +102,28 @@ def check_batch_size(batch_size: int | None) -> None:
         raise GlauberError(f"the batch size is {batch_size}, but it must be at least 1.")
 
 
+def check_memo(memo: int | None) -> None:
+    """Refuses a memo of less than nothing."""
+    if memo is not None and memo < 0:
+        raise GlauberError(f"the memo has {memo} MiB, but it cannot have less than 0.")
+
+
 def advance(
-    planned: Plan, folder: Path, *, batch_size: int | None = None, session: Session | None = None
+    planned: Plan,
+    folder: Path,
+    *,
+    batch_size: int | None = None,
+    memo: int | None = None,
+    session: Session | None = None,
 ) -> None:
-    """Makes the steps that are still missing, committing every few seconds."""
+    """Makes the steps that are still missing, committing every few seconds.
+
+    memo is the room for remembered conditionals in MiB, 0 for none (default: MEMO on a CPU).
+    """
     check_batch_size(batch_size)
+    check_memo(memo)
     session = session or Session()
+    session.memo = _memo(planned, memo)
     with Writer(folder) as writer:
         if writer.steps < planned.spec.steps:
             writer.reopen()
@@ -108,23 +135,29 @@ def advance(
             writer.finish()
 
 
+def _memo(planned: Plan, size: int | None) -> Memo | None:
+    """An empty memo of so many MiB, if the run's kernel has a use for it."""
+    if size is None:
+        size = MEMO if planned.model.device.type == "cpu" else 0
+    if not size or not remembers(scan_named(planned.spec.scan), fill_named(planned.spec.fill)):
+        return None
+    return Memo(planned.laws.vocab_size, planned.tokens.shape[1], budget=size * 2**20)
+
+
 def _stretches(
     planned: Plan, tokens: Tensor, writer: Writer, batch_size: int | None, session: Session
 ) -> Iterator[tuple[Events, dict[int, NDArray[Any]]]]:
     """Stretches of all chains' steps, each about COMMIT_SECONDS long, with the marks in them."""
     batches = torch.arange(len(tokens)).split(batch_size or len(tokens))
-    kernels = [planned.kernel for _ in batches]
+    streams = [_stream(planned, tokens[rows], rows, writer.steps, session) for rows in batches]
     size = 1
     while writer.steps < planned.spec.steps and not session.stopping:
         room = writer.every - writer.steps % writer.every  # a stretch ends at a mark
         size = min(size, room, planned.spec.steps - writer.steps)
         before = time.perf_counter()
         parts = []
-        for kernel, rows in zip(kernels, batches, strict=True):
-            after, events = _stretch(
-                kernel, planned, tokens[rows], rows, writer.steps, size, session
-            )
-            tokens[rows] = after
+        for stream, rows in zip(streams, batches, strict=True):
+            tokens[rows], events = _stretch(stream, planned, size, session)
             parts.append(events)
         done = min(part["site"].shape[1] for part in parts)  # a stop may come between batches
         if done == 0:
@@ -138,26 +171,30 @@ def _stretches(
         size = max(1, int(size * min(2.0, COMMIT_SECONDS / (time.perf_counter() - before))))
 
 
-def _stretch(
-    kernel: Kernel,
-    planned: Plan,
-    tokens: Tensor,
-    rows: Tensor,
-    step: int,
-    size: int,
-    session: Session,
-) -> tuple[Tensor, Events]:
-    """Up to `size` steps of some chains: their tokens after it, and their events."""
-    begun = state = start(
+def _stream(planned: Plan, tokens: Tensor, rows: Tensor, step: int, session: Session) -> Stream:
+    """All the steps still missing of some chains, from `step` on."""
+    spec = planned.spec
+    begun = start(
         tokens,
         planned.free[rows],
-        temperature=planned.spec.temperature,
+        temperature=spec.temperature,
         chain=rows,
         step=step,
         device=planned.model.state_device,
     )
+    missing = spec.steps - step
+    if session.memo is None:
+        return run_kernel(planned.kernel, begun, missing, seed=spec.seed)
+    scan, fill = scan_named(spec.scan), fill_named(spec.fill)
+    return ahead(
+        planned.laws, begun, missing, seed=spec.seed, memo=session.memo, scan=scan, fill=fill
+    )
+
+
+def _stretch(stream: Stream, planned: Plan, size: int, session: Session) -> tuple[Tensor, Events]:
+    """The next `size` steps of some chains, or fewer: their tokens after it, and their events."""
     infos: list[Info] = []
-    for state, info in run_kernel(kernel, begun, size, seed=planned.spec.seed):
+    for state, info in islice(stream, size):
         infos.append(info)
         session.count(state, info, planned.spec.steps)
         if session.stopping:
@@ -180,8 +217,15 @@ def _events(infos: list[Info], n_slots: int) -> Events:
 def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     """Measured chain steps per second, from two steps that are not kept."""
     rows = torch.arange(min(batch_size or len(planned.tokens), len(planned.tokens)))
-    kernel = planned.kernel
-    _stretch(kernel, planned, planned.tokens[rows], rows, 0, 1, Session())
+    begun = start(
+        planned.tokens[rows],
+        planned.free[rows],
+        temperature=planned.spec.temperature,
+        chain=rows,
+        device=planned.model.state_device,
+    )
+    stream = run_kernel(planned.kernel, begun, 3, seed=planned.spec.seed)
+    next(stream)  # compilation, recording and caches are not counted
     session = Session()
-    _stretch(kernel, planned, planned.tokens[rows], rows, 0, 2, session)
+    _stretch(stream, planned, 2, session)
     return session.updates / (time.perf_counter() - session.begun)

@@ -1,0 +1,164 @@
+"""Chains that remember make the steps of chains that do not."""
+
+import pytest
+import torch
+
+import conftest
+from glauber.conditionals.base import Restricted
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import Joint, Table
+from glauber.dynamics import scans
+from glauber.dynamics.ahead import ahead
+from glauber.dynamics.fills import greedy, gumbel_max, inverse_cdf
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import start
+from glauber.dynamics.memo import HEAD, Memo, entry_bytes
+from glauber.dynamics.run import run
+from glauber.errors import GlauberError
+
+STEPS = 60
+
+
+class Counted:
+    """Conditionals that count the rows that they are asked for, and refuse twins in a batch."""
+
+    def __init__(self, base):
+        self.base, self.vocab_size, self.rows = base, base.vocab_size, 0
+
+    def scores(self, tokens, sites, candidates=None):
+        hidden = tokens.scatter(1, sites, -2)
+        assert len(hidden.unique(dim=0)) == len(hidden)
+        self.rows += len(tokens)
+        return self.base.scores(tokens, sites, candidates)
+
+
+def table_of(kind):
+    laws = kind.random(5, 4, seed=4, strength=2.0)
+    tokens = torch.randint(5, (7, 4), generator=torch.Generator().manual_seed(1))
+    free = torch.ones(7, 4).bool()
+    free[0, 1] = free[3, 0] = free[3, 3] = False
+    return laws, tokens, free
+
+
+def masked_lm():
+    laws = MaskedLM(conftest.make_model(), conftest.make_tokenizer(), name="tiny")
+    tokens, free = laws.vocabulary.encode([*conftest.TEXTS, *conftest.TEXTS[:2]])
+    free[1, 3] = False
+    return Restricted(laws, laws.vocabulary.proposable()), tokens, free
+
+
+MODELS = {"joint": lambda: table_of(Joint), "table": lambda: table_of(Table), "lm": masked_lm}
+HEAT = torch.tensor([0.2, 0.3, 0.5, 0.3, 1.0, 0.3, 4.0]).double()
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def chains(request):
+    """(conditionals, starting state, steps of the plain loop) over unequal chains."""
+    laws, tokens, free = MODELS[request.param]()
+    begun = start(tokens, free, temperature=HEAT)
+    begun = begun._replace(step=torch.tensor([0, 5, 0, 2, 9, 0, 2**33]))
+    return laws, begun, list(run(glauber(laws), begun, STEPS, seed=3))
+
+
+def assert_same(steps, plain):
+    """The same states and infos, bit by bit and of the same types."""
+    steps = list(steps)
+    assert len(steps) == len(plain)
+    for (state, info), (state_due, info_due) in zip(steps, plain, strict=True):
+        for part, due in zip((*state, *info), (*state_due, *info_due), strict=True):
+            assert part.dtype == due.dtype and part.shape == due.shape
+            both_nan = (part != part) & (due != due)
+            assert bool(((part == due) | both_nan).all())
+
+
+@pytest.mark.parametrize("lead", [1, 7, None])
+@pytest.mark.parametrize("lookahead", [None, 0, 1, 5])
+def test_same_steps(chains, lookahead, lead):
+    laws, begun, plain = chains
+    made = ahead(laws, begun, STEPS, seed=3, lookahead=lookahead, lead=lead)
+    assert_same(made, plain)
+
+
+@pytest.mark.parametrize("entries", [0, 1, 5])
+@pytest.mark.parametrize("lookahead", [None, 5])
+def test_a_memo_that_forgets_all_the_time(chains, entries, lookahead):
+    laws, begun, plain = chains
+    size = entries * entry_bytes(laws.vocab_size, begun.tokens.shape[1])
+    memo = Memo(laws.vocab_size, begun.tokens.shape[1], budget=size)
+    assert memo.capacity == entries
+    assert_same(ahead(laws, begun, STEPS, seed=3, memo=memo, lookahead=lookahead), plain)
+    assert len(memo) <= entries and memo.hits + memo.misses == STEPS * len(begun.step)
+
+
+def test_a_memo_shared_by_batches_of_chains(chains):
+    laws, begun, plain = chains
+    memo = Memo(laws.vocab_size, begun.tokens.shape[1])
+    for rows in torch.arange(7).split(3):
+        own = [
+            (state.rows(rows), type(info)(*(part[rows] for part in info))) for state, info in plain
+        ]
+        assert_same(ahead(laws, begun.rows(rows), STEPS, seed=3, memo=memo), own)
+
+
+def test_what_is_remembered_is_not_asked_for(chains):
+    """A second run over the same steps asks only for draws that heads do not settle."""
+    laws, begun, plain = chains
+    counted = Counted(laws)
+    memo = Memo(laws.vocab_size, begun.tokens.shape[1])
+    assert_same(ahead(counted, begun, STEPS, seed=3, memo=memo, lookahead=0), plain)
+    assert counted.rows == memo.misses < STEPS * 7
+    first = counted.rows
+    assert_same(ahead(counted, begun, STEPS, seed=3, memo=memo, lookahead=0), plain)
+    # Only an old token that may not be proposed lies outside a head of the whole vocabulary.
+    outside = sum(int(info.log_prob_old.isinf().sum()) for _, info in plain)
+    assert laws.vocab_size <= HEAD and counted.rows - first <= outside
+
+
+def test_each_chain_may_have_its_own_seed(chains):
+    laws, begun, _ = chains
+    seeds = torch.arange(7) + 2**40
+    plain = list(run(glauber(laws), begun, 20, seed=seeds))
+    assert_same(ahead(laws, begun, 20, seed=seeds), plain)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scan": scans.sweep()},
+        {"fill": gumbel_max()},
+        {"fill": greedy()},
+        {"scan": scans.block(2), "within": "product"},
+        {"scan": scans.least_confident()},
+    ],
+    ids=["sweep", "gumbel", "greedy", "block", "least-confident"],
+)
+def test_other_kernels(chains, options):
+    laws, begun, _ = chains
+    plain = list(run(glauber(laws, **options), begun, 6, seed=2))
+    assert_same(ahead(laws, begun, 6, seed=2, **options), plain)
+
+
+class Flat:
+    """Conditionals over 500 tokens, so flat that most draws lie beyond the head; ties abound."""
+
+    vocab_size = 500
+
+    def scores(self, tokens, sites, candidates=None):
+        assert candidates is None
+        seen = tokens.scatter(1, sites, 0).sum(dim=1)[:, None] + torch.arange(500)
+        return ((seen * 2654435761 % 97) // 9).float()[:, None] / 4
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 2.0])
+def test_draws_beyond_the_head(temperature):
+    begun = start(torch.zeros(6, 2).long(), torch.ones(6, 2).bool(), temperature=temperature)
+    plain = list(run(glauber(Flat()), begun, 200, seed=1))
+    memo = Memo(500, 2)
+    assert_same(ahead(Flat(), begun, 200, seed=1, memo=memo, fill=inverse_cdf()), plain)
+    assert memo.misses > 0
+
+
+def test_nobody_moves_without_a_lead(chains):
+    laws, begun, _ = chains
+    with pytest.raises(GlauberError, match="lead of 0"):
+        next(ahead(laws, begun, 5, seed=0, lead=0))
