@@ -1,9 +1,9 @@
 """How does a GPU with room make several steps of few chains in one pass?
 
-The sites of the next steps are known in advance. One pass evaluates the next m steps of a chain, all
-from its present state, and keeps them up to the first that changes a token: what follows it was
-asked about a state that is gone. The steps kept are those of `run`, exactly; on a GPU with few
-chains the further rows cost next to nothing.
+The sites of the next steps are known in advance. One pass evaluates the next m steps of a chain,
+all from its present state, and keeps them up to the first that changes a token: what follows it
+was asked about a state that is gone. The steps kept are those of `run`, exactly; on a GPU with
+few chains the further rows cost next to nothing.
 
 Nothing of a leap asks the host, so it can be recorded as a CUDA graph. The host only looks now and
 then whether the slowest chain has reached the end of a window of steps.
@@ -22,7 +22,7 @@ ROOM = 16  # rows that a pass takes at about the price of one
 
 
 class Window(NamedTuple):
-    """The steps of a window as they are made: (chains, steps + 1) each, the last column for waste."""
+    """The steps of a window as they are made, (chains, steps + 1); the last column is waste."""
 
     first: Tensor  # (chains,) int64: the step with which the window begins
     last: Tensor  # (): int64: how many of its steps are wanted
