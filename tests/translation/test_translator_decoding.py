@@ -340,3 +340,15 @@ def test_the_judge_keeps_what_it_likes_best(vocabulary):
         translate(model, vocabulary, texts, way=way, reference_lengths=tried[4])
     with pytest.raises(GlauberError, match="judge must be"):
         translate(model, vocabulary, texts, way=Way(judge="nobody"))
+
+
+def test_what_the_layers_ask_the_source_may_be_kept():
+    model = tiny("refine")
+    memory = model.encode(padded(ROWS))
+    draft = padded(sources(12, seed=1))
+    kept = model.asked(memory)
+    order = torch.arange(12).flip(0)
+    assert torch.allclose(model.denoise(draft, kept), model.denoise(draft, memory))
+    assert torch.allclose(
+        model.denoise(draft[order], kept.rows(order)), model.denoise(draft, memory)[order]
+    )

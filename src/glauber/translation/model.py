@@ -43,14 +43,20 @@ class Shape:
 
 
 class Memory(NamedTuple):
-    """A source read once: states (rows, length, width), visible (rows, 1, 1, length)."""
+    """A source read once: states (rows, length, width), visible (rows, 1, 1, length).
+
+    Where it is asked many times, also what each decoder layer asks it: keys and values
+    (rows, heads, length, width / heads) by layer.
+    """
 
     states: Tensor
     visible: Tensor
+    asked: tuple[tuple[Tensor, Tensor], ...] = ()
 
     def rows(self, chosen: Tensor) -> "Memory":
         """The memory of the chosen rows, in that order."""
-        return Memory(self.states[chosen], self.visible[chosen])
+        asked = tuple((keys[chosen], values[chosen]) for keys, values in self.asked)
+        return Memory(self.states[chosen], self.visible[chosen], asked)
 
 
 Cache = list[dict[str, Tensor]]  # of each decoder layer: keys and values (rows, heads, length, ...)
@@ -125,17 +131,36 @@ class DecoderLayer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(3 + placed))
         self.drop = nn.Dropout(shape.dropout)
 
-    def forward(self, hidden: Tensor, places: Tensor, visible: Tensor, memory: Memory) -> Tensor:
-        """All positions at once; hidden (rows, length, width), places (length, width)."""
+    def forward(
+        self, hidden: Tensor, places: Tensor, visible: Tensor, memory: Memory, number: int
+    ) -> Tensor:
+        """All positions at once; hidden (rows, length, width), places (1, length, width)."""
         normed = self.norms[0](hidden)
         hidden = hidden + self.drop(self.own(normed, normed, normed, visible))
         if self.placed is not None:
-            where = places.expand_as(hidden)
-            hidden = hidden + self.drop(self.placed(where, where, self.norms[3](hidden), visible))
-        hidden = hidden + self.drop(
-            self.cross(self.norms[1](hidden), memory.states, memory.states, memory.visible)
-        )
+            hidden = hidden + self.drop(self._by_place(self.placed, hidden, places, visible))
+        asking = self.norms[1](hidden)
+        if memory.asked:
+            query = self.cross.split(self.cross.query(asking))
+            read = self.cross.attend(query, *memory.asked[number], memory.visible, False)
+        else:
+            read = self.cross(asking, memory.states, memory.states, memory.visible)
+        hidden = hidden + self.drop(read)
         return hidden + self.drop(self.inner(self.norms[2](hidden)))
+
+    def ask(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Keys and values that this layer makes of the source."""
+        cross = self.cross
+        return cross.split(cross.key(memory.states)), cross.split(cross.value(memory.states))
+
+    def _by_place(
+        self, placed: Attention, hidden: Tensor, places: Tensor, visible: Tensor
+    ) -> Tensor:
+        """Positional attention: what is asked and answered is the same in every row."""
+        query, key = (placed.split(part(places)) for part in (placed.query, placed.key))
+        value = placed.split(placed.value(self.norms[3](hidden)))
+        query, key = (part.expand(len(hidden), -1, -1, -1) for part in (query, key))
+        return placed.attend(query, key, value, visible, False)
 
     def after(self, hidden: Tensor, memory: Memory, cache: dict[str, Tensor]) -> Tensor:
         """New positions (rows, new, width) behind those in the cache, which grows by them."""
@@ -145,8 +170,7 @@ class DecoderLayer(nn.Module):
             key = torch.cat([cache["key"], key], 2)
             value = torch.cat([cache["value"], value], 2)
         else:
-            cache["memory_key"] = cross.split(cross.key(memory.states))
-            cache["memory_value"] = cross.split(cross.value(memory.states))
+            cache["memory_key"], cache["memory_value"] = self.ask(memory)
         cache["key"], cache["value"] = key, value
         query = own.split(own.query(normed))
         # One new position sees all of the cache; several are the whole target, under a causal mask.
@@ -198,9 +222,14 @@ class Translator(nn.Module):
         visible = (draft != PAD)[:, None, None, :]
         places = self.target_places.weight[: draft.shape[1]]
         hidden = self.drop(self.words(draft) + places)
-        for layer in self.decoder:
-            hidden = layer(hidden, places, visible, memory)
+        for number, layer in enumerate(self.decoder):
+            hidden = layer(hidden, places[None], visible, memory, number)
         return self.scores(hidden)
+
+    def asked(self, memory: Memory) -> Memory:
+        """The memory with what each decoder layer asks it: worth it for more than one pass."""
+        layers = (layer for layer in self.decoder if isinstance(layer, DecoderLayer))
+        return memory._replace(asked=tuple(layer.ask(memory) for layer in layers))
 
     def follow(self, tokens: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
         """Scores (rows, new, vocab) of what follows each of the new tokens (rows, new)."""

@@ -168,7 +168,7 @@ def _best(
     model: Translator, source: Tensor, way: Way, known: Tensor, teacher: Translator | None
 ) -> Drafts:
     """The best draft of each row over its lengths and hypotheses, by the judge of the way."""
-    memory = model.encode(source)
+    memory = model.asked(model.encode(source))
     laws = length_log_probs(model, memory, source)
     lengths = _lengths(source, laws, way, known).repeat_interleave(way.n_copies, 1)
     row = torch.arange(len(source), device=source.device)
