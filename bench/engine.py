@@ -9,22 +9,46 @@ from glauber.conditionals.base import Conditionals
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.graph import replayed
-from glauber.dynamics.kernel import start
+from glauber.dynamics.kernel import State, start
+from glauber.dynamics.leaps import leaps
 from glauber.dynamics.run import run
 
 FOREVER = 2**40
 
 
 def engine(
-    laws: Conditionals, tokens: Tensor, *, temperature: float = 1.0, graph: bool = False
+    laws: Conditionals,
+    tokens: Tensor,
+    *,
+    temperature: float = 1.0,
+    graph: bool = False,
+    lookahead: int = 1,
 ) -> Iterator[int]:
     """Random-scan single-site Glauber dynamics. Yields the chain steps made."""
+    kernel, begun = glauber(laws), _begun(tokens, temperature)
+    if lookahead > 1:
+        steps = leaps(kernel, begun, FOREVER, seed=0, lookahead=lookahead)
+    else:
+        steps = run(replayed(kernel) if graph else kernel, begun, FOREVER, seed=0)
+    for state, _ in steps:
+        yield len(state.step)
+
+
+def temperature_at(laws: Conditionals, tokens: Tensor, share: float) -> float:
+    """A temperature at which about that share of the steps changes a token."""
+    low, high = 1e-3, 1e2
+    for _ in range(12):
+        middle = (low * high) ** 0.5
+        steps = run(glauber(laws), _begun(tokens, middle), 40, seed=0)
+        moved = torch.stack([info.changed.double().mean() for _, info in steps][20:]).mean()
+        low, high = (middle, high) if float(moved) < share else (low, middle)
+    return (low * high) ** 0.5
+
+
+def _begun(tokens: Tensor, temperature: float) -> State:
     free = torch.ones_like(tokens, dtype=torch.bool)
     free[:, 0] = free[:, -1] = False
-    kernel = glauber(laws)
-    begun = start(tokens, free, temperature=temperature, device=tokens.device)
-    for state, _ in run(replayed(kernel) if graph else kernel, begun, FOREVER, seed=0):
-        yield len(state.step)
+    return start(tokens, free, temperature=temperature, device=tokens.device)
 
 
 def forward_only(laws: MaskedLM, tokens: Tensor) -> Iterator[int]:

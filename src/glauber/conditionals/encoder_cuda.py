@@ -2,8 +2,8 @@
 
 Matrix products go to cuBLAS. What stands between them is fused by three small Triton kernels:
 attention for short sequences (one program per row and head, the whole sequence in registers),
-residual plus layer norm, and the activation. Without Triton, or for long sequences, PyTorch's own
-operators do the same.
+residual plus layer norm, and the activation (in bfloat16 cuBLAS does it with the product). Without
+Triton, or for long sequences, PyTorch's own operators do the same.
 """
 
 from typing import TYPE_CHECKING
@@ -56,8 +56,7 @@ def _at_sites(
 def _finish(encoder: "Encoder", layer: "Layer", states: Tensor, mixed: Tensor) -> Tensor:
     added = torch.addmm(layer.attended.bias, mixed, layer.attended.weight.t())
     states = _add_and_norm(states, added, layer.norm_attended, encoder.eps)
-    between = torch.addmm(layer.between.bias, states, layer.between.weight.t())
-    added = torch.addmm(layer.out.bias, _gelu_(between), layer.out.weight.t())
+    added = torch.addmm(layer.out.bias, _between(layer, states), layer.out.weight.t())
     return _add_and_norm(states, added, layer.norm_out, encoder.eps)
 
 
@@ -105,6 +104,16 @@ def _add_and_norm(states: Tensor, added: Tensor, norm: "Affine", eps: float) -> 
         W=triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip
     return added
+
+
+def _between(layer: "Layer", states: Tensor) -> Tensor:
+    """The first product of the feed-forward and its activation."""
+    weight, bias = layer.between
+    if states.dtype == torch.bfloat16:
+        # cuBLAS applies a gelu as it writes, by the tanh formula: on the bundled model that moves a
+        # conditional by 0.001 in total variation, where bfloat16 itself moves it by 0.009.
+        return torch._addmm_activation(bias, states, weight.t(), use_gelu=True)
+    return _gelu_(torch.addmm(bias, states, weight.t()))
 
 
 def _gelu_(states: Tensor) -> Tensor:

@@ -37,7 +37,17 @@ class Plan:
 
     @property
     def kernel(self) -> Kernel:
-        return _kernel(self.model, self.spec)
+        """The run's kernel; few chains on a CUDA device replay a recording of it."""
+        kernel, scan = self.plain_kernel, scan_named(self.spec.scan)
+        asks_host = scan.name.startswith(("everywhere", "least-confident"))
+        few = self.model.device.type == "cuda" and self.spec.chains <= FEW
+        return replayed(kernel) if few and not asks_host else kernel
+
+    @property
+    def plain_kernel(self) -> Kernel:
+        """The kernel itself, not a recording."""
+        scan, fill = scan_named(self.spec.scan), fill_named(self.spec.fill)
+        return glauber(self.laws, scan=scan, fill=fill, within=self.spec.within)  # type: ignore[arg-type]
 
     @property
     def slots(self) -> int:
@@ -118,7 +128,7 @@ def _check_numbers(steps: int, chains: int | None, length: int | None, seed: int
 
 def _check_plan(planned: Plan) -> None:
     start(planned.tokens, planned.free, temperature=planned.spec.temperature)
-    _kernel(planned.model, planned.spec)  # refuses unknown names
+    _ = planned.plain_kernel  # refuses unknown names
     fewest = scan_named(planned.spec.scan).fewest
     if int(planned.free.sum(dim=1).min()) < fewest:
         raise GlauberError(
@@ -201,14 +211,3 @@ def _laws(model: MaskedLM, spec: Spec) -> Conditionals:
     if spec.special_tokens:
         return model
     return Restricted(model, model.vocabulary.proposable().to(model.state_device))
-
-
-def _kernel(model: MaskedLM, spec: Spec) -> Kernel:
-    """The kernel that a spec names, on that model."""
-    laws = _laws(model, spec)
-    scan = scan_named(spec.scan)
-    kernel = glauber(laws, scan=scan, fill=fill_named(spec.fill), within=spec.within)  # type: ignore[arg-type]
-    asks_host = scan.name.startswith(("everywhere", "least-confident"))
-    if model.device.type == "cuda" and spec.chains <= FEW and not asks_host:
-        return replayed(kernel)
-    return kernel

@@ -16,6 +16,7 @@ from torch import Tensor
 from glauber.dynamics.ahead import ahead, remembers
 from glauber.dynamics.fills import fill_named
 from glauber.dynamics.kernel import Info, State, start
+from glauber.dynamics.leaps import leaps, lookahead_for
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.run import run as run_kernel
 from glauber.dynamics.scans import scan_named
@@ -183,9 +184,13 @@ def _stream(planned: Plan, tokens: Tensor, rows: Tensor, step: int, session: Ses
         device=planned.model.state_device,
     )
     missing = spec.steps - step
-    if session.memo is None:
-        return run_kernel(planned.kernel, begun, missing, seed=spec.seed)
     scan, fill = scan_named(spec.scan), fill_named(spec.fill)
+    if session.memo is None:
+        further = lookahead_for(len(rows)) if begun.tokens.is_cuda else 1
+        if further > 1 and remembers(scan, fill):
+            kernel = planned.plain_kernel
+            return leaps(kernel, begun, missing, seed=spec.seed, lookahead=further)
+        return run_kernel(planned.kernel, begun, missing, seed=spec.seed)
     return ahead(
         planned.laws, begun, missing, seed=spec.seed, memo=session.memo, scan=scan, fill=fill
     )
