@@ -148,7 +148,7 @@ def main() -> None:
         for name in ("glauber, 64 chains", "glauber, 64 chains, int8"):
             ratio = of[name] / theirs
             print(f"\n{name}: {ratio:.2f} times the batched plain loop", flush=True)
-        for module in () if args.engine else ("cold", "exact", "pseudo_likelihood"):
+        for module in () if args.engine else ("growth", "cold", "exact", "pseudo_likelihood"):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)
     else:

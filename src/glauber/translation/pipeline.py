@@ -83,7 +83,6 @@ def learn(
     device: str = "cpu",
     every: int = 500,
     hear: Hear = lambda step, loss: None,
-    compiled: bool = False,
 ) -> Learnt:
     """Trains the model of that name into the folder; goes on from its checkpoint after a kill.
 
@@ -104,7 +103,6 @@ def learn(
         checkpoint=folder / f"{name}.checkpoint.pt",
         every=every,
         hear=hear,
-        compiled=compiled,
     )
     save(model, folder, name)
     learnt = Learnt(

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glauber.errors import GlauberError
 from glauber.translation.corruption import KINDS, corrupt
@@ -22,6 +23,7 @@ from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Transla
 
 SMOOTHING = 0.1  # of the labels
 LENGTH_WEIGHT = 0.2  # of the length predictor's loss
+ATTENTION = (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 JOINED = (1, 1, 2, 3, 4)  # how many pairs make a row: the batches take turns
 
 
@@ -96,25 +98,17 @@ def train(
     checkpoint: Path | None = None,
     every: int = 500,
     hear: Callable[[int, float], None] = lambda step, loss: None,
-    compiled: bool = False,
 ) -> float:
-    """Trains the model where it is and returns the last loss; goes on from the checkpoint.
-
-    `compiled` fuses the arithmetic between matrix products, which a GPU otherwise waits for.
-    """
+    """Trains the model where it is and returns the last loss; goes on from the checkpoint."""
     plan.check()
-    ar, refine = (
-        (torch.compile(loss, dynamic=True) for loss in (ar_loss, refine_loss))
-        if compiled
-        else (ar_loss, refine_loss)
-    )
     device = model.device
     corpus = corpus.to(device)
     optimizer = _optimizer(model, plan)
     begun = _resume(checkpoint, model, optimizer, plan)
     loss = torch.tensor(math.nan)
     model.train()
-    with torch.random.fork_rng():
+    # cuDNN's attention plans anew for every shape of a batch, which costs more than it saves.
+    with torch.random.fork_rng(), sdpa_kernel([*ATTENTION]):
         for step in range(begun, plan.n_steps):
             torch.manual_seed(plan.seed * 1_000_003 + step)
             n_joined = JOINED[step % len(JOINED)] if plan.joined else 1
@@ -125,12 +119,12 @@ def train(
             )
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                 if model.shape.kind == "ar":
-                    loss = ar(model, source, target)
+                    loss = ar_loss(model, source, target)
                 else:
                     draft = corrupt(
                         target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept
                     )
-                    loss = refine(model, source, target, draft, plan.stages)
+                    loss = refine_loss(model, source, target, draft, plan.stages)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

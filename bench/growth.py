@@ -1,0 +1,70 @@
+"""How does the cost of a step grow? python -m bench.growth [--seconds S] [--json FILE]
+
+With chains, length and vocabulary, one at a time, around 64 chains of 20 tokens of the bundled
+model at temperature 1 on this machine's cores. (With temperature: bench.cold.)
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+from bench.engine import engine
+from bench.measure import Rate, in_turns
+from glauber.conditionals.bundled import bundled_folder, passages
+from glauber.conditionals.masked_lm import MaskedLM
+
+
+def chains(laws: MaskedLM) -> dict[str, Iterator[int]]:
+    """1 to 256 chains."""
+    return {f"{n} chains": engine(laws, _texts(laws, n, 20)) for n in (1, 4, 16, 64, 256)}
+
+
+def lengths(laws: MaskedLM) -> dict[str, Iterator[int]]:
+    """8 to 120 tokens."""
+    return {f"{n} tokens": engine(laws, _texts(laws, 64, n)) for n in (8, 20, 50, 120)}
+
+
+def vocabularies(tokenizer: Any) -> dict[str, Iterator[int]]:
+    """The bundled shape with random weights and vocabularies of other sizes."""
+    loops = {}
+    for size in (1000, 15_360, 50_000, 120_000):
+        torch.manual_seed(0)
+        config = BertConfig(size, 384, 6, 12, 1536)
+        laws = MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
+        tokens = torch.randint(200, 1000, (64, 22))
+        loops[f"vocabulary of {size:,}"] = engine(laws, tokens)
+    return loops
+
+
+def _texts(laws: MaskedLM, n_chains: int, length: int) -> torch.Tensor:
+    texts = [text for _, text in passages()]
+    long = [" ".join(texts[(i + j) % len(texts)] for j in range(8)) for i in range(n_chains)]
+    return laws.vocabulary.encode(long, length=length)[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    laws = MaskedLM.load("bundled:english", device="cpu")
+    tokenizer = AutoTokenizer.from_pretrained(bundled_folder("bundled:english"))
+    found: list[Rate] = []
+    for loops in (chains(laws), lengths(laws), vocabularies(tokenizer)):
+        rates = in_turns(loops, args.seconds)
+        for rate in rates:
+            print(
+                f"{rate.median:9,.0f} steps/s  {1e3 / rate.median:7.2f} ms  {rate.name}", flush=True
+            )
+        print()
+        found += rates
+    if args.json:
+        args.json.write_text(json.dumps([rate._asdict() for rate in found], indent=1) + "\n")
+
+
+main()
