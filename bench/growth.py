@@ -34,7 +34,13 @@ def vocabularies(tokenizer: Any) -> dict[str, Iterator[int]]:
     loops = {}
     for size in (1000, 15_360, 50_000, 120_000):
         torch.manual_seed(0)
-        config = BertConfig(size, 384, 6, 12, 1536)
+        config = BertConfig(
+            vocab_size=size,
+            hidden_size=384,
+            num_hidden_layers=6,
+            num_attention_heads=12,
+            intermediate_size=1536,
+        )
         laws = MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
         tokens = torch.randint(200, 1000, (64, 22))
         loops[f"vocabulary of {size:,}"] = engine(laws, tokens)
