@@ -6,6 +6,7 @@ Prints one line per check and exits with 1 if any fails.
 import sys
 
 import torch
+import torch.nn.functional as F
 
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.bundled import passages
@@ -19,6 +20,7 @@ from glauber.dynamics.kernel import start
 from glauber.dynamics.leaps import leaps
 from glauber.dynamics.noise import uniform, words
 from glauber.dynamics.run import run
+from glauber.translation import fused
 
 failed = []
 
@@ -142,6 +144,34 @@ def leaping() -> None:
     check("tokens that differ between leaps and plain steps", differ, 0)
 
 
-for part in (noise, draws, forward, graphs, remembered, leaping):
+def training() -> None:
+    """The fused attention and cross-entropy of a translator's training, and their gradients."""
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, device="cuda", requires_grad=True)
+
+    parts = [normal(64, 8, n, 32) for n in (12, 40, 40)]
+    lengths = torch.randint(1, 41, (64, 1), generator=generator, device="cuda")
+    visible = (torch.arange(40, device="cuda") < lengths)[:, None, None]
+    ours = fused.attention(*parts, visible)
+    theirs = F.scaled_dot_product_attention(*parts, attn_mask=visible)
+    weight = torch.randn_like(theirs)
+    both = [torch.autograd.grad((x * weight).sum(), parts) for x in (ours, theirs)]
+    gaps = [float((a - b).abs().max()) for a, b in zip(*both, strict=True)]
+    check("fused attention", float((ours - theirs).abs().max()), 1e-5)
+    check("gradients of fused attention", max(gaps), 1e-4)
+    scores, labels = normal(500, 8000), torch.randint(8000, (500,), device="cuda")
+    labels[::7] = 0
+    losses = (
+        fused.cross_entropy(scores, labels, 0.1, 0),
+        F.cross_entropy(scores, labels, ignore_index=0, label_smoothing=0.1),
+    )
+    check("fused cross-entropy", float((losses[0] - losses[1]).abs().detach()), 1e-5)
+    slopes = [torch.autograd.grad(loss, scores)[0] for loss in losses]
+    check("gradient of fused cross-entropy", float((slopes[0] - slopes[1]).abs().max()), 1e-7)
+
+
+for part in (noise, draws, forward, graphs, remembered, leaping, training):
     part()
 sys.exit(1 if failed else 0)

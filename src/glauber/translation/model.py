@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glauber.errors import GlauberError
+from glauber.translation import fused
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
 FIRST_WORD = 5  # tokens from here on are text
@@ -81,10 +82,13 @@ class Attention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, causal: bool
     ) -> Tensor:
         """Split queries, keys and values -> (rows, length, width)."""
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
-        )
+        if self.training and visible is not None and fused.attention_fits(query, key):
+            mixed = fused.attention(query, key, value, visible)
+        else:
+            dropout = self.dropout if self.training else 0.0
+            mixed = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
+            )
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return out
 

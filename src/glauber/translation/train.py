@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glauber.errors import GlauberError
+from glauber.translation import fused
 from glauber.translation.corruption import KINDS, corrupt
 from glauber.translation.data import Corpus
 from glauber.translation.decode import stutters
@@ -140,9 +141,10 @@ def train(
 
 def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     """Mean over the labels that are not PAD, smoothed while the model trains."""
-    return F.cross_entropy(
-        scores.flatten(0, 1).float(), labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
-    )
+    flat, wanted = scores.flatten(0, 1), labels.flatten()
+    if fused.cross_entropy_fits(flat):
+        return fused.cross_entropy(flat, wanted, SMOOTHING, PAD)
+    return F.cross_entropy(flat.float(), wanted, ignore_index=PAD, label_smoothing=SMOOTHING)
 
 
 def _optimizer(model: Translator, plan: Plan) -> torch.optim.Optimizer:
