@@ -26,8 +26,9 @@ import torch
 from glauber.translation.ablation import ablate as ablated
 from glauber.translation.ablation import scored
 from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
+from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator
-from glauber.translation.pipeline import MODELS, device_name, read_training
+from glauber.translation.pipeline import MODELS, read_training
 from glauber.translation.pipeline import distil as distilled
 from glauber.translation.pipeline import learn as learnt
 from glauber.translation.pipeline import prepare as prepared
@@ -131,7 +132,7 @@ def evaluate(args: argparse.Namespace) -> None:
             rows.append({"system": system, "set": which, **asdict(way), **row})
             shown = {k: v for k, v in row.items() if k not in ("outputs", "chrf_signature")}
             print(system, which, json.dumps(shown), flush=True)
-    told = {"device": device_name(args.device), "rows": rows}
+    told = {"device": machine(args.device), "rows": rows}
     (args.out / "evaluation.json").write_text(json.dumps(told, ensure_ascii=False) + "\n")
 
 

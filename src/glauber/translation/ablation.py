@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from glauber.translation.data import Corpus, Judged, read_pairs
+from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator
-from glauber.translation.pipeline import DISTILLED, PAIRS, device_name, take_over
+from glauber.translation.pipeline import DISTILLED, PAIRS, take_over
 from glauber.translation.score import quality
 from glauber.translation.store import load, load_vocabulary
 from glauber.translation.train import Plan, train
@@ -87,7 +88,7 @@ def ablate(
         rows.append({"name": name, "change": choice.change, "loss": loss, "outputs": said})
         hear(f"{name}: loss {loss:.3f}")
     return {
-        "device": device_name(device),
+        "device": machine(device),
         "steps": plan.n_steps,
         "pairs": plan.n_pairs,
         "rows": rows,

@@ -18,6 +18,7 @@ import torch
 
 from glauber.errors import GlauberError
 from glauber.translation.data import Corpus, Pair, by_source, read_pairs, write_pairs
+from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator
 from glauber.translation.store import VOCABULARY, load, load_vocabulary, save
 from glauber.translation.train import Plan, train
@@ -111,7 +112,7 @@ def learn(
         n_examples=len(corpus),
         n_parameters=sum(weight.numel() for weight in model.parameters()),
         seconds=time.perf_counter() - begun,
-        device=device_name(device),
+        device=machine(device),
     )
     told = asdict(plan) | {"begin_from": begin_from} | asdict(learnt)
     (folder / f"{name}.training.json").write_text(json.dumps(told, indent=2) + "\n")
@@ -155,13 +156,6 @@ def distil(
     pairs = [(source, one.text) for source, one in zip(sources, made, strict=True) if one.text]
     write_pairs(folder / DISTILLED, pairs)
     return len(pairs)
-
-
-def device_name(device: str) -> str:
-    """The device in words, for a record of figures."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{device}, {torch.get_num_threads()} threads"
 
 
 def _readable(sources: list[str], vocabulary: Vocabulary, most: int) -> list[str]:
