@@ -1,7 +1,7 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE] [--engine]
 
-On a CPU: the bundled model, 64 chains of 20 tokens; what the memo saves at three temperatures
-(bench.cold); then the exact tools beside PyDTMC and `score` beside minicons, each in an environment
+On a CPU: the bundled model, 64 chains of 20 tokens; how cost grows (bench.growth), what each idea is
+worth (bench.ideas) and what the memo saves at three temperatures (bench.cold); then the exact tools beside PyDTMC and `score` beside minicons, each in an environment
 of its own (bench.exact, bench.pseudo_likelihood).
 On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
 and the memory of 4,096 chains of 64.
@@ -29,6 +29,9 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.leaps import lookahead_for
+
+
+BESIDE = ("cold", "exact", "pseudo_likelihood")
 
 
 def on_cpu(seconds: float) -> dict[str, list[Rate]]:
@@ -148,7 +151,7 @@ def main() -> None:
         for name in ("glauber, 64 chains", "glauber, 64 chains, int8"):
             ratio = of[name] / theirs
             print(f"\n{name}: {ratio:.2f} times the batched plain loop", flush=True)
-        for module in () if args.engine else ("growth", "cold", "exact", "pseudo_likelihood"):
+        for module in () if args.engine else ("growth", "ideas", *BESIDE):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)
     else:
