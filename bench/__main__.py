@@ -1,8 +1,9 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE] [--engine]
 
-On a CPU: the bundled model, 64 chains of 20 tokens; how cost grows (bench.growth), what each idea is
-worth (bench.ideas) and what the memo saves at three temperatures (bench.cold); then the exact tools beside PyDTMC and `score` beside minicons, each in an environment
-of its own (bench.exact, bench.pseudo_likelihood).
+On a CPU: the bundled model, 64 chains of 20 tokens; how cost grows (bench.growth), what each idea
+is worth (bench.ideas), what the memo saves at three temperatures (bench.cold); then the exact tools
+beside PyDTMC and `score` beside minicons, each in an environment of its own (bench.exact,
+bench.pseudo_likelihood).
 On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
 and the memory of 4,096 chains of 64.
 """
@@ -29,7 +30,6 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.leaps import lookahead_for
-
 
 BESIDE = ("cold", "exact", "pseudo_likelihood")
 
