@@ -21,9 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
-from glauber.conditionals.bundled import passages
-from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.ahead import ahead
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, start
@@ -83,12 +82,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, action="append")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    model = MaskedLM.load("bundled:english", device="cpu")
-    laws = Restricted(model, model.vocabulary.proposable())
-    texts = [text for _, text in passages()][:N_CHAINS]
-    tokens, free = model.vocabulary.encode(texts, length=LENGTH)
-    for _ in run(glauber(laws), start(tokens, free), 3, seed=1):
-        pass  # what is measured once per shape is not counted
+    laws, tokens, free = bundled_chains(N_CHAINS, LENGTH)
     print(f"bundled:english, CPU, {N_CHAINS} chains of {LENGTH} tokens, {args.steps:,} steps each")
     print(f"{'temperature':>11} {'no memo':>9} {'memo':>9} {'ratio':>7} {'remembered':>11}")
     found = []

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, Restricted
+from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.graph import replayed
@@ -43,6 +44,17 @@ def temperature_at(laws: Conditionals, tokens: Tensor, share: float) -> float:
         moved = torch.stack([info.changed.double().mean() for _, info in steps][20:]).mean()
         low, high = (middle, high) if float(moved) < share else (low, middle)
     return (low * high) ** 0.5
+
+
+def bundled_chains(n_chains: int, length: int) -> tuple[Restricted, Tensor, Tensor]:
+    """The bundled model on a CPU, warmed up, with starting tokens and free sites of its chains."""
+    model = MaskedLM.load("bundled:english", device="cpu")
+    laws = Restricted(model, model.vocabulary.proposable())
+    texts = [text for _, text in passages()][:n_chains]
+    tokens, free = model.vocabulary.encode(texts, length=length)
+    for _ in run(glauber(laws), start(tokens, free), 3, seed=1):
+        pass  # what is measured once per shape is not counted
+    return laws, tokens, free
 
 
 def _begun(tokens: Tensor, temperature: float) -> State:

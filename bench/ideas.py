@@ -14,9 +14,8 @@ from pathlib import Path
 
 import torch
 
+from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
-from glauber.conditionals.bundled import passages
-from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.ahead import ahead
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, start
@@ -47,13 +46,8 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    model = MaskedLM.load("bundled:english", device="cpu")
-    laws = Restricted(model, model.vocabulary.proposable())
-    texts = [text for _, text in passages()][:N_CHAINS]
-    tokens, free = model.vocabulary.encode(texts, length=LENGTH)
+    laws, tokens, free = bundled_chains(N_CHAINS, LENGTH)
     begun = start(tokens, free, temperature=args.temperature)
-    for _ in run(glauber(laws), begun, 3, seed=1):
-        pass  # what is measured once per shape is not counted
     loops = ways(laws, begun, args.steps)
     spent, last = dict.fromkeys(loops, 0.0), {}
     for _ in range(0, args.steps, TURN):

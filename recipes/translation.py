@@ -7,6 +7,7 @@
     python -m recipes.translation ar-distilled --out WORK     # the control of table 1
     python -m recipes.translation evaluate --test TEST.tsv.xz --out WORK
     python -m recipes.translation ablate --test TEST.tsv.xz --out WORK
+    python -m recipes.translation score-ablations --test TEST.tsv.xz --out WORK
 
 Each step reads what the one before left in WORK, and goes on from its checkpoint after a kill.
 `--train` takes any two-column file, or `hub:NAME:CONFIG` of Hugging Face datasets (wmt14:de-en).
@@ -28,7 +29,7 @@ from glauber.translation.ablation import scored
 from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
 from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator
-from glauber.translation.pipeline import MODELS, read_training
+from glauber.translation.pipeline import MODELS, read_lines, read_training
 from glauber.translation.pipeline import distil as distilled
 from glauber.translation.pipeline import learn as learnt
 from glauber.translation.pipeline import prepare as prepared
@@ -86,7 +87,7 @@ def learn(args: argparse.Namespace, name: str) -> None:
 
 def distil(args: argparse.Namespace) -> None:
     """Each source once with the teacher's translation of it, and further sentences likewise."""
-    further = args.further.read_text(encoding="utf-8").splitlines() if args.further else []
+    further = read_lines(args.further) if args.further else []
     begun = time.perf_counter()
     n_pairs = distilled(
         args.out, further=further, n_beams=args.beams, batch_size=args.batch, device=args.device
