@@ -1,4 +1,4 @@
-"""Does the CUDA path say what the CPU path says? python -m bench.check_gpu, on a GPU machine.
+"""Does a GPU say what the CPU says? python -m bench.check_gpu [PART…], where there is one.
 
 Prints one line per check and exits with 1 if any fails.
 """
@@ -159,7 +159,7 @@ def training() -> None:
     weight = torch.randn_like(theirs)
     both = [torch.autograd.grad((x * weight).sum(), parts) for x in (ours, theirs)]
     gaps = [float((a - b).abs().max()) for a, b in zip(*both, strict=True)]
-    check("fused attention", float((ours - theirs).abs().max()), 1e-5)
+    check("fused attention", float((ours - theirs).abs().max().detach()), 1e-5)
     check("gradients of fused attention", max(gaps), 1e-4)
     scores, labels = normal(500, 8000), torch.randint(8000, (500,), device="cuda")
     labels[::7] = 0
@@ -170,8 +170,25 @@ def training() -> None:
     check("fused cross-entropy", float((losses[0] - losses[1]).abs().detach()), 1e-5)
     slopes = [torch.autograd.grad(loss, scores)[0] for loss in losses]
     check("gradient of fused cross-entropy", float((slopes[0] - slopes[1]).abs().max()), 1e-7)
+    with torch.no_grad():
+        words, sure = fused.likely(scores[None], 5)
+        best, there = scores[None, :, 5:].log_softmax(-1).max(-1)
+    check("likeliest words that differ", int((words != there + 5).sum()), 0)
+    check("their log-probabilities", float((sure - best).abs().max()), 1e-5)
+    states, weight, bias = normal(3, 1000, 256), normal(256), normal(256)
+    normed = (
+        fused.layer_norm(states, weight, bias, 1e-5),
+        F.layer_norm(states, (256,), weight, bias, 1e-5),
+    )
+    check("fused layer norm", float((normed[0] - normed[1]).abs().max().detach()), 1e-5)
+    given = torch.randn_like(states)
+    both = [torch.autograd.grad((x * given).sum(), (states, weight, bias)) for x in normed]
+    gaps = [float((a - b).abs().max()) for a, b in zip(*both, strict=True)]
+    check("gradients of fused layer norm", max(gaps), 1e-3)
 
 
-for part in (noise, draws, forward, graphs, remembered, leaping, training):
-    part()
+PARTS = (noise, draws, forward, graphs, remembered, leaping, training)
+for part in PARTS:
+    if part.__name__ in sys.argv[1:] or len(sys.argv) == 1:
+        part()
 sys.exit(1 if failed else 0)

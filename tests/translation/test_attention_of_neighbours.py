@@ -37,7 +37,7 @@ def test_attention_is_a_softmax_by_hand_and_gives_the_layers_output():
     with last_attention(model) as seen:
         model.denoise(draft, model.encode(source))
     for name, reference in (("own", draft), ("cross", source)):
-        part, (asking, asked, said, _) = getattr(layer, name), given[name]
+        part, (asking, asked, _) = getattr(layer, name), given[name]
         mixed = torch.zeros_like(out[name])
         for row in range(4):
             for head in range(2):
@@ -50,7 +50,7 @@ def test_attention_is_a_softmax_by_hand_and_gives_the_layers_output():
                     law = torch.tensor(weights, dtype=torch.double) / sum(weights)
                     torch.testing.assert_close(seen[name][row, head, i, :n], law)
                     assert (seen[name][row, head, i, n:] == 0).all()
-                    mixed[row, i, part_of] = law @ part.value(said)[row, :n, part_of]
+                    mixed[row, i, part_of] = law @ part.value(asked)[row, :n, part_of]
         torch.testing.assert_close(part.out(mixed), out[name])
 
 

@@ -15,7 +15,7 @@ try:
 except ImportError:  # PyTorch for CPU or Windows brings no Triton
     kernels = None  # type: ignore[assignment]
 
-BLOCK = 4096
+BLOCK, WARPS = 1024, 4  # scores that one program holds at a time, and its warps
 
 
 def inverse_cdf(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
@@ -27,7 +27,7 @@ def inverse_cdf(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> 
     figures = torch.empty(3, rows, dtype=torch.float64, device=scores.device)
     kernels.draw[(rows,)](
         scores.contiguous(), temperature, u, old, tokens, *figures,
-        vocab=vocab, SHIFT=16 if scores.dtype == torch.bfloat16 else 0, B=BLOCK, num_warps=16,
+        vocab=vocab, SHIFT=16 if scores.dtype == torch.bfloat16 else 0, B=BLOCK, num_warps=WARPS,
     )  # fmt: skip
     return Drawn(tokens, *figures)
 

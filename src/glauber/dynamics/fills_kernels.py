@@ -23,9 +23,7 @@ def _block(scores, at, vocab):
 
 
 @triton.jit
-def _around(
-    scores, found, temperature, top, vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr
-):
+def _around(scores, found, cold, top, vocab: tl.constexpr, SHIFT: tl.constexpr, B: tl.constexpr):
     """Mass strictly above the score with this key, how many tokens have it, and the score."""
     lanes = tl.arange(0, B)
     part = tl.zeros((B,), tl.float64)
@@ -34,7 +32,7 @@ def _around(
     for first in range(0, vocab, B):
         x = _block(scores, first + lanes, vocab)
         key = _key(x, SHIFT)
-        w = tl.exp((x.to(tl.float64) - top) / temperature)
+        w = tl.exp((x.to(tl.float64) - top) * cold)
         part += tl.where(key > found, w, 0.0)
         count += (key == found).to(tl.int32)
         value = tl.maximum(value, tl.where(key == found, x, float("-inf")))
@@ -48,7 +46,7 @@ def draw(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     scores += row * vocab
-    temperature = tl.load(temperatures + row)
+    cold = 1.0 / tl.load(temperatures + row)
     lanes = tl.arange(0, B)
     # Largest and smallest score that occur.
     high = tl.full((B,), float("-inf"), tl.float32)
@@ -65,7 +63,7 @@ def draw(
     mean = tl.zeros((B,), tl.float64)
     for first in range(0, vocab, B):
         x = _block(scores, first + lanes, vocab)
-        exponent = (x.to(tl.float64) - top) / temperature
+        exponent = (x.to(tl.float64) - top) * cold
         w = tl.exp(exponent)
         mass += w
         mean += tl.where(w > 0, w * exponent, 0.0)
@@ -75,7 +73,7 @@ def draw(
     # Search in float32, four parts at a time: the largest key with more than u at or above it.
     target = tl.load(us + row) * total
     aim = target.to(tl.float32)
-    cold = (1.0 / temperature).to(tl.float32)
+    about = cold.to(tl.float32)
     below = _key(least, SHIFT).to(tl.int64)
     above = _key(most, SHIFT).to(tl.int64) + 1
     while above - below > 1:
@@ -89,7 +87,7 @@ def draw(
         for first in range(0, vocab, B):
             x = _block(scores, first + lanes, vocab)
             key = _key(x, SHIFT)
-            w = tl.exp((x - most) * cold)
+            w = tl.exp((x - most) * about)
             from_one += tl.where(key >= one.to(tl.int32), w, 0.0)
             from_two += tl.where(key >= two.to(tl.int32), w, 0.0)
             from_three += tl.where(key >= three.to(tl.int32), w, 0.0)
@@ -105,8 +103,8 @@ def draw(
             above = one
     # Prove it in float64, or search again in float64.
     found = below.to(tl.int32)
-    strictly, ties, score = _around(scores, found, temperature, top, vocab, SHIFT, B)
-    each = tl.exp((score - top) / temperature)
+    strictly, ties, score = _around(scores, found, cold, top, vocab, SHIFT, B)
+    each = tl.exp((score - top) * cold)
     if (strictly > target) | (strictly + each * ties <= target):
         below = _key(least, SHIFT).to(tl.int64)
         above = _key(most, SHIFT).to(tl.int64) + 1
@@ -115,28 +113,28 @@ def draw(
             part = tl.zeros((B,), tl.float64)
             for first in range(0, vocab, B):
                 x = _block(scores, first + lanes, vocab)
-                w = tl.exp((x.to(tl.float64) - top) / temperature)
+                w = tl.exp((x.to(tl.float64) - top) * cold)
                 part += tl.where(_key(x, SHIFT) >= middle.to(tl.int32), w, 0.0)
             if tl.sum(part, 0) > target:
                 below = middle
             else:
                 above = middle
         found = below.to(tl.int32)
-        strictly, ties, score = _around(scores, found, temperature, top, vocab, SHIFT, B)
-        each = tl.exp((score - top) / temperature)
+        strictly, ties, score = _around(scores, found, cold, top, vocab, SHIFT, B)
+        each = tl.exp((score - top) * cold)
     # Among the tokens with this score, by id.
-    wanted = tl.floor((target - strictly) / each).to(tl.int64)
-    wanted = tl.minimum(tl.maximum(wanted, 0), ties.to(tl.int64) - 1)
-    seen = tl.zeros((), tl.int64)
-    token = tl.zeros((), tl.int64)
+    wanted = tl.floor((target - strictly) / each)
+    wanted = tl.minimum(tl.maximum(wanted, 0.0), (ties - 1).to(tl.float64)).to(tl.int32)
+    seen = tl.zeros((), tl.int32)
+    token = tl.zeros((), tl.int32)
     for first in range(0, vocab, B):
         x = _block(scores, first + lanes, vocab)
-        tied = (_key(x, SHIFT) == found).to(tl.int64)
+        tied = (_key(x, SHIFT) == found).to(tl.int32)
         rank = seen + tl.cumsum(tied, 0)
         hit = (tied > 0) & (rank == wanted + 1)
-        token += tl.sum(tl.where(hit, (first + lanes).to(tl.int64), 0), 0)
+        token += tl.sum(tl.where(hit, first + lanes, 0), 0)
         seen += tl.sum(tied, 0)
-    tl.store(tokens + row, token)
-    tl.store(log_prob_new + row, (score - top) / temperature - log_total)
+    tl.store(tokens + row, token.to(tl.int64))
+    tl.store(log_prob_new + row, (score - top) * cold - log_total)
     held = tl.load(scores + tl.load(olds + row)).to(tl.float64)
-    tl.store(log_prob_old + row, (held - top) / temperature - log_total)
+    tl.store(log_prob_old + row, (held - top) * cold - log_total)

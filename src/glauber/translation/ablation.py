@@ -40,14 +40,15 @@ def choices(plan: Plan) -> dict[str, Choice]:
         "raw": Choice("targets by people, not distilled", plan, PAIRS),
         "no-positional": Choice("no positional attention", plan, positional=False),
         "one-stage": Choice("1 stage", replace(plan, stages=1)),
+        "no-doubt": Choice("nothing hidden out of doubt", replace(plan, doubt=0.0)),
         "kept-15-random": Choice(
             "drafts of random tokens, 15% kept (the paper's)",
-            replace(plan, corruption="random", kept=0.15),
+            replace(plan, corruption="random", kept=0.15, doubt=0.0),
             initial="random",
         ),
         "kept-50-random": Choice(
             "drafts of random tokens, 50% kept",
-            replace(plan, corruption="random", kept=0.5),
+            replace(plan, corruption="random", kept=0.5, doubt=0.0),
             initial="random",
         ),
         "fresh": Choice("begins from random weights", plan, begin_from=None),
@@ -78,11 +79,9 @@ def ablate(
         if only and name not in only:
             continue
         model, vocabulary, loss = _student(folder, choice, device)
+        way = Way(initial=choice.initial, doubt=choice.plan.doubt)
         said = {
-            which: [
-                one.text
-                for one in translate(model, vocabulary, texts, way=Way(initial=choice.initial))
-            ]
+            which: [one.text for one in translate(model, vocabulary, texts, way=way)]
             for which, texts in _sources(judged).items()
         }
         rows.append({"name": name, "change": choice.change, "loss": loss, "outputs": said})

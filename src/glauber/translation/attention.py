@@ -55,7 +55,7 @@ def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs
     inside = torch.arange(int(lengths.max()), device=source.device) < lengths[:, None]
     draft = torch.where(inside, MASK, PAD)
     if n_steps > 1:
-        plain = Schedule(n_steps - 1, remask_stutter=False, drop_repeats=False)
+        plain = Schedule(n_steps - 1, remask_stutter=False, doubt=0.0, drop_repeats=False)
         draft = decode(model, memory, lengths, plain).tokens
     with last_attention(model) as seen:
         scores = model.denoise(draft, memory)
@@ -77,7 +77,7 @@ def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
     def keep(name: str) -> Any:
         def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
             assert isinstance(module, Attention)
-            asking, asked, _, visible = given
+            asking, asked, visible = given
             seen[name] = probabilities(module, asking, asked, visible=visible)
 
         return hook

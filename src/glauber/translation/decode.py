@@ -1,6 +1,7 @@
 """What does a translator that predicts every position at once say after a few passes?
 
-Five schedules. `refine` (PaDIR) predicts every position again in each pass. Three hide positions:
+Five schedules. `refine` (PaDIR) predicts every position again in each pass; what repeats its left
+neighbour and what it is least sure of is hidden from the next one. Three write hidden positions:
 `mask-predict` predicts the hidden ones and hides the least confident again, fewer in each pass;
 `easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost. `sundae` draws
 words before it settles on the likely ones (`sundae.py`).
@@ -15,12 +16,13 @@ import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
-from glauber.translation import sundae
+from glauber.translation import fused, sundae
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Memory
 from glauber.translation.noise import Noise
 
 ORDERS = ("refine", "mask-predict", "easy-first", "left-to-right", "sundae")
 INITIAL = ("mask", "random")
+DOUBT = 0.5  # set on the valid file
 
 
 class Denoiser(Protocol):
@@ -38,6 +40,7 @@ class Schedule:
     n_steps: int = 4
     order: str = "refine"
     remask_stutter: bool = True  # refine only, between passes
+    doubt: float = DOUBT  # refine only: share of the tokens hidden between passes, less each time
     drop_repeats: bool = True  # refine only, at the end
     initial: str | None = None  # mask or random (refine, sundae); None: random for sundae only
 
@@ -52,6 +55,8 @@ class Schedule:
             raise GlauberError(f"the number of steps is {self.n_steps}, but it must be at least 1.")
         if self.order not in ORDERS:
             raise GlauberError(f"the decoder must be one of {', '.join(ORDERS)}.")
+        if not 0 <= self.doubt <= 1:
+            raise GlauberError(f"the share in doubt is {self.doubt}, but it must be from 0 to 1.")
         if self.initial not in (None, *INITIAL):
             raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
         if self.random_start and self.order not in ("refine", "sundae"):
@@ -81,8 +86,9 @@ def decode(
 ) -> Drafts:
     """Drafts of the given lengths (rows,) through the passes of the schedule.
 
-    A refinement sees nothing but its draft, so a row whose next draft is the present one would
-    repeat it for ever: it stops, and the others go on without it.
+    A refinement sees nothing but its draft, so a row whose next draft is the present one, and that
+    hides none of it out of doubt, would repeat it for ever: it stops, and the others go on
+    without it.
     """
     schedule.check()
     inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
@@ -95,13 +101,16 @@ def decode(
         if schedule.order == "sundae":
             after, sure = _drawn(schedule, step, scores, draft, noise)
         else:
-            after, sure = _likely(scores, draft, writes, confidence[live])
+            after, sure = likely(scores)
+            after = torch.where(writes, after, draft)
+            sure = torch.where(writes, sure, confidence[live])
         tokens, confidence = tokens.index_copy(0, live, after), confidence.index_copy(0, live, sure)
         n_passes[live] += 1
         trace.append(tokens)
         ahead = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
         if schedule.order == "refine":
-            moving = (ahead != draft).any(1).nonzero()[:, 0]
+            doubts = _n_doubted(schedule, step, after) > 0
+            moving = ((ahead != draft).any(1) | doubts).nonzero()[:, 0]
             if not len(moving):
                 break
             if len(moving) < len(live):
@@ -118,6 +127,12 @@ def stutters(tokens: Tensor) -> Tensor:
     same = torch.zeros_like(tokens, dtype=torch.bool)
     same[:, 1:] = (tokens[:, 1:] == tokens[:, :-1]) & (tokens[:, 1:] != PAD)
     return same
+
+
+def least_sure(confidence: Tensor, tokens: Tensor, count: Tensor) -> Tensor:
+    """Where (rows, length) the `count` (rows,) tokens with the least confidence are."""
+    order = confidence.masked_fill(tokens == PAD, torch.inf)
+    return order.argsort(dim=1, stable=True).argsort(dim=1) < count[:, None]
 
 
 def without_repeats(tokens: Tensor) -> Tensor:
@@ -150,14 +165,19 @@ def _drawn(
     return sundae.write(scores, draft, fill=fill, coin=coin, first=step == 1, draws=draws)
 
 
-def _likely(
-    scores: Tensor, draft: Tensor, writes: Tensor, confidence: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The most likely word where the pass writes, and its log-probability among words."""
+def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The most likely word at each position, and its log-probability among words."""
+    if fused.cross_entropy_fits(scores.flatten(0, 1)):
+        return fused.likely(scores, FIRST_WORD)
     words = scores[..., FIRST_WORD:].float()
     best, said = words.max(-1)
-    after = torch.where(writes, said + FIRST_WORD, draft)
-    return after, torch.where(writes, best - words.logsumexp(-1), confidence)
+    return said + FIRST_WORD, best - words.logsumexp(-1)
+
+
+def _n_doubted(schedule: Schedule, step: int, after: Tensor) -> Tensor:
+    """How many tokens (rows,) a refinement hides out of doubt after a pass; none after the last."""
+    left = (schedule.n_steps - step) / schedule.n_steps
+    return ((after != PAD).sum(1) * schedule.doubt * left).long()
 
 
 def _hides(
@@ -167,15 +187,12 @@ def _hides(
     if schedule.order == "sundae":
         return torch.zeros_like(written)
     if schedule.order == "refine":
-        return stutters(after) if schedule.remask_stutter else torch.zeros_like(written)
-    length = (after != PAD).sum(1)
-    n_hidden = length * (schedule.n_steps - step) // schedule.n_steps
+        hidden = least_sure(confidence, after, _n_doubted(schedule, step, after))
+        return hidden | stutters(after) if schedule.remask_stutter else hidden
+    n_hidden = (after != PAD).sum(1) * (schedule.n_steps - step) // schedule.n_steps
     if schedule.order == "mask-predict":
-        order = confidence.masked_fill(after == PAD, torch.inf)
-    elif schedule.order == "easy-first":
-        order = confidence.masked_fill(~written, torch.inf)
-    else:
-        order = -torch.arange(after.shape[1], device=after.device).float().expand(after.shape)
-        order = order.masked_fill(~written, torch.inf)
-    rank = order.argsort(dim=1, stable=True).argsort(dim=1)
-    return rank < n_hidden[:, None]
+        return least_sure(confidence, after, n_hidden)
+    if schedule.order == "easy-first":
+        return least_sure(confidence.masked_fill(~written, torch.inf), after, n_hidden)
+    later = -torch.arange(after.shape[1], device=after.device).float().expand(after.shape)
+    return least_sure(later.masked_fill(~written, torch.inf), after, n_hidden)

@@ -74,6 +74,13 @@ class Attention(nn.Module):
         self.value = nn.Linear(shape.width, shape.width)
         self.out = nn.Linear(shape.width, shape.width)
 
+    def of(self, states: Tensor, *parts: nn.Linear) -> list[Tensor]:
+        """What each of the parts makes of the states, split; in training by one product."""
+        if not self.training:
+            return [self.split(part(states)) for part in parts]
+        weight, bias = (torch.cat(each) for each in zip(*map(_affine, parts), strict=True))
+        return [self.split(part) for part in F.linear(states, weight, bias).chunk(len(parts), -1)]
+
     def split(self, hidden: Tensor) -> Tensor:
         """(rows, length, width) -> (rows, heads, length, width / heads)."""
         return hidden.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -92,12 +99,24 @@ class Attention(nn.Module):
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return out
 
-    def forward(
-        self, asking: Tensor, asked: Tensor, said: Tensor, visible: Tensor | None = None
-    ) -> Tensor:
-        """Attention of `asking` over `asked`, which says `said`: all (rows, length, width)."""
-        query, key = self.split(self.query(asking)), self.split(self.key(asked))
-        return self.attend(query, key, self.split(self.value(said)), visible, False)
+    def forward(self, asking: Tensor, asked: Tensor, visible: Tensor) -> Tensor:
+        """Attention of `asking` over `asked`, both (rows, length, width); they may be the same."""
+        if asking is asked:
+            query, key, value = self.of(asking, self.query, self.key, self.value)
+        else:
+            (query,) = self.of(asking, self.query)
+            key, value = self.of(asked, self.key, self.value)
+        return self.attend(query, key, value, visible, False)
+
+
+class Norm(nn.LayerNorm):
+    """Layer norm, fused where it trains on a GPU."""
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(rows, length, width) -> the same."""
+        if self.training and fused.norm_fits(states):
+            return fused.layer_norm(states, self.weight, self.bias, self.eps)
+        return super().forward(states)
 
 
 class Inner(nn.Sequential):
@@ -114,13 +133,13 @@ class EncoderLayer(nn.Module):
     def __init__(self, shape: Shape):
         super().__init__()
         self.attention, self.inner = Attention(shape), Inner(shape)
-        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(2))
+        self.norms = nn.ModuleList(Norm(shape.width) for _ in range(2))
         self.drop = nn.Dropout(shape.dropout)
 
     def forward(self, hidden: Tensor, visible: Tensor) -> Tensor:
         """(rows, length, width) -> the same."""
         normed = self.norms[0](hidden)
-        hidden = hidden + self.drop(self.attention(normed, normed, normed, visible))
+        hidden = hidden + self.drop(self.attention(normed, normed, visible))
         return hidden + self.drop(self.inner(self.norms[1](hidden)))
 
 
@@ -132,7 +151,7 @@ class DecoderLayer(nn.Module):
         self.own, self.cross, self.inner = Attention(shape), Attention(shape), Inner(shape)
         placed = shape.kind == "refine" and shape.positional
         self.placed = Attention(shape) if placed else None
-        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(3 + placed))
+        self.norms = nn.ModuleList(Norm(shape.width) for _ in range(3 + placed))
         self.drop = nn.Dropout(shape.dropout)
 
     def forward(
@@ -140,28 +159,28 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """All positions at once; hidden (rows, length, width), places (1, length, width)."""
         normed = self.norms[0](hidden)
-        hidden = hidden + self.drop(self.own(normed, normed, normed, visible))
+        hidden = hidden + self.drop(self.own(normed, normed, visible))
         if self.placed is not None:
             hidden = hidden + self.drop(self._by_place(self.placed, hidden, places, visible))
         asking = self.norms[1](hidden)
         if memory.asked:
-            query = self.cross.split(self.cross.query(asking))
+            (query,) = self.cross.of(asking, self.cross.query)
             read = self.cross.attend(query, *memory.asked[number], memory.visible, False)
         else:
-            read = self.cross(asking, memory.states, memory.states, memory.visible)
+            read = self.cross(asking, memory.states, memory.visible)
         hidden = hidden + self.drop(read)
         return hidden + self.drop(self.inner(self.norms[2](hidden)))
 
     def ask(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Keys and values that this layer makes of the source."""
-        cross = self.cross
-        return cross.split(cross.key(memory.states)), cross.split(cross.value(memory.states))
+        key, value = self.cross.of(memory.states, self.cross.key, self.cross.value)
+        return key, value
 
     def _by_place(
         self, placed: Attention, hidden: Tensor, places: Tensor, visible: Tensor
     ) -> Tensor:
         """Positional attention: what is asked and answered is the same in every row."""
-        query, key = (placed.split(part(places)) for part in (placed.query, placed.key))
+        query, key = placed.of(places, placed.query, placed.key)
         value = placed.split(placed.value(self.norms[3](hidden)))
         query, key = (part.expand(len(hidden), -1, -1, -1) for part in (query, key))
         return placed.attend(query, key, value, visible, False)
@@ -169,14 +188,13 @@ class DecoderLayer(nn.Module):
     def after(self, hidden: Tensor, memory: Memory, cache: dict[str, Tensor]) -> Tensor:
         """New positions (rows, new, width) behind those in the cache, which grows by them."""
         normed, own, cross = self.norms[0](hidden), self.own, self.cross
-        key, value = own.split(own.key(normed)), own.split(own.value(normed))
+        query, key, value = own.of(normed, own.query, own.key, own.value)
         if "key" in cache:
             key = torch.cat([cache["key"], key], 2)
             value = torch.cat([cache["value"], value], 2)
         else:
             cache["memory_key"], cache["memory_value"] = self.ask(memory)
         cache["key"], cache["value"] = key, value
-        query = own.split(own.query(normed))
         # One new position sees all of the cache; several are the whole target, under a causal mask.
         hidden = hidden + self.drop(own.attend(query, key, value, None, query.shape[2] > 1))
         query = cross.split(cross.query(self.norms[1](hidden)))
@@ -198,7 +216,7 @@ class Translator(nn.Module):
         self.target_places = nn.Embedding(shape.max_length, shape.width)
         self.encoder = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.n_encoder))
         self.decoder = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.n_decoder))
-        self.encoder_norm, self.norm = nn.LayerNorm(shape.width), nn.LayerNorm(shape.width)
+        self.encoder_norm, self.norm = Norm(shape.width), Norm(shape.width)
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
         self.drop = nn.Dropout(shape.dropout)
         self.length = nn.Linear(shape.width, 2 * shape.max_length + 1)
@@ -256,6 +274,10 @@ class Translator(nn.Module):
         mean = (memory.states * seen).sum(1) / seen.sum(1)
         scores: Tensor = self.length(mean)
         return scores
+
+
+def _affine(part: nn.Linear) -> tuple[Tensor, Tensor]:
+    return part.weight, part.bias
 
 
 def _start(module: nn.Module) -> None:

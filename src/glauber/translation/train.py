@@ -19,8 +19,8 @@ from glauber.errors import GlauberError
 from glauber.translation import fused
 from glauber.translation.corruption import KINDS, corrupt
 from glauber.translation.data import Corpus
-from glauber.translation.decode import stutters
-from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Translator
+from glauber.translation.decode import DOUBT, least_sure, likely, stutters
+from glauber.translation.model import BEGIN, END, MASK, PAD, Translator
 
 SMOOTHING = 0.1  # of the labels
 LENGTH_WEIGHT = 0.2  # of the length predictor's loss
@@ -43,11 +43,14 @@ class Plan:
     kept: float | None = 0.15  # None draws a rate for each row
     optimizer: str = "adamw"
     joined: bool = True
+    doubt: float = DOUBT  # of a stage's output, up to this share is hidden from the next stage
 
     def check(self) -> None:
         """Says what cannot be trained with."""
         if self.n_steps < 1 or self.n_pairs < 4 or self.stages < 1:
             raise GlauberError("training needs at least 1 step, 4 pairs a batch and 1 stage.")
+        if not 0 <= self.doubt <= 1:
+            raise GlauberError(f"the share in doubt is {self.doubt}, but it must be from 0 to 1.")
         if self.corruption not in KINDS:
             raise GlauberError(f"the corruption must be one of {', '.join(KINDS)}.")
         if self.optimizer not in ("adamw", "adafactor"):
@@ -71,24 +74,32 @@ def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
 
 
 def refine_loss(
-    model: Translator, source: Tensor, target: Tensor, draft: Tensor, stages: int
+    model: Translator, source: Tensor, target: Tensor, draft: Tensor, plan: Plan
 ) -> Tensor:
     """Cross-entropy at every position, averaged over the stages, and that of the length.
 
     Stage 1 sees the draft, each further one what the stage before made of it, as decoding does:
-    repeats are hidden again in between.
+    repeats are hidden again in between, and what the model was least sure of.
     """
-    memory = model.encode(source)
+    memory = model.asked(model.encode(source))
     losses = []
-    for _ in range(stages):
+    for stage in range(plan.stages):
         scores = model.denoise(draft, memory)
         losses.append(_cross_entropy(scores, target))
-        guess = scores.detach()[..., FIRST_WORD:].argmax(-1) + FIRST_WORD
-        guess = guess.masked_fill(target == PAD, PAD)
-        draft = guess.masked_fill(stutters(guess), MASK)
+        if stage + 1 < plan.stages:
+            draft = _draft_from(scores.detach(), target, plan.doubt)
     longer = (target != PAD).sum(1) - (source != PAD).sum(1) + model.shape.max_length
     length = F.cross_entropy(model.length_scores(memory).float(), longer)
     return torch.stack(losses).mean() + LENGTH_WEIGHT * length
+
+
+def _draft_from(scores: Tensor, target: Tensor, doubt: float) -> Tensor:
+    """The next stage's draft; a share of each row up to `doubt` is hidden, the least sure."""
+    guess, sure = likely(scores)
+    guess = guess.masked_fill(target == PAD, PAD)
+    share = torch.rand(len(guess), device=guess.device) * doubt
+    hidden = least_sure(sure, guess, ((guess != PAD).sum(1) * share).long())
+    return guess.masked_fill(hidden | stutters(guess), MASK)
 
 
 def train(
@@ -125,7 +136,7 @@ def train(
                     draft = corrupt(
                         target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept
                     )
-                    loss = refine_loss(model, source, target, draft, plan.stages)
+                    loss = refine_loss(model, source, target, draft, plan)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from glauber.errors import GlauberError
 from glauber.translation.choice import JUDGES, own_taste, teachers_taste
 from glauber.translation.data import padded
-from glauber.translation.decode import Drafts, Schedule, decode
+from glauber.translation.decode import DOUBT, Drafts, Schedule, decode
 from glauber.translation.lengths import (
     LENGTHS,
     length_log_probs,
@@ -46,6 +46,7 @@ class Way:
     ratio: float = 1.0
     initial: str | None = None  # mask or random; None: random for sundae, mask for the others
     remask_stutter: bool = True  # refine only
+    doubt: float = DOUBT  # refine only: share of the tokens hidden between passes, less each time
     drop_repeats: bool = True  # refine only
     n_hypotheses: int = 16  # sundae only: for each length
     seed: int = 0  # of whatever is drawn
@@ -55,7 +56,12 @@ class Way:
     def schedule(self) -> Schedule:
         """What the passes do."""
         return Schedule(
-            self.n_steps, self.decoder, self.remask_stutter, self.drop_repeats, self.initial
+            self.n_steps,
+            self.decoder,
+            self.remask_stutter,
+            self.doubt,
+            self.drop_repeats,
+            self.initial,
         )
 
     @property
