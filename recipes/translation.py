@@ -71,7 +71,7 @@ def learn(args: argparse.Namespace, name: str) -> None:
     )  # fmt: skip
     plan = Plan(
         args.steps, args.batch, args.peak, 1e-5, args.warmup, args.seed, args.stages,
-        args.corruption, None if args.kept < 0 else args.kept, args.optimizer,
+        args.corruption, None if args.kept < 0 else args.kept, args.optimizer, doubt=args.doubt,
     )  # fmt: skip
     begun = time.perf_counter()
 
@@ -184,6 +184,7 @@ def main(words: list[str] | None = None) -> None:
         one.add_argument("--stages", type=int, default=2)
         one.add_argument("--corruption", default="mask")
         one.add_argument("--kept", type=float, default=-1, help="share; below 0: drawn by row")
+        one.add_argument("--doubt", type=float, default=0.5, help="share hidden between stages")
         one.add_argument("--begin-from", help="a model of WORK whose weights are taken over")
         one.add_argument("--optimizer", default="adamw")
         one.add_argument("--width", type=int, default=256)

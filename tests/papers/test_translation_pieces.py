@@ -84,9 +84,9 @@ def test_recorded_figures_are_shown_as_recorded(folder):
         "ar-distilled, beam 5", "recorded", "one toy",
     )  # fmt: skip
     baseline, raw, odd = b_ablation.recorded_rows(translation_runs.recorded())
-    assert "BLEU test less baseline" not in baseline and baseline["training steps"] == 7
-    assert raw["BLEU test less baseline"] == -5 and raw["test, as the paper says"] == "yes"
-    assert raw["BLEU long less baseline"] == 1 and raw["long, as the paper says"] == "no"
+    assert "less_test" not in baseline and baseline["training steps"] == 7
+    assert raw["less_test"] == -5 and raw["test, as the paper says"] == "yes"
+    assert raw["less_long"] == 1 and raw["long, as the paper says"] == "no"
     assert odd["test, as the paper says"] == "the paper names no direction"
     (folder / "ablations.json").write_text('["no"]')
     with pytest.raises(GlauberError, match="no record of ablations"):

@@ -1,20 +1,13 @@
 """A stored run is the same, byte by byte, whatever is remembered."""
 
-from pathlib import Path
-
 import pytest
 
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.sampling import Session, advance, begin, plan, resume, sample
+from run_bytes import contents
 
 OPTIONS = {"steps": 80, "temperature": 0.4, "seed": 4, "chains": 6}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a run except the lock."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.fixture(scope="module")

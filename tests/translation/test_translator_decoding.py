@@ -50,6 +50,27 @@ def test_easy_first_writes_the_most_confident_of_the_hidden():
     assert made.tokens.tolist() == draft.tolist()
 
 
+@pytest.mark.parametrize("doubt", [0.0, 0.5, 1.0])
+def test_refinement_hides_repeats_and_what_it_is_least_sure_of(doubt):
+    """By hand, one row at a time, without ever stopping early."""
+    model, n_steps = tiny("refine", scale=1.5), 6
+    for row, length in zip(ROWS, LENGTHS.tolist(), strict=True):
+        memory, draft, hand = model.encode(torch.tensor([row])), [MASK] * length, []
+        for step in range(1, n_steps + 1):
+            scores = model.denoise(torch.tensor([draft]), memory).detach()
+            laws = scores[0, :, FIRST_WORD:].log_softmax(-1)
+            said = [int(law.argmax()) + FIRST_WORD for law in laws]
+            hand.append(said)
+            n_hidden = int(length * doubt * (n_steps - step) / n_steps)
+            doubtful = sorted(range(length), key=lambda site: float(laws[site].max()))[:n_hidden]
+            repeats = [site for site in range(1, length) if said[site] == said[site - 1]]
+            draft = [MASK if i in {*doubtful, *repeats} else t for i, t in enumerate(said)]
+        schedule = Schedule(n_steps, doubt=doubt)
+        made = decode(model, memory, torch.tensor([length]), schedule)
+        seen = [step[0].tolist() for step in made.trace]
+        assert seen == hand[: len(seen)] and all(step == seen[-1] for step in hand[len(seen) :])
+
+
 def noise_of(rows, lengths):
     keys = [key(row, length, 0) for row, length in zip(rows, lengths.tolist(), strict=True)]
     return Noise(7, torch.tensor(keys), 60)

@@ -9,7 +9,7 @@ from glauber.errors import GlauberError
 from glauber.translation.corruption import corrupt
 from glauber.translation.data import Corpus
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Shape, Translator
-from glauber.translation.train import Plan, train
+from glauber.translation.train import Plan, _draft_from, train
 from glauber.translation.translate import Way, translate
 from tiny_translation import toy_pairs, toy_vocabulary
 
@@ -70,6 +70,44 @@ def test_64_pairs_are_learnt_by_heart(kind, monkeypatch):
     made = translate(model, vocabulary, [source for source, _ in pairs], way=way)
     right = sum(one.text == target for one, (_, target) in zip(made, pairs, strict=True))
     assert right >= 60
+
+
+@pytest.mark.parametrize("kind", ["ar", "refine"])
+def test_one_product_for_queries_keys_and_values_is_three(kind):
+    """Training asks for them together, decoding one by one."""
+    model = fresh(kind, 60, dropout=0.0).double()
+    source, target = torch.randint(FIRST_WORD, 60, (2, 5, 7))
+    said = []
+    for mode in (model.train, model.eval):
+        mode()
+        memory = model.encode(source)
+        read = model.denoise if kind == "refine" else model.follow
+        said.append(read(target, memory))
+    torch.testing.assert_close(said[0], said[1], rtol=0, atol=1e-12)
+
+
+def test_the_next_stage_does_not_see_repeats_and_what_was_least_sure():
+    torch.manual_seed(0)
+    target = torch.randint(FIRST_WORD, 60, (400, 20))
+    target[:, 15:] = PAD
+    scores = torch.randn(400, 20, 60) * 3
+    sure, guess = scores[..., FIRST_WORD:].log_softmax(-1)[:, :15].max(-1)
+    guess += FIRST_WORD
+    repeats = torch.zeros_like(guess, dtype=torch.bool)
+    repeats[:, 1:] = guess[:, 1:] == guess[:, :-1]
+    plain = _draft_from(scores, target, 0.0)
+    assert torch.equal(plain[:, :15], guess.masked_fill(repeats, MASK)) and repeats.any()
+    draft = _draft_from(scores, target, 0.5)
+    assert (draft[:, 15:] == PAD).all()
+    hidden = (draft[:, :15] == MASK) & ~repeats
+    shown = draft[:, :15] != MASK
+    assert torch.equal(draft[:, :15][shown], guess[shown])
+    for row in range(400):  # nothing that is shown is less sure than something hidden out of doubt
+        if hidden[row].any():
+            assert sure[row][hidden[row]].max() <= sure[row][shown[row]].min()
+    # floor(15 u / 2) with u uniform has the mean 3.27 and the standard deviation 2.17.
+    assert int(hidden.sum(1).max()) <= 7
+    assert abs(float(hidden.sum(1).double().mean()) - 3.27) < 4 * 2.17 / 400**0.5
 
 
 def test_corruption_keeps_its_share():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.cli.translate import Folder, Initial, Ratio
+from glauber.cli.translate import Doubt, Folder, Initial, Ratio
 
 if TYPE_CHECKING:
     from glauber.translation.data import Judged
@@ -33,6 +33,7 @@ def evaluate_translator(
     ratio: Ratio = 1.0,
     initial: Initial = None,
     remask: Annotated[bool, typer.Option(help="refine: hide repeats between passes.")] = True,
+    doubt: Doubt = 0.5,
     judge: Annotated[
         list[str] | None, typer.Option(help="Who chooses a draft: itself, teacher (both).")
     ] = None,
@@ -82,7 +83,9 @@ def evaluate_translator(
     if frontier:
         _frontier(folder, judged, timed, device, out, json)
         return
-    like = Way(length=length, ratio=ratio, initial=initial, remask_stutter=remask, seed=seed)
+    like = Way(
+        length=length, ratio=ratio, initial=initial, remask_stutter=remask, doubt=doubt, seed=seed
+    )
     chosen = ways(
         tuple(steps or (4, 10)),
         lengths,

@@ -35,6 +35,10 @@ Memo = Annotated[
     typer.Option("--memo", help="MiB for remembered conditionals, 0 for none (CPU: 256)."),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Devices = Annotated[
+    str,
+    typer.Option("--device", help="auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains."),
+]
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float64.")]
 DrawingDtype = Annotated[
     str,

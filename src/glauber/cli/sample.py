@@ -38,7 +38,7 @@ def sample(
     ] = False,
     batch_size: options.BatchSize = None,
     memo: options.Memo = None,
-    device: options.Device = "auto",
+    device: options.Devices = "auto",
     dtype: options.DrawingDtype = "float32",
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")

@@ -25,6 +25,9 @@ Initial = Annotated[
 Judge = Annotated[
     str, typer.Option(help="Who chooses among the drafts: itself or teacher (one pass more).")
 ]
+Doubt = Annotated[
+    float, typer.Option(help="refine: share hidden after a pass, the least sure; less each time.")
+]
 Ratio = Annotated[float, typer.Option(help="--length ratio: target tokens for a source token.")]
 
 
@@ -41,6 +44,7 @@ def translate(
     ratio: Ratio = 1.0,
     initial: Initial = None,
     remask: Annotated[bool, typer.Option(help="refine: hide repeats between passes.")] = True,
+    doubt: Doubt = 0.5,
     hypotheses: Annotated[int, typer.Option(help="sundae: drafts of each length.")] = 16,
     judge: Judge = "teacher",
     beams: Annotated[int, typer.Option(help="ar only: hypotheses kept; 1 is greedy.")] = 5,
@@ -64,7 +68,7 @@ def translate(
         raise GlauberError("the length oracle needs references: use evaluate-translator.")
     folder = models or BUNDLED
     way = Way(
-        decoder, steps, lengths, beams, length, ratio, initial, remask,
+        decoder, steps, lengths, beams, length, ratio, initial, remask, doubt,
         n_hypotheses=hypotheses, seed=seed, judge=judge,
     )  # fmt: skip
     chosen = str(choose_device(device))

@@ -121,6 +121,16 @@ class MaskedLM:
         tokenizer = self.vocabulary.tokenizer
         return MaskedLM(model, tokenizer, name=self.name, fingerprint=self.fingerprint)
 
+    def on(self, device: str) -> "MaskedLM":
+        """The same weights on another device."""
+        return MaskedLM(
+            deepcopy(self.model).to(choose_device(device)),
+            self.vocabulary.tokenizer,
+            name=self.name,
+            fingerprint=self.fingerprint,
+            int8=self.int8,
+        )
+
     @property
     def device(self) -> torch.device:
         return torch.device(self.model.device)

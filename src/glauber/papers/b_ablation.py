@@ -11,7 +11,7 @@ from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
 from glauber.translation.data import Judged
 from glauber.translation.evaluation import Evaluation, Measures, evaluate
-from glauber.translation.paired import bleu_difference
+from glauber.translation.paired import Difference, bleu_difference
 from glauber.translation.store import BUNDLED
 from glauber.translation.translate import Way
 
@@ -32,7 +32,7 @@ class Choice:
 
 PLAIN = Way("refine", 4, 5)
 CHOICES = {
-    BASELINE: Choice(PLAIN, "4 passes, 5 lengths, MASK at first, stutter remasked and dropped"),
+    BASELINE: Choice(PLAIN, "4 passes, 5 lengths, stutter remasked and dropped"),
     "1 pass": Choice(
         replace(PLAIN, n_steps=1), "one pass often gives a reasonable translation", "lower"
     ),
@@ -43,13 +43,16 @@ CHOICES = {
     "random tokens at first": Choice(
         replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
     ),
+    "stutter alone remasked": Choice(
+        replace(PLAIN, doubt=0.0), "schedules of remasking made no visible difference", "same"
+    ),
     "no remasking": Choice(
-        replace(PLAIN, remask_stutter=False),
+        replace(PLAIN, remask_stutter=False, doubt=0.0),
         "schedules of remasking made no visible difference",
         "same",
     ),
     "no remasking, repeats kept": Choice(
-        replace(PLAIN, remask_stutter=False, drop_repeats=False),
+        replace(PLAIN, remask_stutter=False, doubt=0.0, drop_repeats=False),
         "repeats can be removed by a rule afterwards; no figure",
     ),
     "1 length, by the ratio": Choice(
@@ -66,6 +69,7 @@ TRAINING = (
     ("position", "positional attention is among the critical parts", "lower"),
     ("vocab", "a vocabulary of its own for the languages is critical; no figure by size", None),
     ("stage", "one stage never sees the model's own drafts, which is why there are two", "lower"),
+    ("kept-15", "its drafts have random tokens; MASK is allowed as well, no figure", None),
     ("kept", "a large share of masked tokens is critical", "lower"),
     ("rate", "a large share of masked tokens is critical", "lower"),
     ("corrupt", "its drafts have random tokens; MASK is allowed as well, no figure", None),
@@ -107,22 +111,23 @@ def _run_row(
 
 
 def recorded_rows(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """The recorded choices of training beside their baseline; no error was recorded with them."""
+    """The recorded choices of training, each beside the one that it differs from in one thing."""
     listed = told.get("rows", [])
-    baseline = next((one for one in listed if one.get("name") == BASELINE), None)
-    rows = []
+    by_name, rows = {one.get("name"): one for one in listed}, []
     for one in listed:
         paper, expected = _claim(f"{one.get('name')} {one.get('change')}")
         expected = one.get("expected", expected)  # a row may say where it should go
         made = dict(one) | provenance(told)
-        if baseline is not None and one is not baseline:
+        beside = by_name.get(one.get("beside", BASELINE))
+        if beside is not None and beside is not one:
             for name in ("test", "long"):
-                moved = one[f"bleu_{name}"] - baseline[f"bleu_{name}"]
-                word = "higher" if moved > 0 else "lower"
+                value = one[f"bleu_{name}"] - beside[f"bleu_{name}"]
+                moved = Difference(value, one.get(f"error_{name}", 0.0))
                 made |= {
-                    f"BLEU {name} less baseline": moved,
-                    f"{name}, as the paper says": _agrees(word, expected),
+                    f"{name}, moved": moved.word,
+                    f"{name}, as the paper says": _agrees(moved.word, expected),
                 }
+                made.setdefault(f"less_{name}", value)
             made["paper"] = paper
         rows.append(made)
     return rows

@@ -29,6 +29,17 @@ class Plan:
     spec: Spec
     tokens: Tensor  # (chains, length)
     free: Tensor  # (chains, length)
+    others: tuple[MaskedLM, ...] = ()  # the same model on further devices
+
+    @property
+    def crews(self) -> "list[Plan]":
+        """This plan on each of its devices."""
+        return [replace(self, model=model, others=()) for model in (self.model, *self.others)]
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether the model is on a CUDA device."""
+        return self.model.device.type == "cuda"
 
     @property
     def laws(self) -> Conditionals:
@@ -40,7 +51,7 @@ class Plan:
         """The run's kernel; few chains on a CUDA device replay a recording of it."""
         kernel, scan = self.plain_kernel, scan_named(self.spec.scan)
         asks_host = scan.name.startswith(("everywhere", "least-confident"))
-        few = self.model.device.type == "cuda" and self.spec.chains <= FEW
+        few = self.on_cuda and self.spec.chains <= FEW
         return replayed(kernel) if few and not asks_host else kernel
 
     @property
@@ -80,16 +91,16 @@ def plan(
     """Everything a run needs, checked, before anything is written.
 
     chains      number of chains; they take the texts in turn (default: one per text)
+    device      one, or several with commas (cuda:0,cuda:1): each takes a share of the chains
     length      tokens of each text without the special ones; shorter texts are left out
     prefix      text put before each start and never redrawn; it does not count in length
     frozen      further sites that are never redrawn, counted from 0 without the special tokens
     within      sequential, or parallel where the scan is everywhere, unless it is given
     """
     _check_numbers(steps, chains, length, seed)
+    others: tuple[MaskedLM, ...] = ()
     if isinstance(model, str):
-        model = MaskedLM.load(
-            model, device=device, dtype=dtype, trust_remote_code=trust_remote_code
-        )
+        model, others = _loaded(model, device, dtype, trust_remote_code)
     tokens, free = starts(model, texts, chains=chains, length=length, prefix=prefix, frozen=frozen)
     spec = Spec(
         model=model.name,
@@ -110,7 +121,7 @@ def plan(
         trust_remote_code=trust_remote_code,
         versions=versions(),
     )
-    planned = Plan(model, spec, tokens, free)
+    planned = Plan(model, spec, tokens, free, others)
     _check_plan(planned)
     return planned
 
@@ -193,18 +204,22 @@ def _freeze(free: Tensor, before: int, frozen: Sequence[int]) -> None:
 def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> Plan:
     """The plan of a stored run, with its model loaded and checked against the fingerprint."""
     spec = run.spec if steps is None else replace(run.spec, steps=steps)
-    model = MaskedLM.load(
-        spec.model,
-        device=device or spec.device,
-        dtype=spec.dtype,
-        trust_remote_code=spec.trust_remote_code,
-    )
+    model, others = _loaded(spec.model, device or spec.device, spec.dtype, spec.trust_remote_code)
     if model.fingerprint != spec.fingerprint:
         raise GlauberError(
             f"{spec.model} is not the model that made the run {run.folder}: its weights or its "
             "vocabulary have changed."
         )
-    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free))
+    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free), others)
+
+
+def _loaded(
+    name: str, device: str, dtype: str, trust_remote_code: bool
+) -> tuple[MaskedLM, tuple[MaskedLM, ...]]:
+    """The model on the first of the devices, and its copies on the others."""
+    first, *further = device.split(",")
+    model = MaskedLM.load(name, device=first, dtype=dtype, trust_remote_code=trust_remote_code)
+    return model, tuple(model.on(one) for one in further)
 
 
 def _laws(model: MaskedLM, spec: Spec) -> Conditionals:

@@ -1,8 +1,11 @@
 """How does a run advance? In stretches of a few seconds, each committed."""
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -56,21 +59,24 @@ class Session:
     updates: int = 0
     memo: Memo | None = None
     begun: float = field(default_factory=time.perf_counter)
-    _changed: Tensor | int = 0
+    _changed: dict[torch.device, Tensor] = field(default_factory=dict)  # steps, by device
     _heard: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, state: State, info: Info, steps: int) -> None:
         """Takes note of one step of a batch of chains."""
-        self.updates += len(state.step)
-        self._changed = self._changed + info.changed.any(dim=1).sum()
-        now = time.perf_counter()
-        if self.listener is not None and now - self._heard > REPORT_SECONDS:
-            self._heard = now
-            self.listener(self.progress(state, steps))
+        changed, device = info.changed.any(dim=1).sum(), state.step.device
+        with self._lock:
+            self.updates += len(state.step)
+            self._changed[device] = self._changed.get(device, 0) + changed
+            now = time.perf_counter()
+            if self.listener is not None and now - self._heard > REPORT_SECONDS:
+                self._heard = now
+                self.listener(self.progress(state, steps))
 
     def progress(self, state: State, steps: int) -> Progress:
         """Where the session stands."""
-        share = float(self._changed) / self.updates
+        share = sum(map(float, self._changed.values())) / self.updates
         spent = time.perf_counter() - self.begun
         tokens = state.tokens[0].cpu()
         remembered = None if self.memo is None else self.memo.rate
@@ -140,6 +146,8 @@ def _memo(planned: Plan, size: int | None) -> Memo | None:
     """An empty memo of so many MiB, if the run's kernel has a use for it."""
     if size is None:
         size = MEMO if planned.model.device.type == "cpu" else 0
+    if planned.others:
+        return None  # each device would need its own
     if not size or not remembers(scan_named(planned.spec.scan), fill_named(planned.spec.fill)):
         return None
     return Memo(planned.laws.vocab_size, planned.tokens.shape[1], budget=size * 2**20)
@@ -149,17 +157,32 @@ def _stretches(
     planned: Plan, tokens: Tensor, writer: Writer, batch_size: int | None, session: Session
 ) -> Iterator[tuple[Events, dict[int, NDArray[Any]]]]:
     """Stretches of all chains' steps, each about COMMIT_SECONDS long, with the marks in them."""
-    batches = torch.arange(len(tokens)).split(batch_size or len(tokens))
-    streams = [_stream(planned, tokens[rows], rows, writer.steps, session) for rows in batches]
+    crews = planned.crews
+    share = -(-len(tokens) // len(crews))
+    batches = torch.arange(len(tokens)).split(batch_size or share)
+    streams = [
+        _stream(crews[number % len(crews)], tokens[rows], rows, writer.steps, session, len(crews))
+        for number, rows in enumerate(batches)
+    ]
     size = 1
+
+    def work(first: int) -> dict[int, Events]:
+        """The stretch of every batch of one device, by the batch's number."""
+        crew, done = crews[first], {}
+        with torch.cuda.device(crew.model.device) if crew.on_cuda else nullcontext():
+            for number in range(first, len(batches), len(crews)):
+                after, done[number] = _stretch(streams[number], crew, size, session)
+                tokens[batches[number]] = after
+        return done
+
     while writer.steps < planned.spec.steps and not session.stopping:
         room = writer.every - writer.steps % writer.every  # a stretch ends at a mark
         size = min(size, room, planned.spec.steps - writer.steps)
         before = time.perf_counter()
-        parts = []
-        for stream, rows in zip(streams, batches, strict=True):
-            tokens[rows], events = _stretch(stream, planned, size, session)
-            parts.append(events)
+        found: dict[int, Events] = {}
+        for one in _each(work, len(crews)):
+            found |= one
+        parts = [found[number] for number in range(len(batches))]
         done = min(part["site"].shape[1] for part in parts)  # a stop may come between batches
         if done == 0:
             return
@@ -172,8 +195,21 @@ def _stretches(
         size = max(1, int(size * min(2.0, COMMIT_SECONDS / (time.perf_counter() - before))))
 
 
-def _stream(planned: Plan, tokens: Tensor, rows: Tensor, step: int, session: Session) -> Stream:
-    """All the steps still missing of some chains, from `step` on."""
+def _each(work: Callable[[int], dict[int, Events]], n_crews: int) -> list[dict[int, Events]]:
+    """The work of every device, side by side."""
+    if n_crews == 1:
+        return [work(0)]
+    with ThreadPoolExecutor(n_crews, "glauber-device") as pool:
+        return list(pool.map(work, range(n_crews)))
+
+
+def _stream(
+    planned: Plan, tokens: Tensor, rows: Tensor, step: int, session: Session, n_crews: int
+) -> Stream:
+    """All the steps still missing of some chains, from `step` on.
+
+    Steps are recorded for one device only: a recording suffers nothing else beside it.
+    """
     spec = planned.spec
     begun = start(
         tokens,
@@ -185,6 +221,8 @@ def _stream(planned: Plan, tokens: Tensor, rows: Tensor, step: int, session: Ses
     )
     missing = spec.steps - step
     scan, fill = scan_named(spec.scan), fill_named(spec.fill)
+    if n_crews > 1:
+        return run_kernel(planned.plain_kernel, begun, missing, seed=spec.seed)
     if session.memo is None:
         further = lookahead_for(len(rows)) if begun.tokens.is_cuda else 1
         if further > 1 and remembers(scan, fill):
@@ -220,8 +258,13 @@ def _events(infos: list[Info], n_slots: int) -> Events:
 
 
 def rate(planned: Plan, *, batch_size: int | None = None) -> float:
-    """Measured chain steps per second, from two steps that are not kept."""
-    rows = torch.arange(min(batch_size or len(planned.tokens), len(planned.tokens)))
+    """Measured chain steps per second, from two steps that are not kept.
+
+    Several devices: what the first does with its share of the chains, times their number.
+    """
+    n_crews = len(planned.crews)
+    share = -(-len(planned.tokens) // n_crews)
+    rows = torch.arange(min(batch_size or share, share))
     begun = start(
         planned.tokens[rows],
         planned.free[rows],
@@ -233,4 +276,4 @@ def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     next(stream)  # compilation, recording and caches are not counted
     session = Session()
     _stretch(stream, planned, 2, session)
-    return session.updates / (time.perf_counter() - session.begun)
+    return n_crews * session.updates / (time.perf_counter() - session.begun)

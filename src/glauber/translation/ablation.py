@@ -10,6 +10,7 @@ import torch
 from glauber.translation.data import Corpus, Judged, read_pairs
 from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator
+from glauber.translation.paired import bleu_difference
 from glauber.translation.pipeline import DISTILLED, PAIRS, take_over
 from glauber.translation.score import quality
 from glauber.translation.store import load, load_vocabulary
@@ -31,6 +32,7 @@ class Choice:
     begin_from: str | None = "teacher"
     vocab_size: int | None = None
     initial: str = "mask"  # what decoding begins with: what the student saw in training
+    beside: str = "baseline"  # what it differs from in one thing
 
 
 def choices(plan: Plan) -> dict[str, Choice]:
@@ -50,13 +52,15 @@ def choices(plan: Plan) -> dict[str, Choice]:
             "drafts of random tokens, 50% kept",
             replace(plan, corruption="random", kept=0.5, doubt=0.0),
             initial="random",
+            beside="kept-15-random",
         ),
         "fresh": Choice("begins from random weights", plan, begin_from=None),
         "vocabulary-2k": Choice(
-            "a vocabulary of 2,000, from random weights: compare with fresh",
+            "a vocabulary of 2,000, from random weights",
             plan,
             begin_from=None,
             vocab_size=SMALL_VOCABULARY,
+            beside="fresh",
         ),
     }
 
@@ -84,7 +88,8 @@ def ablate(
             which: [one.text for one in translate(model, vocabulary, texts, way=way)]
             for which, texts in _sources(judged).items()
         }
-        rows.append({"name": name, "change": choice.change, "loss": loss, "outputs": said})
+        row = {"name": name, "change": choice.change, "beside": choice.beside, "loss": loss}
+        rows.append(row | {"outputs": said})
         hear(f"{name}: loss {loss:.3f}")
     return {
         "device": machine(device),
@@ -95,13 +100,20 @@ def ablate(
 
 
 def scored(told: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
-    """The same with BLEU and stutter in place of the translations."""
-    rows = []
+    """The same with BLEU and stutter in place of the translations.
+
+    And with how far BLEU is from that of the student beside, with the error of that.
+    """
+    rows, said = [], {row["name"]: row["outputs"] for row in told["rows"]}
     for row in told["rows"]:
-        made: dict[str, Any] = {"name": row["name"], "change": row["change"], "kind": "estimate"}
+        made = {name: row[name] for name in ("name", "change", "beside")} | {"kind": "estimate"}
+        others = said.get(row["beside"]) if row["beside"] != row["name"] else None
         for which, outputs in row["outputs"].items():
             found = quality(outputs, judged[which])
             made |= {f"bleu_{which}": found.bleu, f"stutter_{which}": found.stutter}
+            if others is not None:
+                moved = bleu_difference(outputs, others[which], judged[which])
+                made |= {f"less_{which}": moved.value, f"error_{which}": moved.standard_error}
         rows.append(made)
     return told | {"rows": rows}
 
