@@ -1,7 +1,7 @@
 """glauber paper: a table or figure of the papers, made again beside the published numbers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ def paper(
     json: options.Json = False,
 ) -> None:
     """Make a table or figure of the papers again; `list` names them."""
+    from glauber.cli.rows import show
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
     from glauber.papers import PIECES, reproduce
@@ -37,18 +38,6 @@ def paper(
         emit(made.told() | {"files": [str(file) for file in files]})
         return
     screen.print(made.how, markup=False, highlight=False, soft_wrap=True)
-    for row in made.rows:
-        for key, value in row.items():
-            screen.print(
-                f"{key:>28}  {_short(value)}", markup=False, highlight=False, soft_wrap=True
-            )
+    show(made.rows, screen)
     for file in files:
         say(str(file), quiet=False)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(_short(one) for one in value)
-    return "-" if value is None else str(value)
