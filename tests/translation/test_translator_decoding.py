@@ -307,6 +307,7 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
             translate(model, vocabulary, [text])
     for way, words in {
         Way(n_steps=0): "at least 1",
+        Way(doubt=-0.1): "share in doubt",
         Way("nonsense"): "one of",
         Way("ar"): "does not fit",
         Way(n_lengths=0): "at least 1 length",

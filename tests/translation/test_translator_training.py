@@ -125,7 +125,7 @@ def test_corruption_keeps_its_share():
 
 
 def test_plans_that_cannot_be_trained_with():
-    for plan in (Plan(0), Plan(corruption="none"), Plan(optimizer="none")):
+    for plan in (Plan(0), Plan(corruption="none"), Plan(optimizer="none"), Plan(doubt=1.5)):
         with pytest.raises(GlauberError):
             plan.check()
 
