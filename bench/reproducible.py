@@ -18,7 +18,7 @@ import torch
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.runs.run import Run
 from glauber.runs.store import FIELDS
-from glauber.sampling import begin, plan, sample
+from glauber.sampling.sample import begin, plan, sample
 
 KILLER = Path(__file__).parent.parent / "tests" / "runs" / "kill_and_resume.py"
 

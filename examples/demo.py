@@ -4,13 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from glauber import sampling
 from glauber.cli.screen import watched
 from glauber.conditionals.bundled import passages
 from glauber.errors import GlauberError
 from glauber.explorer.report import write_report
 from glauber.landscape.embedder import load_embedder
 from glauber.runs.run import Run
+from glauber.sampling import sample as sampling
 
 PLACE = Path(__file__).resolve().parent.parent / "demo"
 STARTS = passages()[:8]  # of eight topics

@@ -8,46 +8,36 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "glauber"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-# Each room and the rooms of the package that it may import.
+# Each room and the rooms below it; every room may import itself and the foundation.
+FOUNDATION = {"errors", "parameters", "progress", "result", "statistics", "threads", "__version__"}
+BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {
-    "conditionals": {"conditionals", "threads"},
-    "dynamics": {"conditionals", "dynamics", "threads"},
-    "exact": {"conditionals", "exact"},
-    "compatibility": {"conditionals", "compatibility", "runs.run", "runs.spec", "runs.export"},
-    "mixing": {"conditionals", "dynamics", "mixing", "threads", "runs.run", "runs.export"},
-    "metastability": {
-        "conditionals", "dynamics", "metastability", "runs.run", "runs.spec", "runs.export",
+    "conditionals": set(),
+    "exact": {"conditionals"},
+    "dynamics": {"conditionals"},
+    "runs": {"conditionals"},
+    "sampling": BELOW,
+    "sweeps": BELOW,
+    "compatibility": BELOW,
+    "mixing": BELOW | {"sweeps"},
+    "metastability": BELOW,
+    "generation": BELOW,
+    "landscape": BELOW | {"compatibility", "metastability", "mixing"},
+    "ising": {"conditionals", "exact"},
+    "translation": {"conditionals", "dynamics"},
+    "figures": BELOW | {"compatibility", "exact", "landscape", "metastability", "mixing"},
+    "papers": BELOW
+    | {
+        "compatibility", "exact", "figures", "generation", "ising", "landscape", "metastability",
+        "mixing", "sweeps", "translation",
     },
-    "landscape": {"conditionals", "landscape", "mixing", "runs", "sampling"},
-    "comparison": {
-        "comparison", "compatibility", "conditionals", "landscape", "mixing", "runs", "sampling",
-    },
-    "runs": {"runs", "conditionals.vocabulary"},
-    "sampling": {"conditionals", "dynamics", "runs", "sampling"},
-    "sweeps": {"conditionals", "dynamics", "mixing", "runs", "sampling", "sweeps"},
-    "plots": {
-        "plots", "runs.timeline", "comparison", "exact", "landscape", "metastability", "mixing",
-        "translation",
-    },
-    "explorer": {"conditionals", "explorer", "landscape", "metastability", "plots", "runs"},
-    "papers": {
-        "compatibility", "conditionals", "exact", "landscape", "metastability", "mixing", "papers",
-        "plots", "runs.run", "runs.spec", "sampling", "sweeps", "translation",
-    },
-    "cli": {
-        "cli", "comparison", "compatibility", "conditionals", "dynamics", "exact", "explorer",
-        "landscape",
-        "metastability", "mixing", "papers", "plots", "runs", "sampling", "sweeps", "translation",
-    },
-    "translation": {"translation", "dynamics.noise"},
-    "threads": set(),
-    "errors": set(),
+    "cli": {"runs", "sampling", "figures"},
 }  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
 CORE = (
-    "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "translation",
-    "threads",
+    "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "generation",
+    "translation", "threads", "progress", "result", "statistics", "parameters",
 )  # fmt: skip
 STANDARD = set(__import__("sys").stdlib_module_names)
 
@@ -73,14 +63,17 @@ def room(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_arrows(path):
-    if room(path) == "__init__":
+    here = room(path)
+    if here in FOUNDATION | {"__init__", "__main__"}:
         return
-    allowed = ARROWS[room(path)] | {"errors", "__version__"}
-    for name in imports(path):
-        if not name.startswith("glauber."):
-            continue
-        inside = name.removeprefix("glauber.")
-        assert any(inside == a or inside.startswith(a + ".") for a in allowed), f"{path} -> {name}"
+    allowed = ARROWS[here] | FOUNDATION | {here}
+    # A result draws itself: pictures are imported inside the method that draws.
+    lazily = allowed | {"figures"}
+    for names, rooms in ((imports(path), lazily), (imports(path, loaded_at_once=True), allowed)):
+        for name in names:
+            if name.startswith("glauber."):
+                inside = name.removeprefix("glauber.").split(".")[0]
+                assert inside in rooms, f"{path} -> {name}"
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,96 @@
 """The dynamics of masked language models.
 
-run = glauber.sample("bundled:english", texts, steps=2000, temperature=1.0, seed=0)
-run.text(chain=0, step=500)
-run.to_arviz()
+    model = glauber.load("bundled:english")
+    run = glauber.sample(model, texts, steps=2000, temperature=0.7, seed=0)
+    glauber.traps(run)                       # prints, tabulates, draws and serialises itself
+    glauber.couple(model, pairs=12, temperature=1.5).frame()
+
+Every question is a function here, and the same function is a command: `glauber couple --help`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-__version__ = "0.1.0"
-__all__ = ["GlauberError", "MaskedLM", "Run", "resume", "sample"]
+__version__ = "0.2.0"
 
-if TYPE_CHECKING:
-    from glauber.conditionals.masked_lm import MaskedLM
-    from glauber.errors import GlauberError
-    from glauber.runs.run import Run
-    from glauber.sampling import resume, sample
-
-_HOMES = {
-    "GlauberError": "glauber.errors",
-    "MaskedLM": "glauber.conditionals.masked_lm",
-    "Run": "glauber.runs.run",
-    "resume": "glauber.sampling",
-    "sample": "glauber.sampling",
+# Every study: the room that answers it, by the question that people ask.
+STUDIES = {
+    "Chains": {
+        "sample": "sampling.sample",
+        "resume": "sampling.sample",
+        "extend": "sampling.sample",
+        "show": "runs.timeline",
+        "export": "runs.export",
+        "models": "conditionals.load",
+    },
+    "Could it be one law?": {
+        "rectangles": "compatibility.rectangles",
+        "entropy_production": "compatibility.entropy_production",
+        "potential": "compatibility.potential",
+        "score": "compatibility.score",
+    },
+    "How fast is the start forgotten?": {
+        "influence": "mixing.influence",
+        "couple": "mixing.coupling",
+        "phase": "mixing.phase",
+        "semantic_drift": "mixing.semantic_drift",
+        "diagnose": "mixing.diagnostics",
+        "unbiased": "mixing.unbiased",
+    },
+    "Where does it get stuck?": {
+        "margins": "metastability.margins",
+        "drift": "metastability.drift",
+        "traps": "metastability.traps",
+        "basins": "metastability.basins",
+    },
+    "What is it about?": {
+        "topics": "landscape.topics",
+        "prefixes": "landscape.prefixes",
+        "compare": "landscape.comparison",
+        "report": "figures.report",
+    },
+    "Filling in parallel": {
+        "parallel_cost": "generation.parallel_cost",
+    },
+    "Translation": {
+        "translate": "translation.translate",
+        "train_translator": "translation.training",
+        "evaluate_translator": "translation.evaluation",
+    },
+    "Papers": {
+        "paper": "papers.paper",
+    },
 }
+# What is no command by itself.
+OTHERS = {
+    "load": "conditionals.load",
+    "MaskedLM": "conditionals.masked_lm",
+    "CausalLM": "conditionals.causal_lm",
+    "Conditionals": "conditionals.base",
+    "Run": "runs.run",
+    "Result": "result",
+    "GlauberError": "errors",
+    "GlauberWarning": "errors",
+    "allow_long": "progress",
+}
+ROOMS = {"ising", "exact", "sweeps"}  # laboratories with studies of their own
+_HOMES = OTHERS | {name: home for group in STUDIES.values() for name, home in group.items()}
+__all__ = sorted({*_HOMES, *ROOMS})
 
 
 def __getattr__(name: str) -> Any:
     """Imports what is asked for when it is asked for: torch takes seconds to load."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'glauber' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    if name in ROOMS:
+        return import_module(f"glauber.{name}")
+    if name not in _HOMES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, _HOMES, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'glauber' has no attribute {name!r}{hint}")
+    return getattr(import_module(f"glauber.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

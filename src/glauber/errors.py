@@ -1,5 +1,9 @@
-"""The one exception whose message is written for the person at the keyboard."""
+"""The one exception and the one warning whose words are written for the person at the keyboard."""
 
 
 class GlauberError(Exception):
     """A mistake in the input, or a limit of the machine, said in one plain sentence."""
+
+
+class GlauberWarning(UserWarning):
+    """Something was repaired, left out or replaced: said in one plain sentence."""

@@ -8,7 +8,7 @@ import pytest
 from conftest import VOCABULARY
 from crafted_run import crafted_run
 from glauber.landscape.embedder import Embedder
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 
 def embed(texts):

@@ -5,13 +5,12 @@ import pytest
 
 from conftest import TEXTS, make_model, make_tokenizer
 from glauber.comparison.models import compare_models
-from glauber.compatibility import rectangles_of_model
+from glauber.compatibility.rectangles import rectangles
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Scorer
 from glauber.plots.comparison import comparison_table, plot_comparison, plot_topics_by_model
-from glauber.sampling import sample
-from glauber.sampling.plan import starts
+from glauber.sampling.sample import sample
 
 
 def score(texts):
@@ -50,8 +49,7 @@ def compared(tiny_folder, other_folder):
 def test_each_figure_is_that_of_its_study(compared, tiny_folder):
     first, second = compared.rows
     model = MaskedLM.load(str(tiny_folder))
-    tokens, free = starts(model, TEXTS, chains=6, length=5)
-    found = rectangles_of_model(model, tokens, free=free, count=12, seed=4, top=10)
+    found = rectangles(model, TEXTS[:6], length=5, count=12, seed=4, top=10)
     assert first.rectangles["mean"] == pytest.approx(float(found.delta.mean()))
     run = sample(model, TEXTS, steps=60, chains=6, length=5, seed=4)
     assert first.changed.value == pytest.approx(float(run.read("changed").any(axis=2).mean()))

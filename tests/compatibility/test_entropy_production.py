@@ -20,7 +20,7 @@ from glauber.errors import GlauberError
 from glauber.exact import Space, stationary, transition_matrix
 from glauber.exact import entropy_production as exact_entropy_production
 from glauber.runs.spec import Spec
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 VOCAB, LENGTH = 3, 3
 SPACE = Space(VOCAB, LENGTH)

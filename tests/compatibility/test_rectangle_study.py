@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.compatibility import draw, read_rectangle, rectangle_study, rectangles
-from glauber.compatibility.bootstrap import bootstrap_mean
+from glauber.compatibility.rectangle_test import draw
+from glauber.compatibility.rectangle_test import evaluate as rectangles
+from glauber.compatibility.rectangles import measure as rectangle_study
+from glauber.compatibility.rectangles import read
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.sampling.plan import starts
+from glauber.statistics import bootstrap_mean
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def test_a_rectangle_reads_as_four_sentences(tiny_folder):
     words = laws.vocabulary.tokenizer.get_vocab()
     values = torch.tensor([[words["dog"], words["tree"]]])
     found = rectangles(laws, tokens, torch.tensor([[2, 6]]), values)
-    reading = read_rectangle(found, 0, laws.vocabulary)
+    reading = read(found, 0, laws.vocabulary)
     assert reading.changes == (("cat", "dog"), ("mat", "tree"))
     assert reading.corners == (
         "the cat sat on the mat.",

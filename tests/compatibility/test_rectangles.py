@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from glauber.compatibility import rectangles
+from glauber.compatibility.rectangle_test import evaluate as rectangles
 from glauber.conditionals.base import PAD, Restricted, Tempered, log_probs
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError

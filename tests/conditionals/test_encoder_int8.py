@@ -19,7 +19,7 @@ from glauber.conditionals.encoder_int8 import _pack as pack
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.runs.store import FIELDS
-from glauber.sampling import resume, sample
+from glauber.sampling.sample import resume, sample
 
 
 @pytest.fixture(scope="module")
@@ -239,11 +239,11 @@ def test_what_measures_refuses_int8(command, glauber, tiny_folder):
 
 
 def test_certificates_of_a_model_and_a_run_refuse_int8(tiny_folder, texts, tmp_path, glauber):
-    from glauber.compatibility.study import rectangles_of_model
+    from glauber.compatibility.rectangles import rectangles
 
     model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
-    with pytest.raises(GlauberError, match="rectangles need float32"):
-        rectangles_of_model(model, torch.zeros(1, 4), free=torch.ones(1, 4, dtype=torch.bool))
+    with pytest.raises(GlauberError, match="use float32"):
+        rectangles(model, texts, length=4)
     sample(model, texts, steps=5, out=tmp_path / "run")
     code, _, err = glauber("entropy-production", tmp_path / "run")
     assert code == 2 and "drawn in int8" in " ".join(err.split())

@@ -8,7 +8,7 @@ import pytest
 from glauber import sample
 from glauber.explorer.report import remembered, write_report
 from glauber.landscape.embedder import Embedder
-from glauber.sampling import reopen
+from glauber.sampling.sample import reopen
 
 
 def letters(texts):

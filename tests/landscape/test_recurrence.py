@@ -11,7 +11,7 @@ from glauber.landscape.recurrence import agreement, recurrence, seeds_of
 from glauber.landscape.stretches import stretches
 from glauber.landscape.topics import TopicScores
 from glauber.mixing.survival import median_time
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 # Scores of `a` among two labels (baseline 0.5) at looks 10 steps apart.
 A = np.array(

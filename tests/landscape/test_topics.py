@@ -20,7 +20,7 @@ from glauber.landscape.scorers import load_scorer
 from glauber.landscape.similarity import calibrated, similarity_scorer
 from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
 from glauber.mixing.drift import mean_of
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 from tiny_nli import make_nli
 
 CAT, DOG, BIRD = (VOCABULARY.index(word) for word in ("cat", "dog", "bird"))

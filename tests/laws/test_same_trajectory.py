@@ -10,7 +10,7 @@ from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import philox, uniform, words
 from glauber.dynamics.run import run as run_kernel
 from glauber.runs.store import FIELDS
-from glauber.sampling import plan, sample
+from glauber.sampling.sample import plan, sample
 
 KERNELS = {
     "uniform": {},

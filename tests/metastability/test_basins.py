@@ -11,7 +11,6 @@ from glauber.exact import committor, mean_passage_between, stationary, transitio
 from glauber.metastability.basins import basins
 from glauber.metastability.chapman_kolmogorov import chapman_kolmogorov
 from glauber.metastability.clusters import cluster
-from glauber.metastability.estimates import estimate
 from glauber.metastability.metastable_sets import metastable_sets
 from glauber.metastability.passage import passage_times, transition
 from glauber.metastability.state_model import (
@@ -22,6 +21,7 @@ from glauber.metastability.state_model import (
     timescales,
     transition_counts,
 )
+from glauber.statistics import over_chains
 from wells import SPACE, state_labels, three_wells, turning_wells
 
 LAWS = {"reversible": three_wells(), "turning": turning_wells()}
@@ -175,12 +175,12 @@ def test_counts_are_those_of_each_chain_alone():
 
 def test_the_error_of_a_mean_over_redrawn_chains():
     values = np.random.default_rng(1).normal(size=400)
-    found = estimate(lambda weights: np.array([weights @ values / weights.sum()]), 400)
+    found = over_chains(lambda weights: np.array([weights @ values / weights.sum()]), 400)
     assert found.value[0] == pytest.approx(values.mean())
     # 200 resamples tell a standard deviation to about 5%.
     assert found.standard_error[0] == pytest.approx(values.std() / 20, rel=0.2)
     assert found.low[0] < found.value[0] < found.high[0]
-    rare = estimate(lambda weights: np.array([1.0 if weights[0] > 2 else np.nan]), 400)
+    rare = over_chains(lambda weights: np.array([1.0 if weights[0] > 2 else np.nan]), 400)
     assert np.isnan(rare.standard_error[0])
 
 

@@ -9,7 +9,7 @@ from crafted_run import crafted_run
 from glauber.errors import GlauberError
 from glauber.metastability.looks import Looks, read_looks
 from glauber.metastability.readable import distinctive, readable
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 
 def test_central_texts_and_distinctive_words():

@@ -19,7 +19,7 @@ from glauber.metastability.stays import Stretch
 from glauber.metastability.traps import PUBLISHED, hamming_traps, rank_with, rolling_traps
 from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
 from glauber.runs.export import trajectory
-from glauber.sampling import reopen, sample
+from glauber.sampling.sample import reopen, sample
 
 TEMPERATURE = 0.1
 

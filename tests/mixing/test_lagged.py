@@ -12,7 +12,7 @@ from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.lagged import Lagged, lagged
-from glauber.mixing.shares import share_interval
+from glauber.statistics import share_interval
 
 SPACE = Space(3, 3)
 TABLE = Table.random(3, 3, seed=3, strength=1.2)

@@ -11,7 +11,7 @@ from glauber.errors import GlauberError
 from glauber.landscape.embedder import Embedder
 from glauber.mixing.drift import Distances, distances, saturation
 from glauber.mixing.hitting import HittingTimes, first_passages, hitting_times
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 
 @cache

@@ -10,7 +10,7 @@ from glauber.landscape.embedder import Embedder
 from glauber.metastability.regimes import regime
 from glauber.papers import a_regimes, a_table5, reproduce, trap_runs
 from glauber.runs.export import trajectory
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 
 def embed(texts):

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.plots.picture import write_picture
+from glauber.figures.page import write_picture
 
 
 def test_a_page_holds_every_figure_and_the_script_once(tmp_path):

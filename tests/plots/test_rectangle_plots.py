@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glauber.plots.rectangles import plot_delta_against_influence, plot_deltas
+from glauber.figures.compatibility import plot_delta_against_influence, plot_deltas
 
 DELTA = np.random.default_rng(0).exponential(size=200)
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from glauber.compatibility import rectangle_study
+from glauber.compatibility.rectangles import measure as rectangle_study
 from glauber.conditionals.bundled import passages
 from glauber.conditionals.causal_lm import CausalLM, NextToken
 from recipes.smollm2 import make

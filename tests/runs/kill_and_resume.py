@@ -18,10 +18,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 import transformers  # noqa: F401
 
-from glauber import sampling
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.runs.run import Run
 from glauber.runs.store import committed_steps
+from glauber.sampling import sample as sampling
 from glauber.sampling import session
 
 

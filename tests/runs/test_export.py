@@ -6,7 +6,7 @@ import pytest
 from glauber.errors import GlauberError
 from glauber.runs.export import export, survival
 from glauber.runs.run import Run
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
-from glauber.sampling import Session, advance, begin, plan, resume, sample
+from glauber.sampling.sample import Session, advance, begin, plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"steps": 80, "temperature": 0.4, "seed": 4, "chains": 6}

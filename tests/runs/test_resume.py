@@ -7,8 +7,8 @@ import pytest
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.runs.store import Writer
-from glauber.sampling import advance, begin, plan, reopen, resume, sample
 from glauber.sampling import session as session_module
+from glauber.sampling.sample import advance, begin, plan, reopen, resume, sample
 
 KILLER = Path(__file__).with_name("kill_and_resume.py")
 

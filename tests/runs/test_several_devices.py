@@ -3,7 +3,7 @@
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.sampling import Session, plan, resume, sample
+from glauber.sampling.sample import Session, plan, resume, sample
 from glauber.sampling.session import rate
 from run_bytes import contents
 

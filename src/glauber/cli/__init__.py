@@ -1,81 +1,44 @@
-"""The command line: one file per command; here they are put together."""
+"""The command line: made from the studies (`command.py`), one group per question."""
 
 import sys
+import warnings
+from typing import Any
 
-import typer
-
-from glauber.cli.basins import basins
-from glauber.cli.compare import compare
-from glauber.cli.couple import couple
-from glauber.cli.diagnose import diagnose
-from glauber.cli.drift import drift
-from glauber.cli.entropy_production import entropy_production
-from glauber.cli.evaluate_translator import evaluate_translator
-from glauber.cli.export import export
-from glauber.cli.influence import influence
-from glauber.cli.ising import ising
-from glauber.cli.ising_gap import gap
-from glauber.cli.ising_race import race
-from glauber.cli.margins import margins
-from glauber.cli.models import models
-from glauber.cli.paper import paper
-from glauber.cli.parallel_cost import parallel_cost
-from glauber.cli.phase import phase
-from glauber.cli.potential import potential
-from glauber.cli.prefixes import prefixes
-from glauber.cli.rectangle import rectangle
-from glauber.cli.report import report
-from glauber.cli.resume import extend, resume
-from glauber.cli.sample import sample
-from glauber.cli.score import score
-from glauber.cli.semantic_drift import semantic_drift
-from glauber.cli.show import show
-from glauber.cli.sweep import sweep
-from glauber.cli.topics import topics
-from glauber.cli.train_translator import train_translator
-from glauber.cli.translate import translate
-from glauber.cli.traps import traps
-from glauber.errors import GlauberError
-
-app = typer.Typer(
-    name="glauber",
-    help="The dynamics of masked language models.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-CHAINS = (sample, resume, extend, show, export, models)
-CERTIFICATES = (rectangle, entropy_production, score, potential, influence, margins, drift)
-MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
-STUCK = (traps, basins)
-LANDSCAPE = (topics, prefixes, compare, report)
-TRANSLATION = (translate, train_translator, evaluate_translator)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION, paper):
-    app.command()(command)
-app.add_typer(sweep, name="sweep")
-ising.command()(gap)
-ising.command()(race)
-app.add_typer(ising, name="ising")
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version."),
-) -> None:
-    if version:
-        from glauber import __version__
-
-        print(__version__)
-        raise typer.Exit
+from glauber.errors import GlauberError, GlauberWarning
 
 
 def main() -> None:
     """Runs a command; a mistake in the input ends in one sentence and exit code 2."""
+    from glauber.cli.group import app
+    from glauber.result import visible
+
+    warnings.showwarning = _say
     try:
         app()
     except GlauberError as error:
-        print(f"glauber: {error}", file=sys.stderr)
+        print(f"glauber: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError:
+        print(
+            "glauber: this machine's memory is too small for that; ask for less.", file=sys.stderr
+        )
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
     except KeyboardInterrupt:
         print("glauber: stopped; what was committed is kept.", file=sys.stderr)
         sys.exit(130)
+
+
+_plain = warnings.showwarning
+
+
+def _say(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    """What was repaired or left out is one line on stderr; other warnings stay as they are."""
+    from glauber.result import visible
+
+    if issubclass(category, GlauberWarning):
+        print(f"glauber: {visible(str(message))}", file=sys.stderr)
+    else:
+        _plain(message, category, *where, **more)

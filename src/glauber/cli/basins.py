@@ -10,9 +10,9 @@ from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
     from glauber.metastability.basins import Basins
-    from glauber.metastability.estimates import Estimate
     from glauber.metastability.looks import Looks
     from glauber.metastability.readable import Readable
+    from glauber.statistics import Estimate
 
 
 def basins(
@@ -144,10 +144,10 @@ def _figures(found: "Estimate") -> dict[str, Any]:
 
 
 def _draw(looks: "Looks", found: "Basins", words: "tuple[Readable, ...]", out: Path) -> None:
+    from glauber.figures.page import write_picture
     from glauber.landscape.trajectory import trajectory_in_plane
     from glauber.plots.basin_network import plot_basin_network
     from glauber.plots.implied_timescales import plot_implied_timescales
-    from glauber.plots.picture import write_picture
     from glauber.plots.trajectory import plot_trajectory
 
     plane = trajectory_in_plane(looks.vectors, looks.steps, looks.texts)

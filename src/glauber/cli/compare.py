@@ -130,8 +130,8 @@ def told(found: "Comparison") -> dict[str, Any]:
 
 
 def _draw(found: "Comparison", out: Path) -> None:
+    from glauber.figures.page import write_picture
     from glauber.plots.comparison import comparison_table, plot_comparison, plot_topics_by_model
-    from glauber.plots.picture import write_picture
 
     table = comparison_table(HEAD, [written_row(row) for row in found.rows])
     write_picture(plot_comparison(found), plot_topics_by_model(found), table, path=out)

@@ -10,7 +10,7 @@ from glauber.cli.coupled_lines import lines
 from glauber.cli.screen import answer
 from glauber.mixing.coupling import Coalescence
 from glauber.mixing.lagged import Lagged
-from glauber.mixing.shares import share_interval
+from glauber.statistics import share_interval
 
 MOMENTS = 200  # of the bound on total variation in the JSON object, about
 
@@ -127,8 +127,8 @@ def _total_variation(report: Report) -> dict[str, Any] | None:
 
 
 def _draw(report: Report, out: Path) -> None:
+    from glauber.figures.page import write_picture
     from glauber.plots.coupling import plot_distance, plot_total_variation
-    from glauber.plots.picture import write_picture
 
     figures = [plot_distance(report.found, report.contraction)]
     if report.lagged is not None:

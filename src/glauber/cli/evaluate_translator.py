@@ -151,8 +151,8 @@ def _frontier(
         folder, judged, n_timed=timed, device=device, hear=lambda one: say(one, quiet=json)
     )
     if out is not None:
+        from glauber.figures.page import write_picture
         from glauber.plots.frontier import plot_frontier
-        from glauber.plots.picture import write_picture
 
         write_picture(plot_frontier(made), path=out)
     lines = [

@@ -130,9 +130,9 @@ def _mixing_line(told: dict[str, Any]) -> str:
 def _draw(
     found: "Influence", averages: "list[AveragedInfluence]", words: list[str], out: Path
 ) -> None:
+    from glauber.figures.page import write_picture
     from glauber.plots.averaged import plot_averaged
     from glauber.plots.influence import plot_influence
-    from glauber.plots.picture import write_picture
 
     pictures = [plot_influence(found, words)]
     if len(averages) > 1:

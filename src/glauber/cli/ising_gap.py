@@ -54,8 +54,8 @@ def gap(
         "masks": _better_masks(model, found, ks, adaptive) if search else None,
     }
     if out is not None:
+        from glauber.figures.page import write_picture
         from glauber.plots.dependency import plot_dependency
-        from glauber.plots.picture import write_picture
 
         write_picture(plot_dependency(found), path=out)
     if json:

@@ -38,7 +38,7 @@ def race(
         for slot, j in enumerate(strengths(couplings))
     ]  # fmt: skip
     if out is not None:
-        from glauber.plots.picture import write_picture
+        from glauber.figures.page import write_picture
         from glauber.plots.race import plot_race
 
         write_picture(plot_race(races), plot_race(races, up_to=2 * budget), path=out)

@@ -154,8 +154,8 @@ def _draw(
     names: dict[int, str],
     out: Path,
 ) -> None:
+    from glauber.figures.page import write_picture
     from glauber.plots.parallel_cost import plot_cost_by_count, plot_cost_by_distance, plot_pairs
-    from glauber.plots.picture import write_picture
 
     words = [names[site] for site in pairs.sites]
     write_picture(

@@ -71,9 +71,9 @@ def _run(
 ) -> None:
     from glauber.cli.screen import emit, say
     from glauber.cli.sweep import advance
+    from glauber.figures.page import write_picture
     from glauber.mixing.phase import phase_diagram
     from glauber.plots.phase import plot_phase
-    from glauber.plots.picture import write_picture
 
     found = advance(folder, sweep, on=on, workers=workers, address=address, quiet=json)
     diagram = phase_diagram(found.values())

@@ -55,7 +55,7 @@ def _ranking(
     from glauber.compatibility.neighbours import with_neighbours
     from glauber.compatibility.ranks import ranking
     from glauber.compatibility.visits import visits
-    from glauber.sampling import reopen
+    from glauber.sampling.sample import reopen
 
     if run.steps == 0:
         raise GlauberError(f"the run {run.folder} has no steps yet, so it visited nothing.")
@@ -152,7 +152,7 @@ def _tell(told: dict[str, Any], show: int) -> None:
 def _draw(path: Path, texts: list[dict[str, Any]]) -> None:
     import numpy as np
 
-    from glauber.plots.picture import write_picture
+    from glauber.figures.page import write_picture
     from glauber.plots.potential import plot_potential
 
     columns = {key: np.array([one[key] for one in texts]) for key in ("potential", "pll", "steps")}

@@ -58,7 +58,7 @@ def prefixes(
     for plain, pull in zip(told["pulls"], found.pulls, strict=True):
         plain["towards"] = pull.towards
     if out is not None:
-        from glauber.plots.picture import write_picture
+        from glauber.figures.page import write_picture
         from glauber.plots.prefixes import plot_prefixes
 
         write_picture(plot_prefixes(found), path=out)

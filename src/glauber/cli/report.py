@@ -28,7 +28,7 @@ def report(
     opened = Run(run)
     from glauber.explorer.report import write_report
     from glauber.landscape.embedder import load_embedder
-    from glauber.sampling import reopen
+    from glauber.sampling.sample import reopen
 
     planned = reopen(opened, device=device)
     write_report(

@@ -48,9 +48,9 @@ def _go_on(
     run = Run(folder)
     if steps is not None and steps < run.steps:
         raise GlauberError(f"the run has {run.steps} steps already; --steps is the new total.")
-    from glauber import sampling
     from glauber.cli.screen import emit
     from glauber.cli.telling import run_and_report, summary, tell
+    from glauber.sampling import sample as sampling
 
     if run.finished and steps in (None, run.spec.steps):
         emit(summary(run)) if json else tell(run)

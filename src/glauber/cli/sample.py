@@ -50,8 +50,8 @@ def sample(
     texts = None if source is None else read_texts(source)
     folder = out or _unused(Path("runs"), model, temperature, seed)
     check_place(folder)
-    from glauber import sampling
     from glauber.cli.telling import run_and_report, say_cost
+    from glauber.sampling import sample as sampling
 
     sampling.check_batch_size(batch_size)
     sampling.check_memo(memo)

@@ -14,8 +14,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text as Line
 
 from glauber.conditionals.vocabulary import Text
-from glauber.sampling import Progress as Heard
-from glauber.sampling import Session
+from glauber.sampling.sample import Progress as Heard
+from glauber.sampling.sample import Session
 
 out = Console()
 err = Console(stderr=True)

@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from glauber import sampling
 from glauber.cli.screen import emit, out, say, watched
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.runs.signature import signature
 from glauber.runs.store import bytes_needed
+from glauber.sampling import sample as sampling
 
 
 def run_and_report(

@@ -101,7 +101,7 @@ def _plain(found: "TopicScores") -> dict[str, Any]:
 
 
 def _draw(found: "list[TopicScores]", track: str, seeds: list[str] | None, out: Path) -> None:
-    from glauber.plots.picture import write_picture
+    from glauber.figures.page import write_picture
     from glauber.plots.recurrence import plot_recurrence
     from glauber.plots.topic_river import plot_topic_river
 

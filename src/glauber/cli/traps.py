@@ -44,7 +44,7 @@ def traps(
     from glauber.landscape.embedder import load_embedder
     from glauber.metastability.traps import hamming_traps, rolling_traps
     from glauber.runs.run import Run
-    from glauber.sampling import reopen
+    from glauber.sampling.sample import reopen
 
     opened = Run(run)
     rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}
@@ -104,7 +104,7 @@ def _tell(run: "Run", found: "list[Catalogue]", show: int, out: Path | None, *, 
 
 
 def _draw(found: "list[Catalogue]", out: Path) -> None:
-    from glauber.plots.picture import write_picture
+    from glauber.figures.page import write_picture
     from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
 
     pictures = [

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from glauber.compatibility import rectangles_of_model
-from glauber.compatibility.draw import TOP
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
+from glauber.compatibility.rectangle_test import TOP
+from glauber.compatibility.rectangles import rectangles as rectangle_study
+from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Scorer, TopicScores, score_mean, topic_scores
 from glauber.mixing.drift import Mean, mean_of
 from glauber.runs.run import Run
 from glauber.runs.signature import signature
-from glauber.sampling import sample
-from glauber.sampling.plan import starts
+from glauber.sampling.sample import sample
 
 Traps = Callable[[MaskedLM, Run], dict[str, Any]]  # what one run's traps are, in figures
 
@@ -81,8 +81,10 @@ def compare_models(
             model, texts, steps=steps, temperature=temperature, seed=seed, chains=chains,
             length=length,
         )  # fmt: skip
-        tokens, free = starts(model, texts, chains=chains, length=length)
-        found = rectangles_of_model(model, tokens, free=free, count=rectangles, seed=seed, top=top)
+        begun_at = [text for _, text in passages()] if texts is None else texts
+        found = rectangle_study(
+            model, begun_at[:chains], count=rectangles, length=length, top=top, seed=seed
+        )
         scores = topic_scores(run, scorer, every=every)
         rows.append(
             ModelRow(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, hide
+from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
 from glauber.conditionals.batching import ExactRows, PaddedRows
 from glauber.conditionals.bundled import bundled_folder
 from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
@@ -113,6 +113,16 @@ class MaskedLM:
             budget=budget,
             int8=dtype == "int8",
         )
+
+    whole_vocabulary = True  # one pass scores every token at a hidden site
+
+    def conditionals(self) -> Conditionals:
+        """What a chain should draw from: the tokens that are neither special nor unused."""
+        return Restricted(self, self.vocabulary.proposable().to(self.state_device))
+
+    def proposals(self) -> Conditionals:
+        """What ranks the whole vocabulary at a site: the conditionals themselves."""
+        return self.conditionals()
 
     def in_float64(self) -> "MaskedLM":
         """The same weights in float64, where that exists: on CUDA or a CPU."""

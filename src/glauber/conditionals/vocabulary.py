@@ -65,6 +65,10 @@ class Vocabulary:
         """The text of one row of tokens, without its special tokens."""
         return self.text.decode(tokens)
 
+    def spell(self, token: int) -> str:
+        """The token by itself, as the vocabulary spells it."""
+        return self.text.spell(token)
+
     def encode(self, texts: Sequence[str], *, length: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokens (chains, longest) with PAD behind shorter texts, and their free sites (bool).
 

@@ -9,7 +9,7 @@ from glauber.errors import GlauberError
 from glauber.landscape.labelled import Labelled, held_out_passages, sentences
 from glauber.landscape.topics import Scorer, place_of
 from glauber.mixing.drift import Mean, mean_of
-from glauber.mixing.shares import share_interval
+from glauber.statistics import share_interval
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from glauber.landscape.words import WordPull, distinctive_words
 from glauber.mixing.drift import Mean, mean_of
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 PREFIXES = (
     "Albert Einstein said that",

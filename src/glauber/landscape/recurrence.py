@@ -17,9 +17,9 @@ from glauber.errors import GlauberError
 from glauber.landscape.stretches import stretches
 from glauber.landscape.topics import TopicScores, place_of, score_mean
 from glauber.mixing.drift import Mean, mean_of
-from glauber.mixing.shares import share_interval
 from glauber.mixing.survival import MedianTime
 from glauber.runs.run import Run
+from glauber.statistics import share_interval
 
 ALL = "all"
 

@@ -17,7 +17,6 @@ from glauber.metastability.chapman_kolmogorov import (
     chains_in,
     chapman_kolmogorov,
 )
-from glauber.metastability.estimates import FEW, Estimate, Floats, estimate
 from glauber.metastability.metastable_sets import MetastableSets, metastable_sets
 from glauber.metastability.passage import Transition, passage_times, transition
 from glauber.metastability.state_model import (
@@ -31,6 +30,7 @@ from glauber.metastability.state_model import (
     transition_counts,
     usual_lags,
 )
+from glauber.statistics import FEW, Estimate, Floats, over_chains
 
 LAG = 5  # looks, where nothing else is said
 MOSTLY = 0.9  # share of the transitions below which the model is said to be of a part only
@@ -117,7 +117,7 @@ def _figures(
         passages = passage_times(one, basin, m)
         return np.concatenate([slow, shares, staying, passages.ravel()])
 
-    found = estimate(figures, len(counts), seed=seed)
+    found = over_chains(figures, len(counts), seed=seed)
     slow, shares, staying, passages = np.split(np.arange(len(found.value)), cuts)
     return {
         "slow": found.part(slow),

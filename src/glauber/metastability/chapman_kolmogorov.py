@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from glauber.metastability.estimates import FEW, LEVEL, Estimate, Floats, estimate
 from glauber.metastability.passage import Assignment
 from glauber.metastability.state_model import Labels, kept_law, largest_set, transition_counts
+from glauber.statistics import FEW, LEVEL, Estimate, Floats, over_chains
 
 MULTIPLES = (2, 3, 4, 5)
 
@@ -67,7 +67,7 @@ def chapman_kolmogorov(
         return _both([np.tensordot(weights, one, 1) for one in counts], basin_of[states], multiples)
 
     enough = chains_in(basin_of[labels]) >= FEW
-    found = estimate(both, len(labels), seed=seed).only_where(enough[:, None] & enough)
+    found = over_chains(both, len(labels), seed=seed).only_where(enough[:, None] & enough)
     return ChapmanKolmogorov(multiples, *(found.part(place) for place in range(3)))
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.metastability.clusters import MISSING
-from glauber.metastability.estimates import Floats
 from glauber.metastability.state_model import StateModel
+from glauber.statistics import Floats
 
 MOST = 8  # sets, where the number is not given
 

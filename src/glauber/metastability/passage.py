@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.metastability.clusters import MISSING
-from glauber.metastability.estimates import Floats
 from glauber.metastability.state_model import StateModel
+from glauber.statistics import Floats
 
 Assignment = NDArray[np.int64]  # (n,): the basin of each state
 PATHS = 5  # of one pair, at most

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from glauber.errors import GlauberError
-from glauber.metastability.estimates import Estimate, Floats, estimate
+from glauber.statistics import Estimate, Floats, over_chains
 
 Labels = NDArray[np.int64]
 States = NDArray[np.int64]
@@ -133,4 +133,4 @@ def implied_timescales(
                 found[row, : len(slow)] = slow
         return found
 
-    return ImpliedTimescales(np.array(lags) * every, estimate(figures, len(labels), seed=seed))
+    return ImpliedTimescales(np.array(lags) * every, over_chains(figures, len(labels), seed=seed))

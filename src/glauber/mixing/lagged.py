@@ -25,7 +25,7 @@ from glauber.dynamics.run import run
 from glauber.errors import GlauberError
 from glauber.mixing.coupling import coalesce
 from glauber.mixing.joint_draws import joint_draw_named
-from glauber.mixing.shares import share_interval
+from glauber.statistics import share_interval
 
 Floats = NDArray[np.float64]
 CELLS = 2**22  # pairs times moments worked on at once

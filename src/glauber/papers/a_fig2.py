@@ -11,7 +11,7 @@ from glauber.mixing.hitting import hitting_times
 from glauber.papers.drift_runs import CONDITIONS, THRESHOLD, embedder_of
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.plots.drift_by_temperature import plot_drift_by_temperature
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 2.0)
 LENGTH = 12

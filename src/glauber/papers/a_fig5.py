@@ -1,8 +1,8 @@
 """Paper A, figure 5: the incompatibility is broad, the rule and not the exception."""
 
+from glauber.figures.compatibility import plot_deltas
 from glauber.papers.rectangle_models import HOW, study
 from glauber.papers.reproduction import Reproduction, Scale
-from glauber.plots.rectangles import plot_deltas
 
 
 def make(scale: Scale, *, seed: int) -> Reproduction:

@@ -1,8 +1,8 @@
 """Paper A, figure 6: the incompatibility grows with the influence between the two sites."""
 
+from glauber.figures.compatibility import plot_delta_against_influence
 from glauber.papers.rectangle_models import HOW, study
 from glauber.papers.reproduction import Reproduction, Scale
-from glauber.plots.rectangles import plot_delta_against_influence
 
 
 def make(scale: Scale, *, seed: int) -> Reproduction:

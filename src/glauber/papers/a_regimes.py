@@ -8,7 +8,7 @@ from glauber.metastability.regimes import Regime, regime
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.trap_runs import CONDITIONS
 from glauber.plots.regimes import plot_regimes
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 PUBLISHED = {
     0.01: "barely moves",

@@ -9,7 +9,7 @@ from glauber.metastability.traps import PUBLISHED, Catalogue, hamming_traps, rol
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.trap_runs import CONDITIONS
 from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
-from glauber.sampling import reopen, sample
+from glauber.sampling.sample import reopen, sample
 
 LONGEST = 20  # traps listed of each detector
 

@@ -8,7 +8,7 @@ from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.landscape.embedder import Embedder, load_embedder
 from glauber.papers.reproduction import Scale
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 THRESHOLD = 0.5
 PUBLISHED = "grows as n log n"

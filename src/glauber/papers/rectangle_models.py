@@ -1,8 +1,7 @@
 """The rectangle study of paper A on one model, as its tables and figures share it."""
 
-from glauber.compatibility import RectangleStudy, rectangles_of_model
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.sampling.plan import starts
+from glauber.compatibility.rectangles import RectangleStudy, rectangles
+from glauber.conditionals.bundled import passages
 
 COUNT, LENGTH = 300, 20
 # Mean Delta, paper A, table 1.
@@ -21,6 +20,5 @@ HOW = (
 
 def study(name: str, *, seed: int) -> RectangleStudy:
     """Rectangles of the bundled passages in float32, with the noise floor against float64."""
-    model = MaskedLM.load(name)
-    tokens, free = starts(model, chains=198, length=LENGTH)
-    return rectangles_of_model(model, tokens, free=free, count=COUNT, seed=seed)
+    texts = [text for _, text in passages()]
+    return rectangles(name, texts, count=COUNT, length=LENGTH, seed=seed)

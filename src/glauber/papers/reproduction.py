@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glauber.errors import GlauberError
-from glauber.plots.picture import write_picture
+from glauber.figures.page import write_picture
 from glauber.runs.spec import versions, write_json
 
 if TYPE_CHECKING:

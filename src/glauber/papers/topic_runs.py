@@ -11,7 +11,7 @@ from glauber.landscape.labelled import held_out_passages
 from glauber.landscape.scorers import SIMILARITY
 from glauber.papers.reproduction import Scale
 from glauber.runs.run import Run
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 TRACK = "politics"
 SEEDS = ("health", "sport", "science", "food", "technology")

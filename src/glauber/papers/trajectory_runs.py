@@ -14,7 +14,7 @@ from glauber.landscape.embedder import load_embedder
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.metastability.looks import read_looks
 from glauber.papers.reproduction import Scale
-from glauber.sampling import sample
+from glauber.sampling.sample import sample
 
 PUBLISHED = "clear clusters of points, which are one sentence repeated; no number in our text"
 HOW = "two-dimensional PCA of sentence embeddings, joined in time order from warm to cool"

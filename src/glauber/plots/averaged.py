@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import QUIET, STRONG, empty_figure
 from glauber.mixing.averaged import AveragedInfluence
-from glauber.plots.style import QUIET, STRONG, empty_figure
 
 
 def plot_averaged(averages: Sequence[AveragedInfluence]) -> go.Figure:

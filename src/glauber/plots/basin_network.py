@@ -8,10 +8,10 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.figures.style import QUIET, empty_figure
 from glauber.metastability.basins import Basins
 from glauber.metastability.readable import Readable
 from glauber.plots.implied_timescales import COLOURS
-from glauber.plots.style import QUIET, empty_figure
 
 WIDEST = 9.0  # pixels of the busiest arrow
 LARGEST = 74.0  # pixels across a basin that is the whole law

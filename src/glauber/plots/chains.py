@@ -5,7 +5,7 @@ from typing import Any
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.plots.style import STRONG, THIN
+from glauber.figures.style import STRONG, THIN
 
 MOST = 64  # chains drawn one by one; the mean is over all
 

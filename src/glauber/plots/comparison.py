@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from glauber.comparison.models import Comparison, ModelRow
+from glauber.figures.style import FAINT, FONT, INK, QUIET, STRONG, empty_figure
 from glauber.mixing.drift import Mean
-from glauber.plots.style import FAINT, FONT, INK, QUIET, STRONG, empty_figure
 from glauber.plots.topic_river import colour_of
 
 SHORT = 22  # letters of a model's name that fit beside a picture

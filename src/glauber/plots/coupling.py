@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.figures.style import INK, QUIET, STRONG, empty_figure
 from glauber.mixing.coupling import Coalescence
 from glauber.mixing.lagged import Lagged
-from glauber.plots.style import INK, QUIET, STRONG, empty_figure
 
 SHADE = "rgba(0, 114, 178, 0.18)"
 MOMENTS = 500  # more points than this no screen shows

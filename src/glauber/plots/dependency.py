@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from glauber.exact.samplers.dependency import Dependency
-from glauber.plots.style import empty_figure
+from glauber.figures.style import empty_figure
 
 COLOURS = ("#0072b2", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#1f2328")
 PARALLEL = "#d55e00"

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
+from glauber.figures.style import empty_figure
 from glauber.mixing.drift import Distances
-from glauber.plots.style import empty_figure
 
 COLD_TO_HOT = ["#2166ac", "#67a9cf", "#e8b500", "#ef8a62", "#b2182b"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.figures.style import empty_figure
 from glauber.plots.chains import add_chains
 from glauber.plots.moving import moving_mean, window_of
-from glauber.plots.style import empty_figure
 
 
 def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> go.Figure:

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from glauber.exact.learning.error_curves import ErrorCurves
-from glauber.plots.style import QUIET, empty_figure
+from glauber.figures.style import QUIET, empty_figure
 
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#0072b2", "#cc79a7", "#d55e00")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
-from glauber.plots.style import INK, QUIET, STRONG, empty_figure
+from glauber.figures.style import INK, QUIET, STRONG, empty_figure
 
 LOOKS = ((STRONG, "solid"), ("#009e73", "dash"), ("#e69f00", "dashdot"), ("#d55e00", "dot"))
 

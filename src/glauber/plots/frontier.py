@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from glauber.plots.style import INK, QUIET, STRONG, empty_figure
+from glauber.figures.style import INK, QUIET, STRONG, empty_figure
 from glauber.translation.frontier import Frontier, Point
 
 LOOKS = (

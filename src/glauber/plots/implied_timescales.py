@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import FAINT, QUIET, empty_figure
 from glauber.metastability.state_model import ImpliedTimescales
-from glauber.plots.style import FAINT, QUIET, empty_figure
 
 # Those of Okabe and Ito that show on white, and two more.
 COLOURS = (

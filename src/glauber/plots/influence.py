@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import empty_figure
 from glauber.mixing.influence import Influence
-from glauber.plots.style import empty_figure
 from glauber.plots.token_map import add_token_map
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import QUIET, STRONG, THIN, empty_figure
 from glauber.mixing.pair_costs import PairCosts
 from glauber.mixing.parallel_cost import FillCost
-from glauber.plots.style import QUIET, STRONG, THIN, empty_figure
 from glauber.plots.token_map import add_token_map
 
 COSTLY = "#d55e00"

@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import FAINT, QUIET, STRONG, empty_figure
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
-from glauber.plots.style import FAINT, QUIET, STRONG, empty_figure
 
 ROW = 60  # pixels of a length
 EDGE = "#d55e00"

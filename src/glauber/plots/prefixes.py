@@ -4,8 +4,8 @@ from textwrap import wrap
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import empty_figure
 from glauber.landscape.prefixes import PrefixStudy, Pull
-from glauber.plots.style import empty_figure
 
 LETTERS = 16  # of a prefix in one line
 COLOURS = ((0.0, "#0072b2"), (0.5, "#ffffff"), (1.0, "#d55e00"))

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
 from glauber.exact.samplers.race import Race, Runner
-from glauber.plots.style import INK, QUIET, empty_figure
+from glauber.figures.style import INK, QUIET, empty_figure
 
 PARALLEL = "#d55e00"
 

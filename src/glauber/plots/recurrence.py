@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import QUIET, SHARES, empty_figure
 from glauber.landscape.topics import TopicScores
 from glauber.plots.chains import add_chains
-from glauber.plots.style import QUIET, SHARES, empty_figure
 from glauber.plots.topic_river import colour_of
 
 

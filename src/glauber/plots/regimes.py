@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import QUIET, SHARES, STRONG, empty_figure
 from glauber.metastability.regimes import Regime
-from glauber.plots.style import QUIET, SHARES, STRONG, empty_figure
 
 LINES = (
     ("steps that change a token", "changed", STRONG, "solid"),

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import INK, THIN, empty_figure
 from glauber.mixing.hitting import HittingTimes
 from glauber.mixing.scaling import Scaling
-from glauber.plots.style import INK, THIN, empty_figure
 
 COLOURS = {"n": "#e69f00", "n log n": "#0072b2", "n^2": "#d55e00"}
 DASHES = {"n": "dash", "n log n": "solid", "n^2": "dot"}

@@ -3,8 +3,8 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.figures.style import QUIET, STRONG, THIN, empty_figure
 from glauber.mixing.drift import Distances, Mean, Saturation
-from glauber.plots.style import QUIET, STRONG, THIN, empty_figure
 
 BAND = "rgba(0, 114, 178, 0.16)"
 LIMIT = "#d55e00"

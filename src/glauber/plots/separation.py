@@ -6,7 +6,7 @@ from math import log10
 import plotly.graph_objects as go
 
 from glauber.exact.samplers.bounds import Separation
-from glauber.plots.style import QUIET, STRONG, empty_figure
+from glauber.figures.style import QUIET, STRONG, empty_figure
 
 PARALLEL = "#d55e00"
 

@@ -6,8 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.figures.style import SHARES, empty_figure
 from glauber.plots.chains import add_chains
-from glauber.plots.style import SHARES, empty_figure
 
 
 def plot_survival(survival: NDArray[Any], *, every: int = 1) -> go.Figure:

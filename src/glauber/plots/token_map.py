@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.plots.style import FAINT, QUIET, STRONG
+from glauber.figures.style import FAINT, QUIET, STRONG
 
 CELL = 34  # pixels of a row
 FEW = 16  # up to this many tokens the figures stand in the cells

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import empty_figure
 from glauber.landscape.topics import TopicScores
-from glauber.plots.style import empty_figure
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (

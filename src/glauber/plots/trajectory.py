@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
+from glauber.figures.style import INK, empty_figure
 from glauber.landscape.trajectory import Trajectory
-from glauber.plots.style import INK, empty_figure
 
 # Early is warm, late is cool; dark at both ends, so that every point shows on white.
 WARM_TO_COOL = ["#b2182b", "#ef8a62", "#e8b500", "#67a9cf", "#2166ac"]

@@ -2,9 +2,9 @@
 
 import plotly.graph_objects as go
 
+from glauber.figures.style import FAINT, QUIET, STRONG, empty_figure
 from glauber.metastability.census import Trap
 from glauber.metastability.traps import Catalogue, RankCorrelation
-from glauber.plots.style import FAINT, QUIET, STRONG, empty_figure
 
 LOOSE = "#e69f00"
 ROW = 22  # pixels of a chain

@@ -13,7 +13,7 @@ import numpy as np
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.runs.run import Run
-from glauber.sampling import advance, begin, plan, reopen
+from glauber.sampling.sample import advance, begin, plan, reopen
 from glauber.sweeps.grid import Cell
 from glauber.sweeps.work import Result, Work
 

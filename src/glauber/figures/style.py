@@ -13,10 +13,7 @@ SHARES = [-0.02, 1.02]  # of an axis; a line along 0% or 100% keeps its width
 
 
 def empty_figure(title: str, subtitle: str) -> go.Figure:
-    """A figure without data over steps, as wide as its place: a phone or a desk.
-
-    Nothing zooms, so that a finger on the picture scrolls the page.
-    """
+    """A figure without data over steps, as wide as its place; drag to zoom, double click back."""
     below = f'<span style="font-size: 13px; color: {QUIET}">{subtitle}</span>'
     figure = go.Figure()
     figure.update_layout(
@@ -29,11 +26,11 @@ def empty_figure(title: str, subtitle: str) -> go.Figure:
         legend=dict(orientation="h", x=0, y=1.02, yanchor="bottom", font_color=QUIET),
         hoverlabel=dict(bgcolor="white", bordercolor=FAINT, font_color=INK),
         hovermode="closest",
-        dragmode=False,
+        dragmode="zoom",
     )
     figure.update_xaxes(tickformat=",d", nticks=6, showgrid=False, rangemode="tozero")
     figure.update_xaxes(title=dict(text="step", font_size=13))
     figure.update_yaxes(gridcolor=FAINT, nticks=6, rangemode="tozero")
     for update in (figure.update_xaxes, figure.update_yaxes):
-        update(fixedrange=True, zeroline=False, linecolor=QUIET, tickcolor=QUIET, ticks="outside")
+        update(zeroline=False, linecolor=QUIET, tickcolor=QUIET, ticks="outside")
     return figure

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.plots.style import QUIET, STRONG, empty_figure
+from glauber.figures.style import QUIET, STRONG, empty_figure
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:

@@ -1,0 +1,5 @@
+"""python -m glauber"""
+
+from glauber.cli import main
+
+main()

@@ -1,0 +1,54 @@
+"""The command line: one file per command; here they are put together."""
+
+import typer
+
+from glauber.cli.basins import basins
+from glauber.cli.compare import compare
+from glauber.cli.couple import couple
+from glauber.cli.diagnose import diagnose
+from glauber.cli.drift import drift
+from glauber.cli.entropy_production import entropy_production
+from glauber.cli.evaluate_translator import evaluate_translator
+from glauber.cli.export import export
+from glauber.cli.influence import influence
+from glauber.cli.ising import ising
+from glauber.cli.ising_gap import gap
+from glauber.cli.ising_race import race
+from glauber.cli.margins import margins
+from glauber.cli.models import models
+from glauber.cli.paper import paper
+from glauber.cli.parallel_cost import parallel_cost
+from glauber.cli.phase import phase
+from glauber.cli.potential import potential
+from glauber.cli.prefixes import prefixes
+from glauber.cli.report import report
+from glauber.cli.resume import extend, resume
+from glauber.cli.sample import sample
+from glauber.cli.score import score
+from glauber.cli.semantic_drift import semantic_drift
+from glauber.cli.show import show
+from glauber.cli.sweep import sweep
+from glauber.cli.topics import topics
+from glauber.cli.train_translator import train_translator
+from glauber.cli.translate import translate
+from glauber.cli.traps import traps
+
+app = typer.Typer(
+    name="glauber",
+    help="The dynamics of masked language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+CHAINS = (sample, resume, extend, show, export, models)
+CERTIFICATES = (entropy_production, score, potential, influence, margins, drift)
+MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
+STUCK = (traps, basins)
+LANDSCAPE = (topics, prefixes, compare, report)
+TRANSLATION = (translate, train_translator, evaluate_translator)
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION, paper):
+    app.command()(command)
+app.add_typer(sweep, name="sweep")
+ising.command()(gap)
+ising.command()(race)
+app.add_typer(ising, name="ising")

@@ -1,0 +1,149 @@
+"""Which commands are there? Read off `glauber.STUDIES`, each made when it is called.
+
+The one-line help is the first line of each study's docstring, read without importing anything:
+torch takes seconds to load.
+"""
+
+import ast
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+import glauber
+from glauber.cli.command import command
+
+PACKAGE = Path(glauber.__file__).parent
+# Commands that need more than a study gives, such as a live screen: a file of their own in cli/.
+OWN = {"sample": "live", "resume": "live", "extend": "live"}
+LABORATORIES = {"ising": "Small models, known exactly", "sweep": "Many cells of one study"}
+ROOMS = {"ising": "ising", "sweep": "sweeps"}
+ALIASES = {"rectangle": "rectangles"}
+
+
+def panels() -> dict[str, dict[str, str]]:
+    """The commands of each group and the module that each comes from."""
+    found = {title: dict(group) for title, group in glauber.STUDIES.items()}
+    found["More"] = {name: f"{name}" for name in LABORATORIES}
+    return {
+        title: {name.replace("_", "-"): home for name, home in group.items()}
+        for title, group in found.items()
+    }
+
+
+class Studies(TyperGroup):
+    """The studies of the package, or of one laboratory of it."""
+
+    homes: dict[str, str]  # command -> module
+    titles: dict[str, list[str]]  # panel -> commands
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in self.titles.values() for name in names]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        name = ALIASES.get(name, name)
+        if name not in self.homes:
+            return None
+        if name in LABORATORIES:
+            return laboratory(name)
+        return single(name, self.homes[name])
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.panel import Panel
+        from rich.table import Table
+
+        console = Console()
+        console.print(f"\n[bold]Usage:[/] {escape(ctx.command_path)} COMMAND …\n\n{self.help}\n")
+        for title, names in self.titles.items():
+            table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+            for name in names:
+                said = LABORATORIES.get(name) or summary(self.homes[name], name)
+                table.add_row(f"[bold]{name}[/]", escape(said))
+            console.print(Panel(table, title=title, title_align="left"))
+        console.print(
+            f"{escape(ctx.command_path)} COMMAND --help tells more; --version, and ", end=""
+        )
+        console.print("--install-completion for the shell.", highlight=False)
+
+
+@cache
+def single(name: str, home: str) -> Any:
+    """The command of a study."""
+    own = OWN.get(name)
+    attribute = name.replace("-", "_")
+    if own is not None and (PACKAGE / "cli" / f"{own}.py").exists():
+        function = getattr(import_module(f"glauber.cli.{own}"), attribute)
+    else:
+        function = _made(attribute, home)
+    holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    holder.command(name)(function)
+    return typer.main.get_command(holder)
+
+
+def _made(attribute: str, home: str) -> Any:
+    try:
+        module = import_module(f"glauber.{home}")
+        found = getattr(module, attribute)
+        if not hasattr(found, "__wrapped__"):
+            raise AttributeError
+    except (ImportError, AttributeError):  # TRANSITION: not a study yet
+        old = import_module("glauber.cli._old")
+        return getattr(old, attribute)
+    return command(found)
+
+
+@cache
+def laboratory(name: str) -> Any:
+    """The group of a laboratory's studies."""
+    old = import_module("glauber.cli._old")  # TRANSITION
+    try:
+        room = import_module(f"glauber.{ROOMS[name]}")
+    except ImportError:
+        return typer.main.get_command(old.__dict__[name])
+    if not hasattr(room, "STUDIES"):
+        return typer.main.get_command(old.__dict__[name])
+    return _group(name, {name: dict(room.STUDIES)}, (room.__doc__ or "").strip().splitlines()[0])
+
+
+def summary(home: str, name: str) -> str:
+    """The first line of a study's docstring."""
+    path = PACKAGE / (home.replace(".", "/") + ".py")
+    if not path.exists():
+        path = PACKAGE / home.replace(".", "/") / "__init__.py"
+    tree = ast.parse(path.read_text(encoding="utf-8")) if path.exists() else ast.Module([], [])
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name.replace("-", "_"):
+            return (ast.get_docstring(node) or "").split("\n")[0]
+    return ""
+
+
+def _group(name: str, listed: dict[str, dict[str, str]], help_text: str) -> Any:
+    holder = typer.Typer(
+        cls=Studies,
+        name=name,
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=name == "glauber",
+        pretty_exceptions_enable=False,
+    )
+
+    @holder.callback(invoke_without_command=True)
+    def _root(
+        version: bool = typer.Option(False, "--version", help="Print the version."),
+    ) -> None:
+        if version:
+            print(glauber.__version__)
+            raise typer.Exit
+
+    found = typer.main.get_command(holder)
+    found.homes = {n: h for group in listed.values() for n, h in group.items()}  # type: ignore[attr-defined]
+    found.titles = {title: list(group) for title, group in listed.items()}  # type: ignore[attr-defined]
+    return found
+
+
+app = _group("glauber", panels(), "The dynamics of masked language models.")

@@ -1,0 +1,28 @@
+"""What do the parameters that many studies share mean? Their types and one line of help each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from glauber.conditionals.base import Conditionals
+
+Model = Annotated[
+    str | Conditionals,
+    "bundled:english, a local folder, or a name on the hub; in Python any Conditionals too.",
+]
+Texts = Annotated[
+    str | Path | Sequence[str] | None,
+    "Texts to start from (default: the bundled passages, for English models).",
+]
+Temperature = Annotated[float, "Cold (0.3) repeats itself, hot (2) is noise."]
+Seed = Annotated[int, "The same seed gives the same answer."]
+Length = Annotated[
+    int | None, "Tokens of each text, without the special ones; shorter are left out."
+]
+Device = Annotated[str, "auto, cpu, cuda or mps."]
+Dtype = Annotated[str, "float32, bfloat16 or float64."]
+Trust = Annotated[bool, "Run code that comes with the model."]
+Freeze = Annotated[
+    Sequence[int] | str,
+    "Sites never redrawn, such as 0-4,9: counted from 0, without special tokens and prefix.",
+]

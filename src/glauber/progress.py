@@ -1,0 +1,156 @@
+"""How far is it? A bar where somebody looks: a terminal or a notebook, rich chooses by itself.
+
+A study says what it will cost, then counts what is done. Work that lasts less than a second shows
+nothing. Work whose own rate says that it would take days is stopped, unless that was allowed.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from glauber.errors import GlauberError
+
+SHOWN_AFTER = 1.0  # seconds
+JUDGED_AFTER = 20.0  # seconds of work after which its rate is believed
+LONGEST = 48 * 3600.0  # seconds that work may take before it must be allowed
+
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+_allowed: ContextVar[bool] = ContextVar("allowed", default=False)
+
+
+class Advance(Protocol):
+    """Counts what is done: so many more, or up to a total; note stands beside the bar."""
+
+    def __call__(self, more: float = 1, *, to: float | None = None, note: str = "") -> None: ...
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No bars and no lines inside."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+@contextmanager
+def allow_long() -> Iterator[None]:
+    """Work of days is not refused inside; the command line's `--yes`."""
+    token = _allowed.set(True)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def say(text: str) -> None:
+    """A line for the person who waits, on stderr; nothing where nobody looks."""
+    console = _console()
+    if not _quiet.get() and _watched(console):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def track(what: str, total: float) -> Iterator[Advance]:
+    """Counts work of a known size: `with track("pairs", 12) as advance: … advance()`."""
+    begun, done = time.perf_counter(), 0.0
+    bar: Any = None
+    task: Any = None
+    console = _console()
+    watched = not _quiet.get() and _watched(console)
+
+    def advance(more: float = 1, *, to: float | None = None, note: str = "") -> None:
+        nonlocal bar, task, done
+        done = done + more if to is None else to
+        spent = time.perf_counter() - begun
+        _judge(what, spent, done, total)
+        if not watched or spent < SHOWN_AFTER:
+            return
+        if bar is None:
+            bar = _bar(console)
+            task = bar.add_task(what, total=total, note=note)
+            bar.start()
+        bar.update(task, completed=done, note=note)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def check_memory(needed: float, what: str) -> None:
+    """Refuses work that would not fit this machine's memory, before it begins."""
+    there = memory()
+    if needed > there:
+        raise GlauberError(
+            f"{what} would take about {needed / 2**30:,.1f} GiB, but this machine has "
+            f"{there / 2**30:,.1f} GiB of memory: ask for less."
+        )
+
+
+def check_count(name: str, value: int, *, least: int = 1, most: int = 10**9) -> None:
+    """Refuses what is no whole number between two limits."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise GlauberError(f"the {name} is {value!r}, but it must be a whole number.")
+    if value < least:
+        raise GlauberError(f"the {name} is {value}, but it must be at least {least}.")
+    if value > most:
+        raise GlauberError(f"the {name} is {value:,}, but more than {most:,} cannot be done.")
+
+
+def check_seed(seed: int) -> None:
+    """Refuses seeds that the counter-based generator cannot hold."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")
+
+
+def memory() -> float:
+    """Bytes of memory that this machine has."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _judge(what: str, spent: float, done: float, total: float) -> None:
+    if spent < JUDGED_AFTER or done <= 0 or _allowed.get():
+        return
+    whole = spent * total / done
+    if whole > LONGEST:
+        raise GlauberError(
+            f"{what}: at this rate it would take {whole / 3600:,.0f} hours. Ask for less, or allow "
+            "it: --yes on the command line, `with glauber.allow_long():` in Python."
+        )
+
+
+def _bar(console: Any) -> Any:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description} {task.completed:,.0f} of {task.total:,.0f}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        transient=True,
+    )
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _watched(console: Any) -> bool:
+    return bool(console.is_terminal or console.is_jupyter)
+
+
+Counter = Callable[[int, int], None]  # done and total, as older loops report them
+
+
+def counter(advance: Advance) -> Counter:
+    """An `Advance` for loops that report (done, total)."""
+    return lambda done, total: advance(to=done)

@@ -1,0 +1,154 @@
+"""What can every result do? Print, tabulate, draw and serialise itself.
+
+A study is one public function; it returns a frozen dataclass that inherits from `Result` and
+says four things: `to_dict`, `lines`, `frame` and `figures`. Everything else follows from them.
+"""
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from glauber.errors import GlauberError
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+Params = ParamSpec("Params")
+Answer = TypeVar("Answer")
+
+
+class Result:
+    """The answer of a study."""
+
+    signature: str  # one line that says how the answer was made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that the answer says, as JSON can hold it; what `--json` prints."""
+        raise NotImplementedError
+
+    def lines(self) -> Iterable[str]:
+        """What a person reads, line by line."""
+        raise NotImplementedError
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row for each thing that was measured: pair, trap, rectangle, …"""
+        raise NotImplementedError
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """The pictures of the answer, the most telling one first."""
+        raise NotImplementedError
+
+    def figure(self) -> "go.Figure":
+        """The most telling picture."""
+        return next(iter(self.figures().values()))
+
+    def __str__(self) -> str:
+        return visible("\n".join([*self.lines(), self.signature]))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the lines, the table and how it was made."""
+        from html import escape
+
+        said = "<br>".join(escape(visible(line)) for line in self.lines())
+        table = self.frame().head(ROWS).to_html(border=0, index=False, float_format="{:.4g}".format)
+        return f"<p>{said}</p>{table}<p><small>{escape(self.signature)}</small></p>"
+
+    def write(self, path: str | Path) -> Path:
+        """Writes the answer: a page (.html), pictures (.png), .json, .csv, or a folder of all."""
+        from glauber.figures.page import write_result
+
+        return write_result(self, Path(path))
+
+
+ROWS = 20  # of the table that a notebook shows
+
+
+def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
+    """Marks a public study; a keyword that it does not have is answered with the nearest one."""
+    known = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def asked(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
+        for name in kwargs:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}."
+                raise TypeError(f"{function.__name__} has no parameter {name!r}{hint}")
+        return function(*args, **kwargs)
+
+    return asked
+
+
+def signature(**parts: Any) -> str:
+    """One line that says how a result was made: the given parts, then the versions."""
+    from importlib.metadata import version
+
+    from glauber import __version__
+
+    told = {name: value for name, value in parts.items() if value is not None}
+    told |= {"glauber": __version__, "torch": version("torch")}
+    return "|".join(f"{name}:{_short(value)}" for name, value in told.items())
+
+
+def model_parts(model: Any) -> dict[str, str]:
+    """What a signature says of a model: name, weights, device and dtype."""
+    return {
+        "model": model.name,
+        "weights": model.fingerprint[:12] or "unknown",
+        "device": f"{model.device.type}/{model.dtype}",
+    }
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ",".join(_short(one) for one in value)
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """The same value as JSON can hold it: lists, dicts, numbers; None for what is not finite."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy and torch, scalars too
+        return plain(value.tolist())
+    if isinstance(value, Iterable):
+        return [plain(one) for one in value]
+    raise TypeError(f"{type(value).__name__} has no place in JSON")
+
+
+def visible(text: str) -> str:
+    """The text with control characters made visible, so that none reaches a terminal."""
+    return "".join(one if one in "\n\t" or one.isprintable() else _escaped(one) for one in text)
+
+
+def _escaped(one: str) -> str:
+    return one if one == "\u00a0" or (one.isspace() and ord(one) > 0x20) else ascii(one)[1:-1]
+
+
+def one_of(name: str, value: str, known: Iterable[str]) -> str:
+    """The value, if it is a known one; else the error names the nearest."""
+    names = list(known)
+    if value in names:
+        return value
+    near = difflib.get_close_matches(str(value), names, n=1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    raise GlauberError(f"{name} is {value}, but it must be one of {', '.join(names)}{hint}")

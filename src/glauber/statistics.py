@@ -1,0 +1,117 @@
+"""How sure is a number? Intervals of means, shares and figures over chains, each in one place.
+
+Snapshots of one chain depend on each other, chains do not: where several snapshots of a chain
+enter a figure, whole chains are resampled.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+
+Floats = NDArray[np.float64]
+LEVEL = 0.95
+RESAMPLES = 10_000  # of a mean
+CHAIN_RESAMPLES = 200  # of a figure that must be worked out again each time
+FEW = 3  # chains that a figure with an error rests on, at least: resampling one shows no spread
+Statistic = Callable[[Floats], Floats]  # how often each chain counts (chains,) -> figures
+
+
+def share_interval(count: int, total: int, confidence: float = LEVEL) -> tuple[float, float]:
+    """The interval of Clopper and Pearson: it holds the true share with at least that confidence.
+
+    Each side errs with at most half of the rest, so each end is also a bound by itself.
+    """
+    from scipy.stats import binomtest
+
+    found = binomtest(int(count), int(total)).proportion_ci(confidence, method="exact")
+    return float(found.low), float(found.high)
+
+
+def bootstrap_mean(
+    values: NDArray[Any], *, seed: int = 0, level: float = LEVEL
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean of independent values (count,)."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    # A resample draws each value multinomially often: one row of counts a resample.
+    weights = np.full(len(values), 1 / len(values))
+    means = np.concatenate(
+        [
+            generator.multinomial(len(values), weights, size=RESAMPLES // 10) @ values
+            for _ in range(10)  # in ten parts, so that many values still fit the memory
+        ]
+    ) / len(values)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def chain_weights(n_chains: int, *, seed: int, resamples: int = CHAIN_RESAMPLES) -> Floats:
+    """How often each chain counts in each resample of whole chains, (resamples, chains)."""
+    generator = np.random.default_rng(seed)
+    weights = generator.multinomial(n_chains, np.full(n_chains, 1 / n_chains), size=resamples)
+    return weights.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Figures of any shape, with what a bootstrap over chains says of each.
+
+    A figure is nan where too little was seen for it. standard_error, low and high are none for a
+    single chain, and nan where fewer than half of the resamples had the figure or fewer than three
+    chains stand behind it.
+    """
+
+    value: Floats
+    standard_error: Floats | None
+    low: Floats | None  # ends of the interval
+    high: Floats | None
+    kind: str = "estimate"
+    level: float = LEVEL
+
+    def part(self, places: Any) -> "Estimate":
+        """Some of the figures, chosen as numpy chooses."""
+        error, low, high = (
+            None if end is None else np.asarray(end[places])
+            for end in (self.standard_error, self.low, self.high)
+        )
+        return Estimate(np.asarray(self.value[places]), error, low, high)
+
+    def only_where(self, enough: NDArray[np.bool_]) -> "Estimate":
+        """The same figures, with errors only where enough chains stand behind one."""
+        error, low, high = (
+            None if end is None else np.where(enough, end, np.nan)
+            for end in (self.standard_error, self.low, self.high)
+        )
+        return Estimate(self.value, error, low, high)
+
+
+def over_chains(
+    statistic: Statistic, n_chains: int, *, seed: int = 0, resamples: int = CHAIN_RESAMPLES
+) -> Estimate:
+    """The figures of all chains, each counted once, with errors from a bootstrap over chains."""
+    value = statistic(np.ones(n_chains))
+    if n_chains < 2:
+        return Estimate(value, None, None, None)
+    weights = chain_weights(n_chains, seed=seed, resamples=resamples)
+    drawn = np.stack([_resampled(statistic, row, value.shape) for row in weights])
+    kept = np.isfinite(drawn)
+    enough = kept.sum(axis=0) * 2 >= resamples
+    filled = np.where(kept, drawn, np.nan)
+    filled[:, ~enough] = 0.0  # so that no column is empty; these get nan below
+    tail = (1 - LEVEL) / 2
+    ends = np.nanquantile(filled, [tail, 1 - tail], axis=0)
+    parts = (np.nanstd(filled, axis=0, ddof=1), ends[0], ends[1])
+    error, low, high = (np.where(enough, part, np.nan) for part in parts)
+    return Estimate(value, error, low, high)
+
+
+def _resampled(statistic: Statistic, weights: Floats, shape: tuple[int, ...]) -> Floats:
+    """The figures of resampled chains; nan where these chains alone cannot have them."""
+    try:
+        return statistic(weights)
+    except GlauberError:
+        return np.full(shape, np.nan)
