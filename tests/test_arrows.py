@@ -9,7 +9,10 @@ SOURCE = Path(__file__).parent.parent / "src" / "glauber"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
-FOUNDATION = {"errors", "parameters", "progress", "result", "statistics", "threads", "__version__"}
+FOUNDATION = {
+    "errors", "parameters", "progress", "result", "statistics", "tables", "threads",
+    "__version__",
+}  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {
     "conditionals": set(),
@@ -37,7 +40,7 @@ ARROWS = {
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
 CORE = (
     "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "generation",
-    "translation", "threads", "progress", "result", "statistics", "parameters",
+    "translation", "threads", "progress", "result", "statistics", "tables", "parameters",
 )  # fmt: skip
 STANDARD = set(__import__("sys").stdlib_module_names)
 

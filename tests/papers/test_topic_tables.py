@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from glauber import paper
 from glauber.landscape.labelled import Labelled
-from glauber.papers import a_prefixes, reproduce, topic_runs
+from glauber.papers import a_prefixes, topic_runs
 from tiny_nli import make_nli
 
 
@@ -32,7 +33,7 @@ def tiny_scale(monkeypatch, tiny_folder, tmp_path):
 
 
 def test_table_3(tiny_scale, tmp_path):
-    made = reproduce("A-table3", seed=1)
+    made = paper("A-table3", seed=1)
     *topics, everyone, judged = made.rows
     assert [row["topic"] for row in topics] == list(topic_runs.SEEDS)
     assert topics[3]["published (pol 0, pol 10k, seed 0, seed 10k)"] == [0.003, 0.174, 0.834, 0.037]
@@ -44,8 +45,8 @@ def test_table_3(tiny_scale, tmp_path):
 
 
 def test_table_4(tiny_scale):
-    made = reproduce("A-table4", seed=1)
-    third = reproduce("A-table3", seed=1).rows
+    made = paper("A-table4", seed=1)
+    third = paper("A-table3", seed=1).rows
     for row, other in zip(made.rows, third, strict=False):
         expected = pytest.approx(other["politics at the end"], abs=1e-5)  # padded by neighbours
         assert row["politics at the end, tiny"] == expected
@@ -53,7 +54,7 @@ def test_table_4(tiny_scale):
 
 
 def test_prefixes(tiny_scale, tmp_path):
-    made = reproduce("A-prefixes")
+    made = paper("A-prefixes")
     assert len(made.rows) == 5 and all(row["published"] for row in made.rows)
     assert len(made.write(tmp_path / "out")) == 2
 

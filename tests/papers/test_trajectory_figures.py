@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from conftest import TEXTS, VOCABULARY
+from glauber import paper
 from glauber.landscape.embedder import Embedder
-from glauber.papers import reproduce, trajectory_runs
+from glauber.papers import trajectory_runs
 
 
 def embed(texts):
@@ -27,7 +28,7 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_figure_1_is_one_chain(tmp_path):
-    made = reproduce("A-fig1", seed=2)
+    made = paper("A-fig1", seed=2)
     (row,) = made.rows
     assert row["looks"] == 16 and 1 <= row["different texts"] <= 16
     assert row["longest repeat in steps"] % 4 == 0 and 0 < row["shown spread"] <= 1
@@ -38,6 +39,6 @@ def test_figure_1_is_one_chain(tmp_path):
 
 
 def test_figure_4_is_three_more():
-    made = reproduce("A-fig4")
+    made = paper("A-fig4")
     assert [row["chain"] for row in made.rows] == [0, 1, 2] and len(made.pictures) == 3
-    assert made.rows == reproduce("A-fig4").rows
+    assert made.rows == paper("A-fig4").rows

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from glauber import paper
 from glauber.errors import GlauberError
 from glauber.papers import (
     b_ablation,
@@ -11,7 +12,6 @@ from glauber.papers import (
     b_table2,
     b_table3,
     neighbour_rows,
-    reproduce,
     translation_runs,
 )
 from glauber.translation.data import write_pairs
@@ -54,7 +54,7 @@ def folder(made_folder, monkeypatch):
 
 
 def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_path):
-    made = reproduce("B-table1")
+    made = paper("B-table1")
     assert [(row["set"], row["system"]) for row in made.rows] == [
         (name, system)
         for name in ("test", "long")
@@ -79,7 +79,7 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
 
 def test_recorded_figures_are_shown_as_recorded(folder):
     (folder / "ablations.json").write_text(json.dumps(RECORD))
-    row = reproduce("B-table1").rows[-1]
+    row = paper("B-table1").rows[-1]
     assert (row["system"], row["made"], row["device"]) == (
         "ar-distilled, beam 5", "recorded", "one toy",
     )  # fmt: skip
@@ -94,7 +94,7 @@ def test_recorded_figures_are_shown_as_recorded(folder):
 
 
 def test_ablations_say_which_way_they_went(folder):
-    made = reproduce("B-ablation")
+    made = paper("B-ablation")
     assert len(made.rows) == 2 * len(b_ablation.CHOICES) and "not recorded" in made.how
     for row in made.rows:
         assert row["made"] == "run" and row["paper"]
@@ -114,22 +114,22 @@ def test_agreement_with_the_paper():
 
 
 def test_table_2_has_every_decoder(folder):
-    made = reproduce("B-table2", seed=3)
+    made = paper("B-table2", seed=3)
     assert {row["system"] for row in made.rows} == set(b_table2.SYSTEMS)
     assert made.rows[4]["published BLEU"] == {"DE-EN": 32.10, "EN-DE": 27.94}
-    again = reproduce("B-table2", seed=3)
+    again = paper("B-table2", seed=3)
     assert again.rows == made.rows
 
 
 def test_table_3_says_what_is_missing(folder):
-    made = reproduce("B-table3")
+    made = paper("B-table3")
     assert "unbabel-comet" in made.how and "chrF is what can be had" in made.how
     assert all(row["COMET"] is None and row["chrF"] >= 0 for row in made.rows)
 
 
 @pytest.mark.parametrize("name", ["B-table4", "B-table5"])
 def test_tables_4_and_5(folder, name):
-    made = reproduce(name)
+    made = paper(name)
     assert [row["pass"] for row in made.rows] == [1, 1, 1, 2, 2, 2, 4, 4, 4]
     yes, no, gap = made.rows[:3]
     for measure, published in yes["published"].items():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from conftest import VOCABULARY
+from glauber import paper
 from glauber.landscape.embedder import Embedder
 from glauber.metastability.regimes import regime
-from glauber.papers import a_regimes, a_table5, reproduce, trap_runs
+from glauber.papers import a_regimes, a_table5, trap_runs
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 
@@ -32,7 +33,7 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_table_5(tiny_scale, tmp_path):
-    made = reproduce("A-table5", seed=1)
+    made = paper("A-table5", seed=1)
     rolling, hamming, *traps = made.rows
     assert (rolling["detector"], hamming["detector"]) == ("rolling", "hamming")
     assert len(traps) == rolling["traps"] + hamming["traps"] > 0
@@ -43,11 +44,11 @@ def test_table_5(tiny_scale, tmp_path):
         assert row["published mean duration"] == 671 and row["published range"] == [150, 4950]
     assert all(trap["duration"] >= 150 for trap in traps)
     assert len(made.write(tmp_path)) == 5
-    assert reproduce("A-table5", seed=1).rows == made.rows
+    assert paper("A-table5", seed=1).rows == made.rows
 
 
 def test_the_regimes(tiny_scale, tmp_path):
-    made = reproduce("A-regimes")
+    made = paper("A-regimes")
     assert [row["temperature"] for row in made.rows] == [0.01, 0.1, 1, 10, 100]
     changed = [row["steps that change a token"] for row in made.rows]
     assert changed[0] < changed[1] < 0.9 < changed[4]

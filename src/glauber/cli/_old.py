@@ -16,7 +16,6 @@ from glauber.cli.ising_gap import gap
 from glauber.cli.ising_race import race
 from glauber.cli.margins import margins
 from glauber.cli.models import models
-from glauber.cli.paper import paper
 from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
 from glauber.cli.potential import potential
@@ -46,7 +45,7 @@ MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 STUCK = (traps, basins)
 LANDSCAPE = (topics, prefixes, compare, report)
 TRANSLATION = (translate, train_translator, evaluate_translator)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION, paper):
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 ising.command()(gap)

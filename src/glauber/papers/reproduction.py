@@ -1,21 +1,22 @@
-"""What comes out of making a table or figure again?"""
+"""What comes out of making a table or figure of the papers again?"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from glauber.errors import GlauberError
-from glauber.figures.page import write_picture
-from glauber.runs.spec import versions, write_json
+from glauber.result import Result, plain
+from glauber.result import signature as signed
+from glauber.tables import table
 
 if TYPE_CHECKING:
+    import pandas
     import plotly.graph_objects as go
 
 Scale = Literal["small", "paper"]
 
 
 @dataclass(frozen=True)
-class Reproduction:
+class Reproduction(Result):
     """Our figures with the published ones beside them, row by row, and the pictures."""
 
     name: str
@@ -25,20 +26,28 @@ class Reproduction:
     seed: int
     pictures: dict[str, "go.Figure"] = field(default_factory=dict)
 
-    def told(self) -> dict[str, Any]:
-        """In one JSON object."""
-        made = {"name": self.name, "scale": self.scale, "how": self.how, "seed": self.seed}
-        return made | {"rows": self.rows, "versions": versions()}
+    @property
+    def signature(self) -> str:  # type: ignore[override]
+        return signed(piece=self.name, scale=self.scale, seed=self.seed)
 
-    def write(self, folder: Path) -> list[Path]:
-        """Writes the JSON and each picture as a page of its own; the files written."""
-        files = [folder / f"{self.name}.json"]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(files[0], self.told())
-            for name, figure in self.pictures.items():
-                files.append(folder / f"{self.name}-{name}.html")
-                write_picture(figure, path=files[-1])
-        except OSError as error:
-            raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
-        return files
+    def to_dict(self) -> dict[str, Any]:
+        from glauber.runs.spec import versions
+
+        made = {"name": self.name, "scale": self.scale, "how": self.how, "seed": self.seed}
+        return made | {"rows": plain(self.rows), "versions": versions()}
+
+    def lines(self) -> Iterable[str]:
+        yield self.how
+        yield from table(self.rows)
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row for each row of the table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """The pictures; of a piece that is a table alone, the table."""
+        from glauber.figures.papers import plot_rows
+
+        return self.pictures or {"table": plot_rows(self.name, self.how, self.rows)}
