@@ -7,10 +7,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from conftest import TEXTS, VOCABULARY
-from glauber import sample
+from glauber import paper, sample
 from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.landscape.embedder import Embedder
-from glauber.papers import a_fig2, drift_runs, reproduce
+from glauber.papers import a_fig2, drift_runs
 
 
 def embed(texts):
@@ -31,7 +31,7 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_figure_3a(tiny_scale, tmp_path):
-    made = reproduce("A-fig3a", seed=3)
+    made = paper("A-fig3a", seed=3)
     assert [row["n"] for row in made.rows] == [3, 6]
     for row in made.rows:
         low, high = row["interval"]
@@ -41,14 +41,14 @@ def test_figure_3a(tiny_scale, tmp_path):
         "A-fig3a.json",
         "A-fig3a-distance.html",
     ]
-    again = reproduce("A-fig3a", seed=3)
+    again = paper("A-fig3a", seed=3)
     assert again.rows == made.rows
 
 
 def test_figure_2(tiny_scale, tiny_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(a_fig2.SIZES, "small", (6, 60, 10))
     monkeypatch.setattr(a_fig2, "LENGTH", 4)
-    made = reproduce("A-fig2", seed=1)
+    made = paper("A-fig2", seed=1)
     assert [row["temperature"] for row in made.rows] == list(a_fig2.TEMPERATURES)
     last = sample(str(tiny_folder), steps=60, chains=6, length=4, temperature=2.0, seed=1)
     start, end = (embed([last.text(c, step) for c in range(6)]) for step in (0, 60))
@@ -58,7 +58,7 @@ def test_figure_2(tiny_scale, tiny_folder, tmp_path, monkeypatch):
 
 
 def test_figure_3b(tiny_scale, tmp_path):
-    made = reproduce("A-fig3b")
+    made = paper("A-fig3b")
     times = [row for row in made.rows if "n" in row]
     laws = [row for row in made.rows if "law" in row]
     assert [row["n"] for row in times] == [3, 6]

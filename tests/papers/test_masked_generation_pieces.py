@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from glauber.papers import reproduce
+from glauber import paper
 
 
 @pytest.mark.parametrize("name", ["B-fig1", "B-fig2"])
 def test_figures_1_and_2(name, tmp_path):
-    made = reproduce(name)
+    made = paper(name)
     one = [row for row in made.rows if row["masks per sample"] == 1]
     assert [row["k"] for row in one] == [1, 2, 3, 4]
     scaled = [np.mean(np.multiply(row["mean squared error"], row["n"])) for row in one]
@@ -22,14 +22,14 @@ def test_figures_1_and_2(name, tmp_path):
 
 
 def test_theorem_1():
-    rows = [row for row in reproduce("B-theorem1").rows if row["J"] == 0.05]
+    rows = [row for row in paper("B-theorem1").rows if row["J"] == 0.05]
     assert [round(row["trace, one mask"], 1) for row in rows] == [19.7, 10.1, 7.1, 5.7]
     grows = [row["smallest eigenvalue of the next Hessian less this"] for row in rows]
     assert min(grows[:3]) > -1e-8 and grows[3] is None
 
 
 def test_theorem_2():
-    made = reproduce("B-theorem2")
+    made = paper("B-theorem2")
     assert {row["masks"] for row in made.rows} == {"uniform", "adaptive"}
     assert all(row["smallest eigenvalue of H - I/C"] > -1e-8 for row in made.rows)
     assert all(row["trace of the covariance"] <= row["bound on the trace"] + 1e-8
@@ -37,7 +37,7 @@ def test_theorem_2():
 
 
 def test_theorem_4_is_vacuous_as_written():
-    made = reproduce("B-theorem4")
+    made = paper("B-theorem4")
     for row in made.rows:
         assert row["as_written"] > row["loss_term"] > 1
         assert row["true total variation"] <= row["bound by the population's excess"] < 1
@@ -45,7 +45,7 @@ def test_theorem_4_is_vacuous_as_written():
 
 
 def test_lemma_3():
-    rows = reproduce("B-lemma3").rows
+    rows = paper("B-lemma3").rows
     assert [(row["given K"], row["not given K"]) for row in rows] == [
         ("9/17", "3/5"),
         ("6/7", "3/4"),

@@ -33,8 +33,8 @@ def paper(
 ) -> "Reproduction | Pieces":
     """Make a table or figure of the papers again, beside the published numbers; `list` names them.
 
-    A is "Mixing Times of Glauber Dynamics on Masked Language Models", B is "Promises and Pitfalls of
-    Generative Masked Language Modeling".
+    A is "Mixing Times of Glauber Dynamics on Masked Language Models", B is "Promises and Pitfalls
+    of Generative Masked Language Modeling".
     """
     one_of("the scale", scale, ("small", "paper"))
     check_seed(seed)
