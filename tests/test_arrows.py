@@ -28,7 +28,11 @@ ARROWS = {
     "landscape": BELOW | {"compatibility", "metastability", "mixing"},
     "ising": {"conditionals", "exact"},
     "translation": {"conditionals", "dynamics"},
-    "figures": BELOW | {"compatibility", "exact", "landscape", "metastability", "mixing"},
+    "figures": BELOW
+    | {
+        "compatibility", "exact", "generation", "landscape", "metastability", "mixing",
+        "translation",
+    },
     "papers": BELOW
     | {
         "compatibility", "exact", "figures", "generation", "ising", "landscape", "metastability",

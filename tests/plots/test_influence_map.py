@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from glauber.figures.token_map import FEW
 from glauber.mixing.influence import Influence
 from glauber.plots.influence import plot_influence
-from glauber.plots.token_map import FEW
 
 
 def measured(matrix: list[list[float]]) -> Influence:

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.plots.frontier import plot_frontier
+from glauber.figures.translation import plot_frontier
 from glauber.translation.data import Judged, by_source, write_pairs
 from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, ways
 from glauber.translation.frontier import LENGTHS, STEPS, frontier

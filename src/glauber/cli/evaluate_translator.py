@@ -152,7 +152,7 @@ def _frontier(
     )
     if out is not None:
         from glauber.figures.page import write_picture
-        from glauber.plots.frontier import plot_frontier
+        from glauber.figures.translation import plot_frontier
 
         write_picture(plot_frontier(made), path=out)
     lines = [

@@ -11,9 +11,8 @@ from glauber.cli.numbers import numbers
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from glauber.mixing.filling_plan import FillingPlan
-    from glauber.mixing.pair_costs import PairCosts
-    from glauber.mixing.parallel_cost import FillCost
+    from glauber.generation.filling import FillCost, FillingPlan
+    from glauber.generation.pair_costs import PairCosts
 
 
 def parallel_cost(
@@ -41,9 +40,8 @@ def parallel_cost(
     from glauber.cli.parallel_cost_lines import lines
     from glauber.cli.reading import open_model, read_text
     from glauber.cli.screen import answer
-    from glauber.mixing.filling_plan import filling_plan
-    from glauber.mixing.pair_costs import pair_costs
-    from glauber.mixing.parallel_cost import cost_by_count
+    from glauber.generation.filling import cost_by_count, filling_plan
+    from glauber.generation.pair_costs import pair_costs
 
     named = [int(site) for site in numbers(sites, "sites", whole=True)]
     opened, laws = open_model(model, device, dtype)
@@ -154,8 +152,8 @@ def _draw(
     names: dict[int, str],
     out: Path,
 ) -> None:
+    from glauber.figures.generation import plot_cost_by_count, plot_cost_by_distance, plot_pairs
     from glauber.figures.page import write_picture
-    from glauber.plots.parallel_cost import plot_cost_by_count, plot_cost_by_distance, plot_pairs
 
     words = [names[site] for site in pairs.sites]
     write_picture(

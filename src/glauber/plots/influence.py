@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from glauber.figures.style import empty_figure
+from glauber.figures.token_map import add_token_map
 from glauber.mixing.influence import Influence
-from glauber.plots.token_map import add_token_map
 
 
 def plot_influence(influence: Influence, words: Sequence[str]) -> go.Figure:

@@ -6,9 +6,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.figures.style import QUIET, STRONG, THIN, empty_figure
-from glauber.mixing.pair_costs import PairCosts
-from glauber.mixing.parallel_cost import FillCost
-from glauber.plots.token_map import add_token_map
+from glauber.figures.token_map import add_token_map
+from glauber.generation.filling import FillCost
+from glauber.generation.pair_costs import PairCosts
 
 COSTLY = "#d55e00"
 

@@ -11,9 +11,8 @@ from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.mixing.filling_plan import filling_plan, greedy_groups
-from glauber.mixing.pair_costs import pair_costs
-from glauber.mixing.parallel_cost import cost_by_count, cost_of_groups
+from glauber.generation.filling import cost_by_count, cost_of_groups, filling_plan, greedy_groups
+from glauber.generation.pair_costs import pair_costs
 
 TOKENS = torch.tensor([1, 0, 2, 1])
 

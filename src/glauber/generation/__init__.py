@@ -1,0 +1,1 @@
+"""Writing from nothing: which hidden sites are filled next, how many at once, which again?"""
