@@ -10,8 +10,8 @@ from glauber.errors import GlauberError
 from glauber.landscape.recurrence import agreement, recurrence, seeds_of
 from glauber.landscape.stretches import stretches
 from glauber.landscape.topics import TopicScores
-from glauber.mixing.survival import median_time
 from glauber.sampling.sample import sample
+from glauber.statistics import median_time
 
 # Scores of `a` among two labels (baseline 0.5) at looks 10 steps apart.
 A = np.array(

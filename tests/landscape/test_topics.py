@@ -19,8 +19,8 @@ from glauber.landscape.labelled import calibration_passages, held_out_passages, 
 from glauber.landscape.scorers import load_scorer
 from glauber.landscape.similarity import calibrated, similarity_scorer
 from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
-from glauber.mixing.drift import mean_of
 from glauber.sampling.sample import sample
+from glauber.statistics import mean_over_chains
 from tiny_nli import make_nli
 
 CAT, DOG, BIRD = (VOCABULARY.index(word) for word in ("cat", "dog", "bird"))
@@ -202,5 +202,5 @@ def test_intervals_of_scores_end_where_scores_do():
     mean = score_mean(np.array([0.0, 0.0, 0.9]))
     assert mean.value == pytest.approx(0.3) and mean.interval == (0.0, 1.0)
     inside = np.array([0.4, 0.5, 0.6])
-    assert score_mean(inside) == mean_of(inside)
+    assert score_mean(inside) == mean_over_chains(inside)
     assert score_mean(inside[:1]).interval is None

@@ -7,8 +7,8 @@ from scipy.special import expit
 from glauber.errors import GlauberError
 from glauber.mixing.crossover import fit, scaling
 from glauber.mixing.phase import phase_diagram
-from glauber.mixing.survival import median_time
 from glauber.plots.phase import plot_phase
+from glauber.statistics import median_time
 
 TEMPERATURES = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
 ENDS = (0.5, 3.0)

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from glauber.mixing.drift import Distances, mean_of, saturation
+from glauber.mixing.drift import Distances, saturation
 from glauber.mixing.hitting import HittingTimes
 from glauber.mixing.scaling import fit_scaling
 from glauber.plots.scaling import plot_scaling
 from glauber.plots.semantic_drift import plot_distance_by_length, plot_semantic_drift
+from glauber.statistics import mean_over_chains
 
 
 def test_the_median_and_the_band_of_the_distances():
@@ -22,7 +23,7 @@ def test_the_median_and_the_band_of_the_distances():
 
 def test_the_means_by_length():
     values = {n: np.random.default_rng(n).uniform(size=20) for n in (4, 8)}
-    means = {n: mean_of(each) for n, each in values.items()}
+    means = {n: mean_over_chains(each) for n, each in values.items()}
     points, line = plot_distance_by_length(values, means, step=7).data
     assert len(points.y) == 40 and np.allclose(line.y, [values[4].mean(), values[8].mean()])
     assert np.isclose(line.y[0] + line.error_y.array[0], means[4].interval[1])

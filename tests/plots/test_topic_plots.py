@@ -4,10 +4,10 @@ import numpy as np
 
 from glauber.landscape.prefixes import PrefixStudy, Pull
 from glauber.landscape.topics import TopicScores
-from glauber.mixing.drift import Mean
 from glauber.plots.prefixes import plot_prefixes
 from glauber.plots.recurrence import plot_recurrence
 from glauber.plots.topic_river import plot_topic_river
+from glauber.statistics import Mean
 
 VALUES = np.random.default_rng(0).dirichlet([1, 1, 1], (6, 5))  # chains, looks, labels
 FOUND = TopicScores(np.arange(5) * 4, VALUES, ("a", "b", "c"), "by hand", 4)

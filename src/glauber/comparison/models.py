@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
@@ -17,10 +15,10 @@ from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Scorer, TopicScores, score_mean, topic_scores
-from glauber.mixing.drift import Mean, mean_of
 from glauber.runs.run import Run
 from glauber.runs.signature import signature
 from glauber.sampling.sample import sample
+from glauber.statistics import Mean, mean_over_chains
 
 Traps = Callable[[MaskedLM, Run], dict[str, Any]]  # what one run's traps are, in figures
 
@@ -91,7 +89,9 @@ def compare_models(
                 model=name,
                 rectangles=found.summary(),
                 entropy_production=entropy_production_of_run(run),
-                changed=mean_of(np.asarray(run.read("changed").any(axis=2).mean(axis=1))),
+                changed=mean_over_chains(
+                    run.read("changed").any(axis=2).mean(axis=1), bounds=(0.0, 1.0)
+                ),
                 topics=scores,
                 topics_start=_means(scores, 0),
                 topics_end=_means(scores, -1),

@@ -8,8 +8,7 @@ import numpy as np
 from glauber.errors import GlauberError
 from glauber.landscape.labelled import Labelled, held_out_passages, sentences
 from glauber.landscape.topics import Scorer, place_of
-from glauber.mixing.drift import Mean, mean_of
-from glauber.statistics import share_interval
+from glauber.statistics import Mean, mean_over_chains, share_interval
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
         n_texts=len(texts),
         accuracy=float(right.mean()),
         interval=share_interval(int(right.sum()), len(right)),
-        log_loss=mean_of(losses),
+        log_loss=mean_over_chains(losses),
         chance=scorer.baseline,
         chance_log_loss=float(np.log(len(scorer.labels))),
         recall=recall,

@@ -15,10 +15,10 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Floats, Scorer, looks_apart, texts_of, topic_scores
 from glauber.landscape.words import WordPull, distinctive_words
-from glauber.mixing.drift import Mean, mean_of
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.sampling.sample import sample
+from glauber.statistics import Mean, mean_over_chains
 
 PREFIXES = (
     "Albert Einstein said that",
@@ -112,7 +112,7 @@ def prefix_study(
 
 def _means(values: Floats, labels: Sequence[str]) -> dict[str, Mean]:
     """The mean over chains of values (chains, labels)."""
-    return {label: mean_of(values[:, place]) for place, label in enumerate(labels)}
+    return {label: mean_over_chains(values[:, place]) for place, label in enumerate(labels)}
 
 
 def _late_scores(run: Run, scorer: Scorer, every: int | None) -> Floats:

@@ -16,10 +16,8 @@ from glauber.conditionals.bundled import passages
 from glauber.errors import GlauberError
 from glauber.landscape.stretches import stretches
 from glauber.landscape.topics import TopicScores, place_of, score_mean
-from glauber.mixing.drift import Mean, mean_of
-from glauber.mixing.survival import MedianTime
 from glauber.runs.run import Run
-from glauber.statistics import share_interval
+from glauber.statistics import Mean, MedianTime, mean_over_chains, share_interval
 
 ALL = "all"
 
@@ -93,12 +91,12 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
         n_chains=len(chains),
         tracked_start=score_mean(tracked[:, 0]),
         tracked_end=score_mean(tracked[:, -1]),
-        rise=mean_of(tracked[:, -1] - tracked[:, 0]),
+        rise=mean_over_chains(tracked[:, -1] - tracked[:, 0]),
         seed_start=None if own is None else score_mean(own[:, 0]),
         seed_end=None if own is None else score_mean(own[:, -1]),
         crossed=crossed,
         crossed_interval=share_interval(crossed, len(chains)),
-        crossings=mean_of(ups.astype(np.float64)),
+        crossings=mean_over_chains(ups.astype(np.float64)),
         peak=float(tracked.max()),
         peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
         mean_peak=score_mean(tracked.max(axis=1)),

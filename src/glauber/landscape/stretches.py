@@ -10,9 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.mixing.survival import LEVEL, MedianTime, median_time
-
-RESAMPLES = 2000
+from glauber.statistics import MedianTime, median_time_by_chain
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,28 +31,9 @@ class Stretches:
 
         Stretches of one chain are not independent of each other; chains are.
         """
-        if self.n == 0:
-            return MedianTime(None, (None, None))
-        generator = np.random.Generator(np.random.Philox(seed))
-        even = np.full(self.n_chains, 1 / self.n_chains)
-        counts = generator.multinomial(self.n_chains, even, size=RESAMPLES)  # (resamples, chains)
-        medians = self._medians(counts.astype(np.float64))
-        tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-        low, high = np.quantile(medians, tails, method="inverted_cdf")
-        ends = tuple(None if np.isinf(end) else float(end) for end in (low, high))
-        return MedianTime(median_time(self.steps, self.ended).value, (ends[0], ends[1]))
-
-    def _medians(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Kaplan-Meier medians (resamples,) with chains as often as counts (resamples, chains)."""
-        at = np.unique(self.steps[self.ended])
-        if len(at) == 0:
-            return np.full(len(counts), np.inf)
-        whose = (np.arange(self.n_chains)[:, None] == self.chain).astype(np.float64)
-        risk = counts @ (whose @ (self.steps[:, None] >= at))  # (resamples, times)
-        gone = counts @ (whose @ ((self.steps[:, None] == at) & self.ended[:, None]))
-        left = np.cumprod(1 - gone / np.maximum(risk, 1), axis=1)
-        reached = left <= 0.5
-        return np.where(reached.any(axis=1), at[reached.argmax(axis=1)], np.inf)
+        return median_time_by_chain(
+            self.steps, self.ended, self.chain, n_chains=self.n_chains, seed=seed
+        )
 
 
 def stretches(above: NDArray[np.bool_], every: int) -> Stretches:

@@ -5,14 +5,15 @@ about, supposing that it is about one of them. They do not say whether it is abo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.mixing.drift import Listener, Mean, blocks, check_looks, mean_of
+from glauber.mixing.drift import Listener, blocks, check_looks
 from glauber.runs.run import Run
+from glauber.statistics import Mean, mean_over_chains
 
 Floats = NDArray[np.float64]
 TEXTS = 512  # texts scored in one call, about
@@ -94,10 +95,7 @@ def looks_apart(run: Run, every: int | None) -> int:
 
 def score_mean(values: Floats) -> Mean:
     """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
-    mean = mean_of(values)
-    if mean.interval is None:
-        return mean
-    return replace(mean, interval=(max(0.0, mean.interval[0]), min(1.0, mean.interval[1])))
+    return mean_over_chains(values, bounds=(0.0, 1.0))
 
 
 def check_labels(labels: Sequence[str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 from scipy.stats import chi2
 
-from glauber.mixing.survival import LEVEL
+from glauber.statistics import LEVEL
 
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]

@@ -11,17 +11,16 @@ from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from glauber.errors import GlauberError
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
+from glauber.statistics import Mean, mean_over_chains
 
 Floats = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # n texts -> (n, d) unit vectors
 Listener = Callable[[int, int], None]  # looks done, looks in all
 TEXTS = 512  # texts embedded in one call, about
-LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +40,6 @@ class Distances:
                 f"{self.every} steps up to {self.steps[-1]}."
             )
         return np.asarray(self.values[:, found[0]])
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of independent chains, with the interval of Student's t."""
-
-    value: float
-    interval: tuple[float, float] | None  # none for a single chain
-    kind: str = "estimate"
-    level: float = LEVEL
 
 
 @dataclass(frozen=True)
@@ -99,19 +88,9 @@ def saturation(found: Distances) -> Saturation:
         )
     late = found.values[:, -(n // 4) :].mean(axis=1)
     before = found.values[:, -2 * (n // 4) : -(n // 4)].mean(axis=1)
-    rise = mean_of(late - before)
+    rise = mean_over_chains(late - before)
     settled = None if rise.interval is None else rise.interval[0] <= 0
-    return Saturation(mean_of(late), rise, settled)
-
-
-def mean_of(values: Floats) -> Mean:
-    """The mean of independent values (count,), with its interval."""
-    value = float(values.mean())
-    if len(values) < 2:
-        return Mean(value, None)
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    reach = float(student.ppf((1 + LEVEL) / 2, len(values) - 1) * error)
-    return Mean(value, (value - reach, value + reach))
+    return Saturation(mean_over_chains(late), rise, settled)
 
 
 def check_looks(run: Run, every: int) -> None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.mixing.drift import Distances, Embed, blocks, check_looks
-from glauber.mixing.survival import MedianTime, median_time
 from glauber.runs.run import Run
+from glauber.statistics import MedianTime, median_time
 
 LOOKS = 8  # embedded together: a chain that hits early in a block costs no more than these
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.mixing.crossover import Crossover, Fit, Scaling, fit, scaling
-from glauber.mixing.survival import MedianTime, median_time
-from glauber.statistics import share_interval
+from glauber.statistics import MedianTime, median_time, share_interval
 
 
 @dataclass(frozen=True)

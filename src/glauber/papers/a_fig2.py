@@ -6,12 +6,13 @@ at high ones; that is what is made here.
 """
 
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.mixing.drift import distances, mean_of
+from glauber.mixing.drift import distances
 from glauber.mixing.hitting import hitting_times
 from glauber.papers.drift_runs import CONDITIONS, THRESHOLD, embedder_of
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.plots.drift_by_temperature import plot_drift_by_temperature
 from glauber.sampling.sample import sample
+from glauber.statistics import mean_over_chains
 
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 1.0, 2.0)
 LENGTH = 12
@@ -31,7 +32,7 @@ def make(scale: Scale, *, seed: int) -> Reproduction:
             model, steps=steps, chains=chains, length=LENGTH, temperature=temperature, seed=seed
         )
         found = curves[temperature] = distances(run, embedder.embed, every=every)
-        times, end = hitting_times(found, THRESHOLD), mean_of(found.values[:, -1])
+        times, end = hitting_times(found, THRESHOLD), mean_over_chains(found.values[:, -1])
         rows.append(
             {
                 "temperature": temperature,

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from glauber.mixing.drift import distances, mean_of
+from glauber.mixing.drift import distances
 from glauber.papers.drift_runs import CONDITIONS, PLACE, PUBLISHED, embedder_of, runs
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.plots.semantic_drift import plot_distance_by_length
+from glauber.statistics import mean_over_chains
 
 
 def make(scale: Scale, *, seed: int) -> Reproduction:
@@ -15,7 +16,7 @@ def make(scale: Scale, *, seed: int) -> Reproduction:
     values, means, rows = {}, {}, []
     for n, run in runs(found, steps=found.look, seed=seed):
         values[n] = distances(run, embedder.embed, every=found.look).at(found.look)
-        means[n] = mean_of(values[n])
+        means[n] = mean_over_chains(values[n])
         rows.append(
             {
                 "n": n,

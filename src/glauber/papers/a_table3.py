@@ -6,8 +6,6 @@ from glauber.landscape.judgement import Judgement, judge
 from glauber.landscape.recurrence import Recurrence, SeedRow, recurrence
 from glauber.landscape.scorers import load_scorer
 from glauber.landscape.topics import topic_scores
-from glauber.mixing.drift import Mean
-from glauber.mixing.survival import MedianTime
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.topic_runs import (
     CONDITIONS,
@@ -21,6 +19,7 @@ from glauber.papers.topic_runs import (
 )
 from glauber.plots.recurrence import plot_recurrence
 from glauber.plots.topic_river import plot_topic_river
+from glauber.statistics import Mean, MedianTime
 
 
 def make(scale: Scale, *, seed: int) -> Reproduction:

@@ -7,8 +7,8 @@ from plotly.subplots import make_subplots
 
 from glauber.comparison.models import Comparison, ModelRow
 from glauber.figures.style import FAINT, FONT, INK, QUIET, STRONG, empty_figure
-from glauber.mixing.drift import Mean
 from glauber.plots.topic_river import colour_of
+from glauber.statistics import Mean
 
 SHORT = 22  # letters of a model's name that fit beside a picture
 

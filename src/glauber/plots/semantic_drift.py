@@ -4,7 +4,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.figures.style import QUIET, STRONG, THIN, empty_figure
-from glauber.mixing.drift import Distances, Mean, Saturation
+from glauber.mixing.drift import Distances, Saturation
+from glauber.statistics import Mean
 
 BAND = "rgba(0, 114, 178, 0.16)"
 LIMIT = "#d55e00"
