@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from bench.environment import ROOT, TORCH, environment
-from glauber.compatibility.pseudo_likelihood import pseudo_likelihood, score_texts
+from glauber.compatibility.score import pseudo_likelihood, score_texts
 from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from glauber.compatibility.neighbours import with_neighbours
-from glauber.compatibility.potential import potential
-from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
-from glauber.compatibility.ranks import rank_correlation, ranks
+from glauber.compatibility.hodge import decompose as potential
+from glauber.compatibility.hodge import with_neighbours
+from glauber.compatibility.potential import rank_correlation, ranks
+from glauber.compatibility.score import pseudo_likelihood
 from glauber.conditionals.base import PAD, Restricted, log_probs
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError

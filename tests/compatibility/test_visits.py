@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from glauber import sample
-from glauber.compatibility.ranks import ranking, ranks
-from glauber.compatibility.visits import visits
+from glauber.compatibility.potential import ranking, ranks, visits
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber as glauber_kernel
 from glauber.dynamics.kernel import start

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from conftest import make_model, make_tokenizer
-from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
+from glauber.compatibility.score import pseudo_likelihood
 from glauber.conditionals import packed
 from glauber.conditionals.base import PAD
 from glauber.conditionals.bundled import passages
@@ -81,6 +81,6 @@ def test_long_rows_take_the_other_way(monkeypatch):
     tokens, free = model.vocabulary.encode(TEXTS)
     words = model.vocabulary.words(TEXTS)
     packed_all = pseudo_likelihood(model, tokens, free, words=words).log_probs
-    monkeypatch.setattr("glauber.compatibility.pseudo_likelihood.LONGEST", 8)
+    monkeypatch.setattr("glauber.compatibility.score.LONGEST", 8)
     mixed = pseudo_likelihood(model, tokens, free, words=words).log_probs
     assert torch.allclose(mixed, packed_all, atol=1e-9, equal_nan=True)

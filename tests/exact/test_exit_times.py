@@ -9,7 +9,7 @@ from glauber.errors import GlauberError
 from glauber.exact.exit_times import exit_times, hamming_ball
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.margins import margins
+from glauber.metastability.margins import margins_of as margins
 
 SPACE = Space(3, 3)
 

@@ -8,8 +8,8 @@ from glauber.conditionals.table import Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.copies import settle, with_copies
-from glauber.metastability.drift import LevelDrift, certify, drift, lower_share
+from glauber.metastability.drift import LevelDrift, certify, lower_share, settle, with_copies
+from glauber.metastability.drift import expected_change as drift
 
 
 def pulling(length, strength, seed=0):

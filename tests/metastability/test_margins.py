@@ -12,8 +12,8 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.basin_margin import basin_margin
-from glauber.metastability.margins import margins
+from glauber.metastability.margins import basin_margin
+from glauber.metastability.margins import margins_of as margins
 
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])

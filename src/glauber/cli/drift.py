@@ -34,7 +34,7 @@ def drift(
     from glauber.cli.sample import read_texts
     from glauber.cli.screen import emit, out
     from glauber.conditionals.bundled import passages
-    from glauber.metastability.token_basin import drift_study
+    from glauber.metastability.drift import drift_study
     from glauber.sampling.plan import starts
 
     opened, laws = open_model(model, device, dtype)

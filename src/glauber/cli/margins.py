@@ -21,7 +21,7 @@ def margins(
     """Print the gap of each token of a text, the bound on its escape and its exact holding time."""
     from glauber.cli.reading import open_model, read_text, spelled
     from glauber.cli.screen import emit, out
-    from glauber.metastability.margins import margins as measure
+    from glauber.metastability.margins import margins_of as measure
 
     opened, laws = open_model(model, device, dtype)
     tokens, free = read_text(opened, text)

@@ -9,8 +9,7 @@ from glauber.cli import options
 from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
-    from glauber.compatibility.ranks import Ranking
-    from glauber.compatibility.visits import Visits
+    from glauber.compatibility.potential import Ranking, Visits
     from glauber.runs.run import Run
 
 
@@ -52,9 +51,8 @@ def _ranking(
     run: "Run", most: int, top: int, burn_in: int | None, device: str | None
 ) -> "tuple[Visits, Ranking]":
     from glauber.cli.screen import say
-    from glauber.compatibility.neighbours import with_neighbours
-    from glauber.compatibility.ranks import ranking
-    from glauber.compatibility.visits import visits
+    from glauber.compatibility.hodge import with_neighbours
+    from glauber.compatibility.potential import ranking, visits
     from glauber.sampling.sample import reopen
 
     if run.steps == 0:
@@ -109,7 +107,7 @@ def _correlations(found: "Ranking") -> dict[str, Any]:
     """Spearman's, or null for each where one of the lists has no order."""
     import numpy as np
 
-    from glauber.compatibility.ranks import rank_correlation
+    from glauber.compatibility.potential import rank_correlation
 
     lists = {"potential": found.potential, "pll": found.pll, "visits": np.log(found.law)}
     pairs = (("pll", "visits"), ("potential", "visits"), ("potential", "pll"))

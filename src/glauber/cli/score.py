@@ -7,7 +7,7 @@ import typer
 from glauber.cli import options
 
 if TYPE_CHECKING:
-    from glauber.compatibility.pseudo_likelihood import Score
+    from glauber.compatibility.score import Score
 
 
 def score(
@@ -26,7 +26,7 @@ def score(
     given = [*(texts or []), *(read_texts(source) if source is not None else [])]
     if not given:
         raise GlauberError("there is no text to score: give one in quotes, or a file with --from.")
-    from glauber.compatibility.pseudo_likelihood import score_texts
+    from glauber.compatibility.score import score_texts
     from glauber.conditionals.masked_lm import MaskedLM
 
     refuse_int8(dtype)

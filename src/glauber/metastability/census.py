@@ -13,7 +13,7 @@ import torch
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.metastability.margins import Margins, margins
+from glauber.metastability.margins import Margins, margins_of
 from glauber.metastability.stays import Ints, Stays, Stretch, stays
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec
@@ -101,7 +101,7 @@ def _trap(
     begun = run.tokens(0)[stretch.chain]
     for tokens, steps in _by_time(path.states[touched], counts):
         try:
-            held = margins(
+            held = margins_of(
                 laws,
                 torch.from_numpy(tokens).to(device),
                 free.to(device),

@@ -8,7 +8,7 @@ from typing import Any
 
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.metastability.token_basin import drift_study
+from glauber.metastability.drift import drift_study
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.sampling.plan import starts
 

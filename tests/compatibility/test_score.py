@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from conftest import make_model, make_tokenizer
-from glauber.compatibility import pseudo_likelihood as module
-from glauber.compatibility.pseudo_likelihood import pseudo_likelihood, score_texts
+from glauber.compatibility import score as module
+from glauber.compatibility.score import pseudo_likelihood, score_texts
 from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table

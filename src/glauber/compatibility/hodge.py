@@ -1,0 +1,195 @@
+"""Which function of the text explains the conditionals best, and how much does none explain?
+
+States that differ at one site are joined by an edge, and the edge from token a to b at site i
+carries the flow log pi_i(b | rest) - log pi_i(a | rest). If a joint law owns the conditionals,
+the flow is the gradient of its logarithm. If none does, least squares splits the flow into the
+gradient of a potential, the nearest thing to a log joint, and a rest that is orthogonal to every
+gradient (Hodge decomposition): the part that no joint law can explain.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator, lsqr
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals, check_temperature
+from glauber.errors import GlauberError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+SCORES = 2**24  # scores held at once
+ITERATIONS = 50_000  # over all states of a space, `length` of them are enough
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """The split of the flow over the edges between the given states.
+
+    The potential has mean zero over each connected set of states; values in different sets do
+    not compare. Where `n_checks` is 0 no closed walk tests the conditionals and share is 0 by
+    construction. Exact for these states and edges; over part of the space it says nothing about
+    the rest of it.
+    """
+
+    states: Tensor  # (states, length) int64, each once
+    values: Floats  # (states,) the potential, in nats
+    component: Ints  # (states,) which connected set a state is in
+    n_edges: int
+    n_checks: int  # dimensions of the flows that hold together at each site but have no potential
+    flow: float  # squared norm of the flow over the edges
+    rest: float  # squared norm of what the potential leaves
+    kind: str = "exact"
+
+    @property
+    def share(self) -> float:
+        """Share of the flow's squared norm that no joint law can explain, in [0, 1]."""
+        return self.rest / self.flow if self.flow > 0 else 0.0
+
+    @property
+    def largest(self) -> Ints:
+        """The states of the largest connected set, by their place in `states`."""
+        return np.flatnonzero(self.component == np.bincount(self.component).argmax())
+
+
+def decompose(
+    conditionals: Conditionals, states: Tensor, *, temperature: float = 1.0
+) -> Decomposition:
+    """The best potential over the states (rows, length) and all edges between them.
+
+    With all states of a space (`Space.states()`) it is that of the whole model; else that of the
+    states which were, say, visited. Repeated rows count once.
+
+    The m states that agree outside site i are all joined to each other, and their m (m - 1) / 2
+    edges together ask for  m * sum over them of (r - mean r)^2,  r = potential - log pi_i.  So
+    there is one equation for each state in each such clique, not one for each edge.
+    """
+    check_temperature(temperature)
+    states = torch.unique(states, dim=0)
+    cliques = _cliques(states)
+    if not len(cliques.size):
+        raise GlauberError("no two of the states differ at one site only, so there is no edge.")
+    gradient = _gradient(cliques, len(states))
+    flow = cliques.weight * cliques.centred(_log_laws(conditionals, states, cliques) / temperature)
+    values, stopped = lsqr(gradient, flow, atol=1e-15, btol=1e-15, conlim=0, iter_lim=ITERATIONS)[
+        :2
+    ]
+    if stopped == 7:
+        raise GlauberError(f"least squares did not settle within {ITERATIONS:,} iterations.")
+    component, count = _components(cliques, len(states))
+    values -= (np.bincount(component, values) / np.bincount(component))[component]
+    return Decomposition(
+        states,
+        values,
+        component,
+        n_edges=int((cliques.size * (cliques.size - 1) // 2).sum()),
+        n_checks=int((cliques.size - 1).sum()) - (len(states) - count),
+        flow=float(flow @ flow),
+        rest=float(((flow - gradient @ values) ** 2).sum()),
+    )
+
+
+class Cliques(NamedTuple):
+    """Sets of at least two states that differ at one site only; members of a set together."""
+
+    size: Ints  # (cliques,)
+    of: Ints  # (members,) the clique of each member, increasing
+    state: Ints  # (members,)
+    site: Ints  # (members,)
+
+    @property
+    def weight(self) -> Floats:
+        """Root of the size of each member's clique, (members,)."""
+        return np.sqrt(self.size[self.of])
+
+    def centred(self, values: Floats) -> Floats:
+        """Values (members,) less their mean over each clique."""
+        return np.asarray(values - (np.bincount(self.of, values) / self.size)[self.of])
+
+
+def _cliques(states: Tensor) -> Cliques:
+    found: list[tuple[Ints, Ints, Ints]] = []
+    begun = 0
+    for site in range(states.shape[1]):
+        rows = (states[:, site] != PAD).nonzero()[:, 0].numpy()
+        others = np.delete(states.numpy()[rows], site, axis=1)
+        _, of, size = np.unique(others, axis=0, return_inverse=True, return_counts=True)
+        order = np.argsort(of, kind="stable")
+        order = order[size[of[order]] > 1]  # a state by itself has no edge here
+        _, of = np.unique(of[order], return_inverse=True)
+        found.append((of + begun, rows[order], np.full(len(order), site)))
+        begun += int(of.max(initial=-1)) + 1
+    of, state, sites = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Cliques(np.bincount(of), of, state, sites)
+
+
+def _gradient(cliques: Cliques, n_states: int) -> LinearOperator:
+    """The operator from a potential (states,) to its weighted equations (members,)."""
+
+    def forward(values: Floats) -> Floats:
+        return cliques.weight * cliques.centred(values.ravel()[cliques.state])
+
+    def backward(rest: Floats) -> Floats:
+        spread = cliques.weight * cliques.centred(rest.ravel())
+        return np.asarray(np.bincount(cliques.state, spread, minlength=n_states), np.float64)
+
+    shape = (len(cliques.state), n_states)
+    return LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
+
+
+def _log_laws(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> Floats:
+    """log pi_i of each member's token up to a constant of its clique, (members,)."""
+    first = np.cumsum(cliques.size) - cliques.size  # the first member of each clique
+    rank = np.arange(len(cliques.of)) - first[cliques.of]
+    token = states[cliques.state, cliques.site]
+    # One question per clique; unused places of its row of candidates repeat its first member's.
+    candidates = token[first][:, None].repeat(1, int(cliques.size.max()))
+    candidates[cliques.of, rank] = token
+    rows, sites = states[cliques.state[first]], torch.from_numpy(cliques.site[first])
+    parts = [
+        conditionals.scores(rows[part], sites[part, None], candidates[part, None])[:, 0].double()
+        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size))
+    ]
+    laws = torch.cat(parts)[cliques.of, rank].numpy()
+    if not np.isfinite(laws).all():
+        raise GlauberError("a state holds a token of probability zero, so its flow is infinite.")
+    return np.asarray(laws)
+
+
+def _components(cliques: Cliques, n_states: int) -> tuple[Ints, int]:
+    """The connected set of each state (states,), and how many sets there are."""
+    nodes = n_states + len(cliques.size)
+    links = (np.ones(len(cliques.of)), (cliques.state, n_states + cliques.of))
+    count, label = connected_components(csr_array(links, shape=(nodes, nodes)), directed=False)
+    return np.asarray(label[:n_states], np.int64), int(count)
+
+
+def with_neighbours(
+    conditionals: Conditionals, tokens: Tensor, free: Tensor, *, top: int
+) -> Tensor:
+    """The states tokens (rows, length) and those with one free site refilled: (states, length).
+
+    At each free site (rows, length) the `top` most probable tokens are put in, one at a time.
+    Each state is listed once.
+    """
+    if not 1 <= top <= conditionals.vocab_size:
+        raise GlauberError(
+            f"the {top} most probable tokens were asked for, but the vocabulary has "
+            f"{conditionals.vocab_size}."
+        )
+    rows, sites = free.nonzero(as_tuple=True)
+    found = [tokens]
+    for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
+        here, site = tokens[rows[part]], sites[part, None]
+        scores = conditionals.scores(here, site)[:, 0]
+        best = scores.topk(top, dim=1)
+        filled = here.repeat_interleave(top, dim=0).scatter(
+            1, site.repeat_interleave(top, dim=0), best.indices.reshape(-1, 1)
+        )
+        found.append(filled[best.values.flatten() > -torch.inf])
+    return torch.unique(torch.cat(found), dim=0)
