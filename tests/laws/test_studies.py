@@ -1,4 +1,4 @@
-"""Every public study: found by name, helped, the same on the command line, and its result complete."""
+"""Every public study: found by name, helped, the same as a command, its result complete."""
 
 import inspect
 import json
