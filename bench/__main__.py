@@ -27,8 +27,9 @@ from bench.environment import ROOT
 from bench.measure import Rate, in_turns
 from bench.plain import batched, one_chain
 from glauber.conditionals.base import Restricted
-from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
+from glauber.conditionals.weights import bundled_folder
 from glauber.dynamics.leaps import lookahead_for
 
 BESIDE = ("cold", "exact", "pseudo_likelihood")

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from glauber.conditionals.base import Restricted, log_probs
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.conditionals.table import Table
 from glauber.dynamics import fills_cuda
 from glauber.dynamics.ahead import ahead

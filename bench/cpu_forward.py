@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.encoder import Affine, Encoder, Layer
 from glauber.conditionals.encoder_int8 import EncoderInt8
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.threads import side_by_side
 
 Forward = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (rows, 1) -> scores

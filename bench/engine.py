@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Restricted
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.graph import replayed
 from glauber.dynamics.kernel import State, start

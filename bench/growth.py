@@ -15,8 +15,9 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from bench.engine import engine
 from bench.measure import Rate, in_turns
-from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
+from glauber.conditionals.weights import bundled_folder
 
 
 def chains(laws: MaskedLM) -> dict[str, Iterator[int]]:

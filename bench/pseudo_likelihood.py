@@ -26,8 +26,9 @@ import torch
 
 from bench.environment import ROOT, TORCH, environment
 from glauber.compatibility.score import pseudo_likelihood, score_texts
-from glauber.conditionals.bundled import bundled_folder, passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
+from glauber.conditionals.weights import bundled_folder
 
 MODEL = "bundled:english"
 MINICONS = ["minicons==0.3.39", "transformers<5"]

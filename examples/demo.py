@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from glauber.cli.screen import watched
-from glauber.conditionals.bundled import passages
+from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.explorer.report import write_report
 from glauber.landscape.embedder import load_embedder

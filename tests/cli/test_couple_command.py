@@ -7,9 +7,9 @@ import pytest
 
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import starts
 from glauber.mixing.coupling import coalesce
 from glauber.mixing.passages import passage_pairs
-from glauber.sampling.plan import starts
 
 
 @pytest.fixture

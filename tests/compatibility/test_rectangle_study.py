@@ -12,10 +12,9 @@ from glauber.compatibility.rectangle_test import evaluate as rectangles
 from glauber.compatibility.rectangles import measure as rectangle_study
 from glauber.compatibility.rectangles import read
 from glauber.conditionals.base import Conditionals, Restricted
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages, starts
 from glauber.conditionals.table import Joint, Table
-from glauber.sampling.plan import starts
 from glauber.statistics import bootstrap_mean
 
 

@@ -7,7 +7,6 @@ import torch
 from conftest import make_model
 from glauber.conditionals import encoder_int8
 from glauber.conditionals.base import log_probs
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.encoder_int8 import (
     GELU_LEAST,
     LEVELS,
@@ -17,6 +16,7 @@ from glauber.conditionals.encoder_int8 import (
 )
 from glauber.conditionals.encoder_int8 import _pack as pack
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.runs.store import FIELDS
 from glauber.sampling.sample import resume, sample

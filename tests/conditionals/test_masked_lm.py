@@ -94,7 +94,7 @@ def test_fingerprint_follows_weights_and_not_the_dtype(tiny_folder, tokenizer):
     other = MaskedLM.load(str(tiny_folder), dtype="float64")
     assert one.fingerprint == other.fingerprint
     assert len(bytes.fromhex(one.fingerprint)) == hashlib.sha256().digest_size
-    from glauber.conditionals.masked_lm import fingerprint_of
+    from glauber.conditionals.weights import fingerprint_of
 
     changed = one.model
     with torch.no_grad():

@@ -7,8 +7,8 @@ from conftest import make_model, make_tokenizer
 from glauber.compatibility.score import pseudo_likelihood
 from glauber.conditionals import packed
 from glauber.conditionals.base import PAD
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 
 TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red ?"]
 

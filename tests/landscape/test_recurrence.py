@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from glauber.conditionals.bundled import passages
+from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape.recurrence import agreement, recurrence, seeds_of
 from glauber.landscape.stretches import stretches

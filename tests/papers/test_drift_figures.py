@@ -8,7 +8,8 @@ from tokenizers import Tokenizer
 
 from conftest import TEXTS, VOCABULARY
 from glauber import paper, sample
-from glauber.conditionals.bundled import bundled_folder, passages
+from glauber.conditionals.starts import passages
+from glauber.conditionals.weights import bundled_folder
 from glauber.landscape.embedder import Embedder
 from glauber.papers import a_fig2, drift_runs
 

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from glauber.compatibility.rectangles import measure as rectangle_study
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.causal_lm import CausalLM, NextToken
+from glauber.conditionals.starts import passages
 from recipes.smollm2 import make
 
 

@@ -34,10 +34,10 @@ def compare(
     json: options.Json = False,
 ) -> None:
     """Compare models: incompatibility, entropy production, moves and topics, same starts."""
-    from glauber.cli.sample import read_texts
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
     from glauber.comparison.models import compare_models
+    from glauber.conditionals.starts import read_texts
     from glauber.landscape.scorers import load_scorer
 
     listed = read_labels(labels)

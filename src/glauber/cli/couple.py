@@ -55,9 +55,9 @@ def couple(
     _check_numbers(length, lag, epsilon, alpha, seed)
     from glauber.cli.coupled import Report, show
     from glauber.cli.reading import open_model
-    from glauber.cli.sample import read_texts
     from glauber.cli.screen import counted
     from glauber.conditionals.base import check_temperature
+    from glauber.conditionals.starts import read_texts
     from glauber.mixing.coupling import coalesce
     from glauber.mixing.joint_draws import joint_draw_named
     from glauber.mixing.lagged import lagged
@@ -100,9 +100,8 @@ def _starts(
     one_pair: bool,
 ) -> "tuple[Tensor, Tensor, Tensor]":  # fmt: skip
     """Left and right tokens and free sites (pairs, length); one_pair repeats the first two."""
-    from glauber.conditionals.bundled import passages
+    from glauber.conditionals.starts import passages, starts
     from glauber.mixing.passages import passage_pairs
-    from glauber.sampling.plan import starts
 
     if texts is None:
         texts, length = [text for _, text in passages()], length or LENGTH

@@ -31,11 +31,9 @@ def drift(
     """Sample the drift of a token's copies at levels k to k+m, and say what it certifies."""
     _check(count, levels, samples, length, settle)
     from glauber.cli.reading import open_model, token_named
-    from glauber.cli.sample import read_texts
     from glauber.cli.screen import emit, out
-    from glauber.conditionals.bundled import passages
+    from glauber.conditionals.starts import passages, read_texts, starts
     from glauber.metastability.drift import drift_study
-    from glauber.sampling.plan import starts
 
     opened, laws = open_model(model, device, dtype)
     number = token_named(opened, token)

@@ -62,7 +62,7 @@ def evaluate_translator(
 ) -> None:
     """Score the autoregressive model and the refinement beside it on one file."""
     from glauber.cli.screen import answer, say
-    from glauber.conditionals.masked_lm import choose_device
+    from glauber.conditionals.weights import choose_device
     from glauber.errors import GlauberError
     from glauber.translation.choice import JUDGES
     from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, machine, ways

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from glauber.cli import options
-from glauber.conditionals.bundled import bundled_folder, bundled_names
+from glauber.conditionals.weights import bundled_folder, bundled_names
 
 
 def models(
@@ -25,7 +25,7 @@ def models(
 
 
 def _listed() -> dict[str, Any]:
-    from glauber.conditionals.heads import HEADS
+    from glauber.conditionals.masked_lm import HEADS
 
     names = [f"bundled:{name}" for name in bundled_names()]
     sizes = [sum(file.stat().st_size for file in bundled_folder(name).iterdir()) for name in names]

@@ -42,7 +42,7 @@ def phase(
     """Sweep temperature and length: do two chains meet, how fast, and where is the boundary?"""
     from glauber.cli.numbers import numbers
     from glauber.cli.reading import refuse_int8
-    from glauber.cli.sample import read_texts
+    from glauber.conditionals.starts import read_texts
     from glauber.sweeps.folder import Sweep
 
     refuse_int8(dtype)

@@ -30,9 +30,9 @@ def prefixes(
     json: options.Json = False,
 ) -> None:
     """Run many chains behind each frozen prefix and tell its topics and words against none."""
-    from glauber.cli.sample import read_texts
     from glauber.cli.screen import answer, say
     from glauber.conditionals.masked_lm import MaskedLM
+    from glauber.conditionals.starts import read_texts
     from glauber.landscape.prefixes import PREFIXES, prefix_runs, prefix_study
     from glauber.landscape.scorers import load_scorer
     from glauber.runs.signature import signature

@@ -29,7 +29,7 @@ def refuse_int8(dtype: str) -> None:
 
 def read_text(model: "MaskedLM", text: str) -> "tuple[Tensor, Tensor]":
     """Tokens and free sites (length,) of one text."""
-    from glauber.sampling.plan import starts
+    from glauber.conditionals.starts import starts
 
     tokens, free = starts(model, [text])
     return tokens[0].to(model.state_device), free[0].to(model.state_device)

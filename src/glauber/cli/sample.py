@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from glauber.cli import options
+from glauber.conditionals.starts import read_sites, read_texts
 from glauber.errors import GlauberError
 
 
@@ -76,27 +77,6 @@ def sample(
     say_cost(planned, folder, batch_size, quiet=json)
     sampling.begin(planned, folder)
     run_and_report(planned, folder, batch_size=batch_size, memo=memo, json=json)
-
-
-def read_texts(path: Path) -> list[str]:
-    """The lines of a file of texts, without empty ones."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise GlauberError(f"{path} cannot be read: {reason}.") from error
-    texts = [line.strip() for line in lines if line.strip()]
-    if not texts:
-        raise GlauberError(f"{path} holds no text.")
-    return texts
-
-
-def read_sites(listed: str) -> list[int]:
-    """Sites from a list such as 0,3,4."""
-    try:
-        return [int(site) for site in listed.split(",") if site.strip()]
-    except ValueError:
-        raise GlauberError(f"{listed!r} is not a list of sites such as 0,3,4.") from None
 
 
 def check_place(folder: Path) -> None:

@@ -20,7 +20,7 @@ def score(
 ) -> None:
     """Score texts by pseudo-log-likelihood, original and within-word left-to-right."""
     from glauber.cli.reading import refuse_int8
-    from glauber.cli.sample import read_texts
+    from glauber.conditionals.starts import read_texts
     from glauber.errors import GlauberError
 
     given = [*(texts or []), *(read_texts(source) if source is not None else [])]

@@ -130,8 +130,8 @@ def sample(
 ) -> None:
     """Store a run for each temperature and length, and compare them in one table."""
     from glauber.cli.numbers import numbers
-    from glauber.cli.sample import read_texts
     from glauber.cli.screen import emit
+    from glauber.conditionals.starts import read_texts
     from glauber.dynamics.scans import scan_named
     from glauber.errors import GlauberError
     from glauber.sweeps.folder import Sweep

@@ -27,7 +27,7 @@ def train_translator(
     from dataclasses import asdict
 
     from glauber.cli.screen import emit, say
-    from glauber.conditionals.masked_lm import choose_device
+    from glauber.conditionals.weights import choose_device
     from glauber.translation.model import Shape
     from glauber.translation.pipeline import make, read_lines, read_training
     from glauber.translation.train import Plan

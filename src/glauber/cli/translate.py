@@ -58,7 +58,7 @@ def translate(
 ) -> None:
     """Translate English into Spanish, all words at once in a few passes."""
     from glauber.cli.screen import emit, out
-    from glauber.conditionals.masked_lm import choose_device
+    from glauber.conditionals.weights import choose_device
     from glauber.errors import GlauberError
     from glauber.translation.store import BUNDLED, load, load_vocabulary
     from glauber.translation.translate import Way

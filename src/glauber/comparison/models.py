@@ -11,8 +11,8 @@ from typing import Any
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Scorer, TopicScores, score_mean, topic_scores
 from glauber.runs.run import Run

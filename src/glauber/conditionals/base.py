@@ -117,6 +117,14 @@ def log_probs(
     return torch.log_softmax(scores / per_row.reshape(-1, 1, 1), dim=-1)
 
 
+def scores_alone(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> Tensor:
+    """Scores (rows, k, vocab) float64 of sites (k,), each hidden alone in tokens (rows, length)."""
+    rows, k = len(tokens), len(sites)
+    asked = sites.repeat(rows)[:, None]
+    scores = conditionals.scores(tokens.repeat_interleave(k, dim=0), asked)
+    return scores.double().view(rows, k, -1)
+
+
 def check_temperature(temperature: float) -> None:
     """Refuses what is not a positive finite number."""
     if not (0 < temperature < float("inf")):

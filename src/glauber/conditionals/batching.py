@@ -1,4 +1,6 @@
-"""How are rows cut into model calls so that a row's answer depends on nothing but the row?
+"""How is work split by memory, and so that a row's answer depends on nothing but the row?
+
+The one place that decides how many rows are worked on at once.
 
 On a CPU: rows of one exact length go together (no padding of lengths), in calls of 1, 2, 4, …
 rows, each on one thread. Which of those sizes give the same bits is measured once per shape
@@ -6,7 +8,7 @@ against the largest one; sizes that differ are filled up with copies to the next
 On a GPU: one padded call for as many rows as fit the memory budget.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -18,7 +20,24 @@ from glauber.threads import side_by_side
 # tokens (rows, length), sites (rows, k), candidates (rows, k, c) or None -> (rows, k, vocab or c)
 Forward = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
+HELD = 2**28  # bytes of scores and the like that work on a CPU holds at once
+HELD_CUDA = 2**30  # and on a GPU
+ACTIVATIONS = 2**32  # bytes of activations in one GPU call of a model
 CALL_TOKENS = 768  # about this many tokens keep a core's matrix products busy; more gains little
+
+
+def rows_at_once(row_bytes: int, device: torch.device | str = "cpu", *, held: int = 0) -> int:
+    """How many rows that take so many bytes each are worked on together: at least one.
+
+    held is the room for all of them in bytes, by default HELD, or HELD_CUDA on a GPU.
+    """
+    room = held or (HELD_CUDA if torch.device(device).type == "cuda" else HELD)
+    return max(1, room // max(1, row_bytes))
+
+
+def in_parts(rows: Tensor, scores_per_row: int) -> Iterator[Tensor]:
+    """The rows in parts, by the room that so many float64 scores per row take."""
+    yield from torch.split(rows, rows_at_once(8 * scores_per_row, rows.device))
 
 
 def lengths_of(tokens: Tensor) -> Tensor:
@@ -116,7 +135,7 @@ class PaddedRows:
     budget: int
 
     def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
-        size = max(1, self.budget // (self.bytes_per_token * tokens.shape[1]))
+        size = rows_at_once(self.bytes_per_token * tokens.shape[1], held=self.budget)
         if size >= len(tokens):
             return self.forward(tokens, sites, candidates)
         parts = [

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
-
-LOGITS = 2**25  # entries of (rows, length, vocab) formed at once
 
 
 class CausalLM:
@@ -59,7 +58,7 @@ class CausalLM:
 
     def log_joint(self, tokens: Tensor) -> Tensor:
         """log p of each row of tokens (rows, length), PAD behind shorter rows: (rows,)."""
-        size = max(1, LOGITS // (tokens.shape[1] * self.vocab_size))
+        size = rows_at_once(8 * tokens.shape[1] * self.vocab_size, self.model.device)
         with torch.no_grad():
             return torch.cat([self._log_joint(rows) for rows in tokens.split(size)])
 
@@ -100,7 +99,7 @@ class NextToken:
         if opening is None:
             raise GlauberError(f"{self.control.name} has no opening token, so site 0 has no law.")
         inputs = torch.cat([torch.full_like(tokens[:, :1], opening), tokens.clamp(min=0)], dim=1)
-        size = max(1, LOGITS // (inputs.shape[1] * self.vocab_size))
+        size = rows_at_once(8 * inputs.shape[1] * self.vocab_size, self.control.model.device)
         with torch.no_grad():
             # The opening token stands before site 0, so position t holds the law of site t.
             laws = torch.cat(

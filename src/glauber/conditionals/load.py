@@ -3,15 +3,14 @@
 The one place where studies turn what they were given into a model.
 """
 
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from glauber.conditionals.base import Conditionals
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+
+__all__ = ["Model", "load", "refuse_int8", "starts"]
 
 Model = Any  # MaskedLM, CausalLM, or another object with what MaskedLM shows to studies
 
@@ -27,20 +26,6 @@ def load(
     if not isinstance(model, str):
         return model
     return MaskedLM.load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-
-
-def starts(model: Model, texts: Any = None, *, length: int | None = None) -> tuple[Tensor, Tensor]:
-    """Tokens and free sites (texts, length) of texts, a file of texts, or the bundled passages."""
-    from glauber.cli.sample import read_texts  # TRANSITION
-    from glauber.sampling.plan import starts as encoded
-
-    if texts is None:
-        texts = [text for _, text in passages()]
-    elif isinstance(texts, Path):
-        texts = read_texts(texts)
-    elif isinstance(texts, str):
-        texts = [texts]
-    return encoded(model, texts, length=length)
 
 
 def refuse_int8(model: Model) -> None:

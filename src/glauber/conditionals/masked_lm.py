@@ -4,23 +4,21 @@ Any `AutoModelForMaskedLM`, by hub name, local folder or `bundled:NAME`. The hea
 hidden sites only; rows are batched so that on a CPU a row's scores never depend on other rows.
 """
 
-import hashlib
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
-from glauber.conditionals.batching import ExactRows, PaddedRows
-from glauber.conditionals.bundled import bundled_folder
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows
 from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.encoder_int8 import EncoderInt8
-from glauber.conditionals.heads import HEADS
 from glauber.conditionals.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.weights import choose_device, fingerprint_of, from_pretrained
 from glauber.errors import GlauberError
 
 DTYPES = {
@@ -29,7 +27,38 @@ DTYPES = {
     "float64": torch.float64,
     "int8": torch.float32,  # the products of the encoder in int8, the rest in float32
 }
-BUDGET = 4 * 2**30  # bytes of activations in one GPU call
+# Where a hidden state becomes scores. Every masked-LM head of the field works on each position
+# alone, so it is applied at the hidden sites only.
+Head = Callable[[Any, Tensor], Tensor]
+
+
+def _deberta(model: Any, states: Tensor) -> Tensor:
+    if model.legacy:
+        return model.cls(states)
+    return model.lm_predictions(states, model.deberta.embeddings.word_embeddings)
+
+
+def _distilbert(model: Any, states: Tensor) -> Tensor:
+    states = model.activation(model.vocab_transform(states))
+    return model.vocab_projector(model.vocab_layer_norm(states))
+
+
+def _electra(model: Any, states: Tensor) -> Tensor:
+    return model.generator_lm_head(model.generator_predictions(states))
+
+
+HEADS: dict[str, Head] = {
+    "bert": lambda model, states: model.cls(states),
+    "roberta": lambda model, states: model.lm_head(states),
+    "xlm-roberta": lambda model, states: model.lm_head(states),
+    "distilbert": _distilbert,
+    "albert": lambda model, states: model.predictions(states),
+    "electra": _electra,
+    "deberta-v2": _deberta,
+    "mpnet": lambda model, states: model.lm_head(states),
+    "modernbert": lambda model, states: model.decoder(model.head(states)),
+    "esm": lambda model, states: model.lm_head(states),
+}
 
 
 class MaskedLM:
@@ -42,7 +71,7 @@ class MaskedLM:
         *,
         name: str = "",
         fingerprint: str = "",
-        budget: int = BUDGET,
+        budget: int = ACTIVATIONS,
         int8: bool = False,
     ) -> None:
         if tokenizer.mask_token_id is None:
@@ -96,13 +125,13 @@ class MaskedLM:
         device: str = "auto",
         dtype: str = "float32",
         trust_remote_code: bool = False,
-        budget: int = BUDGET,
+        budget: int = ACTIVATIONS,
     ) -> "MaskedLM":
         """The model of that name: `bundled:NAME`, a local folder, or a name on the hub."""
         place = choose_device(device)
         if dtype not in DTYPES:
             raise GlauberError(f"the dtype is {dtype}, but it must be one of {', '.join(DTYPES)}.")
-        model, tokenizer = _from_pretrained(name, trust_remote_code)
+        model, tokenizer = from_pretrained(name, trust_remote_code)
         fingerprint = fingerprint_of(model, tokenizer)
         model = model.to(place, DTYPES[dtype])
         return cls(
@@ -195,89 +224,6 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
     rows = torch.arange(len(states), device=states.device)[:, None]
     return states[rows, sites.clamp(min=0)]
-
-
-def choose_device(device: str) -> torch.device:
-    """The device of that name; `auto` takes CUDA, then MPS, then the CPU."""
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise GlauberError(f"the device {device} cannot be used on this machine.") from error
-    return place
-
-
-def fingerprint_of(model: Any, tokenizer: Any) -> str:
-    """SHA-256 over weights and vocabulary: equal exactly when the conditionals are."""
-    digest = hashlib.sha256()
-    for key, value in sorted(model.state_dict().items()):
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
-    return digest.hexdigest()
-
-
-def _from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-    from transformers.utils import logging
-
-    place = str(bundled_folder(name)) if name.startswith("bundled:") else name
-    if not reachable(place):
-        raise GlauberError(_why(name, LookupError(name)))
-    logging.disable_progress_bar()
-    loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code)
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            place, dtype="auto", trust_remote_code=trust_remote_code, output_loading_info=True
-        )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise GlauberError(_why(name, error)) from error
-    finally:
-        logging.set_verbosity(loud)
-    if report["missing_keys"]:
-        missing = ", ".join(sorted(report["missing_keys"])[:3])
-        raise GlauberError(f"{name} carries no masked-LM head: it lacks the weights {missing}.")
-    return model, tokenizer
-
-
-def reachable(name: str) -> bool:
-    """Whether a folder or the hub has that model, at once; from_pretrained would try for a minute.
-
-    A model that was downloaded before counts, with or without the hub.
-    """
-    if Path(name).is_dir():
-        return True
-    from huggingface_hub import HfApi, try_to_load_from_cache
-
-    try:
-        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
-            HfApi().model_info(name, timeout=30)
-    except Exception:  # each version of the hub's client has its own
-        return False
-    return True
-
-
-def _why(name: str, error: Exception) -> str:
-    """One sentence on why a model could not be loaded."""
-    if "trust_remote_code" in str(error):
-        return (
-            f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
-        )
-    if "AutoModelForMaskedLM" in str(error):
-        return f"{name} is not a masked LM: transformers knows no masked-LM head for its shape."
-    if Path(name).is_dir():
-        first = (str(error).strip() or repr(error)).splitlines()[0]
-        return f"the folder {name} holds no masked LM that transformers can load ({first})."
-    return (
-        f"the model {name} was found neither as a folder nor on the hub; without the hub, "
-        "download it elsewhere and give the path of its folder (it holds config.json), "
-        "or use bundled:english."
-    )
 
 
 def _longest(config: Any, tokenizer: Any) -> int:

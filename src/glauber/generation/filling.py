@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.alone import in_parts
 from glauber.conditionals.base import Conditionals, check_temperature, log_probs
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 

@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.alone import in_parts
 from glauber.conditionals.base import Conditionals, check_temperature, log_probs
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 
 Floats = NDArray[np.float64]

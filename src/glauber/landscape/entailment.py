@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from scipy.special import softmax
 
-from glauber.conditionals.masked_lm import choose_device, reachable
+from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
 from glauber.landscape.topics import Floats, Scorer, check_labels
 

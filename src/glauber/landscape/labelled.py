@@ -7,7 +7,8 @@ tables that report scores come from the second part.
 from functools import lru_cache
 from typing import NamedTuple
 
-from glauber.conditionals.bundled import PACKAGE, passages
+from glauber.conditionals.starts import passages
+from glauber.conditionals.weights import PACKAGE
 
 CALIBRATE = 8  # of each topic's 18 passages
 CALIBRATE_FEELING = 7  # of each sentiment's 14 sentences

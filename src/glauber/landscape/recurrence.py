@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-from glauber.conditionals.bundled import passages
+from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape.stretches import stretches
 from glauber.landscape.topics import TopicScores, place_of, score_mean

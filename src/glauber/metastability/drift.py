@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from glauber.conditionals.alone import in_parts, scores_alone
-from glauber.conditionals.base import Conditionals, Restricted, check_temperature
+from glauber.conditionals.base import Conditionals, Restricted, check_temperature, scores_alone
+from glauber.conditionals.batching import in_parts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.run import run

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.alone import scores_alone
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
 from glauber.errors import GlauberError
 
 Floats = NDArray[np.float64]

@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from glauber.conditionals.alone import scores_alone
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, scores_alone
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.run import run

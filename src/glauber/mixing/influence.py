@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.alone import in_parts, scores_alone
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.mixing.contexts import Contexts
 from glauber.mixing.threshold import contraction_temperature

@@ -5,11 +5,11 @@ The estimated values are missing from the text of the paper that we have.
 
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import starts
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence import influence
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.plots.influence import plot_influence
-from glauber.sampling.plan import starts
 
 SENTENCE = "the old bridge over the river was closed because the water had risen too"
 HOW = "suprema over sampled contexts and replacement tokens of one sentence of about 14 tokens"

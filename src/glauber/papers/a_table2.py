@@ -8,9 +8,9 @@ from typing import Any
 
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import starts
 from glauber.metastability.drift import drift_study
 from glauber.papers.reproduction import Reproduction, Scale
-from glauber.sampling.plan import starts
 
 TEMPERATURES = (0.5, 1.0)
 PUBLISHED = ((0.042, 0.080), (0.024, 0.066))  # min and median, 200 of 200 positive

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.landscape.embedder import Embedder, load_embedder
 from glauber.papers.reproduction import Scale
 from glauber.sampling.sample import sample

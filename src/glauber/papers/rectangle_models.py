@@ -1,7 +1,7 @@
 """The rectangle study of paper A on one model, as its tables and figures share it."""
 
 from glauber.compatibility.rectangles import RectangleStudy, rectangles
-from glauber.conditionals.bundled import passages
+from glauber.conditionals.starts import passages
 
 COUNT, LENGTH = 300, 20
 # Mean Delta, paper A, table 1.

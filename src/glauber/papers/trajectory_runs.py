@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages
 from glauber.landscape.embedder import load_embedder
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.metastability.looks import read_looks

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted
-from glauber.conditionals.bundled import passages
+from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import starts
 from glauber.dynamics.fills import fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.graph import replayed
@@ -101,7 +101,8 @@ def plan(
     others: tuple[MaskedLM, ...] = ()
     if isinstance(model, str):
         model, others = _loaded(model, device, dtype, trust_remote_code)
-    tokens, free = starts(model, texts, chains=chains, length=length, prefix=prefix, frozen=frozen)
+    chains = 8 if texts is None and chains is None else chains
+    tokens, free = starts(model, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
     spec = Spec(
         model=model.name,
         fingerprint=model.fingerprint,
@@ -145,60 +146,6 @@ def _check_plan(planned: Plan) -> None:
         raise GlauberError(
             f"a block of {fewest} sites needs texts with at least {fewest} free sites."
         )
-
-
-def starts(
-    model: MaskedLM,
-    texts: Sequence[str] | None = None,
-    *,
-    chains: int | None = None,
-    length: int | None = None,
-    prefix: str = "",
-    frozen: Sequence[int] = (),
-) -> tuple[Tensor, Tensor]:
-    """Starting tokens and free sites (chains, length) of the texts."""
-    if texts is None:
-        texts = [text for _, text in passages()]
-        chains = 8 if chains is None else chains
-    texts = [text.strip() for text in texts]
-    if not texts or not all(texts):
-        raise GlauberError("a starting text is empty: there is no token to redraw.")
-    words = model.vocabulary
-    before = words.count(prefix) if prefix else 0
-    if length is not None:
-        texts = [text for text in texts if words.count(text) >= length]
-        if not texts:
-            raise GlauberError(f"no starting text has {length} tokens or more.")
-    if chains is not None:
-        texts = [texts[i % len(texts)] for i in range(chains)]
-    joined = [f"{prefix} {text}" if prefix else text for text in texts]
-    tokens, free = words.encode(joined, length=None if length is None else before + length)
-    _check_length(model, tokens)
-    _freeze(free, before, frozen)
-    return tokens, free
-
-
-def _check_length(model: MaskedLM, tokens: Tensor) -> None:
-    longest = tokens.shape[1]
-    if longest > model.longest:
-        chain = int((tokens != PAD).sum(dim=1).argmax())
-        raise GlauberError(
-            f"text {chain + 1} has {longest} tokens with the special ones, but {model.name} reads "
-            f"at most {model.longest}: shorten it, or set a length."
-        )
-
-
-def _freeze(free: Tensor, before: int, frozen: Sequence[int]) -> None:
-    """Takes the first `before` sites and the frozen ones out of the free sites, in place."""
-    rank = free.cumsum(dim=1) - 1  # place of each site without the special tokens
-    inside = free.sum(dim=1).min()
-    for site in frozen:
-        if not 0 <= site < int(inside):
-            raise GlauberError(f"site {site} cannot be frozen: it is outside a text.")
-    held = (rank < before) | torch.isin(rank, torch.tensor(list(frozen), dtype=rank.dtype))
-    free &= ~held
-    if not bool(free.any(dim=1).all()):
-        raise GlauberError("the prefix and frozen sites freeze every site of a text.")
 
 
 def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> Plan:

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Restricted
-from glauber.conditionals.bundled import passages
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import passages, starts
 from glauber.errors import GlauberError
 from glauber.mixing.coupling import finished
 from glauber.mixing.passages import passage_pairs
-from glauber.sampling.plan import starts
 from glauber.sweeps.grid import Cell
 from glauber.sweeps.work import Result, Work
 
