@@ -8,7 +8,7 @@ from glauber.cli.screen import watched
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.explorer.report import write_report
-from glauber.landscape.embedder import load_embedder
+from glauber.runs.embedding import load_embedder
 from glauber.runs.run import Run
 from glauber.sampling import sample as sampling
 

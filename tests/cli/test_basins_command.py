@@ -7,7 +7,7 @@ import pytest
 
 from conftest import VOCABULARY
 from crafted_run import crafted_run
-from glauber.landscape.embedder import Embedder
+from glauber.runs.embedding import Embedder
 from glauber.sampling.sample import sample
 
 
@@ -31,7 +31,7 @@ def run_of(folder, n_chains, n_steps):
 @pytest.fixture(autouse=True)
 def words_embedder(monkeypatch):
     loaded = lambda *_, **__: Embedder("words", embed)  # noqa: E731
-    monkeypatch.setattr("glauber.landscape.embedder.load_embedder", loaded)
+    monkeypatch.setattr("glauber.runs.embedding.load_embedder", loaded)
 
 
 def test_the_two_basins_of_a_run(glauber, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from glauber import sample
 from glauber.explorer.report import remembered, write_report
-from glauber.landscape.embedder import Embedder
+from glauber.runs.embedding import Embedder
 from glauber.sampling.sample import reopen
 
 

@@ -12,13 +12,13 @@ from conftest import VOCABULARY
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
 from glauber.landscape.descriptions import DESCRIPTIONS, SENTIMENTS, TOPICS
-from glauber.landscape.embedder import Embedder
 from glauber.landscape.entailment import ABOUT, FEELING, entailment_scorer
 from glauber.landscape.judgement import held_out_sentences, judge
 from glauber.landscape.labelled import calibration_passages, held_out_passages, sentences
 from glauber.landscape.scorers import load_scorer
 from glauber.landscape.similarity import calibrated, similarity_scorer
 from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
+from glauber.runs.embedding import Embedder
 from glauber.sampling.sample import sample
 from glauber.statistics import mean_over_chains
 from tiny_nli import make_nli

@@ -13,11 +13,11 @@ from scipy.stats import spearmanr
 from conftest import VOCABULARY
 from glauber.conditionals.base import log_probs
 from glauber.errors import GlauberError
-from glauber.landscape.embedder import Embedder
 from glauber.metastability.census import census
 from glauber.metastability.stays import Stretch
 from glauber.metastability.traps import PUBLISHED, hamming_traps, rank_with, rolling_traps
 from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import reopen, sample
 
@@ -154,7 +154,7 @@ def test_the_pictures(catalogue):
 
 def test_the_command(glauber, run, tmp_path, monkeypatch, catalogue):
     loaded = lambda *_, **__: Embedder("words", embed)  # noqa: E731
-    monkeypatch.setattr("glauber.landscape.embedder.load_embedder", loaded)
+    monkeypatch.setattr("glauber.runs.embedding.load_embedder", loaded)
     picture = tmp_path / "traps.html"
     words = ("traps", run.folder, "--shortest", 30, "--window", 40, "--stride", 10)
     code, out, err = glauber(*words, "--json", "--out", picture)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.landscape.embedder import Embedder
 from glauber.mixing.drift import Distances, distances, saturation
 from glauber.mixing.hitting import HittingTimes, first_passages, hitting_times
+from glauber.runs.embedding import Embedder
 from glauber.sampling.sample import sample
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_looked_at(run):
 
 def test_the_command(glauber, run, tmp_path, monkeypatch):
     loaded = lambda *_, **__: Embedder("bag of words", embed)  # noqa: E731
-    monkeypatch.setattr("glauber.landscape.embedder.load_embedder", loaded)
+    monkeypatch.setattr("glauber.runs.embedding.load_embedder", loaded)
     picture = tmp_path / "drift.html"
     words = ("semantic-drift", run.folder, "--every", 10, "--threshold", 0.4)
     code, out, err = glauber(*words, "--json", "--out", picture)

@@ -10,8 +10,8 @@ from conftest import TEXTS, VOCABULARY
 from glauber import paper, sample
 from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder
-from glauber.landscape.embedder import Embedder
 from glauber.papers import a_fig2, drift_runs
+from glauber.runs.embedding import Embedder
 
 
 def embed(texts):

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import TEXTS, VOCABULARY
 from glauber import paper
-from glauber.landscape.embedder import Embedder
 from glauber.papers import trajectory_runs
+from glauber.runs.embedding import Embedder
 
 
 def embed(texts):

@@ -7,9 +7,9 @@ import pytest
 
 from conftest import VOCABULARY
 from glauber import paper
-from glauber.landscape.embedder import Embedder
 from glauber.metastability.regimes import regime
 from glauber.papers import a_regimes, a_table5, trap_runs
+from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 

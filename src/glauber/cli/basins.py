@@ -43,11 +43,11 @@ def basins(
     """Find the basins of a run: their texts, their timescales, the times and ways between them."""
     from glauber.cli.basin_lines import basin_lines
     from glauber.cli.screen import answer, looking
-    from glauber.landscape.embedder import load_embedder
     from glauber.metastability.basins import basins as find
     from glauber.metastability.clusters import cluster
     from glauber.metastability.looks import check_looks, read_looks, usual_stride
     from glauber.metastability.readable import readable
+    from glauber.runs.embedding import load_embedder
     from glauber.runs.run import Run
     from glauber.runs.signature import signature
 

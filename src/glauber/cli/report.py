@@ -27,7 +27,7 @@ def report(
 
     opened = Run(run)
     from glauber.explorer.report import write_report
-    from glauber.landscape.embedder import load_embedder
+    from glauber.runs.embedding import load_embedder
     from glauber.sampling.sample import reopen
 
     planned = reopen(opened, device=device)

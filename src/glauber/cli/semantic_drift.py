@@ -30,9 +30,9 @@ def semantic_drift(
 ) -> None:
     """Measure how far a run's texts moved in meaning, where that stays, and when it got there."""
     from glauber.cli.screen import answer, looking
-    from glauber.landscape.embedder import load_embedder
     from glauber.mixing.drift import distances, saturation
     from glauber.mixing.hitting import check_threshold, hitting_times
+    from glauber.runs.embedding import load_embedder
     from glauber.runs.run import Run
     from glauber.runs.signature import signature
 

@@ -41,8 +41,8 @@ def traps(
     """List the traps of a run: texts, durations, gaps, exact holding times and escapes."""
     from glauber.cli.reading import refuse_int8
     from glauber.cli.screen import looking
-    from glauber.landscape.embedder import load_embedder
     from glauber.metastability.traps import hamming_traps, rolling_traps
+    from glauber.runs.embedding import load_embedder
     from glauber.runs.run import Run
     from glauber.sampling.sample import reopen
 

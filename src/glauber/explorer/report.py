@@ -14,9 +14,9 @@ from glauber.runs.run import Run
 
 if TYPE_CHECKING:
     from glauber.conditionals.base import Conditionals
-    from glauber.landscape.embedder import Embedder
     from glauber.metastability.looks import Looks
     from glauber.metastability.traps import Catalogue
+    from glauber.runs.embedding import Embedder
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 SHOWN = 12  # traps whose texts are printed

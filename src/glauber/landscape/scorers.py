@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from glauber.landscape.descriptions import SENTIMENTS, TOPICS
-from glauber.landscape.embedder import load_embedder
 from glauber.landscape.entailment import ABOUT, FEELING, entailment_scorer
 from glauber.landscape.similarity import similarity_scorer
 from glauber.landscape.topics import Scorer, check_labels
+from glauber.runs.embedding import load_embedder
 
 SIMILARITY = "similarity"
 

@@ -13,9 +13,9 @@ from scipy.special import log_softmax, softmax
 
 from glauber.errors import GlauberError
 from glauber.landscape.descriptions import DESCRIPTIONS, TOPICS
-from glauber.landscape.embedder import Embedder
 from glauber.landscape.labelled import Labelled, calibration_passages, sentences
 from glauber.landscape.topics import Floats, Scorer, check_labels
+from glauber.runs.embedding import Embedder
 
 SHARPEST, SOFTEST = 1e-3, 10.0  # temperatures searched
 

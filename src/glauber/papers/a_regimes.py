@@ -3,11 +3,11 @@
 from typing import Any
 
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.landscape.embedder import load_embedder
 from glauber.metastability.regimes import Regime, regime
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.trap_runs import CONDITIONS
 from glauber.plots.regimes import plot_regimes
+from glauber.runs.embedding import load_embedder
 from glauber.sampling.sample import sample
 
 PUBLISHED = {

@@ -3,12 +3,12 @@
 from typing import Any
 
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.landscape.embedder import load_embedder
 from glauber.metastability.census import Trap
 from glauber.metastability.traps import PUBLISHED, Catalogue, hamming_traps, rolling_traps
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.trap_runs import CONDITIONS
 from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+from glauber.runs.embedding import load_embedder
 from glauber.sampling.sample import reopen, sample
 
 LONGEST = 20  # traps listed of each detector

@@ -6,8 +6,8 @@ from typing import Any
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
-from glauber.landscape.embedder import Embedder, load_embedder
 from glauber.papers.reproduction import Scale
+from glauber.runs.embedding import Embedder, load_embedder
 from glauber.sampling.sample import sample
 
 THRESHOLD = 0.5

@@ -10,10 +10,10 @@ from typing import Any
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
-from glauber.landscape.embedder import load_embedder
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.metastability.looks import read_looks
 from glauber.papers.reproduction import Scale
+from glauber.runs.embedding import load_embedder
 from glauber.sampling.sample import sample
 
 PUBLISHED = "clear clusters of points, which are one sentence repeated; no number in our text"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.landscape import embedder
-from glauber.landscape.embedder import BATCH, load_embedder
+from glauber.runs import embedding as embedder
+from glauber.runs.embedding import BATCH, load_embedder
 
 CHECKSUM = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
