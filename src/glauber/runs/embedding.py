@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.masked_lm import choose_device, reachable
+from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
 from glauber.progress import check_memory, track
 from glauber.runs.run import Run
