@@ -30,7 +30,7 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder
-from glauber.dynamics.leaps import lookahead_for
+from glauber.dynamics.cuda import steps_per_pass
 
 BESIDE = ("cold", "exact", "pseudo_likelihood")
 
@@ -81,9 +81,9 @@ def on_gpu(seconds: float) -> dict[str, list[Rate]]:
             loops["glauber without CUDA graph"] = engine(laws, tokens)
             many = tokens.repeat(-(-64 // n_chains), 1)
             heat = temperature_at(laws, many, 0.6)
-            for name, further in (("", max(2, lookahead_for(n_chains))), (" no look-ahead,", 1)):
+            for name, further in (("", max(2, steps_per_pass(n_chains))), (" no look-ahead,", 1)):
                 loops[f"glauber,{name} 60% of the steps change a token"] = engine(
-                    laws, tokens, temperature=heat, graph=True, lookahead=further
+                    laws, tokens, temperature=heat, graph=True, n_ahead=further
                 )
         loops["glauber, forward pass alone"] = forward_only(laws, tokens)
         tables[f"BERT-base shape, {n_chains} chains of 20 tokens"] = in_turns(loops, seconds)

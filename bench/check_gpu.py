@@ -12,14 +12,13 @@ from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.conditionals.table import Table
-from glauber.dynamics import fills_cuda
-from glauber.dynamics.ahead import ahead
+from glauber.dynamics import fills
+from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.graph import replayed
 from glauber.dynamics.kernel import start
-from glauber.dynamics.leaps import leaps
-from glauber.dynamics.noise import uniform, words
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
+from glauber.dynamics.noise import random_bits, uniform
+from glauber.dynamics.scheduler import memoised
 from glauber.translation import fused
 
 failed = []
@@ -36,8 +35,10 @@ def check(name: str, value: float, limit: float) -> None:
 
 def noise() -> None:
     chain, step = torch.arange(1000)[:, None], torch.arange(50)[None, :] + 2**33
-    here = words(torch.tensor(2**40 + 5), chain, step, torch.tensor(3))
-    there = words(torch.tensor(2**40 + 5).cuda(), chain.cuda(), step.cuda(), torch.tensor(3).cuda())
+    here = random_bits(torch.tensor(2**40 + 5), chain, step, torch.tensor(3))
+    there = random_bits(
+        torch.tensor(2**40 + 5).cuda(), chain.cuda(), step.cuda(), torch.tensor(3).cuda()
+    )
     same = all(torch.equal(a, b.cpu()) for a, b in zip(here, there, strict=True))
     check("noise bits differ between CPU and GPU", 0.0 if same else 1.0, 0)
 
@@ -68,8 +69,8 @@ def draws() -> None:
         heat = torch.rand(512, device="cuda").double() * 3 + 0.1
         u = torch.rand(512, device="cuda").double()
         old = torch.randint(30522, (512,), device="cuda")
-        fast = fills_cuda.inverse_cdf(scores, heat, u, old)
-        slow = fills_cuda._by_sorting(scores, heat, u, old)
+        fast = fills.inverse_cdf_cuda(scores, heat, u, old)
+        slow = fills._by_sorting(scores, heat, u, old)
         check(
             f"draws that differ from sorting, {dtype}", int((fast.tokens != slow.tokens).sum()), 0
         )
@@ -78,15 +79,15 @@ def draws() -> None:
             check(f"{name} against sorting, {dtype}", float(gap), 1e-9)
     law = torch.log_softmax(torch.randn(200, device="cuda").double() * 2, -1)
     n = 1_000_000
-    fills = words(
+    bits = random_bits(
         torch.tensor(1).cuda(),
         torch.arange(n).cuda(),
         torch.tensor(0).cuda(),
         torch.tensor(0).cuda(),
     )
     many = law.float().expand(n, -1)
-    drawn = fills_cuda.inverse_cdf(
-        many, torch.ones(n).cuda().double(), uniform(fills[0]), torch.zeros(n).cuda().long()
+    drawn = fills.inverse_cdf_cuda(
+        many, torch.ones(n).cuda().double(), uniform(bits[0]), torch.zeros(n).cuda().long()
     )
     due = torch.log_softmax(law.float().double(), -1).exp() * n
     seen = torch.bincount(drawn.tokens, minlength=200)
@@ -121,7 +122,7 @@ def remembered() -> None:
     zeros = torch.zeros(64, 4, dtype=torch.int64)
     begun = start(zeros, zeros == 0, temperature=0.5, device="cuda")
     ends = []
-    for steps in (run(glauber(table), begun, 300, seed=1), ahead(table, begun, 300, seed=1)):
+    for steps in (run(glauber(table), begun, 300, seed=1), memoised(table, begun, 300, seed=1)):
         for state, _ in steps:
             last = state
         ends.append(last)
@@ -139,7 +140,7 @@ def leaping() -> None:
     tokens, free = model.vocabulary.encode([text for _, text in passages()[:3]], length=12)
     begun = start(tokens, free, temperature=0.7, device="cuda")
     plain = [state.tokens for state, _ in run(glauber(laws), begun, 300, seed=1)]
-    far = [s.tokens for s, _ in leaps(glauber(laws), begun, 300, seed=1, lookahead=5)]
+    far = [s.tokens for s, _ in multi_step(glauber(laws), begun, 300, seed=1, n_ahead=5)]
     differ = sum(int((a != b).sum()) for a, b in zip(plain, far, strict=True))
     check("tokens that differ between leaps and plain steps", differ, 0)
 

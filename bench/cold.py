@@ -23,11 +23,11 @@ from torch import Tensor
 
 from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
-from glauber.dynamics.ahead import ahead
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, start
+from glauber.dynamics.loop import run
 from glauber.dynamics.memo import Memo
-from glauber.dynamics.run import run
+from glauber.dynamics.scheduler import memoised
 
 N_CHAINS, LENGTH = 16, 20
 TURN = 10  # steps with the memo
@@ -49,7 +49,7 @@ class Saving(NamedTuple):
 def saving(laws: Restricted, begun: State, steps: int) -> Saving:
     """Both ways to make the steps, in turns."""
     memo = Memo(laws.vocab_size, begun.tokens.shape[1])
-    fast = ahead(laws, begun, steps, seed=0, memo=memo)
+    fast = memoised(laws, begun, steps, seed=0, memo=memo)
     slow = run(glauber(laws), begun, steps, seed=0)
     heat = float(begun.temperature[0])
     spent = {"fast": 0.0, "slow": 0.0}

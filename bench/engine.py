@@ -8,11 +8,10 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
+from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.graph import replayed
 from glauber.dynamics.kernel import State, start
-from glauber.dynamics.leaps import leaps
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 
 FOREVER = 2**40
 
@@ -23,12 +22,12 @@ def engine(
     *,
     temperature: float = 1.0,
     graph: bool = False,
-    lookahead: int = 1,
+    n_ahead: int = 1,
 ) -> Iterator[int]:
     """Random-scan single-site Glauber dynamics. Yields the chain steps made."""
     kernel, begun = glauber(laws), _begun(tokens, temperature)
-    if lookahead > 1:
-        steps = leaps(kernel, begun, FOREVER, seed=0, lookahead=lookahead)
+    if n_ahead > 1:
+        steps = multi_step(kernel, begun, FOREVER, seed=0, n_ahead=n_ahead)
     else:
         steps = run(replayed(kernel) if graph else kernel, begun, FOREVER, seed=0)
     for state, _ in steps:

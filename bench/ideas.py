@@ -16,11 +16,11 @@ import torch
 
 from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
-from glauber.dynamics.ahead import ahead
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, start
+from glauber.dynamics.loop import run
 from glauber.dynamics.memo import Memo
-from glauber.dynamics.run import run
+from glauber.dynamics.scheduler import memoised
 
 N_CHAINS, LENGTH, TURN = 16, 20, 10
 Steps = Iterator[tuple[State, Info]]
@@ -33,9 +33,9 @@ def ways(laws: Restricted, begun: State, steps: int) -> dict[str, Steps]:
         return Memo(laws.vocab_size, begun.tokens.shape[1])
 
     return {
-        "as it is": ahead(laws, begun, steps, seed=0, memo=memo()),
-        "no look-ahead": ahead(laws, begun, steps, seed=0, memo=memo(), lookahead=0),
-        "chains in step": ahead(laws, begun, steps, seed=0, memo=memo(), lead=1),
+        "as it is": memoised(laws, begun, steps, seed=0, memo=memo()),
+        "no look-ahead": memoised(laws, begun, steps, seed=0, memo=memo(), prefetch=0),
+        "chains in step": memoised(laws, begun, steps, seed=0, memo=memo(), lead=1),
         "no memo at all": run(glauber(laws), begun, steps, seed=0),
     }
 

@@ -9,7 +9,7 @@ from crafted_run import crafted_run
 from glauber.conditionals.table import Table
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 

@@ -11,7 +11,7 @@ from glauber.compatibility.potential import ranking, ranks, visits
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber as glauber_kernel
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run as advance
+from glauber.dynamics.loop import run as advance
 from glauber.errors import GlauberError
 from glauber.exact import Space, stationary, transition_matrix
 

@@ -2,14 +2,13 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from glauber.dynamics.fills import fill_named, gumbel_max, inverse_cdf
-from glauber.dynamics.fills_cuda import _by_sorting
-from glauber.dynamics.noise import uniform, words
+from glauber.dynamics.fills import _by_sorting, fill_named, gumbel_max, inverse_cdf
+from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
 
 
-def some_words(n, seed=0):
-    return words(torch.tensor(seed), torch.arange(n), torch.tensor(0), torch.tensor(0))[0]
+def some_bits(n, seed=0):
+    return random_bits(torch.tensor(seed), torch.arange(n), torch.tensor(0), torch.tensor(0))[0]
 
 
 def by_hand(scores, temperature, u):
@@ -30,7 +29,7 @@ def test_inverse_cdf_is_its_definition(dtype, temperature):
     torch.manual_seed(0)
     scores = (torch.randn(60, 3000) * 2).to(dtype)
     scores[:, ::5] = -torch.inf
-    noise = some_words(60)
+    noise = some_bits(60)
     heat = torch.full((60,), temperature).double()
     drawn = inverse_cdf().draw(scores, heat, noise, torch.ones(60, dtype=torch.int64))
     for row in range(60):
@@ -42,7 +41,7 @@ def test_heads_agree_with_a_full_sort(scale):
     """Flat, mild and peaked laws: looking at 64, then 1,024, then all gives the same token."""
     torch.manual_seed(1)
     scores = torch.randn(500, 4000) * scale
-    noise, old = some_words(500, 7), torch.zeros(500, dtype=torch.int64)
+    noise, old = some_bits(500, 7), torch.zeros(500, dtype=torch.int64)
     heat = torch.ones(500).double()
     fast = inverse_cdf().draw(scores, heat, noise, old)
     slow = _by_sorting(scores, heat, uniform(noise), old)
@@ -58,7 +57,7 @@ def test_fills_follow_the_law(fill):
     drawn = fill().draw(
         scores.expand(n, -1),
         torch.full((n,), 0.7).double(),
-        some_words(n, 3),
+        some_bits(n, 3),
         torch.zeros(n).long(),
     )
     due = laws * n
@@ -71,7 +70,7 @@ def test_fills_follow_the_law(fill):
 def test_a_row_is_drawn_alone():
     """A row's draw and figures do not depend on the rows beside it."""
     torch.manual_seed(4)
-    scores, noise = torch.randn(300, 2000), some_words(300)
+    scores, noise = torch.randn(300, 2000), some_bits(300)
     heat, old = torch.rand(300).double() + 0.2, torch.randint(2000, (300,))
     whole = inverse_cdf().draw(scores, heat, noise, old)
     for rows in (slice(0, 1), slice(17, 20), slice(100, 300)):
@@ -82,7 +81,7 @@ def test_a_row_is_drawn_alone():
 
 def test_greedy_takes_the_most_probable_token():
     scores = torch.tensor([[0.0, 3.0, 3.0], [5.0, 1.0, 2.0]])
-    args = torch.ones(2).double(), some_words(2), torch.zeros(2).long()
+    args = torch.ones(2).double(), some_bits(2), torch.zeros(2).long()
     assert fill_named("greedy").draw(scores, *args).tokens.tolist() == [1, 0]
 
 

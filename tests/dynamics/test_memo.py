@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from glauber.conditionals.table import Joint
-from glauber.dynamics.ahead import ahead
 from glauber.dynamics.fills import Head, draw_with_head, inverse_cdf
 from glauber.dynamics.kernel import start
-from glauber.dynamics.lookahead import chances, worthwhile
 from glauber.dynamics.memo import HEAD, Memo, entry_bytes
-from glauber.dynamics.noise import uniform, words
+from glauber.dynamics.noise import random_bits, uniform
+from glauber.dynamics.scheduler import chances, memoised, worthwhile
 
 
-def some_words(n, seed=0):
-    return words(torch.tensor(seed), torch.arange(n), torch.tensor(0), torch.tensor(0))[0]
+def some_bits(n, seed=0):
+    return random_bits(torch.tensor(seed), torch.arange(n), torch.tensor(0), torch.tensor(0))[0]
 
 
 def remembered(scores, temperature, budget=2**20):
@@ -40,7 +39,7 @@ def test_answers_are_those_of_the_fill(vocab, temperature):
     scores[::5] = -torch.inf
     memo = remembered(scores, temperature)
     n = 400
-    noise, old = some_words(n), torch.randint(vocab, (n,))
+    noise, old = some_bits(n), torch.randint(vocab, (n,))
     heat = torch.full((n,), temperature, dtype=torch.float64)
     drawn = inverse_cdf().draw(scores.expand(n, -1), heat, noise, old)
     answered = 0
@@ -117,7 +116,7 @@ def test_a_long_run_does_not_grow():
     tracemalloc.start()
     try:
         memo = Memo(12, 4, budget=2**18)
-        for step, _ in enumerate(ahead(laws, begun, 240, seed=0, memo=memo)):
+        for step, _ in enumerate(memoised(laws, begun, 240, seed=0, memo=memo)):
             if step % 80 == 79:
                 gc.collect()  # empties the lists of spare tuples that Python keeps
                 held.append(tracemalloc.get_traced_memory()[0])

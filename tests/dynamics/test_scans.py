@@ -6,7 +6,7 @@ from glauber.conditionals.base import PAD
 from glauber.conditionals.table import Table
 from glauber.dynamics import scans
 from glauber.dynamics.kernel import start
-from glauber.dynamics.noise import words
+from glauber.dynamics.noise import random_bits
 from glauber.errors import GlauberError
 
 LAW = Table.random(2, 5)
@@ -15,8 +15,8 @@ FREE = torch.tensor([False, True, True, False, True])
 
 def chosen(scan, n=30_000, step=0):
     state = start(torch.zeros(n, 5, dtype=torch.int64), FREE.expand(n, -1).clone(), step=step)
-    slots = torch.arange(scan.words(5))
-    order, _ = words(torch.tensor(1), state.chain[:, None], state.step[:, None], slots[None])
+    slots = torch.arange(scan.n_numbers(5))
+    order, _ = random_bits(torch.tensor(1), state.chain[:, None], state.step[:, None], slots[None])
     return scan.choose(LAW, state, order)
 
 

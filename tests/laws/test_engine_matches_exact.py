@@ -10,11 +10,11 @@ from scipy.stats import chi2
 from glauber.conditionals.base import Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
-from glauber.dynamics.ahead import ahead
 from glauber.dynamics.fills import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
+from glauber.dynamics.scheduler import memoised
 from glauber.exact.scans import least_confident_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary, total_variation
@@ -71,13 +71,13 @@ def test_random_scan(name, fill):
     assert_follows(counts, transition_matrix(MODELS[name], SPACE, temperature=0.7))
 
 
-@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("name", MODELS)
-def test_chains_that_remember(name, lookahead):
+def test_chains_that_remember(name, prefetch):
     """Nearly every draw comes from the memo; two steps follow the square of the matrix."""
     matrix = transition_matrix(MODELS[name], SPACE, temperature=0.7)
     counts = counts_of(
-        lambda begun: ahead(MODELS[name], begun, 2, seed=11, lookahead=lookahead), temperature=0.7
+        lambda begun: memoised(MODELS[name], begun, 2, seed=11, prefetch=prefetch), temperature=0.7
     )
     assert_follows(counts, matrix @ matrix)
 

@@ -7,8 +7,8 @@ import torch
 import conftest
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.kernel import start
-from glauber.dynamics.noise import philox, uniform, words
-from glauber.dynamics.run import run as run_kernel
+from glauber.dynamics.loop import run as run_kernel
+from glauber.dynamics.noise import philox, random_bits, uniform
 from glauber.runs.store import FIELDS
 from glauber.sampling.sample import plan, sample
 
@@ -109,7 +109,7 @@ def test_published_philox_vectors():
 
 def test_uniform_words_are_uniform():
     n = 200_000
-    a, b = words(torch.tensor(5), torch.arange(n), torch.tensor(0), torch.tensor(0))
+    a, b = random_bits(torch.tensor(5), torch.arange(n), torch.tensor(0), torch.tensor(0))
     for values in (uniform(a), uniform(b)):
         counts = torch.histc(values, bins=100, min=0, max=1)
         # A bin's count has standard deviation sqrt(n/100 * 0.99); five of them in 200 bins.

@@ -1,6 +1,6 @@
 """How is a hidden site redrawn from its conditional?
 
-A fill turns scores and one random word a row into tokens. Draws are made in float64. Every row is
+A fill turns scores and 64 random bits a row into tokens. Draws are made in float64. Every row is
 worked out by itself, so its draw does not depend on its neighbours.
 """
 
@@ -15,6 +15,11 @@ from glauber.dynamics.noise import uniform
 from glauber.errors import GlauberError
 from glauber.threads import side_by_side
 
+try:
+    from glauber.dynamics import fills_kernels as kernels
+except ImportError:  # PyTorch for CPU or Windows brings no Triton
+    kernels = None  # type: ignore[assignment]
+
 
 class Drawn(NamedTuple):
     """New tokens and what their conditional says, (rows,) each."""
@@ -25,14 +30,14 @@ class Drawn(NamedTuple):
     entropy: Tensor  # float64, nats
 
 
-# scores (rows, vocab), temperature (rows,), words (rows,), old tokens (rows,) -> Drawn
+# scores (rows, vocab), temperature (rows,), bits (rows,), old tokens (rows,) -> Drawn
 Draw = Callable[[Tensor, Tensor, Tensor, Tensor], Drawn]
-# scores (rows, vocab), log_probs (rows, vocab), words (rows,) -> tokens (rows,)
+# scores (rows, vocab), log_probs (rows, vocab), bits (rows,) -> tokens (rows,)
 Choice = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Fill(NamedTuple):
-    """draw(scores, temperature, words, old) -> Drawn."""
+    """draw(scores, temperature, bits, old) -> Drawn."""
 
     name: str
     draw: Draw
@@ -47,6 +52,7 @@ class Head(NamedTuple):
 
 
 TOGETHER = 2**18  # scores that one thread works on at a time
+BLOCK, WARPS = 1024, 4  # scores that one CUDA program holds at a time, and its warps
 TOGETHER_CUDA = 2**26  # and a GPU: 0.5 GiB in float64
 # The most probable tokens are looked at first; further ones if the draw is there.
 HEADS = (64, 1024)
@@ -59,12 +65,10 @@ def inverse_cdf() -> Fill:
     draw is settled among the few most probable tokens.
     """
 
-    def draw(scores: Tensor, temperature: Tensor, words: Tensor, old: Tensor) -> Drawn:
+    def draw(scores: Tensor, temperature: Tensor, bits: Tensor, old: Tensor) -> Drawn:
         if scores.is_cuda:
-            from glauber.dynamics import fills_cuda
-
-            return fills_cuda.inverse_cdf(scores, temperature, uniform(words), old)
-        return draw_with_head(scores, temperature, uniform(words), old)[0]
+            return inverse_cdf_cuda(scores, temperature, uniform(bits), old)
+        return draw_with_head(scores, temperature, uniform(bits), old)[0]
 
     return Fill("inverse-cdf", draw)
 
@@ -76,9 +80,9 @@ def draw_with_head(
 
     def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
         scores, temperature, u, old = part
-        laws = _normalised(scores, temperature)
-        tokens, order, mass = _by_inverse_cdf(scores, laws, u)
-        return *_drawn(laws, tokens, old), order, laws.gather(1, order), mass
+        log_probs = _normalised(scores, temperature)
+        tokens, order, mass = _by_inverse_cdf(scores, log_probs, u)
+        return *_drawn(log_probs, tokens, old), order, log_probs.gather(1, order), mass
 
     whole = _by_parts(some, scores, temperature, u, old)
     return Drawn(*whole[:4]), Head(*whole[4:])
@@ -87,8 +91,8 @@ def draw_with_head(
 def gumbel_max() -> Fill:
     """The token with the largest log-probability plus its own Gumbel variable."""
 
-    def choice(scores: Tensor, laws: Tensor, words: Tensor) -> Tensor:
-        return (laws + gumbel_noise(words, laws.shape[-1])).argmax(dim=-1)
+    def choice(scores: Tensor, log_probs: Tensor, bits: Tensor) -> Tensor:
+        return (log_probs + gumbel_noise(bits, log_probs.shape[-1])).argmax(dim=-1)
 
     return Fill("gumbel-max", _draw_by(choice))
 
@@ -96,7 +100,7 @@ def gumbel_max() -> Fill:
 def greedy() -> Fill:
     """The most probable token (the smallest id among equals): the limit of temperature zero."""
 
-    def choice(scores: Tensor, laws: Tensor, words: Tensor) -> Tensor:
+    def choice(scores: Tensor, log_probs: Tensor, bits: Tensor) -> Tensor:
         return scores.argmax(dim=-1)
 
     return Fill("greedy", _draw_by(choice))
@@ -114,12 +118,12 @@ def _draw_by(choice: Choice) -> Draw:
     """A draw that normalises in float64, chooses, and reports on what was chosen."""
 
     def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        scores, temperature, words, old = part
-        laws = _normalised(scores, temperature)
-        return _drawn(laws, choice(scores, laws, words), old)
+        scores, temperature, bits, old = part
+        log_probs = _normalised(scores, temperature)
+        return _drawn(log_probs, choice(scores, log_probs, bits), old)
 
-    def draw(scores: Tensor, temperature: Tensor, words: Tensor, old: Tensor) -> Drawn:
-        return Drawn(*_by_parts(some, scores, temperature, words, old))
+    def draw(scores: Tensor, temperature: Tensor, bits: Tensor, old: Tensor) -> Drawn:
+        return Drawn(*_by_parts(some, scores, temperature, bits, old))
 
     return draw
 
@@ -138,31 +142,31 @@ def _normalised(scores: Tensor, temperature: Tensor) -> Tensor:
     return torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
 
 
-def _drawn(laws: Tensor, tokens: Tensor, old: Tensor) -> Drawn:
-    surprise = torch.where(laws > -torch.inf, laws.exp() * laws, 0.0)
+def _drawn(log_probs: Tensor, tokens: Tensor, old: Tensor) -> Drawn:
+    surprise = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
     return Drawn(
         tokens,
-        laws.gather(1, old[:, None])[:, 0],
-        laws.gather(1, tokens[:, None])[:, 0],
+        log_probs.gather(1, old[:, None])[:, 0],
+        log_probs.gather(1, tokens[:, None])[:, 0],
         -surprise.sum(dim=-1),
     )
 
 
-def _by_inverse_cdf(scores: Tensor, laws: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _by_inverse_cdf(scores: Tensor, log_probs: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Tokens (rows,), and the first head's tokens and cumulative masses (rows, size)."""
     vocab = scores.shape[1]
     sizes = [*(size for size in HEADS if size < vocab), vocab]
-    tokens, settled, order, mass = _among(scores, laws, u, sizes[0])
+    tokens, settled, order, mass = _among(scores, log_probs, u, sizes[0])
     for size in sizes[1:]:
         left = (~settled).nonzero()[:, 0]
         if len(left):
-            found = _among(scores[left], laws[left], u[left], size)
+            found = _among(scores[left], log_probs[left], u[left], size)
             tokens[left], settled[left] = found[:2]
     return tokens, order, mass
 
 
 def _among(
-    scores: Tensor, laws: Tensor, u: Tensor, size: int
+    scores: Tensor, log_probs: Tensor, u: Tensor, size: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The draw among the `size` most probable tokens, and whether it is settled there.
 
@@ -179,7 +183,7 @@ def _among(
         values, ranks = values.gather(1, by_id).sort(dim=1, descending=True, stable=True)
         order = order.gather(1, ranks)
         sure = values > values[:, -1:]
-    mass = torch.where(sure, laws.gather(1, order).exp(), 0.0).cumsum(dim=1)
+    mass = torch.where(sure, log_probs.gather(1, order).exp(), 0.0).cumsum(dim=1)
     beyond = mass > u[:, None]
     first = beyond.int().argmax(dim=1)
     settled = beyond.any(dim=1)
@@ -188,3 +192,37 @@ def _among(
         settled = torch.ones_like(settled)
     tokens = order.gather(1, first[:, None])[:, 0]
     return tokens, settled, order[:, :size], mass[:, :size]
+
+
+def inverse_cdf_cuda(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
+    """The same draw on a CUDA device: one program per row, no sort, no transfer to the host.
+
+    The wanted token's score is searched for over the scores' bit patterns: the largest t such that
+    the tokens with patterns >= t weigh more than u. What decides is summed in float64.
+    """
+    if kernels is None or scores.dtype == torch.float64:
+        return _by_sorting(scores, temperature, u, old)
+    rows, vocab = scores.shape
+    tokens = torch.empty(rows, dtype=torch.int64, device=scores.device)
+    figures = torch.empty(3, rows, dtype=torch.float64, device=scores.device)
+    kernels.draw[(rows,)](
+        scores.contiguous(), temperature, u, old, tokens, *figures,
+        vocab=vocab, SHIFT=16 if scores.dtype == torch.bfloat16 else 0, B=BLOCK, num_warps=WARPS,
+    )  # fmt: skip
+    return Drawn(tokens, *figures)
+
+
+def _by_sorting(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
+    log_probs = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
+    order = scores.sort(dim=1, descending=True, stable=True).indices
+    mass = log_probs.gather(1, order).exp().cumsum(dim=1)
+    last = (log_probs > -torch.inf).sum(dim=1) - 1
+    first = torch.minimum((mass <= u[:, None]).sum(dim=1), last)
+    tokens = order.gather(1, first[:, None])
+    surprise = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+    return Drawn(
+        tokens[:, 0],
+        log_probs.gather(1, old[:, None])[:, 0],
+        log_probs.gather(1, tokens)[:, 0],
+        -surprise.sum(dim=-1),
+    )

@@ -18,7 +18,7 @@ from torch import Tensor
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
-from glauber.dynamics.noise import words
+from glauber.dynamics.noise import random_bits
 from glauber.dynamics.scans import Scan, uniform
 from glauber.errors import GlauberError
 
@@ -36,22 +36,22 @@ def glauber(
     """The kernel of Glauber dynamics with that scan, fill and treatment of a step's sites."""
     scan = scan or uniform()
     fill = fill or inverse_cdf()
-    ways = {"sequential": _sequential, "product": _product, "parallel": _parallel}
-    if within not in ways:
-        raise GlauberError(f"within is {within}, but it must be one of {', '.join(ways)}.")
-    way = ways[within]
+    kinds = {"sequential": _sequential, "product": _product, "parallel": _parallel}
+    if within not in kinds:
+        raise GlauberError(f"within is {within}, but it must be one of {', '.join(kinds)}.")
+    redraw = kinds[within]
 
     def draw(seed: Tensor, state: State) -> Noise:
         """The noise of the next step of each chain; seed is one number or one per chain."""
-        slots = torch.arange(scan.words(state.tokens.shape[1]), device=state.step.device)
-        order, fills = words(
+        slots = torch.arange(scan.n_numbers(state.tokens.shape[1]), device=state.step.device)
+        order, fills = random_bits(
             seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], slots[None, :]
         )
         return Noise(order, fills)
 
     def step(state: State, noise: Noise) -> tuple[State, Info]:
         sites = scan.choose(conditionals, state, noise.order)
-        tokens, info = way(conditionals, fill, state, sites, noise.fill)
+        tokens, info = redraw(conditionals, fill, state, sites, noise.fill)
         return state._replace(tokens=tokens, step=state.step + 1), info
 
     return Kernel(draw, step)

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """All the randomness of a step: 64-bit words, which scan and fill turn into what they need."""
+    """All randomness of a step: 64 bits a slot, which scan and fill turn into what they need."""
 
     order: Tensor  # (chains, slots) int64: which sites
     fill: Tensor  # (chains, slots) int64: which tokens

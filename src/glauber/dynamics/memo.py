@@ -108,5 +108,5 @@ def entry_bytes(vocab_size: int, length: int) -> int:
     head = min(HEAD, vocab_size) * (4 + 8 + 8) + 8
     key = 48 + 4 * (length + 2)  # a bytes object over the tokens and the temperature
     # A slot's number (32), its place in the list (10), its flag, and a dict while it grows, which
-    # holds up to six index words and six entries of 24 bytes for each key, the old dict included.
+    # holds up to six index entries and six entries of 24 bytes for each key, the old dict included.
     return head + key + 32 + 10 + 1 + 6 * 4 + 6 * 24

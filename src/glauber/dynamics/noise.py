@@ -30,23 +30,23 @@ def philox(counter: tuple[Tensor, ...], key: tuple[Tensor, Tensor]) -> tuple[Ten
     return c0, c1, c2, c3
 
 
-def words(seed: Tensor, chain: Tensor, step: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
-    """Two independent random 64-bit words (int64) for each entry of the broadcast arguments."""
+def random_bits(seed: Tensor, chain: Tensor, step: Tensor, slot: Tensor) -> tuple[Tensor, Tensor]:
+    """Two independent random 64-bit numbers (int64) for each entry of the broadcast arguments."""
     key = (seed & LOW, (seed >> 32) & LOW)
     counter = torch.broadcast_tensors(step & LOW, (step >> 32) & LOW, chain & LOW, slot & LOW)
     a, b, c, d = philox(tuple(counter), key)
     return (a << 32) | b, (c << 32) | d
 
 
-def uniform(word: Tensor) -> Tensor:
-    """A float64 in [0, 1) from the upper 53 bits of each word."""
-    return ((word >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+def uniform(bits: Tensor) -> Tensor:
+    """A float64 in [0, 1) from the upper 53 bits of each number."""
+    return ((bits >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
 
 
-def gumbel(word: Tensor, count: int) -> Tensor:
-    """Standard Gumbel variables (…, count), keyed by a word each: -log(-log u)."""
-    index = torch.arange(count, device=word.device)
+def gumbel(bits: Tensor, count: int) -> Tensor:
+    """Standard Gumbel variables (…, count), keyed by a number each: -log(-log u)."""
+    index = torch.arange(count, device=bits.device)
     zero = torch.zeros_like(index)
-    a, _ = words(word.unsqueeze(-1), zero, index, zero)
+    a, _ = random_bits(bits.unsqueeze(-1), zero, index, zero)
     # Half a unit keeps u off zero; u < 1 always holds.
     return -(-(uniform(a) + 2.0**-54).log()).log()

@@ -1,6 +1,6 @@
 """Which sites does a step redraw?
 
-A scan turns the order words of a step into sites (chains, k). It sees the conditionals, because
+A scan turns the random bits of a step into sites (chains, k). It sees the conditionals, because
 a scan may depend on the state.
 """
 
@@ -22,8 +22,28 @@ class Scan(NamedTuple):
 
     name: str
     choose: Callable[[Conditionals, State, Tensor], Tensor]
-    words: Callable[[int], int] = lambda length: 1  # order words that a chain of that length needs
-    fewest: int = 1  # free sites that a chain must have
+    n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
+    size: int | None = 1  # sites of a step; None: every free one
+    asks_conditionals: bool = False  # whether the choice depends on what the model says
+
+    @property
+    def fewest(self) -> int:
+        """Free sites that a chain must have."""
+        return self.size or 1
+
+    @property
+    def can_be_memoised(self) -> bool:
+        """Whether the sites of later steps are known in advance, one a step."""
+        return self.size == 1 and not self.asks_conditionals
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether a step never asks the host, so that a CUDA graph can hold it."""
+        return self.size is not None and not self.asks_conditionals
+
+    def sites_per_step(self, free: Tensor) -> int:
+        """Sites redrawn in one step at most, for free sites (chains, length)."""
+        return int(free.sum(dim=1).max()) if self.size is None else self.size
 
 
 def uniform() -> Scan:
@@ -55,7 +75,7 @@ def block(size: int) -> Scan:
         keys = as_uniform(order).masked_fill(~state.free, 2.0)
         return keys.argsort(dim=1, stable=True)[:, :size]
 
-    return Scan(f"block:{size}", choose, words=lambda length: length, fewest=size)
+    return Scan(f"block:{size}", choose, lambda length: length, size)
 
 
 def everywhere() -> Scan:
@@ -68,14 +88,16 @@ def everywhere() -> Scan:
         sites = sites[:, : int(state.free.sum(dim=1).max())]
         return sites.masked_fill(sites == length, PAD)
 
-    return Scan("everywhere", choose, words=lambda length: length)
+    return Scan("everywhere", choose, lambda length: length, None)
 
 
 def least_confident(sharpness: float = 1.0) -> Scan:
     """One free site, chosen in favour of those whose token the model doubts.
 
     Site i has probability proportional to (1 - pi_i(x_i | x_-i)) ** sharpness, at the chain's
-    temperature; with sharpness infinite it is the most doubted site (the first of equals).
+    temperature; with sharpness infinite it is the most doubted site (the first of equals). The site
+    is then redrawn without regard to how it was chosen, so this is not the adaptive dynamics of
+    paper B, Definition 8, and a joint law is not kept by it.
     """
 
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
@@ -90,7 +112,7 @@ def least_confident(sharpness: float = 1.0) -> Scan:
         return (total > point).int().argmax(dim=1, keepdim=True)
 
     name = "least-confident" if sharpness == 1 else f"least-confident:{sharpness:g}"
-    return Scan(name, choose)
+    return Scan(name, choose, asks_conditionals=True)
 
 
 def scan_named(name: str) -> Scan:

@@ -22,7 +22,7 @@ from glauber.conditionals.base import Conditionals, Restricted, check_temperatur
 from glauber.conditionals.batching import in_parts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, scores_alone
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.kernel import State, start
-from glauber.dynamics.noise import words
+from glauber.dynamics.noise import random_bits
 from glauber.dynamics.scans import uniform
 from glauber.errors import GlauberError
 from glauber.mixing.joint_draws import JointDraw, Question
@@ -66,7 +66,7 @@ def begin(
 
 def step_together(conditionals: Conditionals, joint: JointDraw, pairs: Pairs) -> Pairs:
     """Each pair one step later: one uniformly chosen free site redrawn in both texts."""
-    order, fill = words(pairs.seed, pairs.pair, pairs.step, torch.zeros_like(pairs.step))
+    order, fill = random_bits(pairs.seed, pairs.pair, pairs.step, torch.zeros_like(pairs.step))
     site = _sites(conditionals, pairs, order)
     differ = (pairs.left != pairs.right).scatter(1, site, False)
     same = ~differ.any(dim=1)
@@ -101,5 +101,5 @@ def _sites(conditionals: Conditionals, pairs: Pairs, order: Tensor) -> Tensor:
 
 def _noise(pairs: Pairs, fill: Tensor) -> Tensor:
     """The words (pairs, 3) of a joint draw: the one of a single chain, and two of the next slot."""
-    spare = words(pairs.seed, pairs.pair, pairs.step, torch.ones_like(pairs.step))
+    spare = random_bits(pairs.seed, pairs.pair, pairs.step, torch.ones_like(pairs.step))
     return torch.stack([fill, *spare], dim=1)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from glauber.dynamics.noise import uniform, words
+from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
 
 SLOT = 2  # of the noise; the steps of a pair use 0 and 1
@@ -20,6 +20,8 @@ def passage_pairs(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
         )
     per_round = n_texts // 2
     rounds = torch.arange(-(-n_pairs // per_round))[:, None]
-    key, _ = words(torch.tensor(seed), rounds, torch.arange(n_texts)[None], torch.tensor(SLOT))
+    key, _ = random_bits(
+        torch.tensor(seed), rounds, torch.arange(n_texts)[None], torch.tensor(SLOT)
+    )
     order = uniform(key).argsort(dim=1, stable=True)[:, : 2 * per_round]
     return order.reshape(-1, 2)[:n_pairs]

@@ -21,7 +21,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
 from glauber.mixing.coupling import SCORES
 from glauber.mixing.joint_draws import JointDraw, joint_draw_named

@@ -29,6 +29,11 @@ class Run:
         self._seen: dict[int, NDArray[np.int64]] = {}
         self._check()
 
+    @classmethod
+    def of(cls, run: "Run | str | Path") -> "Run":
+        """The run itself, or the one in that folder."""
+        return run if isinstance(run, Run) else cls(run)
+
     def _check(self) -> None:
         for name in (*FIELDS, "tokens", "free"):
             if name not in self._group:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,9 +10,9 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import starts
+from glauber.dynamics.cuda import replayed
 from glauber.dynamics.fills import fill_named
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.graph import replayed
 from glauber.dynamics.kernel import Kernel, start
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
@@ -50,9 +51,8 @@ class Plan:
     def kernel(self) -> Kernel:
         """The run's kernel; few chains on a CUDA device replay a recording of it."""
         kernel, scan = self.plain_kernel, scan_named(self.spec.scan)
-        asks_host = scan.name.startswith(("everywhere", "least-confident"))
         few = self.on_cuda and self.spec.chains <= FEW
-        return replayed(kernel) if few and not asks_host else kernel
+        return replayed(kernel) if few and scan.can_be_recorded else kernel
 
     @property
     def plain_kernel(self) -> Kernel:
@@ -63,10 +63,7 @@ class Plan:
     @property
     def slots(self) -> int:
         """Sites redrawn in one step, at most."""
-        scan = scan_named(self.spec.scan)
-        if scan.name == "everywhere":
-            return int(self.free.sum(dim=1).max())
-        return scan.fewest
+        return scan_named(self.spec.scan).sites_per_step(self.free)
 
 
 def plan(
@@ -152,12 +149,35 @@ def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> 
     """The plan of a stored run, with its model loaded and checked against the fingerprint."""
     spec = run.spec if steps is None else replace(run.spec, steps=steps)
     model, others = _loaded(spec.model, device or spec.device, spec.dtype, spec.trust_remote_code)
-    if model.fingerprint != spec.fingerprint:
+    _check_fingerprint(model, run)
+    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free), others)
+
+
+def model_of(
+    run: Run | str | Path,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+) -> MaskedLM:
+    """The model that made a stored run, checked against the run's fingerprint."""
+    opened = Run.of(run)
+    model, _ = _loaded(
+        opened.spec.model,
+        device or opened.spec.device,
+        dtype or opened.spec.dtype,
+        trust_remote_code or opened.spec.trust_remote_code,
+    )
+    _check_fingerprint(model, opened)
+    return model
+
+
+def _check_fingerprint(model: MaskedLM, run: Run) -> None:
+    if model.fingerprint != run.spec.fingerprint:
         raise GlauberError(
-            f"{spec.model} is not the model that made the run {run.folder}: its weights or its "
+            f"{run.spec.model} is not the model that made the run {run.folder}: its weights or its "
             "vocabulary have changed."
         )
-    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free), others)
 
 
 def _loaded(

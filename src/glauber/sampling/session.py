@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.dynamics.ahead import ahead, remembers
+from glauber.dynamics.cuda import multi_step, steps_per_pass
 from glauber.dynamics.fills import fill_named
 from glauber.dynamics.kernel import Info, State, start
-from glauber.dynamics.leaps import leaps, lookahead_for
+from glauber.dynamics.loop import run as run_kernel
 from glauber.dynamics.memo import Memo
-from glauber.dynamics.run import run as run_kernel
 from glauber.dynamics.scans import scan_named
+from glauber.dynamics.scheduler import can_be_memoised, memoised
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 from glauber.runs.spec import write_spec
@@ -148,7 +148,9 @@ def _memo(planned: Plan, size: int | None) -> Memo | None:
         size = MEMO if planned.model.device.type == "cpu" else 0
     if planned.others:
         return None  # each device would need its own
-    if not size or not remembers(scan_named(planned.spec.scan), fill_named(planned.spec.fill)):
+    if not size or not can_be_memoised(
+        scan_named(planned.spec.scan), fill_named(planned.spec.fill)
+    ):
         return None
     return Memo(planned.laws.vocab_size, planned.tokens.shape[1], budget=size * 2**20)
 
@@ -224,12 +226,12 @@ def _stream(
     if n_crews > 1:
         return run_kernel(planned.plain_kernel, begun, missing, seed=spec.seed)
     if session.memo is None:
-        further = lookahead_for(len(rows)) if begun.tokens.is_cuda else 1
-        if further > 1 and remembers(scan, fill):
+        further = steps_per_pass(len(rows)) if begun.tokens.is_cuda else 1
+        if further > 1 and can_be_memoised(scan, fill):
             kernel = planned.plain_kernel
-            return leaps(kernel, begun, missing, seed=spec.seed, lookahead=further)
+            return multi_step(kernel, begun, missing, seed=spec.seed, n_ahead=further)
         return run_kernel(planned.kernel, begun, missing, seed=spec.seed)
-    return ahead(
+    return memoised(
         planned.laws, begun, missing, seed=spec.seed, memo=session.memo, scan=scan, fill=fill
     )
 

@@ -34,7 +34,7 @@ class Noise(NamedTuple):
         device = self.keys.device
         seed, passed = (torch.tensor(x, device=device) for x in (self.seed, step))
         slots = torch.arange(length, device=device)
-        left, right = counter.words(seed, self.keys[:, None], passed, slots)
+        left, right = counter.random_bits(seed, self.keys[:, None], passed, slots)
         return counter.uniform(left), counter.uniform(right)
 
     def tokens(self, length: int) -> Tensor:

@@ -6,10 +6,10 @@ import torch
 from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Table
+from glauber.dynamics.cuda import multi_step, steps_per_pass
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.leaps import leaps, lookahead_for
-from glauber.dynamics.run import run
+from glauber.dynamics.loop import run
 from glauber.dynamics.scans import scan_named
 
 
@@ -21,9 +21,9 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("scan", ["uniform", "sweep"])
-@pytest.mark.parametrize("lookahead", [1, 2, 5])
+@pytest.mark.parametrize("n_ahead", [1, 2, 5])
 @pytest.mark.parametrize("window", [1, 7, 256])
-def test_steps_of_a_table(scan, lookahead, window):
+def test_steps_of_a_table(scan, n_ahead, window):
     laws = Table.random(3, 4, seed=1)
     tokens = torch.randint(3, (5, 4), generator=torch.Generator().manual_seed(0))
     free = torch.ones_like(tokens, dtype=torch.bool)
@@ -32,7 +32,7 @@ def test_steps_of_a_table(scan, lookahead, window):
     begun = start(tokens, free, temperature=torch.tensor([0.05, 0.2, 0.5, 1.0, 3.0]), step=11)
     kernel = glauber(laws, scan=scan_named(scan))
     seed = torch.tensor([3, 4, 5, 3, 2**40])
-    ours = leaps(kernel, begun, 60, seed=seed, lookahead=lookahead, window=window)
+    ours = multi_step(kernel, begun, 60, seed=seed, n_ahead=n_ahead, window=window)
     assert same(ours, run(kernel, begun, 60, seed=seed))
 
 
@@ -42,8 +42,8 @@ def test_steps_of_a_masked_lm(tiny_folder, texts):
     assert (tokens == PAD).any()  # chains of unequal length
     kernel = glauber(Restricted(laws, laws.vocabulary.proposable()))
     begun = start(tokens, free, temperature=0.3)
-    assert same(leaps(kernel, begun, 40, seed=1, lookahead=4), run(kernel, begun, 40, seed=1))
+    assert same(multi_step(kernel, begun, 40, seed=1, n_ahead=4), run(kernel, begun, 40, seed=1))
 
 
 def test_rows_find_room():
-    assert [lookahead_for(n) for n in (1, 3, 16, 4096)] == [16, 5, 1, 1]
+    assert [steps_per_pass(n) for n in (1, 3, 16, 4096)] == [16, 5, 1, 1]

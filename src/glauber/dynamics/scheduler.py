@@ -1,10 +1,20 @@
-"""How do chains that advance on their own keep track of their steps?
+"""How are the same steps made with fewer passes through the model?
 
-Each has made its own number of steps. What it has made beyond the steps shown is held in a ring of
-`lead` columns: step t, counted from 0 for every chain, is held in column t mod lead.
+Chains advance on their own. A chain runs through the steps whose conditional is remembered and
+joins the next batch with the first one that is not, so every row that reaches the model is new
+work. All noise is keyed by (seed, chain, step) and a row's scores do not depend on its batch, so
+the steps are those of `loop.run`, to the bit where a row's scores are (on a CPU).
+
+Each chain has made its own number of steps. What it has made beyond the steps handed out is held
+in a ring of `lead` columns: step t, counted from 0 for every chain, is held in column t mod lead.
+
+A model call costs about `overhead + rows`, in rows, so rows of later steps are asked for with it
+(prefetched) where they are likely to be used. The sites of the next steps are known in advance; a
+row asked for j steps ahead is the right one if no step before changes a token. Else it was asked
+for in vain, and nothing is wrong: entries of the memo are found by their row.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -12,22 +22,80 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
-from glauber.dynamics.fills import Head, draw_with_head
-from glauber.dynamics.glauber import SCORES
+from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
+from glauber.dynamics.glauber import SCORES, Within, glauber
 from glauber.dynamics.kernel import Info, Kernel, State
-from glauber.dynamics.lookahead import chances, overhead, worthwhile
+from glauber.dynamics.loop import AHEAD, later, run
 from glauber.dynamics.memo import HIDDEN, Answer, Memo
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.dynamics.run import AHEAD, later
-from glauber.dynamics.scans import Scan
+from glauber.dynamics.scans import Scan, uniform
+from glauber.errors import GlauberError
 
+LEAD = 1024  # steps that a chain may be ahead of the slowest one
+HELD = 2**20  # chain steps held in all, so that many chains have a smaller lead
 RECENT = 0.05  # weight of the last step in a chain's share of steps that changed a token
+LEAST = 0.25  # a row with a smaller chance of being used is not prefetched
+MOST = 64  # rows that a batch is filled up to, at most
 
 Wanted = dict[bytes, tuple[int, int]]  # a key, and the chain and column that ask for it
 
 
-class Crew:
-    """Chains that advance on their own, and the steps they have made beyond the ones shown."""
+def can_be_memoised(scan: Scan, fill: Fill) -> bool:
+    """Whether such steps can be made from a memo: one site a step, chosen without the model."""
+    return scan.can_be_memoised and fill.name == "inverse-cdf"
+
+
+def memoised(
+    conditionals: Conditionals,
+    state: State,
+    steps: int,
+    *,
+    seed: int | Tensor,
+    memo: Memo | None = None,
+    scan: Scan | None = None,
+    fill: Fill | None = None,
+    within: Within = "sequential",
+    prefetch: int | None = None,
+    lead: int | None = None,
+) -> Iterator[tuple[State, Info]]:
+    """Each of the next steps, as `run(glauber(conditionals, …), state, steps, seed=seed)`.
+
+    memo      shared by all who ask the same conditionals (default: one of its own)
+    prefetch  steps of a chain asked about beyond the next; by default as many as pay, 0 is none
+    lead      steps that a chain may be ahead of the slowest one
+
+    Kernels that cannot be remembered go through `run`.
+    """
+    scan, fill = scan or uniform(), fill or inverse_cdf()
+    kernel = glauber(conditionals, scan=scan, fill=fill, within=within)
+    n_chains, length = state.tokens.shape
+    if not can_be_memoised(scan, fill):
+        yield from run(kernel, state, steps, seed=seed)
+        return
+    if lead is not None and lead < 1:
+        raise GlauberError(f"a lead of {lead} steps would let no chain move.")
+    scheduler = Scheduler(
+        conditionals,
+        state,
+        steps,
+        kernel=kernel,
+        scan=scan,
+        seeds=torch.as_tensor(seed, device=state.step.device),
+        memo=Memo(conditionals.vocab_size, length) if memo is None else memo,
+        prefetch=prefetch,
+        lead=lead or max(16, min(LEAD, HELD // n_chains)),
+    )
+    while scheduler.handed_out < steps:
+        scheduler.draw_noise()
+        wanted = scheduler.walk()
+        if wanted:
+            scheduler.ask(wanted)
+        while scheduler.handed_out < min(scheduler.at):
+            yield scheduler.hand_out()
+
+
+class Scheduler:
+    """Chains that advance on their own, and the steps made beyond those handed out."""
 
     def __init__(
         self,
@@ -39,33 +107,33 @@ class Crew:
         scan: Scan,
         seeds: Tensor,
         memo: Memo,
-        lookahead: int | None,
+        prefetch: int | None,
         lead: int,
     ) -> None:
         n_chains, length = state.tokens.shape
         self.conditionals, self.begun, self.steps = conditionals, state, steps
         self.kernel, self.scan, self.seeds = kernel, scan, seeds
-        self.memo, self.lookahead, self.lead = memo, lookahead, min(lead, max(steps, 1))
+        self.memo, self.prefetch, self.lead = memo, prefetch, min(lead, max(steps, 1))
         self.device = state.tokens.device
         self.overhead = overhead(self.device)
-        self.heat = state.temperature.cpu().numpy()
+        self.temperature = state.temperature.cpu().numpy()
         self.rows = np.empty((n_chains, length + 2), np.int32)  # a key with no site hidden
         self.rows[:, :-2] = state.tokens.cpu().numpy()
-        self.rows[:, -2:] = self.heat[:, None].view(np.int32)
+        self.rows[:, -2:] = self.temperature[:, None].view(np.int32)
         self.at = [0] * n_chains  # steps that each chain has made
         self.moving = [0.5] * n_chains
-        self.shown = 0  # steps shown
+        self.handed_out = 0  # steps handed out
         self.horizon = 0  # steps whose noise is known
-        self.tokens = state.tokens.cpu().numpy().copy()  # after the last step shown
+        self.tokens = state.tokens.cpu().numpy().copy()  # after the last step handed out
         self.sites = np.empty((n_chains, self.lead), np.int64)
         self.u = np.empty((n_chains, self.lead))
         self.new = np.empty((n_chains, self.lead), np.int64)
         self.figures = np.empty((n_chains, self.lead, 3))
 
-    def look_further(self) -> None:
+    def draw_noise(self) -> None:
         """Draws the noise of further steps, where there is room for them."""
         some = max(1, min(self.lead // 4, AHEAD // self.tokens.size))
-        while self.horizon < self.steps and self.horizon + some <= self.shown + self.lead:
+        while self.horizon < self.steps and self.horizon + some <= self.handed_out + self.lead:
             count = min(some, self.steps - self.horizon)
             now = self.begun._replace(step=self.begun.step + self.horizon)
             seeds, wide = later(self.seeds, now, count)
@@ -118,14 +186,14 @@ class Crew:
     def ask(self, wanted: Wanted) -> None:
         """Asks the model for what is wanted and for what may be wanted soon; makes the steps."""
         self.memo.misses += len(wanted)
-        asked = wanted | self._soon(wanted)
+        asked = wanted | self._prefetch(wanted)
         keys = list(asked)
         chains, columns = (np.array(part) for part in zip(*asked.values(), strict=True))
         sites = self.sites[chains, columns]
         question = (
             self.rows[chains, :-2].astype(np.int64),
             sites[:, None],
-            self.heat[chains],
+            self.temperature[chains],
             self.u[chains, columns],
             self.rows[chains, sites].astype(np.int64),
         )
@@ -151,14 +219,14 @@ class Crew:
         self.memo.store(keys, Head(*(part.cpu() for part in head)), figures[3].numpy())
         return zip(*(part.tolist() for part in figures), strict=True)
 
-    def _soon(self, wanted: Wanted) -> Wanted:
+    def _prefetch(self, wanted: Wanted) -> Wanted:
         """Rows of the same chains' next steps that are worth asking for now."""
-        if self.lookahead == 0:
+        if self.prefetch == 0:
             return {}
         offered: dict[bytes, tuple[float, int, int]] = {}
         for chain, _ in wanted.values():
             row = self.rows[chain].copy()
-            likely = chances(self.moving[chain], self.lookahead)
+            likely = chances(self.moving[chain], self.prefetch)
             beyond = range(self.at[chain] + 1, self.horizon)
             for step, chance in zip(beyond, likely, strict=False):
                 site = self.sites[chain, step % self.lead]
@@ -174,17 +242,65 @@ class Crew:
     def _send(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
 
-    def show(self) -> tuple[State, Info]:
+    def hand_out(self) -> tuple[State, Info]:
         """The next step that every chain has made."""
-        column = self.shown % self.lead
+        column = self.handed_out % self.lead
         every = np.arange(len(self.at))
         sites, new = self.sites[:, column].copy(), self.new[:, column].copy()
         changed = self.tokens[every, sites] != new
         self.tokens[every, sites] = new
-        self.shown += 1
+        self.handed_out += 1
         parts = (sites, new, changed, *self.figures[:, column].T.copy())
         info = Info(*(self._send(part[:, None]) for part in parts))
         state = self.begun._replace(
-            tokens=self._send(self.tokens.copy()), step=self.begun.step + self.shown
+            tokens=self._send(self.tokens.copy()), step=self.begun.step + self.handed_out
         )
         return state, info
+
+
+def overhead(device: torch.device) -> float:
+    """What a call costs beside its rows, in rows.
+
+    On one core and the bundled model at 20 tokens, calls of 1, 2, 4, 8 and 16 rows take 17.6, 21,
+    28, 40 and 71 ms: about four rows and the rows. On a GPU a few rows cost as much as one.
+    """
+    return 8.0 * MOST if device.type == "cuda" else 4.0 * torch.get_num_threads()
+
+
+def chances(moving: float, most: int | None) -> list[float]:
+    """The chance that nothing changes in the next j steps, j = 1, 2, …, while it is worth it.
+
+    moving is the chain's recent share of steps that changed a token; with `most`, the next so
+    many steps are looked at whatever the chance.
+    """
+    if most is not None:
+        return [1.0] * most
+    if moving > 1 - LEAST:
+        return []
+    found: list[float] = []
+    chance = 1.0 - moving
+    while chance >= LEAST and len(found) < MOST:
+        found.append(chance)
+        chance *= 1.0 - moving
+    return found
+
+
+def worthwhile(needed: int, offered: list[float], cost: float) -> int:
+    """How many of the offered rows (chances, decreasing) to ask for with the needed ones.
+
+    Batches end at powers of two, which is how calls on a CPU are cut.
+    """
+    if needed >= MOST:
+        return 0
+    useful, best, chosen = float(needed), needed / (cost + _whole(needed)), 0
+    for added, chance in enumerate(offered[: MOST - needed], start=1):
+        useful += chance
+        value = useful / (cost + _whole(needed + added))
+        if value > best:
+            best, chosen = value, added
+    return chosen
+
+
+def _whole(rows: int) -> int:
+    """The next power of two."""
+    return 1 << (rows - 1).bit_length()

@@ -1,4 +1,4 @@
-"""The plain loop. `ahead` makes the same steps with fewer passes through the model."""
+"""The plain loop. `scheduler` makes the same steps with fewer passes through the model."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 
-AHEAD = 2**18  # words of noise drawn at once
+AHEAD = 2**18  # numbers of noise drawn at once
 
 
 def run(

@@ -8,12 +8,12 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
-from glauber.dynamics.ahead import ahead
 from glauber.dynamics.fills import greedy, gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
+from glauber.dynamics.loop import run
 from glauber.dynamics.memo import HEAD, Memo, entry_bytes
-from glauber.dynamics.run import run
+from glauber.dynamics.scheduler import memoised
 from glauber.errors import GlauberError
 
 STEPS = 60
@@ -72,21 +72,21 @@ def assert_same(steps, plain):
 
 
 @pytest.mark.parametrize("lead", [1, 7, None])
-@pytest.mark.parametrize("lookahead", [None, 0, 1, 5])
-def test_same_steps(chains, lookahead, lead):
+@pytest.mark.parametrize("prefetch", [None, 0, 1, 5])
+def test_same_steps(chains, prefetch, lead):
     laws, begun, plain = chains
-    made = ahead(laws, begun, STEPS, seed=3, lookahead=lookahead, lead=lead)
+    made = memoised(laws, begun, STEPS, seed=3, prefetch=prefetch, lead=lead)
     assert_same(made, plain)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 5])
-@pytest.mark.parametrize("lookahead", [None, 5])
-def test_a_memo_that_forgets_all_the_time(chains, entries, lookahead):
+@pytest.mark.parametrize("prefetch", [None, 5])
+def test_a_memo_that_forgets_all_the_time(chains, entries, prefetch):
     laws, begun, plain = chains
     size = entries * entry_bytes(laws.vocab_size, begun.tokens.shape[1])
     memo = Memo(laws.vocab_size, begun.tokens.shape[1], budget=size)
     assert memo.capacity == entries
-    assert_same(ahead(laws, begun, STEPS, seed=3, memo=memo, lookahead=lookahead), plain)
+    assert_same(memoised(laws, begun, STEPS, seed=3, memo=memo, prefetch=prefetch), plain)
     assert len(memo) <= entries and memo.hits + memo.misses == STEPS * len(begun.step)
 
 
@@ -97,7 +97,7 @@ def test_a_memo_shared_by_batches_of_chains(chains):
         own = [
             (state.rows(rows), type(info)(*(part[rows] for part in info))) for state, info in plain
         ]
-        assert_same(ahead(laws, begun.rows(rows), STEPS, seed=3, memo=memo), own)
+        assert_same(memoised(laws, begun.rows(rows), STEPS, seed=3, memo=memo), own)
 
 
 def test_what_is_remembered_is_not_asked_for(chains):
@@ -105,10 +105,10 @@ def test_what_is_remembered_is_not_asked_for(chains):
     laws, begun, plain = chains
     counted = Counted(laws)
     memo = Memo(laws.vocab_size, begun.tokens.shape[1])
-    assert_same(ahead(counted, begun, STEPS, seed=3, memo=memo, lookahead=0), plain)
+    assert_same(memoised(counted, begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     assert counted.rows == memo.misses < STEPS * 7
     first = counted.rows
-    assert_same(ahead(counted, begun, STEPS, seed=3, memo=memo, lookahead=0), plain)
+    assert_same(memoised(counted, begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     # Only an old token that may not be proposed lies outside a head of the whole vocabulary.
     outside = sum(int(info.log_prob_old.isinf().sum()) for _, info in plain)
     assert laws.vocab_size <= HEAD and counted.rows - first <= outside
@@ -118,7 +118,7 @@ def test_each_chain_may_have_its_own_seed(chains):
     laws, begun, _ = chains
     seeds = torch.arange(7) + 2**40
     plain = list(run(glauber(laws), begun, 20, seed=seeds))
-    assert_same(ahead(laws, begun, 20, seed=seeds), plain)
+    assert_same(memoised(laws, begun, 20, seed=seeds), plain)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_each_chain_may_have_its_own_seed(chains):
 def test_other_kernels(chains, options):
     laws, begun, _ = chains
     plain = list(run(glauber(laws, **options), begun, 6, seed=2))
-    assert_same(ahead(laws, begun, 6, seed=2, **options), plain)
+    assert_same(memoised(laws, begun, 6, seed=2, **options), plain)
 
 
 class Flat:
@@ -154,11 +154,11 @@ def test_draws_beyond_the_head(temperature):
     begun = start(torch.zeros(6, 2).long(), torch.ones(6, 2).bool(), temperature=temperature)
     plain = list(run(glauber(Flat()), begun, 200, seed=1))
     memo = Memo(500, 2)
-    assert_same(ahead(Flat(), begun, 200, seed=1, memo=memo, fill=inverse_cdf()), plain)
+    assert_same(memoised(Flat(), begun, 200, seed=1, memo=memo, fill=inverse_cdf()), plain)
     assert memo.misses > 0
 
 
 def test_nobody_moves_without_a_lead(chains):
     laws, begun, _ = chains
     with pytest.raises(GlauberError, match="lead of 0"):
-        next(ahead(laws, begun, 5, seed=0, lead=0))
+        next(memoised(laws, begun, 5, seed=0, lead=0))

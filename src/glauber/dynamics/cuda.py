@@ -1,0 +1,175 @@
+"""How does a GPU make steps of few chains fast? There, launches are the cost.
+
+`replayed` records one step as a CUDA graph. `multi_step` makes several steps in one pass: the
+sites of the next steps are known in advance, so one pass evaluates the next m steps of a chain,
+all from its present state, and keeps them up to the first that changes a token (what follows it
+was asked about a state that is gone). The steps kept are those of `loop.run`, exactly, and the
+further rows cost next to nothing. Nothing of a pass asks the host, so it can be recorded too; the
+host only looks now and then whether the slowest chain has reached the end of a window of steps.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+
+WINDOW = 256  # steps kept on the device before they are handed out
+ROOM = 16  # rows that a pass takes at about the price of one
+
+
+class _Recorded(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    state: State  # read by the graph and overwritten with the state after the step
+    noise: Noise  # read by the graph
+    info: Info  # written by the graph
+
+
+def replayed(kernel: Kernel) -> Kernel:
+    """A kernel with the same law and noise whose steps are replayed from a recording.
+
+    Only for kernels whose step never asks the host: single-site or block scans on a CUDA device.
+    """
+    recorded: _Recorded | None = None
+    last: State | None = None
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        nonlocal recorded, last
+        if recorded is None or recorded.state.tokens.shape != state.tokens.shape:
+            recorded, last = _record(kernel.step, state, noise), None
+        if last is None or state.tokens is not last.tokens or state.step is not last.step:
+            _copy(recorded.state, state)
+        _copy(recorded.noise, noise)
+        recorded.graph.replay()
+        after = recorded.state
+        last = state._replace(tokens=after.tokens.clone(), step=after.step.clone())
+        return last, Info(*(part.clone() for part in recorded.info))
+
+    return Kernel(kernel.draw, step)
+
+
+def _record(
+    step: Callable[[State, Noise], tuple[State, Info]], state: State, noise: Noise
+) -> _Recorded:
+    own = State(*(part.clone() for part in state))
+    bits = Noise(*(part.clone() for part in noise))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
+        for _ in range(3):
+            step(own, bits)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        after, info = step(own, bits)
+        own.tokens.copy_(after.tokens)
+        own.step.copy_(after.step)
+    return _Recorded(graph, own, bits, info)
+
+
+def _copy(into: State | Noise, values: State | Noise) -> None:
+    for target, value in zip(into, values, strict=True):
+        target.copy_(value)
+
+
+class Window(NamedTuple):
+    """The steps of a window as they are made, (chains, steps + 1); the last column is waste."""
+
+    first: Tensor  # (chains,) int64: the step with which the window begins
+    last: Tensor  # (): int64: how many of its steps are wanted
+    events: Info
+
+
+def steps_per_pass(n_chains: int) -> int:
+    """Steps that one pass evaluates, so that all rows find room."""
+    return max(1, ROOM // n_chains)
+
+
+def multi_step(
+    kernel: Kernel,
+    state: State,
+    steps: int,
+    *,
+    seed: int | Tensor,
+    n_ahead: int,
+    window: int = WINDOW,
+) -> Iterator[tuple[State, Info]]:
+    """Each of the next steps, as `run(kernel, state, steps, seed=seed)` gives them.
+
+    Only for kernels with one site a step whose scan does not ask the conditionals.
+    """
+    seeds = torch.as_tensor(seed, device=state.step.device)
+    own = State(*(part.clone() for part in state))  # written over by every pass
+    kept = _empty(own, window)
+    one_pass = _recorded(own, kept, lambda: _pass(kernel, seeds, own, kept, n_ahead))
+    for first in range(0, steps, window):
+        wanted = min(window, steps - first)
+        kept.first.copy_(own.step)
+        kept.last.fill_(wanted)
+        left = wanted
+        while left:
+            # A pass makes at most `n_ahead` steps, so none of these is in vain.
+            for _ in range(max(1, left // n_ahead)):
+                one_pass()
+            left = wanted - int((own.step - kept.first).min())
+        events = Info(*(part[:, :wanted].clone() for part in kept.events))
+        for column in range(wanted):
+            info = Info(*(part[:, column : column + 1] for part in events))
+            state = state._replace(
+                tokens=state.tokens.scatter(1, info.sites, info.tokens), step=state.step + 1
+            )
+            yield state, info
+
+
+def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, n_ahead: int) -> None:
+    """Up to `n_ahead` steps of each chain, in place."""
+    n_chains, length = own.tokens.shape
+    row = torch.arange(n_chains, device=own.step.device)
+    later = torch.arange(n_ahead, device=own.step.device)
+    wide = own.rows(row.repeat_interleave(n_ahead))
+    wide = wide._replace(step=wide.step + later.repeat(n_chains))
+    every = seeds if seeds.ndim == 0 else seeds.repeat_interleave(n_ahead)
+    after, info = kernel.step(wide, kernel.draw(every, wide))
+    changed = info.changed.view(n_chains, n_ahead).long()
+    column = (own.step - kept.first)[:, None] + later  # (chains, n_ahead)
+    # Steps behind a change are void, and so are those behind the window.
+    fine = (changed.cumsum(1) - changed == 0) & (column < kept.last)
+    count = fine.sum(1)
+    where = torch.where(fine, column, kept.events.sites.shape[1] - 1)
+    for buffer, part in zip(kept.events, info, strict=True):
+        buffer.scatter_(1, where, part.view(n_chains, n_ahead))
+    reached = after.tokens.view(n_chains, n_ahead, length)[row, (count - 1).clamp(min=0)]
+    own.tokens.copy_(torch.where(count[:, None] > 0, reached, own.tokens))
+    own.step.add_(count)
+
+
+def _empty(state: State, window: int) -> Window:
+    shape, device = (len(state.step), window + 1), state.step.device
+    whole = torch.zeros(shape, dtype=torch.int64, device=device)
+    real = torch.zeros(shape, dtype=torch.float64, device=device)
+    return Window(
+        state.step.clone(),
+        torch.zeros((), dtype=torch.int64, device=device),
+        Info(whole, whole.clone(), whole.bool(), real, real.clone(), real.clone()),
+    )
+
+
+def _recorded(own: State, kept: Window, one_pass: Callable[[], None]) -> Callable[[], object]:
+    """The pass as a CUDA graph; itself on a CPU."""
+    if not own.tokens.is_cuda:
+        return one_pass
+    before = State(*(part.clone() for part in own))
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
+        for _ in range(3):
+            one_pass()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        one_pass()
+    for part, value in zip(own, before, strict=True):
+        part.copy_(value)
+    return graph.replay
