@@ -1,26 +1,36 @@
-"""Which texts count as the same state? Clusters of their embeddings."""
+"""Which texts count as the same state, and what is a basin of such states about?
 
+States are clusters of the texts' embeddings. A basin is read by its most central texts and by the
+words that tell it from the other basins.
+"""
+
+import re
 import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.metastability.state_model import MISSING, Assignment, Labels
 
-Labels = NDArray[np.int64]  # (chains, looks): a state for each look
-MISSING = "basins need packages more: pip install 'glauber[basins]'."
 MOST = 40  # clusters, where nothing else is said
+TEXTS = 3
+WORDS = 8
+PRIOR = 10.0  # words that the prior is worth: rare words need more than one sight
 
 
 def usual_clusters(n_texts: int) -> int:
-    """Half the square root of the number of texts, from 2 to 40: each then holds enough looks."""
+    """Half the square root of the number of texts, from 2 to 40: each then holds enough of them."""
     return int(np.clip(round(n_texts**0.5 / 2), 2, MOST))
 
 
 def cluster(
     vectors: NDArray[np.float32], n_clusters: int | None = None, *, seed: int = 0
 ) -> Labels:
-    """The cluster (chains, looks) of each embedding (chains, looks, d), by k-means."""
+    """The cluster (chains, snapshots) of each embedding (chains, snapshots, d), by k-means."""
     flat = vectors.reshape(-1, vectors.shape[-1])
     different = len(np.unique(flat, axis=0))
     asked = n_clusters is not None
@@ -28,10 +38,13 @@ def cluster(
     if n_clusters < 2:
         raise GlauberError(f"the number of clusters is {n_clusters}, but it must be at least 2.")
     if different < 2:
-        raise GlauberError("every look shows the same text, so there are no basins to tell apart.")
+        raise GlauberError(
+            "every snapshot has the same embedding, so there are no basins to tell apart."
+        )
     if asked and different < n_clusters:
         raise GlauberError(
-            f"{n_clusters} clusters are asked for, but the looks show only {different} texts."
+            f"{n_clusters} clusters are asked for, but the snapshots have only {different} "
+            "different embeddings."
         )
     try:
         with warnings.catch_warnings():
@@ -39,5 +52,67 @@ def cluster(
             from sklearn.cluster import KMeans
     except ImportError as error:
         raise GlauberError(MISSING) from error
-    found = KMeans(min(n_clusters, different), n_init=4, random_state=seed).fit(flat)
+    found = KMeans(min(n_clusters, different), n_init=4, random_state=seed % 2**32).fit(flat)
     return np.asarray(found.labels_, np.int64).reshape(vectors.shape[:2])
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A basin in words."""
+
+    texts: tuple[str, ...]  # nearest to the mean of the basin's embeddings, each once
+    words: tuple[str, ...]  # those that tell it from the other basins best
+    n_snapshots: int
+    n_chains: int  # that were ever in it
+
+
+def readable(
+    texts: Sequence[Sequence[str]], vectors: NDArray[np.float32], basins: Assignment
+) -> tuple[Readable, ...]:
+    """Each basin in words, from texts (chains, snapshots) and vectors (chains, snapshots, d).
+
+    basins (chains, snapshots) says where a snapshot is, -1 for nowhere.
+    """
+    n_basins = int(basins.max()) + 1
+    every = np.array(texts, dtype=object)  # (chains, snapshots)
+    bags = [_bag(set(every[basins == basin])) for basin in range(n_basins)]
+    everything = sum(bags, Counter())
+    return tuple(
+        Readable(
+            _central(every[basins == basin], vectors[basins == basin]),
+            distinctive(bags[basin], everything - bags[basin]),
+            int((basins == basin).sum()),
+            int((basins == basin).any(axis=1).sum()),
+        )
+        for basin in range(n_basins)
+    )
+
+
+def distinctive(own: Counter[str], others: Counter[str], count: int = WORDS) -> tuple[str, ...]:
+    """The words whose log-odds against the others are furthest above zero in standard errors.
+
+    Log-odds with a prior in proportion to all words (Monroe, Colaresi and Quinn 2008).
+    """
+    together = own + others
+    size, own_size, other_size = (sum(bag.values()) for bag in (together, own, others))
+
+    def score(word: str) -> float:
+        prior = PRIOR * together[word] / size
+        a, b = own[word] + prior, others[word] + prior
+        odds = np.log(a / (own_size + PRIOR - a)) - np.log(b / (other_size + PRIOR - b))
+        return float(odds / np.sqrt(1 / a + 1 / b))
+
+    scores = {word: score(word) for word in own} if len(together) > 1 else dict.fromkeys(own, 1.0)
+    best = sorted((word for word in scores if scores[word] > 0), key=lambda w: (-scores[w], w))
+    return tuple(best[:count])
+
+
+def _bag(texts: set[str]) -> Counter[str]:
+    """In how many of the texts each word stands."""
+    return Counter(word for text in texts for word in set(re.findall(r"\w+", text.lower())))
+
+
+def _central(texts: Sequence[str], vectors: NDArray[np.float32]) -> tuple[str, ...]:
+    nearness = vectors @ vectors.mean(axis=0)
+    ordered = (str(texts[look]) for look in np.argsort(-nearness, kind="stable"))
+    return tuple(dict.fromkeys(ordered))[:TEXTS]

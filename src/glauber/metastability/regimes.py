@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glauber.metastability.hamming import stretches_of_chain
+from glauber.metastability.episodes import check_steps, episodes_of_chain, sojourns
 from glauber.metastability.looks import Embed, read_looks
-from glauber.metastability.stays import check_steps, stays
 from glauber.runs.run import Run
 
 
@@ -23,8 +22,8 @@ class Regime:
     kept: float  # share of the free sites that hold their starting token at the end
     entropy: float  # of the conditionals drawn from, in nats
     log_prob: float  # of the drawn tokens
-    pace: float  # 1 - cos between the embeddings of looks `stride` steps apart
-    stuck: float  # share of the steps within stretches of radius 1 that last `shortest` steps
+    pace: float  # 1 - cos between the embeddings of snapshots `stride` steps apart
+    stuck: float  # share of the steps within episodes of radius 1 that last `shortest` steps
     kind: str = "estimate"
 
 
@@ -49,11 +48,11 @@ def regime(run: Run, embed: Embed, *, stride: int = 50, shortest: int = 150) -> 
 
 
 def _stuck(run: Run, half: int, shortest: int) -> float:
-    """Share of the states behind step `half` that lie in long stretches of radius 1."""
+    """Share of the states behind step `half` that lie in long episodes of radius 1."""
     inside = sum(
-        max(0, stretch.last - max(stretch.first, half + 1) + 1)
-        for path in stays(run)
-        for stretch in stretches_of_chain(path, radius=1)
-        if stretch.duration >= shortest
+        max(0, episode.last - max(episode.first, half + 1) + 1)
+        for path in sojourns(run)
+        for episode in episodes_of_chain(path, radius=1)
+        if episode.duration >= shortest
     )
     return inside / (run.n_chains * (run.steps - half))

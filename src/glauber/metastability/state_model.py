@@ -1,39 +1,46 @@
 """How does the chain go from state to state, seen only now and then? A Markov state model.
 
-Looks at a chain become a sequence of states (clusters of embeddings, topics, or any labels). The
-matrix T(lag) has the share of the visits to state i that are followed by state j after the lag.
+Snapshots of a chain become a sequence of states (clusters of embeddings, topics, or any labels).
+The matrix T(lag) has the share of the visits to state i that are followed by state j after the lag.
 Nothing makes it reversible. Its eigenvalues give timescales -lag / log|eigenvalue|: they do not
 depend on the lag where the states keep enough of the text.
 
+If they do, T(lag)^k = T(k lag): what the model predicts over k lags is what is counted over k lags,
+the check of Chapman and Kolmogorov, made between basins.
+
 What is counted depends on where a chain is, not on how it came there. So chains need not start
-in their stationary law.
+in their stationary distribution. Counts, connected sets and spectra are deeptime's; errors come
+from a bootstrap over chains, for which deeptime has no models.
 """
 
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.stats import norm
 
 from glauber.errors import GlauberError
-from glauber.statistics import Estimate, Floats, over_chains
+from glauber.statistics import FEW, LEVEL, Estimate, Floats, over_chains
 
-Labels = NDArray[np.int64]
-States = NDArray[np.int64]
+Labels = NDArray[np.int64]  # (chains, snapshots): a state for each snapshot
+Assignment = NDArray[np.int64]  # (n,): the basin of each state
+MISSING = "basins need packages more: pip install 'glauber[basins]'."
 SHOWN = 5  # timescales
+MULTIPLES = (2, 3, 4, 5)  # lags of the check
 
 
 @dataclass(frozen=True, eq=False)
 class StateModel:
     """The transition matrix at a lag, over the states that all lead to each other."""
 
-    states: States  # (n,): which labels these are
+    states: NDArray[np.int64]  # (n,): which labels these are
     matrix: Floats  # (n, n), rows sum to 1
-    law: Floats  # (n,): what the matrix keeps
-    lag: int  # looks
-    every: int  # steps between looks
+    stationary: Floats  # (n,): the stationary distribution of the matrix
+    lag: int  # snapshots
+    every: int  # steps between snapshots
     share: float  # of the transitions counted, those within these states
     kind: str = "estimate"
 
@@ -51,74 +58,71 @@ class ImpliedTimescales:
 
 
 def check_labels(labels: Labels, lag: int) -> None:
-    """Refuses labels (chains, looks) that the lag is too long for."""
+    """Refuses labels (chains, snapshots) that the lag is too long for."""
     if labels.ndim != 2 or 0 in labels.shape:
-        raise GlauberError("there are no looks, so there is nothing to make a model of.")
+        raise GlauberError("there are no snapshots, so there is nothing to make a model of.")
     if labels.min() < 0:
         raise GlauberError("a label is below 0, but labels count states from 0.")
     if lag < 1:
-        raise GlauberError(f"the lag is {lag} looks, but it must be at least 1.")
+        raise GlauberError(f"the lag is {lag} snapshots, but it must be at least 1.")
     if labels.shape[1] < 2 * lag:
         raise GlauberError(
-            f"a chain has {labels.shape[1]} looks, too short for a lag of {lag} looks, which "
-            f"needs at least {2 * lag}: make the run longer, look more often, or shorten the lag."
+            f"a chain has {labels.shape[1]} snapshots, too short for a lag of {lag} snapshots, "
+            f"which needs at least {2 * lag}: make the run longer, take snapshots more often, or "
+            "shorten the lag."
         )
 
 
 def transition_counts(labels: Labels, lag: int) -> Floats:
     """How often each chain goes from i to j in the lag: (chains, states, states)."""
+    count = deeptime().markov.tools.estimation.count_matrix
     size = int(labels.max()) + 1
-    found = np.zeros((len(labels), size, size))
-    for chain, row in enumerate(labels):
-        np.add.at(found[chain], (row[:-lag], row[lag:]), 1.0)
-    return found
+    rows = [
+        count(row, lag, sliding=True, sparse_return=False, nstates=size) for row in labels
+    ]  # fmt: skip
+    return np.stack(rows).astype(np.float64)
 
 
 def state_model(counts: Floats, *, lag: int = 1, every: int = 1) -> StateModel:
     """The model of counts (states, states), over the connected set with the most of them."""
+    tools = deeptime().markov.tools
     states = largest_set(counts)
     inside = counts[np.ix_(states, states)]
-    matrix = inside / inside.sum(axis=1, keepdims=True)
+    matrix = tools.estimation.transition_matrix(inside, reversible=False)
+    stationary = tools.analysis.stationary_distribution(matrix, check_inputs=False)
     share = float(inside.sum() / counts.sum())
-    return StateModel(states, matrix, kept_law(matrix), lag, every, share)
+    return StateModel(states, np.asarray(matrix), np.asarray(stationary), lag, every, share)
 
 
-def largest_set(counts: Floats) -> States:
+def largest_set(counts: Floats) -> NDArray[np.int64]:
     """The states (n,) that all lead to each other, in the set that holds the most counts."""
-    _, place = connected_components(csr_array(counts), directed=True, connection="strong")
-    within = np.where(place[:, None] == place[None, :], counts, 0.0).sum(axis=1)
-    if within.sum() == 0:
+    sets = deeptime().markov.tools.estimation.connected_sets(counts, directed=True)
+    within = [counts[np.ix_(states, states)].sum() for states in sets]
+    if max(within) == 0:
         raise GlauberError(
             "no chain comes back to a state that it left, so there are no transitions to learn "
             "from: take fewer clusters, or make the run longer."
         )
-    return np.flatnonzero(place == np.bincount(place, within).argmax())
-
-
-def kept_law(matrix: Floats) -> Floats:
-    """The law (n,) with law @ matrix = law, of an irreducible matrix."""
-    system = matrix.T - np.eye(len(matrix))
-    system[-1] = 1.0  # one equation is redundant; the law sums to 1
-    law = np.linalg.solve(system, np.eye(len(matrix))[-1]).clip(min=0)
-    return np.asarray(law / law.sum())
+    return np.sort(np.asarray(sets[int(np.argmax(within))], np.int64))
 
 
 def timescales(matrix: Floats, lag_steps: int) -> Floats:
     """-lag / log|eigenvalue| in steps, slowest first, without the stationary one."""
-    moduli = np.sort(np.abs(np.linalg.eigvals(matrix)))[::-1][1:]
-    with np.errstate(divide="ignore"):
-        return np.asarray(-lag_steps / np.log(moduli.clip(max=1 - 1e-15)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # complex eigenvalues are expected: it is not reversible
+        found = deeptime().markov.tools.analysis.timescales(matrix, tau=lag_steps)
+    return np.asarray(found[1:], np.float64)
 
 
-def usual_lags(n_looks: int) -> list[int]:
-    """About eight lags in looks, from 1 to a quarter of a chain."""
-    return sorted({int(lag) for lag in np.geomspace(1, max(1, n_looks // 4), 8).round()})
+def usual_lags(n_snapshots: int) -> list[int]:
+    """About eight lags in snapshots, from 1 to a quarter of a chain."""
+    return sorted({int(lag) for lag in np.geomspace(1, max(1, n_snapshots // 4), 8).round()})
 
 
 def implied_timescales(
     labels: Labels, lags: list[int], *, every: int = 1, seed: int = 0
 ) -> ImpliedTimescales:
-    """The timescales at each lag (in looks), with errors over redrawn chains."""
+    """The timescales at each lag (in snapshots), with errors from a bootstrap over chains."""
     for lag in lags:
         check_labels(labels, lag)
     counts = [transition_counts(labels, lag) for lag in lags]
@@ -134,3 +138,108 @@ def implied_timescales(
         return found
 
     return ImpliedTimescales(np.array(lags) * every, over_chains(figures, len(labels), seed=seed))
+
+
+@dataclass(frozen=True, eq=False)
+class ChapmanKolmogorov:
+    """Chances to go from basin to basin in k lags: predicted and counted."""
+
+    multiples: tuple[int, ...]  # k
+    predicted: Estimate  # (multiples, basins, basins)
+    counted: Estimate  # the same
+    difference: Estimate  # counted less predicted
+
+    @property
+    def worst(self) -> float | None:
+        """The largest difference in its own standard errors; none for a single chain."""
+        error = self.difference.standard_error
+        if error is None or not np.isfinite(error).any():
+            return None
+        off = np.abs(self.difference.value)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(off < 1e-12, 0.0, off / error)  # without spread and without error
+        return float(np.nanmax(ratios))
+
+    @property
+    def limit(self) -> float:
+        """Standard errors that all comparisons together stay within, in 95% of true models."""
+        error = self.difference.standard_error
+        compared = 1 if error is None else max(1, int(np.isfinite(error).sum()))
+        return float(norm.ppf(1 - (1 - LEVEL) / 2 / compared))
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether nothing speaks against the model; none where one chain cannot tell."""
+        return None if self.worst is None else self.worst <= self.limit
+
+    def note(self) -> str:
+        """The verdict as a sentence."""
+        over = f"Chapman-Kolmogorov check over {self.multiples[-1]} lags"
+        if self.holds is None:
+            return f"{over}: too few chains to judge the differences."
+        verdict = "nothing speaks against the model" if self.holds else "the model is off"
+        advice = "" if self.holds else " A longer lag may help."
+        return (
+            f"{over}: {verdict} (largest difference {self.worst:.1f} standard errors, "
+            f"{self.limit:.1f} allowed).{advice}"
+        )
+
+
+def chapman_kolmogorov(
+    labels: Labels, basin_of: Assignment, *, lag: int, seed: int = 0
+) -> ChapmanKolmogorov | None:
+    """The check at 2 to 5 lags, as far as half a chain allows; none where it allows none.
+
+    basin_of (labels,) is the basin of each label, -1 for a label outside the model.
+    """
+    multiples = tuple(k for k in MULTIPLES if 2 * k * lag <= labels.shape[1])
+    if not multiples:
+        return None
+    states = np.flatnonzero(basin_of >= 0)
+    moved = [transition_counts(labels, k * lag) for k in (1, *multiples)]
+    counts = [every[:, states[:, None], states] for every in moved]
+
+    def both(weights: Floats) -> Floats:
+        return _both([np.tensordot(weights, one, 1) for one in counts], basin_of[states], multiples)
+
+    enough = chains_in(basin_of[labels]) >= FEW
+    found = over_chains(both, len(labels), seed=seed).only_where(enough[:, None] & enough)
+    return ChapmanKolmogorov(multiples, *(found.part(place) for place in range(3)))
+
+
+def chains_in(basins: Labels) -> Assignment:
+    """How many chains were ever in each basin; basins (chains, snapshots), -1 for nowhere."""
+    return np.array([(basins == basin).any(axis=1).sum() for basin in range(basins.max() + 1)])
+
+
+def _both(counts: list[Floats], basin: Assignment, multiples: tuple[int, ...]) -> Floats:
+    """Predicted, counted and their difference: (3, multiples, basins, basins)."""
+    n_basins = int(basin.max()) + 1
+    found = np.full((3, len(multiples), n_basins, n_basins), np.nan)
+    model = state_model(counts[0])
+    inside = np.ix_(model.states, model.states)
+    members = np.eye(n_basins)[basin[model.states]]  # (n, basins)
+    for row, k in enumerate(multiples):
+        later = counts[1 + row][inside]
+        seen = later.sum(axis=1)
+        # States without a count at k say nothing.
+        weight = members * (model.stationary * (seen > 0))[:, None]
+        there = weight.sum(axis=0) > 0
+        weight = weight[:, there] / weight[:, there].sum(axis=0)
+        direct = later / np.maximum(seen, 1)[:, None]
+        found[0, row, there] = weight.T @ np.linalg.matrix_power(model.matrix, k) @ members
+        found[1, row, there] = weight.T @ direct @ members
+    found[2] = found[1] - found[0]
+    return found
+
+
+def deeptime() -> Any:
+    """The library, which is an extra; it warns of what it misses when it is imported."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import deeptime as library
+            import deeptime.markov.tools  # noqa: F401
+    except ImportError as error:
+        raise GlauberError(MISSING) from error
+    return library

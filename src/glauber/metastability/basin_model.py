@@ -1,7 +1,7 @@
 """Among which kinds of text does the chain stay, for how long, and where does it go next?
 
-A Markov state model of the looks at a run, its metastable sets, and the times and ways between
-them. All of it is estimated; the errors come from redrawing whole chains, with states and basins
+A Markov state model of the snapshots of a run, its metastable sets, and the times and ways between
+them. All of it is estimated; the errors come from a bootstrap over chains, with states and basins
 held as they were found. A basin that no chain left or entered has no place here: only states that
 all lead to each other are kept, and what share of the transitions that is, is said.
 """
@@ -12,17 +12,20 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.metastability.chapman_kolmogorov import (
-    ChapmanKolmogorov,
-    chains_in,
-    chapman_kolmogorov,
+from glauber.metastability.metastable_sets import (
+    MetastableSets,
+    Transition,
+    metastable_sets,
+    passage_times,
+    transition,
 )
-from glauber.metastability.metastable_sets import MetastableSets, metastable_sets
-from glauber.metastability.passage import Transition, passage_times, transition
 from glauber.metastability.state_model import (
+    ChapmanKolmogorov,
     ImpliedTimescales,
     Labels,
     StateModel,
+    chains_in,
+    chapman_kolmogorov,
     check_labels,
     implied_timescales,
     state_model,
@@ -32,32 +35,32 @@ from glauber.metastability.state_model import (
 )
 from glauber.statistics import FEW, Estimate, Floats, over_chains
 
-LAG = 5  # looks, where nothing else is said
+LAG = 5  # snapshots, where nothing else is said
 MOSTLY = 0.9  # share of the transitions below which the model is said to be of a part only
 
 
 @dataclass(frozen=True, eq=False)
-class Basins:
-    """The basins of a run, numbered by decreasing share of the stationary law."""
+class BasinModel:
+    """The basins of a run, numbered by decreasing share of the stationary distribution."""
 
     model: StateModel
     sets: MetastableSets
     slow: Estimate  # (states - 1,): the model's timescales in steps, slowest first
     timescales: ImpliedTimescales  # at several lags
-    shares: Estimate  # (basins,) of the stationary law
+    shares: Estimate  # (basins,) of the stationary distribution
     staying: Estimate  # (basins,): chance to be in the same basin one lag later
     passages: Estimate  # (basins, basins): mean first-passage times in steps
     transitions: tuple[Transition, ...]  # of every ordered pair
     check: ChapmanKolmogorov | None
-    basin_of: NDArray[np.int64]  # (chains, looks): where a look is, -1 outside the model
-    words: tuple[str, ...]  # what to keep in mind
+    basin_of: NDArray[np.int64]  # (chains, snapshots): where a snapshot is, -1 outside the model
+    notes: tuple[str, ...]  # what to keep in mind, as sentences
 
     @property
     def n_basins(self) -> int:
         return self.sets.n_sets
 
 
-def basins(
+def basin_model(
     labels: Labels,
     *,
     every: int = 1,
@@ -65,10 +68,10 @@ def basins(
     n_sets: int | None = None,
     lags: list[int] | None = None,
     seed: int = 0,
-) -> Basins:
-    """The basins of chains given as a state at each look, labels (chains, looks) from 0 on.
+) -> BasinModel:
+    """The basins of chains given as a state at each snapshot, labels (chains, snapshots) from 0.
 
-    lag and lags are in looks, which are `every` steps apart.
+    lag and lags are in snapshots, which are `every` steps apart.
     """
     check_labels(labels, lag)
     counts = transition_counts(labels, lag)
@@ -82,7 +85,7 @@ def basins(
     check = chapman_kolmogorov(labels, basin_of_label, lag=lag, seed=seed)
     lags = usual_lags(labels.shape[1]) if lags is None else lags
     pairs = permutations(range(sets.n_sets), 2)
-    return Basins(
+    return BasinModel(
         model,
         sets,
         timescales=implied_timescales(labels, lags, every=every, seed=seed),
@@ -90,14 +93,14 @@ def basins(
         transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
         check=check,
         basin_of=basin_of,
-        words=_words(model, sets, figures["slow"], check, len(labels), n_chains_in),
+        notes=_notes(model, sets, figures["slow"], check, len(labels), n_chains_in),
     )
 
 
 def _figures(
     counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_], *, seed: int
 ) -> dict[str, Estimate]:
-    """Timescales, shares, staying and passage times, with errors over redrawn chains.
+    """Timescales, shares, staying and passage times, with errors from a bootstrap over chains.
 
     enough (basins,): whether enough chains were in a basin to tell errors.
     """
@@ -110,7 +113,7 @@ def _figures(
         basin = sets.assignment[one.states]
         slow = np.full(n - 1, np.nan)
         slow[: len(one.states) - 1] = timescales(one.matrix, one.lag_steps)
-        members = np.eye(m)[basin] * one.law[:, None]  # (states, basins)
+        members = np.eye(m)[basin] * one.stationary[:, None]  # (states, basins)
         shares = members.sum(axis=0)
         kept = np.einsum("ia,ij,ja->a", members, one.matrix, np.eye(m)[basin])
         staying = np.where(shares > 0, kept / np.where(shares > 0, shares, 1), np.nan)
@@ -127,44 +130,31 @@ def _figures(
     }
 
 
-def _words(
+def _notes(
     model: StateModel, sets: MetastableSets, slow: Estimate, check: ChapmanKolmogorov | None,
     n_chains: int, n_chains_in: NDArray[np.int64],
 ) -> tuple[str, ...]:  # fmt: skip
     """What a reader must know before believing the figures."""
-    said = [sets.words]
+    notes = [sets.note]
     if model.share < MOSTLY:
-        said.append(
-            f"only {model.share:.0%} of the transitions lie within the connected states: the rest "
-            "was never left or never come back to, so the figures are of this part"
+        notes.append(
+            f"Only {model.share:.0%} of the transitions lie within the connected states: the rest "
+            "was never left or never come back to, so the figures are of this part."
         )
     if slow.value[0] < model.lag_steps:
-        said.append(
-            f"the slowest timescale, {slow.value[0]:,.0f} steps, is shorter than the lag of "
-            f"{model.lag_steps:,}: at this lag nothing is metastable"
+        notes.append(
+            f"The slowest timescale, {slow.value[0]:,.0f} steps, is shorter than the lag of "
+            f"{model.lag_steps:,}: at this lag nothing is metastable."
         )
     rare = [str(basin) for basin in np.flatnonzero(n_chains_in < FEW)]
     if n_chains == 1:
-        said.append(
-            "there is one chain only: no errors can be given, and no other chain confirms that "
-            "these basins are more than its own path"
+        notes.append(
+            "There is one chain only: no errors can be given, and no other chain confirms that "
+            "these basins are more than its own path."
         )
     elif rare:
-        said.append(
-            f"fewer than {FEW} chains were in basin {', '.join(rare)}: too few to tell errors"
+        notes.append(
+            f"Fewer than {FEW} chains were in basin {', '.join(rare)}: too few to tell errors."
         )
-    return (*said, _check_words(check))
-
-
-def _check_words(check: ChapmanKolmogorov | None) -> str:
-    if check is None:
-        return "the chains are too short to check the model over several lags"
-    over = f"Chapman-Kolmogorov check over {check.multiples[-1]} lags"
-    if check.holds is None:
-        return f"{over}: too few chains to judge the differences"
-    verdict = "nothing speaks against the model" if check.holds else "the model is off"
-    advice = "" if check.holds else "; a longer lag may help"
-    return (
-        f"{over}: {verdict} (largest difference {check.worst:.1f} standard errors, "
-        f"{check.limit:.1f} allowed){advice}"
-    )
+    unchecked = "The chains are too short to check the model over several lags."
+    return (*notes, unchecked if check is None else check.note())

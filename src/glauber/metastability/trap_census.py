@@ -1,0 +1,261 @@
+"""What is there to say of each trap?
+
+A trap's representative is the state in which the chain spent most steps of the episode. It holds
+what the theorem speaks of: its gaps, whether it is perfect, the bound on its escape and, beside it,
+its exact holding time. The escape that happened is read from the run's events.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glauber.conditionals.base import Conditionals
+from glauber.errors import GlauberError
+from glauber.metastability.episodes import Episode, Ints, Sojourns
+from glauber.metastability.margins import Margins, margins_of
+from glauber.progress import say, track
+from glauber.runs.run import Run
+from glauber.runs.spec import Spec
+
+
+@dataclass(frozen=True)
+class Escape:
+    """The step that left a representative for the last time in its episode. Exact, as recorded."""
+
+    step: int
+    site: int  # in the row of tokens
+    old: int  # the token that was there
+    new: int  # the token that was drawn
+    probability: float  # of the new token, given that the site was redrawn
+    kind: str = "exact"
+
+
+@dataclass(frozen=True, eq=False)
+class Trap:
+    """An episode, its representative state and how firmly that holds itself."""
+
+    episode: Episode
+    tokens: Ints  # (length,): the representative; of equally long ones, the first
+    text: str
+    share: float  # of the episode's steps that were spent in the representative
+    observed: float | None  # mean length in steps of the ended sojourns in it; none if none ended
+    margins: Margins  # of the representative, at the chain's temperature
+    escape: Escape | None  # none if the run ended first
+    spelled: dict[int, str]  # the tokens named below, as the vocabulary spells them
+    numbers: Ints  # (length,): each site as people count it, from 0 without special tokens
+
+    @property
+    def duration(self) -> int:
+        return self.episode.duration
+
+    @property
+    def perfect(self) -> bool:
+        """Whether each token of the representative is the likeliest at its site."""
+        return self.margins.perfect
+
+    @property
+    def mean_gap(self) -> float:
+        return float(self.margins.gaps.mean())
+
+    @property
+    def min_gap(self) -> float:
+        return self.margins.margin
+
+    @property
+    def weakest(self) -> int:
+        """The site with the smallest gap, in the row of tokens."""
+        return self.margins.sites[int(self.margins.gaps.argmin())]
+
+    def row(self) -> dict[str, Any]:
+        """The trap as one row of a table."""
+        return {
+            "chain": self.episode.chain,
+            "text": self.text,
+            "first": self.episode.first,
+            "last": self.episode.last,
+            "duration": self.duration,
+            "duration_kind": self.episode.kind,
+            "temperature": self.margins.temperature,
+            "share_in_text": self.share,
+            "perfect": self.perfect,
+            "mean_gap": self.mean_gap,
+            "min_gap": self.min_gap,
+            "not_likeliest": int((self.margins.gaps <= 0).sum()),
+            "escape_bound": self.margins.escape_bound,
+            "holding_time": self.margins.holding_time,
+            "observed_holding_time": self.observed,
+            "weakest_site": int(self.numbers[self.weakest]),
+            "weakest_token": self.spelled[int(self.tokens[self.weakest])],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trap as JSON holds it, each figure with its kind."""
+        row, escape = self.row(), self.escape
+        kinds = {
+            "duration": row.pop("duration_kind"),
+            "mean_gap": "exact",
+            "min_gap": "exact",
+            "escape_bound": "upper bound",
+            "holding_time": "exact",
+            "observed_holding_time": "estimate",
+        }
+        weakest = {"site": row.pop("weakest_site"), "token": row.pop("weakest_token")}
+        told = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
+        left = None if escape is None else {
+            "step": escape.step, "site": int(self.numbers[escape.site]),
+            "old": self.spelled[escape.old], "new": self.spelled[escape.new],
+            "probability": escape.probability, "kind": escape.kind,
+        }  # fmt: skip
+        return told | {"weakest": weakest, "escape": left}
+
+    def lines(self) -> list[str]:
+        """The trap for a person: when, its text, its gaps, how long it holds, how it was left."""
+        kind = "perfect" if self.perfect else "approximate"
+        least = "" if self.episode.ended else "at least "
+        bound = self.margins.escape_bound
+        theorem = "no bound" if bound is None else f"theorem: at least {least_steps(bound):,.3g}"
+        seen = "none ended" if self.observed is None else f"seen {self.observed:,.1f}"
+        weak = self.spelled[int(self.tokens[self.weakest])]
+        return [
+            f"chain {self.episode.chain}, from step {self.episode.first:,}: {least}"
+            f"{self.duration:,} steps, {kind}",
+            self.text,
+            f"gaps: mean {self.mean_gap:.2f}, min {self.min_gap:.2f} at {weak!r}, site "
+            f"{self.numbers[self.weakest]} (exact)",
+            f"this text ({self.share:.0%} of the steps) holds {self.margins.holding_time:,.1f} "
+            f"steps (exact; {theorem}; {seen})",
+            self._escape_line(),
+        ]
+
+    def _escape_line(self) -> str:
+        escape = self.escape
+        if escape is None:
+            return "it was still there when the run ended"
+        number = self.numbers[escape.site]
+        where = "the weakest site" if escape.site == self.weakest else f"site {number}"
+        return (
+            f"left at step {escape.step:,}: {self.spelled[escape.old]!r} became "
+            f"{self.spelled[escape.new]!r} (probability {escape.probability:.2g}) at {where}"
+        )
+
+
+def least_steps(bound: float) -> float:
+    """Steps that a state holds at least on average, by an upper bound on its chance to leave."""
+    return 1 / max(bound, 1e-300)
+
+
+def census(
+    run: Run,
+    conditionals: Conditionals,
+    episodes: Sequence[Episode],
+    paths: Sequence[Sojourns],
+    *,
+    device: torch.device | str = "cpu",
+) -> list[Trap]:
+    """The traps behind the episodes of a run whose chains' paths are given.
+
+    conditionals are those that the run drew from. A start may hold a token that is never drawn. A
+    state with such a token has no gaps, so the representative is the longest-held state without
+    one; an episode without such a state is left out. The holding time is that of a random scan of
+    single sites, so other runs are refused.
+    """
+    check_kernel(run.spec)
+    rows = sum(int(run.free[episode.chain].sum()) for episode in episodes)
+    if episodes:
+        say(f"{len(episodes):,} traps: {rows:,} rows through the model")
+    traps: list[Trap] = []
+    with track("traps", len(episodes)) as advance:
+        for episode in episodes:
+            found = _trap(run, conditionals, episode, paths[episode.chain], device)
+            traps += [] if found is None else [found]
+            advance()
+    return traps
+
+
+def _trap(
+    run: Run,
+    conditionals: Conditionals,
+    episode: Episode,
+    path: Sojourns,
+    device: torch.device | str,
+) -> Trap | None:
+    touched, counts = path.between(episode.first, episode.last)
+    for tokens, steps in _by_time(path.states[touched], counts):
+        held = _margins(run, conditionals, episode.chain, tokens, device)
+        if held is None:
+            continue
+        same = touched[(path.states[touched] == tokens).all(axis=1)]
+        lengths = (path.last - path.first + 1)[same]
+        ended = lengths[same < len(path.first) - 1]
+        escape = _escape(run, episode.chain, path, int(same[-1]))
+        weak = int(tokens[held.sites[int(held.gaps.argmin())]])
+        named = {weak} if escape is None else {weak, escape.old, escape.new}
+        return Trap(
+            episode=episode,
+            tokens=tokens,
+            text=run.vocabulary.decode(tokens),
+            share=float(steps / episode.duration),
+            observed=float(ended.mean()) if len(ended) else None,
+            margins=held,
+            escape=escape,
+            spelled={token: run.vocabulary.spell(token) for token in named},
+            numbers=np.arange(len(tokens)),
+        )
+    return None
+
+
+def _margins(
+    run: Run, conditionals: Conditionals, chain: int, tokens: Ints, device: torch.device | str
+) -> Margins | None:
+    """The margins of a state of a chain; none if it holds a token that is never drawn."""
+    free = run.free[chain]
+    try:
+        return margins_of(
+            conditionals,
+            torch.from_numpy(tokens).to(device),
+            torch.from_numpy(free).to(device),
+            temperature=float(temperatures(run)[chain]),
+        )
+    except GlauberError:
+        # Only a token of the start can be one that is never drawn.
+        if not (tokens == run.tokens(0)[chain])[free].any():
+            raise
+        return None
+
+
+def temperatures(run: Run) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The temperature of each chain, (chains,)."""
+    return np.broadcast_to(np.asarray(run.spec.temperature, np.float64), (run.n_chains,))
+
+
+def _by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
+    """The different states (k, length) with the steps spent in each, the longest-held first."""
+    spent: dict[bytes, int] = {}
+    for state, count in zip(states, counts, strict=True):
+        spent[state.tobytes()] = spent.get(state.tobytes(), 0) + int(count)
+    order = sorted(spent, key=lambda state: -spent[state])
+    return [(np.frombuffer(state, np.int64).copy(), spent[state]) for state in order]
+
+
+def _escape(run: Run, chain: int, path: Sojourns, which: int) -> Escape | None:
+    """What ended that sojourn, from the run's events."""
+    if which == len(path.first) - 1:
+        return None
+    step = int(path.first[which + 1])
+    site, new, log_prob = (
+        run.read(name, step - 1, step)[chain, 0, 0] for name in ("site", "token", "log_prob_new")
+    )
+    old = int(path.states[which, site])
+    return Escape(step, int(site), old, int(new), float(np.exp(np.float64(log_prob))))
+
+
+def check_kernel(spec: Spec) -> None:
+    """Refuses runs whose steps are not draws at one random site."""
+    if spec.fill == "greedy" or spec.scan not in ("uniform", "block:1"):
+        raise GlauberError(
+            "a trap's holding time is known for tokens drawn at one random site a step, but this "
+            f"run's scan is {spec.scan} and its fill {spec.fill}."
+        )
