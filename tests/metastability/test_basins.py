@@ -8,13 +8,12 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.exact import committor, mean_passage_between, stationary, transition_matrix
-from glauber.metastability.basins import basins
-from glauber.metastability.chapman_kolmogorov import chapman_kolmogorov
+from glauber.metastability.basin_model import basin_model
 from glauber.metastability.clusters import cluster
-from glauber.metastability.metastable_sets import metastable_sets
-from glauber.metastability.passage import passage_times, transition
+from glauber.metastability.metastable_sets import metastable_sets, passage_times, transition
 from glauber.metastability.state_model import (
     StateModel,
+    chapman_kolmogorov,
     implied_timescales,
     largest_set,
     state_model,
@@ -33,7 +32,7 @@ def known(request):
     """The exact matrix of a law, and what was found in chains of it."""
     law = LAWS[request.param]
     labels = state_labels(law, n_chains=150, n_steps=300, seed=3)
-    return transition_matrix(law, SPACE), basins(labels, lag=1, lags=[1, 2, 5]), labels
+    return transition_matrix(law, SPACE), basin_model(labels, lag=1, lags=[1, 2, 5]), labels
 
 
 def slow_steps(matrix):
@@ -93,13 +92,13 @@ def test_full_states_pass_the_check(known):
     _, found, _ = known
     assert found.check is not None and found.check.holds
     assert found.check.multiples == (2, 3, 4, 5)
-    np.testing.assert_allclose(found.check.foretold.value.sum(axis=2), 1)
-    assert "nothing speaks against" in found.words[-1]
+    np.testing.assert_allclose(found.check.predicted.value.sum(axis=2), 1)
+    assert "nothing speaks against" in found.notes[-1]
 
 
 def test_a_wider_stride_scales_the_steps(known):
     _, found, labels = known
-    wide = basins(labels[:, ::5], every=5, lag=1, lags=[1, 2])
+    wide = basin_model(labels[:, ::5], every=5, lag=1, lags=[1, 2])
     assert wide.model.lag_steps == 5 and wide.timescales.lags.tolist() == [5, 10]
     error = np.hypot(wide.slow.standard_error[0], found.slow.standard_error[0])
     assert abs(wide.slow.value[0] - found.slow.value[0]) < 3 * error
@@ -144,8 +143,8 @@ def passages_per_step(matrix, a, b):
 def test_a_number_of_sets_that_splits_a_pair_gives_a_neighbour():
     model, _ = exact_model(LAWS["turning"])
     found = metastable_sets(model, 2)
-    assert found.n_sets == 3 and "complex" in found.words and " 2" in found.words
-    assert metastable_sets(model, 3).words == "3 basins, as asked"
+    assert found.n_sets == 3 and "complex" in found.note and " 2" in found.note
+    assert metastable_sets(model, 3).note == "There are 3 basins, as asked."
 
 
 def test_a_model_without_memory_of_the_phase_is_off():
@@ -170,7 +169,7 @@ def test_counts_are_those_of_each_chain_alone():
     model = state_model(pairs)
     assert model.share == pytest.approx(10 / 14)
     np.testing.assert_allclose(model.matrix, [[5 / 6, 1 / 6], [0.5, 0.5]])
-    np.testing.assert_allclose(model.law, [0.75, 0.25])
+    np.testing.assert_allclose(model.stationary, [0.75, 0.25])
 
 
 def test_the_error_of_a_mean_over_redrawn_chains():
@@ -186,31 +185,31 @@ def test_the_error_of_a_mean_over_redrawn_chains():
 
 def test_basins_of_few_chains_have_no_errors():
     labels = state_labels(LAWS["turning"], n_chains=2, n_steps=800)
-    found = basins(labels, lag=1)
+    found = basin_model(labels, lag=1)
     assert np.isnan(found.passages.standard_error).all() and np.isfinite(found.passages.value).all()
-    assert any("fewer than 3 chains" in words for words in found.words)
+    assert any("Fewer than 3 chains" in words for words in found.notes)
     assert found.check is not None and found.check.holds is None
 
 
 def test_one_chain_is_told_in_words():
     labels = state_labels(LAWS["turning"], n_chains=1, n_steps=800)
-    found = basins(labels, lag=1)
+    found = basin_model(labels, lag=1)
     assert found.n_basins >= 2 and found.passages.standard_error is None
-    assert any("one chain only" in words for words in found.words)
-    assert any("too few chains" in words for words in found.words)
+    assert any("one chain only" in words for words in found.notes)
+    assert any("too few chains" in words for words in found.notes)
 
 
 def test_what_has_no_basins():
     labels = state_labels(LAWS["turning"], n_chains=2, n_steps=100)
     cases = [
-        (lambda: basins(labels, lag=51), "too short for a lag of 51"),
-        (lambda: basins(labels, lag=0), "at least 1"),
-        (lambda: basins(labels[:, :0]), "no looks"),
-        (lambda: basins(labels - 30), "below 0"),
-        (lambda: basins(np.zeros((3, 40), np.int64), lag=1), "no basins to tell apart"),
-        (lambda: basins(np.arange(40)[None], lag=1), "comes back"),
-        (lambda: basins(labels, lag=1, n_sets=1), "1 basins are asked for"),
-        (lambda: basins(labels, lag=1, n_sets=28), "28 basins are asked for"),
+        (lambda: basin_model(labels, lag=51), "too short for a lag of 51"),
+        (lambda: basin_model(labels, lag=0), "at least 1"),
+        (lambda: basin_model(labels[:, :0]), "no snapshots"),
+        (lambda: basin_model(labels - 30), "below 0"),
+        (lambda: basin_model(np.zeros((3, 40), np.int64), lag=1), "no basins to tell apart"),
+        (lambda: basin_model(np.arange(40)[None], lag=1), "comes back"),
+        (lambda: basin_model(labels, lag=1, n_sets=1), "1 basins are asked for"),
+        (lambda: basin_model(labels, lag=1, n_sets=28), "28 basins are asked for"),
         (lambda: implied_timescales(labels, [1, 60]), "too short"),
     ]
     for ask, why in cases:
@@ -224,12 +223,15 @@ def test_chains_in_separate_places_have_figures_of_one_place():
     both = (rng.random((2, 60)) < 0.3).astype(np.int64)
     labels = np.concatenate([both, np.repeat([[2], [3], [4], [5]], 60, axis=1)])
     labels[2:, 30:] += 4
-    found = basins(labels, lag=1)
+    found = basin_model(labels, lag=1)
     assert found.model.states.tolist() == [0, 1] and found.model.share == pytest.approx(1 / 3, 0.05)
-    assert any(words.startswith("only 3") for words in found.words)
+    assert any(words.startswith("Only 3") for words in found.notes)
     assert np.isfinite(found.slow.standard_error).all()
-    late = implied_timescales(np.array([[0, 1, 0, 2, 3, 4, 5, 6]]), [1, 3])  # none at lag 3
-    assert np.isfinite(late.steps.value[0, 0]) and np.isnan(late.steps.value[1]).all()
+    # 0, 1, 0 has no end; at lag 3 nothing comes back.
+    late = implied_timescales(
+        np.array([[0, 1, 0, 2, 3, 4, 5, 6]]), [1, 3]
+    )  # no end to 0, 1, 0; none at lag 3
+    assert late.steps.value[0, 0] == np.inf and np.isnan(late.steps.value[1]).all()
 
 
 def test_clusters_are_those_of_the_points():
@@ -243,7 +245,7 @@ def test_clusters_are_those_of_the_points():
     points = np.eye(3, dtype=np.float32)[which]
     assert cluster(points).max() == 2  # no more clusters than different texts
     for asked, given, why in ((1, points, "at least 2"), (4, points, "only 3"),
-                              (None, np.ones((2, 5, 3), np.float32), "same text")):  # fmt: skip
+                              (None, np.ones((2, 5, 3), np.float32), "embedding")):  # fmt: skip
         with pytest.raises(GlauberError, match=why):
             cluster(given, asked)
 
@@ -255,4 +257,4 @@ def test_a_missing_package_is_named(package, monkeypatch):
     with pytest.raises(GlauberError, match=r"glauber\[basins\]"):
         if package == "sklearn.cluster":
             cluster(np.random.default_rng(0).random((2, 9, 3), np.float32), 2)
-        basins(labels, lag=1)
+        basin_model(labels, lag=1)

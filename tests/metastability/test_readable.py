@@ -7,8 +7,8 @@ import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.metastability.looks import Looks, read_looks
-from glauber.metastability.readable import distinctive, readable
+from glauber.metastability.clusters import distinctive, readable
+from glauber.metastability.looks import read_looks
 from glauber.sampling.sample import sample
 
 
@@ -20,11 +20,11 @@ def test_central_texts_and_distinctive_words():
         [[[1, 0], [0.8, 0.6], [0.6, 0.8]], [[0, -1], [0.28, -0.96], [0, 1]]], np.float32
     )
     basins = np.array([[0, 0, 0], [1, 1, -1]])
-    king, sea = readable(Looks(np.arange(3), texts, vectors, 1), basins)
+    king, sea = readable(texts, vectors, basins)
     assert king.texts[0] == "the king rode" and set(king.texts) == set(first)
     assert king.words[0] == "king" and sea.words[0] == "sea"
     assert "nothing" not in king.words + sea.words and "the" not in (king.words[0], sea.words[0])
-    assert (king.n_looks, king.n_chains, sea.n_looks) == (3, 1, 2)
+    assert (king.n_snapshots, king.n_chains, sea.n_snapshots) == (3, 1, 2)
 
 
 def test_a_word_seen_often_beats_a_word_seen_once():

@@ -13,10 +13,10 @@ from scipy.stats import spearmanr
 from conftest import VOCABULARY
 from glauber.conditionals.base import log_probs
 from glauber.errors import GlauberError
-from glauber.metastability.census import census
-from glauber.metastability.stays import Stretch
-from glauber.metastability.traps import PUBLISHED, hamming_traps, rank_with, rolling_traps
-from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
+from glauber.metastability.catalogue import hamming_traps, rank_with, rolling_traps
+from glauber.metastability.episodes import Episode, sojourns
+from glauber.metastability.trap_census import census
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import reopen, sample
@@ -56,14 +56,14 @@ def test_representatives_and_escapes_are_those_of_the_path(run, laws, catalogue)
     paths = {chain: states_of(run, chain) for chain in range(5)}
     escapes = 0
     for trap in catalogue.traps:
-        path, stretch = paths[trap.stretch.chain], trap.stretch
-        inside = path[stretch.first : stretch.last + 1]
+        path, episode = paths[trap.episode.chain], trap.episode
+        inside = path[episode.first : episode.last + 1]
         counts = Counter(inside)
         state = tuple(trap.tokens.tolist())
         assert counts[state] == max(counts.values())
-        assert trap.share == pytest.approx(counts[state] / stretch.duration)
+        assert trap.share == pytest.approx(counts[state] / episode.duration)
         assert trap.text == run.vocabulary.decode(state)
-        last = max(t for t in range(stretch.first, stretch.last + 1) if path[t] == state)
+        last = max(t for t in range(episode.first, episode.last + 1) if path[t] == state)
         while last <= run.steps and path[last] == state:
             last += 1
         if last > run.steps:
@@ -83,7 +83,7 @@ def test_representatives_and_escapes_are_those_of_the_path(run, laws, catalogue)
 
 def test_gaps_bounds_and_holding_times_are_those_of_the_model(run, laws, catalogue):
     for trap in catalogue.traps:
-        free = np.flatnonzero(run.free[trap.stretch.chain])
+        free = np.flatnonzero(run.free[trap.episode.chain])
         gaps, leaving = [], []
         for site in free:
             scores = laws.scores(torch.from_numpy(trap.tokens)[None], torch.tensor([[site]]))[0, 0]
@@ -121,11 +121,11 @@ def test_the_summary(catalogue):
 def test_a_token_that_is_never_drawn_is_no_representative(tiny_folder, laws):
     """[UNK] stands in the start until its site is redrawn."""
     run = sample(str(tiny_folder), ["the xyzzy sat on it ."], steps=200, temperature=TEMPERATURE)
-    path = states_of(run, 0)
+    path, paths = states_of(run, 0), list(sojourns(run))
     gone = next(step for step, state in enumerate(path) if 1 not in state)
     assert VOCABULARY[1] == "[UNK]" and gone > 0
-    assert census(run, laws, [Stretch(0, 0, gone - 1, ended=True)]) == []
-    (trap,) = census(run, laws, [Stretch(0, 0, gone, ended=True)])
+    assert census(run, laws, [Episode(0, 0, gone - 1, ended=True)], paths) == []
+    (trap,) = census(run, laws, [Episode(0, 0, gone, ended=True)], paths)
     assert tuple(trap.tokens.tolist()) == path[gone]
 
 
@@ -141,7 +141,7 @@ def test_other_kernels_are_refused(tiny_folder, laws):
 def test_the_pictures(catalogue):
     bars = plot_trap_timeline(catalogue).data
     assert sum(len(bar.x) for bar in bars) == len(catalogue.traps)
-    firsts = {trap.stretch.first for trap in catalogue.traps}
+    firsts = {trap.episode.first for trap in catalogue.traps}
     assert {first for bar in bars for first in bar.base} == firsts
     assert all(bar.customdata[0].count("chain") == 1 for bar in bars if bar.x)
     means, mins = plot_gaps_against_duration(catalogue).data
@@ -162,7 +162,6 @@ def test_the_command(glauber, run, tmp_path, monkeypatch, catalogue):
     assert (code, err) == (0, "") and picture.read_text().count("plotly-graph-div") >= 4
     rolling, hamming = told["catalogues"]
     assert rolling["detector"] == "rolling" and rolling["settings"]["window"] == 40
-    assert rolling["published"] == PUBLISHED and PUBLISHED["traps"] == 17
     assert len(hamming["traps"]) == len(catalogue.traps) == hamming["summary"]["n_traps"]
     assert [t["text"] for t in hamming["traps"]] == [t.text for t in catalogue.traps]
     assert all(t["holding_time"]["kind"] == "exact" for t in hamming["traps"])
@@ -172,7 +171,7 @@ def test_the_command(glauber, run, tmp_path, monkeypatch, catalogue):
     assert code == 0 and "hamming detector" in out and "rolling detector" not in out
     assert f"{len(catalogue.traps)} traps, {catalogue.summary().n_perfect} perfect" in out
     code, out, _ = glauber(*words, "--detector", "hamming", "--shortest", 601)
-    assert (code == 0 and "at least 601" in out) or "no trap" in out
+    assert (code == 0 and "at least 601" in out) or "No trap of 601 steps" in out
 
 
 def test_bad_input_is_one_sentence(glauber, run, tiny_folder, tmp_path):

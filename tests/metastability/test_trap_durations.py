@@ -12,12 +12,13 @@ import pytest
 import torch
 
 from glauber.exact.exit_times import exit_times, hamming_ball
-from glauber.metastability.hamming import (
-    hamming_stretches,
-    stretches_of_chain,
+from glauber.metastability.episodes import (
+    episodes_of_chain,
+    hamming_episodes,
+    sojourns,
+    sojourns_of_path,
     visits_to_ball,
 )
-from glauber.metastability.stays import stays_of_path
 from table_chains import MATRIX, SPACE, WELLS, simulate, stored
 
 
@@ -41,12 +42,12 @@ def numbers(path):
     return SPACE.index(torch.from_numpy(path)).numpy()
 
 
-def excess(stretch, indices, times, after=0):
-    """Steps the stretch lasted beyond its first `after`, less their exact mean. Mean zero."""
-    lasted = stretch.duration - after
-    if not stretch.ended:
-        lasted += times[indices[stretch.last]] - 1
-    return lasted - times[indices[stretch.first + after]]
+def excess(episode, indices, times, after=0):
+    """Steps the episode lasted beyond its first `after`, less their exact mean. Mean zero."""
+    lasted = episode.duration - after
+    if not episode.ended:
+        lasted += times[indices[episode.last]] - 1
+    return lasted - times[indices[episode.first + after]]
 
 
 def score(per_chain):
@@ -57,18 +58,18 @@ def score(per_chain):
 
 def test_radius_0_lasts_as_long_as_states_hold(paths):
     held = 1 / (1 - MATRIX.diagonal())
-    found = [stretches_of_chain(stays_of_path(path), radius=0) for _, path in paths]
+    found = [episodes_of_chain(sojourns_of_path(path), radius=0) for _, path in paths]
     assert sum(map(len, found)) > 7000
     for times, agrees in ((held, True), (1.15 * held, False)):
         per_chain, per_well = [], {0: [], 1: [], 2: []}
-        for (indices, _), stretches in zip(paths, found, strict=True):
-            over = [excess(s, indices, times) for s in stretches]
+        for (indices, _), episodes in zip(paths, found, strict=True):
+            over = [excess(s, indices, times) for s in episodes]
             per_chain.append(sum(over))
             for well, rows in per_well.items():
                 rows.append(
                     sum(
                         o
-                        for o, s in zip(over, stretches, strict=True)
+                        for o, s in zip(over, episodes, strict=True)
                         if (s.centre == WELLS[well]).all()
                     )
                 )
@@ -80,7 +81,7 @@ def test_radius_0_lasts_as_long_as_states_hold(paths):
 def test_balls_are_left_after_their_exit_times(paths, radius):
     for well in WELLS:
         exact = times_of_ball(tuple(well), radius)
-        visits = [visits_to_ball(stays_of_path(path), well, radius) for _, path in paths]
+        visits = [visits_to_ball(sojourns_of_path(path), well, radius) for _, path in paths]
         for (_, path), found in zip(paths, visits, strict=True):
             near = (path != well).sum(axis=1) <= radius
             assert sum(s.duration for s in found) == near.sum()
@@ -94,14 +95,18 @@ def test_balls_are_left_after_their_exit_times(paths, radius):
 def test_traps_of_a_stored_run_last_as_long_as_their_balls_hold(kept, radius, shortest):
     """The detector itself, centres and all: beyond `shortest` steps, the exact exit time."""
     run, paths = kept
-    found = hamming_stretches(run, radius=radius, shortest=shortest)
-    deep = sum((stretch.centre == WELLS).all(axis=1).any() for stretch in found)
+    found = [
+        episode
+        for episode in hamming_episodes(list(sojourns(run)), radius=radius)
+        if episode.duration >= shortest
+    ]
+    deep = sum((episode.centre == WELLS).all(axis=1).any() for episode in found)
     assert len(found) > 300 and deep > 0.95 * len(found)
     for factor, agrees in ((1, True), (1.25, False)):
         per_chain = np.zeros(len(paths))
-        for stretch in found:
-            assert stretch.duration >= shortest
-            times = factor * times_of_ball(tuple(stretch.centre), radius)
-            over = excess(stretch, numbers(paths[stretch.chain]), times, after=shortest - 1)
-            per_chain[stretch.chain] += over
+        for episode in found:
+            assert episode.duration >= shortest
+            times = factor * times_of_ball(tuple(episode.centre), radius)
+            over = excess(episode, numbers(paths[episode.chain]), times, after=shortest - 1)
+            per_chain[episode.chain] += over
         assert (abs(score(per_chain)) < 3) == agrees

@@ -7,15 +7,19 @@ import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.metastability.families import edit_distances, families
-from glauber.metastability.hamming import hamming_stretches, stretches_of_chain
-from glauber.metastability.looks import read_looks
-from glauber.metastability.rolling import (
-    flagged_stretches,
+from glauber.metastability.catalogue import edit_distances, families
+from glauber.metastability.episodes import (
+    check_ball,
+    check_window,
+    episodes_of_chain,
+    flagged_episodes,
+    hamming_episodes,
     rolling_drift,
-    rolling_stretches,
+    rolling_episodes,
+    sojourns,
+    sojourns_of_path,
 )
-from glauber.metastability.stays import stays, stays_of_path
+from glauber.metastability.looks import read_looks
 
 
 def random_path(rng, n_steps=400, length=5, lazy=0.9):
@@ -28,22 +32,22 @@ def random_path(rng, n_steps=400, length=5, lazy=0.9):
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 5])
-def test_hamming_stretches_are_those_of_their_rule(radius):
+def test_hamming_episodes_are_those_of_their_rule(radius):
     rng = np.random.default_rng(radius)
     for _ in range(20):
         path = random_path(rng)
-        kept = stays_of_path(path)
-        found = stretches_of_chain(kept, 7, radius=radius)
+        kept = sojourns_of_path(path)
+        found = episodes_of_chain(kept, 7, radius=radius)
         assert (found[0].first, found[-1].last) == (0, 400)
         assert all(a.last + 1 == b.first for a, b in itertools.pairwise(found))
         assert [s.ended for s in found] == [True] * (len(found) - 1) + [False]
         longest = []
-        for stretch in found:
-            inside = path[stretch.first : stretch.last + 1]
-            assert ((inside != stretch.centre).sum(axis=1) <= radius).all() and stretch.chain == 7
-            touched, lengths = kept.between(stretch.first, stretch.last)
-            assert lengths.sum() == stretch.duration
-            own = (kept.states[touched] == stretch.centre).all(axis=1)
+        for episode in found:
+            inside = path[episode.first : episode.last + 1]
+            assert ((inside != episode.centre).sum(axis=1) <= radius).all() and episode.chain == 7
+            touched, lengths = kept.between(episode.first, episode.last)
+            assert lengths.sum() == episode.duration
+            own = (kept.states[touched] == episode.centre).all(axis=1)
             longest.append(lengths.max())
             assert lengths[own].max() == lengths.max()
         for (a, size_a), (b, size_b) in itertools.pairwise(zip(found, longest, strict=True)):
@@ -59,9 +63,9 @@ def test_stays_of_a_run_are_those_of_its_texts(tmp_path):
     rng = np.random.default_rng(0)
     sites, tokens = rng.integers(0, 3, (2, 50)), rng.integers(8, 10, (2, 50))
     run = crafted_run(tmp_path / "run", np.full((2, 3), 8), sites, tokens)
-    for chain, kept in enumerate(stays(run)):
+    for chain, kept in enumerate(sojourns(run)):
         path = np.stack([run.tokens(step)[chain] for step in range(51)])
-        again = stays_of_path(path)
+        again = sojourns_of_path(path)
         assert (kept.states == again.states).all() and (kept.first == again.first).all()
         assert (np.repeat(kept.states, kept.last - kept.first + 1, axis=0) == path).all()
 
@@ -79,12 +83,12 @@ def test_the_drift_looks_ahead():
 
 def test_flagged_looks_count_as_strides():
     flags = np.array([True, True, False, True, False, True, True, True])
-    found = flagged_stretches(flags, 50, chain=2)
+    found = flagged_episodes(flags, 50, chain=2)
     assert [(s.first, s.last, s.duration) for s in found] == [
         (0, 99, 100), (150, 199, 50), (250, 399, 150)
     ]  # fmt: skip
     assert [s.ended for s in found] == [True, True, False] and found[0].chain == 2
-    assert flagged_stretches(np.zeros(4, bool), 50) == []
+    assert flagged_episodes(np.zeros(4, bool), 50) == []
 
 
 @pytest.fixture
@@ -104,11 +108,13 @@ def one_hot(texts):
 
 
 def test_a_chain_that_stands_still_is_found(still):
-    found = rolling_stretches(still, one_hot, window=20, stride=5, threshold=0.2, shortest=15)
+    vectors = read_looks(still, one_hot, every=5).vectors
+    found = rolling_episodes(vectors, window=20, stride=5, threshold=0.2)
+    found = [episode for episode in found if episode.duration >= 15]
     # At a look all of the next four must agree with it: 40 to 80 (40 - 1 is the last to move).
     assert [(s.first, s.last, s.ended) for s in found] == [(40, 84, True)]
-    assert len(rolling_stretches(still, one_hot, window=20, stride=5, threshold=2)) == 1
-    exact = hamming_stretches(still, radius=0, shortest=15)
+    assert len(rolling_episodes(vectors, window=20, stride=5, threshold=2)) == 1
+    exact = [e for e in hamming_episodes(list(sojourns(still)), radius=0) if e.duration >= 15]
     assert [(s.first, s.last) for s in exact] == [(40, 100)]
     heard = []
     vectors = read_looks(
@@ -125,10 +131,10 @@ def test_what_cannot_be_searched(still):
         ({"window": 60, "threshold": 0.0}, "between 0 and 2"),
     ):
         with pytest.raises(GlauberError, match=why):
-            rolling_stretches(still, one_hot, **settings)
+            check_window(still, **({"stride": 50, "threshold": 0.12} | settings))
     for settings, why in (({"radius": -1}, "negative"), ({"shortest": 0}, "at least 1")):
         with pytest.raises(GlauberError, match=why):
-            hamming_stretches(still, **settings)
+            check_ball(**({"radius": 1, "shortest": 150} | settings))
 
 
 def edits(left, right):

@@ -8,7 +8,7 @@ import pytest
 from conftest import VOCABULARY
 from glauber import paper
 from glauber.metastability.regimes import regime
-from glauber.papers import a_regimes, a_table5, trap_runs
+from glauber.papers import a_regimes, traps
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
@@ -23,12 +23,12 @@ def embed(texts):
 @pytest.fixture
 def tiny_scale(monkeypatch, tiny_folder):
     small = replace(
-        trap_runs.CONDITIONS["small"], model=str(tiny_folder), length=5, chains=3, steps=400,
+        traps.CONDITIONS["small"], model=str(tiny_folder), length=5, chains=3, steps=400,
         temperature=0.05,
     )  # fmt: skip
-    monkeypatch.setitem(trap_runs.CONDITIONS, "small", small)
+    monkeypatch.setitem(traps.CONDITIONS, "small", small)
     monkeypatch.setitem(a_regimes.SIZES, "small", (2, 150))
-    for module in (a_table5, a_regimes):
+    for module in (traps, a_regimes):
         monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))
 
 
@@ -43,7 +43,7 @@ def test_table_5(tiny_scale, tmp_path):
         assert row["published traps, perfect"] == [17, 4]
         assert row["published mean duration"] == 671 and row["published range"] == [150, 4950]
     assert all(trap["duration"] >= 150 for trap in traps)
-    assert len(made.write(tmp_path)) == 5
+    assert len(made.pictures) == 4 and made.write(tmp_path / "out").is_dir()
     assert paper("A-table5", seed=1).rows == made.rows
 
 
@@ -54,7 +54,7 @@ def test_the_regimes(tiny_scale, tmp_path):
     assert changed[0] < changed[1] < 0.9 < changed[4]
     entropies = [row["entropy, nats"] for row in made.rows]
     assert entropies == sorted(entropies) and entropies[-1] <= np.log(len(VOCABULARY))
-    assert len(made.write(tmp_path)) == 2
+    assert len(made.pictures) == 1 and made.write(tmp_path / "out").is_dir()
 
 
 def test_the_figures_of_a_regime(tiny_folder):

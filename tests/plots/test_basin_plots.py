@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from glauber.figures.metastability import passage_words, plot_basin_network, plot_implied_timescales
 from glauber.landscape.trajectory import trajectory_in_plane
-from glauber.metastability.basins import basins
-from glauber.metastability.readable import Readable
-from glauber.plots.basin_network import passage_words, plot_basin_network
-from glauber.plots.implied_timescales import plot_implied_timescales
+from glauber.metastability.basin_model import basin_model
+from glauber.metastability.clusters import Readable
 from glauber.plots.trajectory import plot_trajectory
 from wells import state_labels, turning_wells
 
@@ -16,7 +15,7 @@ WORDS = [Readable((f"text & <{k}>",), (f"word{k}",), 10, 4) for k in range(3)]
 
 @pytest.fixture(scope="module")
 def found():
-    return basins(state_labels(turning_wells(), n_chains=12, n_steps=300), lag=2)
+    return basin_model(state_labels(turning_wells(), n_chains=12, n_steps=300), lag=2)
 
 
 def test_the_network_has_a_readable_circle_for_each_basin(found):
@@ -47,7 +46,7 @@ def test_the_timescales_and_their_bands(found):
     assert len(lines) == 5 and len(figure.data) == 11  # with bands, and the shade
     np.testing.assert_array_equal(lines[0].y, found.timescales.steps.value[:, 0])
     assert figure.layout.shapes[0].x0 == 2
-    alone = basins(state_labels(turning_wells(), n_chains=1, n_steps=400), lag=2)
+    alone = basin_model(state_labels(turning_wells(), n_chains=1, n_steps=400), lag=2)
     figure = plot_implied_timescales(alone.timescales)
     assert "no errors" in figure.layout.title.text and len(figure.layout.shapes) == 0
 

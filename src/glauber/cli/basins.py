@@ -9,9 +9,9 @@ from glauber.cli import options
 from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
-    from glauber.metastability.basins import Basins
+    from glauber.metastability.basin_model import BasinModel
+    from glauber.metastability.clusters import Readable
     from glauber.metastability.looks import Looks
-    from glauber.metastability.readable import Readable
     from glauber.statistics import Estimate
 
 
@@ -43,10 +43,9 @@ def basins(
     """Find the basins of a run: their texts, their timescales, the times and ways between them."""
     from glauber.cli.basin_lines import basin_lines
     from glauber.cli.screen import answer, looking
-    from glauber.metastability.basins import basins as find
-    from glauber.metastability.clusters import cluster
+    from glauber.metastability.basin_model import basin_model
+    from glauber.metastability.clusters import cluster, readable
     from glauber.metastability.looks import check_looks, read_looks, usual_stride
-    from glauber.metastability.readable import readable
     from glauber.runs.embedding import load_embedder
     from glauber.runs.run import Run
     from glauber.runs.signature import signature
@@ -59,8 +58,8 @@ def basins(
     with looking(quiet=json) as listener:
         looks = read_looks(opened, loaded.embed, every=stride, listener=listener)
     labels = cluster(looks.vectors, clusters, seed=seed)
-    found = find(labels, every=stride, lag=in_looks, n_sets=sets, seed=seed)
-    words = readable(looks, found.basin_of)
+    found = basin_model(labels, every=stride, lag=in_looks, n_sets=sets, seed=seed)
+    words = readable(looks.texts, looks.vectors, found.basin_of)
     if out is not None:
         _draw(looks, found, words, out)
     told = _plain(found, words) | {
@@ -71,7 +70,7 @@ def basins(
 
 
 def _lag_in_looks(lag: int | None, every: int) -> int:
-    from glauber.metastability.basins import LAG
+    from glauber.metastability.basin_model import LAG
 
     if lag is None:
         return LAG
@@ -82,13 +81,13 @@ def _lag_in_looks(lag: int | None, every: int) -> int:
     return lag // every
 
 
-def _plain(found: "Basins", words: "tuple[Readable, ...]") -> dict[str, Any]:
+def _plain(found: "BasinModel", words: "tuple[Readable, ...]") -> dict[str, Any]:
     """The basins in plain numbers and lists."""
     from dataclasses import asdict
 
     check = found.check
     return {
-        "notes": list(found.words),
+        "notes": list(found.notes),
         "lag": found.model.lag_steps,
         "states": len(found.model.states),
         "connected_share": found.model.share,
@@ -113,7 +112,7 @@ def _plain(found: "Basins", words: "tuple[Readable, ...]") -> dict[str, Any]:
         ],
         "chapman_kolmogorov": None if check is None else {
             "multiples": list(check.multiples), "holds": check.holds, "worst": _finite(check.worst),
-            "limit": check.limit, "foretold": _figures(check.foretold),
+            "limit": check.limit, "predicted": _figures(check.predicted),
             "counted": _figures(check.counted), "difference": _figures(check.difference),
         },
     }  # fmt: skip
@@ -143,11 +142,10 @@ def _figures(found: "Estimate") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw(looks: "Looks", found: "Basins", words: "tuple[Readable, ...]", out: Path) -> None:
+def _draw(looks: "Looks", found: "BasinModel", words: "tuple[Readable, ...]", out: Path) -> None:
+    from glauber.figures.metastability import plot_basin_network, plot_implied_timescales
     from glauber.figures.page import write_picture
     from glauber.landscape.trajectory import trajectory_in_plane
-    from glauber.plots.basin_network import plot_basin_network
-    from glauber.plots.implied_timescales import plot_implied_timescales
     from glauber.plots.trajectory import plot_trajectory
 
     plane = trajectory_in_plane(looks.vectors, looks.steps, looks.texts)

@@ -74,7 +74,7 @@ def compare(
 def _traps(shortest: int) -> "Traps":
     """Traps by Hamming balls of radius 1, in figures."""
     from glauber.conditionals.base import Restricted
-    from glauber.metastability.traps import hamming_traps
+    from glauber.metastability.catalogue import hamming_traps
 
     def found(model: Any, run: Any) -> dict[str, Any]:
         laws = Restricted(model, model.vocabulary.proposable().to(model.state_device))

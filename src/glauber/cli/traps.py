@@ -9,7 +9,7 @@ from glauber.cli import options
 from glauber.errors import GlauberError
 
 if TYPE_CHECKING:
-    from glauber.metastability.traps import Catalogue
+    from glauber.metastability.catalogue import Catalogue
     from glauber.runs.run import Run
 
 
@@ -40,8 +40,7 @@ def traps(
 ) -> None:
     """List the traps of a run: texts, durations, gaps, exact holding times and escapes."""
     from glauber.cli.reading import refuse_int8
-    from glauber.cli.screen import looking
-    from glauber.metastability.traps import hamming_traps, rolling_traps
+    from glauber.metastability.catalogue import hamming_traps, rolling_traps
     from glauber.runs.embedding import load_embedder
     from glauber.runs.run import Run
     from glauber.sampling.sample import reopen
@@ -57,12 +56,7 @@ def traps(
     found = []
     if detector != "hamming":
         loaded = load_embedder(embedder, device, trust_remote_code=trust_remote_code)
-        with looking(quiet=json) as listener:
-            found += [
-                rolling_traps(
-                    opened, plan.laws, loaded.embed, listener=listener, **rolling, **common
-                )
-            ]
+        found += [rolling_traps(opened, plan.laws, loaded.embed, **rolling, **common)]
     if detector != "rolling":
         found += [hamming_traps(opened, plan.laws, radius=radius, **common)]
     if out is not None:
@@ -72,9 +66,7 @@ def traps(
 
 def _check(run: "Run", detector: str, rolling: dict[str, Any], radius: int, shortest: int) -> None:
     """Refuses what cannot be searched, before a model is loaded."""
-    from glauber.metastability.hamming import check_ball
-    from glauber.metastability.rolling import check_window
-    from glauber.metastability.stays import check_steps
+    from glauber.metastability.episodes import check_ball, check_steps, check_window
 
     if detector not in ("rolling", "hamming", "both"):
         raise GlauberError(f"the detector is {detector}, but it must be rolling, hamming or both.")
@@ -87,16 +79,15 @@ def _check(run: "Run", detector: str, rolling: dict[str, Any], radius: int, shor
 def _tell(run: "Run", found: "list[Catalogue]", show: int, out: Path | None, *, json: bool) -> None:
     from glauber.cli.screen import emit, say
     from glauber.cli.screen import out as screen
-    from glauber.cli.trap_words import lines, plain
     from glauber.runs.signature import signature
 
     made = signature(run.spec)
     if json:
-        told = [plain(each, run.vocabulary) for each in found]
+        told = [each.to_dict() for each in found]
         emit({"run": str(run.folder), "signature": made, "catalogues": told})
         return
     for catalogue in found:
-        for line in lines(catalogue, run.vocabulary, show):
+        for line in catalogue.lines(show):
             screen.print(line, markup=False, highlight=False, soft_wrap=True)
     screen.print(made, style="dim", markup=False, highlight=False, soft_wrap=True)
     if out is not None:
@@ -104,8 +95,8 @@ def _tell(run: "Run", found: "list[Catalogue]", show: int, out: Path | None, *, 
 
 
 def _draw(found: "list[Catalogue]", out: Path) -> None:
+    from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
     from glauber.figures.page import write_picture
-    from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
 
     pictures = [
         draw(each) for each in found for draw in (plot_trap_timeline, plot_gaps_against_duration)

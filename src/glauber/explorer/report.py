@@ -14,8 +14,8 @@ from glauber.runs.run import Run
 
 if TYPE_CHECKING:
     from glauber.conditionals.base import Conditionals
+    from glauber.metastability.catalogue import Catalogue
     from glauber.metastability.looks import Looks
-    from glauber.metastability.traps import Catalogue
     from glauber.runs.embedding import Embedder
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -73,7 +73,7 @@ def _looks(run: Run, embed: Embed) -> "Looks | str":
 
 def _traps(run: Run, laws: "Conditionals", embed: Embed) -> "Catalogue | str":
     """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
-    from glauber.metastability.traps import hamming_traps, rolling_traps
+    from glauber.metastability.catalogue import hamming_traps, rolling_traps
 
     try:
         found = rolling_traps(run, laws, embed)
@@ -92,7 +92,7 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
     if isinstance(found, str):
         yield Section("traps", heading, found)
         return
-    from glauber.plots.traps import plot_gaps_against_duration, plot_trap_timeline
+    from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
 
     told = found.summary()
     held = (
@@ -111,7 +111,7 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
     longest = sorted(found.traps, key=lambda trap: -trap.duration)[:SHOWN]
     cards = "\n".join(
         f'<li><span dir="auto">{escape(trap.text)}</span><br><span class="figures">chain '
-        f"{trap.stretch.chain}, {trap.duration:,} steps from step {trap.stretch.first:,}; "
+        f"{trap.episode.chain}, {trap.duration:,} steps from step {trap.episode.first:,}; "
         f"{'perfect' if trap.perfect else 'approximate'}, mean gap {trap.mean_gap:.2f}, smallest "
         f"{trap.min_gap:.2f}; holds for {trap.margins.holding_time:,.1f} steps on average "
         "(exact)</span></li>"
@@ -130,7 +130,7 @@ def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[
     from glauber.plots.trajectory import plot_trajectory
 
     stuck = () if isinstance(traps, str) else traps.traps
-    stays = [(t.stretch.chain, t.stretch.first, t.stretch.last) for t in stuck]
+    stays = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
     # The chain with the most traps has most to show; of equals, the first.
     chain = max(range(run.n_chains), key=lambda c: sum(stay[0] == c for stay in stays))
     plane = trajectory_in_plane(looks.vectors, looks.steps, looks.texts)
@@ -155,22 +155,20 @@ def _about(run: Run, embedder: "Embedder", embed: Embed) -> Iterator[Section]:
 
 
 def _basins(looks: "Looks | str") -> Iterator[Section]:
-    from glauber.metastability.basins import basins
-    from glauber.metastability.clusters import cluster
-    from glauber.metastability.readable import readable
-    from glauber.plots.basin_network import plot_basin_network
-    from glauber.plots.implied_timescales import plot_implied_timescales
+    from glauber.figures.metastability import plot_basin_network, plot_implied_timescales
+    from glauber.metastability.basin_model import basin_model
+    from glauber.metastability.clusters import cluster, readable
 
     heading = "Basins of meaning"
     if isinstance(looks, str):
         yield Section("basins", heading, looks)
         return
     try:
-        found = basins(cluster(looks.vectors, None, seed=0), every=looks.every)
+        found = basin_model(cluster(looks.vectors, None, seed=0), every=looks.every)
     except GlauberError as error:
         yield Section("basins", heading, str(error))
         return
-    words = readable(looks, found.basin_of)
+    words = readable(looks.texts, looks.vectors, found.basin_of)
     cards = "\n".join(
         f'<li><strong>basin {number}</strong> <span class="figures">{escape(", ".join(one.words))}'
         f'</span><br><span dir="auto">{escape(one.texts[0])}</span></li>'
@@ -181,5 +179,5 @@ def _basins(looks: "Looks | str") -> Iterator[Section]:
         plot_basin_network(found, words),
         plot_implied_timescales(found.timescales, lag=found.model.lag_steps),
     )
-    note = " ".join(found.words)
+    note = " ".join(found.notes)
     yield Section("basins", heading, note, figures, f'<ul class="cards">{cards}</ul>')

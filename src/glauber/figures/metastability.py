@@ -124,7 +124,7 @@ def _figure(found: RankCorrelation | None) -> str:
 
 
 def plot_basin_network(found: BasinModel, readable: Sequence[Readable] | None = None) -> go.Figure:
-    """Basins as circles (area: share of the stationary distribution) with arrows as wide as their traffic.
+    """Basins as circles, as large as their stationary share, with arrows as wide as their traffic.
 
     The words at a circle are its most central text; a touch shows more texts and its words.
     """
@@ -313,7 +313,9 @@ def plot_regimes(found: Sequence[Regime]) -> go.Figure:
     height = 420
     figure.update_layout(height=height, margin_t=120, title_y=1 - 12 / height)
     temperatures = [each.temperature for each in found]
-    figure.update_xaxes(type="log", title_text="temperature", rangemode="normal", tickvals=temperatures)
+    figure.update_xaxes(
+        type="log", title_text="temperature", rangemode="normal", tickvals=temperatures
+    )
     figure.update_xaxes(tickformat="~g")
     figure.update_yaxes(tickformat=".0%", range=SHARES)
     for name, field, colour, dash in REGIMES:

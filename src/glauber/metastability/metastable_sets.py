@@ -156,7 +156,9 @@ def transition(model: StateModel, assignment: Assignment, pair: tuple[int, int])
     for basin, members in zip(pair, ends, strict=True):
         if len(members) == 0:
             raise GlauberError(f"there is no basin {basin}.")
-    flux = deeptime().markov.reactive_flux(model.matrix, *ends, stationary_distribution=model.stationary)
+    flux = deeptime().markov.reactive_flux(
+        model.matrix, *ends, stationary_distribution=model.stationary
+    )
     paths = _paths(flux, assignment)
     committor = np.asarray(flux.forward_committor).clip(0, 1)
     return Transition(source, target, committor, float(flux.total_flux) / model.lag_steps, paths)

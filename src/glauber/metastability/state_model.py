@@ -239,7 +239,7 @@ def deeptime() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import deeptime as library
-            import deeptime.markov.tools  # noqa: F401
+            import deeptime.markov.tools
     except ImportError as error:
         raise GlauberError(MISSING) from error
     return library

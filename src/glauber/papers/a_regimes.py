@@ -3,10 +3,10 @@
 from typing import Any
 
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.figures.metastability import plot_regimes
 from glauber.metastability.regimes import Regime, regime
 from glauber.papers.reproduction import Reproduction, Scale
-from glauber.papers.trap_runs import CONDITIONS
-from glauber.plots.regimes import plot_regimes
+from glauber.papers.traps import CONDITIONS
 from glauber.runs.embedding import load_embedder
 from glauber.sampling.sample import sample
 
