@@ -9,6 +9,7 @@ from conftest import VOCABULARY
 from glauber import paper
 from glauber.metastability.regimes import regime
 from glauber.papers import a_regimes, traps
+from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
@@ -28,7 +29,7 @@ def tiny_scale(monkeypatch, tiny_folder):
     )  # fmt: skip
     monkeypatch.setitem(traps.CONDITIONS, "small", small)
     monkeypatch.setitem(a_regimes.SIZES, "small", (2, 150))
-    for module in (traps, a_regimes):
+    for module in (embedding, a_regimes):
         monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))
 
 

@@ -2,7 +2,6 @@
 
 import typer
 
-from glauber.cli.basins import basins
 from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
@@ -30,7 +29,6 @@ from glauber.cli.sweep import sweep
 from glauber.cli.topics import topics
 from glauber.cli.train_translator import train_translator
 from glauber.cli.translate import translate
-from glauber.cli.traps import traps
 
 app = typer.Typer(
     name="glauber",
@@ -42,10 +40,10 @@ app = typer.Typer(
 CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (entropy_production, score, potential, influence, margins, drift)
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
-STUCK = (traps, basins)
+
 LANDSCAPE = (topics, prefixes, compare, report)
 TRANSLATION = (translate, train_translator, evaluate_translator)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *STUCK, *LANDSCAPE, *TRANSLATION):
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE, *TRANSLATION):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 ising.command()(gap)

@@ -1,9 +1,10 @@
 """What did a run do, in one page: its traps, its topics, its basins, and its way through them?"""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from glauber.runs.run import Run
 if TYPE_CHECKING:
     from glauber.conditionals.base import Conditionals
     from glauber.metastability.catalogue import Catalogue
-    from glauber.metastability.looks import Looks
     from glauber.runs.embedding import Embedder
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -39,7 +39,7 @@ def write_report(
     tell = progress or (lambda part: None)
     embed = remembered(embedder.embed)
     tell("reading and embedding the texts")
-    looks = _looks(run, embed)
+    looks = _looks(run, replace(embedder, embed=embed))
     tell("looking for traps")
     traps = _traps(run, laws, embed)
     tell("scoring topics and finding basins")
@@ -62,13 +62,23 @@ def remembered(embed: Embed) -> Embed:
     return once
 
 
-def _looks(run: Run, embed: Embed) -> "Looks | str":
-    from glauber.metastability.looks import read_looks, usual_stride
+class Looks(NamedTuple):
+    """Snapshots of a run with their embeddings."""
+
+    steps: NDArray[np.int64]
+    texts: tuple[tuple[str, ...], ...]
+    vectors: NDArray[np.float32]
+    every: int
+
+
+def _looks(run: Run, embedder: "Embedder") -> "Looks | str":
+    from glauber.runs.snapshots import snapshots
 
     try:
-        return read_looks(run, embed, every=usual_stride(run))
+        read = snapshots(run, count=200)
     except GlauberError as error:
         return str(error)
+    return Looks(read.steps, read.texts, embedder.vectors(read), read.every)
 
 
 def _traps(run: Run, laws: "Conditionals", embed: Embed) -> "Catalogue | str":
@@ -138,8 +148,6 @@ def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[
 
 
 def _about(run: Run, embedder: "Embedder", embed: Embed) -> Iterator[Section]:
-    from dataclasses import replace
-
     from glauber.landscape.similarity import similarity_scorer
     from glauber.landscape.topics import topic_scores
     from glauber.plots.topic_river import plot_topic_river

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, QUIET, SHARES, STRONG, empty_figure
 from glauber.metastability.basin_model import BasinModel
+from glauber.metastability.basins import written
 from glauber.metastability.catalogue import Catalogue, RankCorrelation
 from glauber.metastability.clusters import Readable
 from glauber.metastability.regimes import Regime
 from glauber.metastability.state_model import ImpliedTimescales
 from glauber.metastability.trap_census import Trap
+from glauber.runs.snapshots import Snapshots
 
 LOOSE = "#e69f00"
 ROW = 22  # pixels of a chain
@@ -111,12 +113,8 @@ def plot_gaps_against_duration(found: Catalogue) -> go.Figure:
 
 def _hover(trap: Trap) -> str:
     """The text in lines of a readable width, and the trap's figures."""
-    ended = "" if trap.episode.ended else "at least "
-    figures = (
-        f"chain {trap.episode.chain}, step {trap.episode.first:,}: {ended}{trap.duration:,} steps"
-        f"<br>gaps: mean {trap.mean_gap:.2f}, min {trap.min_gap:.2f}"
-    )
-    return "<br>".join([*(escape(line) for line in wrap(trap.text, 60)), figures])
+    when, text, gaps, *_ = trap.lines()
+    return "<br>".join(_plain(line) for line in (*wrap(text, 60), when, gaps))
 
 
 def _figure(found: RankCorrelation | None) -> str:
@@ -172,7 +170,8 @@ def _arrow(
     bend = np.linspace(0, 1, 31)[:, None]
     line = a + bend * (b - a) + 4 * bend * (1 - bend) * BULGE * across
     colour = COLOURS[pair[0] % len(COLOURS)]
-    words = f"from {pair[0]} to {pair[1]}: mean first passage {passage_words(found, pair)}"
+    passage = written(found.passages.part(pair), ",.0f")
+    words = f"from {pair[0]} to {pair[1]}: mean first passage {passage} steps"
     figure.add_scatter(
         x=line[:, 0], y=line[:, 1], mode="lines", opacity=0.25 + 0.6 * share,
         line=dict(color=colour, width=0.8 + WIDEST * share), hoverinfo="text", text=words,
@@ -204,7 +203,7 @@ def _circles(
         ),
         text=[str(basin) for basin in range(len(shares))],
         textfont=dict(color="white", size=14),
-        hovertext=[_told(found, readable, basin) for basin in range(len(shares))],
+        hovertext=[_basin_hover(found, readable, basin) for basin in range(len(shares))],
         hoverinfo="text",
     )
     for basin, (x, y) in enumerate(places):
@@ -218,14 +217,17 @@ def _circles(
         )  # fmt: skip
 
 
-def _told(found: BasinModel, readable: Sequence[Readable] | None, basin: int) -> str:
-    told = f"basin {basin}: {found.shares.value[basin]:.0%} of the time"
+def _basin_hover(found: BasinModel, readable: Sequence[Readable] | None, basin: int) -> str:
+    share = found.shares.value[basin]
+    said = f"basin {basin}: {share:.0%} of the stationary distribution of the connected part"
+    said += f",<br>which holds {found.model.share:.0%} of the transitions"
     if readable is None:
-        return told
+        return said
     own = readable[basin]
     texts = ["<br>".join(map(_plain, wrap(text, 60))) for text in own.texts]
     words = f"words that tell it apart: {', '.join(map(_plain, own.words))}"
-    return "<br>".join([f"{told}, {own.n_chains} chains were in it", words, *texts])
+    seen = "1 chain was" if own.n_chains == 1 else f"{own.n_chains} chains were"
+    return "<br>".join([f"{said}; {seen} in it", words, *texts])
 
 
 def _plain(text: str) -> str:
@@ -233,12 +235,16 @@ def _plain(text: str) -> str:
     return escape(text, quote=False)
 
 
-def passage_words(found: BasinModel, pair: tuple[int, int]) -> str:
-    """A mean first-passage time with its standard error."""
-    value, error = found.passages.value[pair], found.passages.standard_error
-    if error is None or not np.isfinite(error[pair]):
-        return f"{value:,.0f} steps"
-    return f"{value:,.0f} +- {error[pair]:,.0f} steps"
+def plot_basin_trajectory(
+    snapshots: Snapshots, vectors: NDArray[np.float32], basin_of: NDArray[np.int64]
+) -> go.Figure:
+    """The texts in the plane of their main directions, the chain that saw the most basins first."""
+    from glauber.landscape.trajectory import trajectory_in_plane
+    from glauber.plots.trajectory import plot_trajectory
+
+    plane = trajectory_in_plane(vectors, snapshots.steps, snapshots.texts)
+    most = max(range(snapshots.n_chains), key=lambda chain: len(set(basin_of[chain])))
+    return plot_trajectory(plane, chain=most)
 
 
 def plot_implied_timescales(found: ImpliedTimescales, *, lag: int | None = None) -> go.Figure:

@@ -6,7 +6,7 @@ family may be longer than its links.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,10 +31,11 @@ from glauber.metastability.episodes import (
     rolling_episodes,
     sojourns,
 )
-from glauber.metastability.looks import Embed, read_looks
 from glauber.metastability.trap_census import Trap, census, check_kernel, temperatures
 from glauber.result import plain
+from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
+from glauber.runs.snapshots import snapshots
 
 SHORTEST = 150  # steps; the paper lists none shorter
 REACH = 3  # edits between two traps of one family
@@ -80,6 +81,7 @@ class Catalogue:
     temperatures: Floats  # (chains,)
     longest: Episode | None  # of all episodes, also those too short to be a trap
     reach: int = REACH
+    distance: str = "Distances are numbers of differing tokens."
 
     @cached_property
     def families(self) -> list[list[int]]:
@@ -147,6 +149,7 @@ class Catalogue:
             "chains": self.n_chains,
             "steps": self.n_steps,
             "temperatures": self.temperatures,
+            "distance": self.distance,
             "summary": self.summary(),
             "longest_episode": None if longest is None else {
                 "chain": longest.chain, "first": longest.first, "last": longest.last,
@@ -163,6 +166,8 @@ class Catalogue:
             f"{self.detector} detector ({how}): {len(self.traps)} traps in {self.n_chains} chains "
             f"of {self.n_steps:,} steps at {self.at_temperature}"
         )
+        if "window" in self.settings:
+            yield f"  {self.distance}"
         for trap in self.by_duration[:show]:
             first, *rest = trap.lines()
             yield f"  {first}"
@@ -204,7 +209,7 @@ class Catalogue:
 def rolling_traps(
     run: Run,
     conditionals: Conditionals,
-    embed: Embed,
+    embedder: Choice = None,
     *,
     window: int = WINDOW,
     stride: int = STRIDE,
@@ -212,14 +217,19 @@ def rolling_traps(
     shortest: int = SHORTEST,
     reach: int = REACH,
     device: torch.device | str = "cpu",
+    trust_remote_code: bool = False,
 ) -> Catalogue:
     """The traps in which the meaning stood still: the paper's detector."""
     check_kernel(run.spec)
     check_window(run, window, stride, threshold)
-    vectors = read_looks(run, embed, every=stride).vectors
-    found = rolling_episodes(vectors, window=window, stride=stride, threshold=threshold)
+    texts = snapshots(run, every=stride)
+    chosen = choose_embedder(texts, embedder, trust_remote_code=trust_remote_code)
+    found = rolling_episodes(
+        chosen.vectors(texts), window=window, stride=stride, threshold=threshold
+    )
     settings = {"window": window, "stride": stride, "threshold": threshold, "shortest": shortest}
-    return _catalogue("rolling", settings, run, conditionals, found, reach, device)
+    made = _catalogue("rolling", settings, run, conditionals, found, reach, device)
+    return replace(made, distance=chosen.description)
 
 
 def hamming_traps(

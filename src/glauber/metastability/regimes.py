@@ -8,9 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glauber.errors import GlauberError
 from glauber.metastability.episodes import check_steps, episodes_of_chain, sojourns
-from glauber.metastability.looks import Embed, read_looks
+from glauber.metastability.trap_census import temperatures
+from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
+from glauber.runs.snapshots import snapshots
 
 
 @dataclass(frozen=True)
@@ -22,26 +25,33 @@ class Regime:
     kept: float  # share of the free sites that hold their starting token at the end
     entropy: float  # of the conditionals drawn from, in nats
     log_prob: float  # of the drawn tokens
+    away: float  # 1 - cos between the embeddings of a snapshot and of the chain's start
     pace: float  # 1 - cos between the embeddings of snapshots `stride` steps apart
     stuck: float  # share of the steps within episodes of radius 1 that last `shortest` steps
     kind: str = "estimate"
 
 
-def regime(run: Run, embed: Embed, *, stride: int = 50, shortest: int = 150) -> Regime:
-    """What a stored run shows of its regime; the embedding is texts in, unit vectors out."""
+def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int = 150) -> Regime:
+    """What a stored run shows of its regime, over all its chains."""
     check_steps(run)
+    temperature = np.unique(temperatures(run))
+    if len(temperature) > 1:
+        raise GlauberError("a regime is that of one temperature, but the chains have several.")
     half = run.steps // 2
     there = run.read("site", half) >= 0
-    vectors = read_looks(run, embed, every=stride).vectors
+    texts = snapshots(run, every=stride)
+    vectors = choose_embedder(texts, embedder).vectors(texts).astype(np.float64)
     late = vectors[:, vectors.shape[1] // 2 :]
-    steps = 1 - (late[:, 1:].astype(np.float64) * late[:, :-1]).sum(axis=2)
+    steps = 1 - (late[:, 1:] * late[:, :-1]).sum(axis=2)
+    away = 1 - (late * vectors[:, :1]).sum(axis=2)
     same = (run.tokens() == run.tokens(0))[run.free]
     return Regime(
-        temperature=run.spec.temperature,
+        temperature=float(temperature[0]),
         changed=float(run.read("changed", half)[there].mean()),
         kept=float(same.mean()),
         entropy=float(run.read("entropy", half)[there].mean()),
         log_prob=float(run.read("log_prob_new", half)[there].mean()),
+        away=float(away.mean().clip(min=0)),
         pace=float(steps.mean().clip(min=0)),  # rounding may put equal texts a little below
         stuck=_stuck(run, half, shortest),
     )

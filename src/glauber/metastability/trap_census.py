@@ -69,6 +69,16 @@ class Trap:
         """The site with the smallest gap, in the row of tokens."""
         return self.margins.sites[int(self.margins.gaps.argmin())]
 
+    @property
+    def promise(self) -> str:
+        """What the theorem's bound says of the mean holding time."""
+        bound = self.margins.escape_bound
+        if bound is None:
+            return "no bound: not a perfect trap"
+        if bound >= 1:
+            return "the theorem's bound is vacuous"
+        return f"theorem: at least {1 / max(bound, 1e-300):,.3g}"
+
     def row(self) -> dict[str, Any]:
         """The trap as one row of a table."""
         return {
@@ -85,6 +95,7 @@ class Trap:
             "min_gap": self.min_gap,
             "not_likeliest": int((self.margins.gaps <= 0).sum()),
             "escape_bound": self.margins.escape_bound,
+            "bound_says": self.promise,
             "holding_time": self.margins.holding_time,
             "observed_holding_time": self.observed,
             "weakest_site": int(self.numbers[self.weakest]),
@@ -115,8 +126,6 @@ class Trap:
         """The trap for a person: when, its text, its gaps, how long it holds, how it was left."""
         kind = "perfect" if self.perfect else "approximate"
         least = "" if self.episode.ended else "at least "
-        bound = self.margins.escape_bound
-        theorem = "no bound" if bound is None else f"theorem: at least {least_steps(bound):,.3g}"
         seen = "none ended" if self.observed is None else f"seen {self.observed:,.1f}"
         weak = self.spelled[int(self.tokens[self.weakest])]
         return [
@@ -126,7 +135,7 @@ class Trap:
             f"gaps: mean {self.mean_gap:.2f}, min {self.min_gap:.2f} at {weak!r}, site "
             f"{self.numbers[self.weakest]} (exact)",
             f"this text ({self.share:.0%} of the steps) holds {self.margins.holding_time:,.1f} "
-            f"steps (exact; {theorem}; {seen})",
+            f"steps (exact; {self.promise}; {seen})",
             self._escape_line(),
         ]
 
@@ -140,11 +149,6 @@ class Trap:
             f"left at step {escape.step:,}: {self.spelled[escape.old]!r} became "
             f"{self.spelled[escape.new]!r} (probability {escape.probability:.2g}) at {where}"
         )
-
-
-def least_steps(bound: float) -> float:
-    """Steps that a state holds at least on average, by an upper bound on its chance to leave."""
-    return 1 / max(bound, 1e-300)
 
 
 def census(

@@ -1,9 +1,45 @@
 """Where did a run's chains get stuck, in which texts, and for how long?"""
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-# Paper A: 30 chains of 10,000 steps. The longest is a row of fifteen periods.
+from glauber.conditionals.base import Conditionals
+from glauber.metastability.catalogue import (
+    REACH,
+    SHORTEST,
+    Catalogue,
+    hamming_traps,
+    rolling_traps,
+)
+from glauber.metastability.episodes import (
+    STRIDE,
+    THRESHOLD,
+    WINDOW,
+    check_ball,
+    check_steps,
+    check_window,
+)
+from glauber.metastability.trap_census import check_kernel
+from glauber.parameters import Trust
+from glauber.progress import check_count
+from glauber.result import Result, one_of, plain, study
+from glauber.runs.embedding import Choice
+from glauber.runs.run import Run
+from glauber.runs.signature import signature as signed
+from glauber.sampling.plan import model_of
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+    from torch import device as Device
+
+DETECTORS = ("both", "rolling", "hamming")
+COARSE = ("int8", "bfloat16")  # dtypes too coarse for gaps and holding times
+# Paper A, table 5: 30 chains of 10,000 steps. The longest is a row of fifteen periods.
 PUBLISHED: dict[str, Any] = {
+    "model": "bert-base-uncased",
     "chains": 30,
     "steps": 10_000,
     "traps": 17,
@@ -14,3 +50,127 @@ PUBLISHED: dict[str, Any] = {
     "better_predictor": "mean gap",
     "fifteen_periods": {"mean_gap": 9.14, "min_gap": 7.46, "duration": 4950},
 }
+
+
+@study
+def traps(
+    run: Annotated[Run | str | Path, "A run, or its folder."],
+    *,
+    detector: Annotated[str, "rolling (embeddings), hamming (exact) or both."] = "both",
+    window: Annotated[int, "rolling: steps that a snapshot is compared with."] = WINDOW,
+    stride: Annotated[int, "rolling: one snapshot every so many steps."] = STRIDE,
+    threshold: Annotated[float, "rolling: a drift below this, 1 - cosine, is a trap's."] = (
+        THRESHOLD
+    ),
+    radius: Annotated[int, "hamming: tokens that may differ."] = 1,
+    shortest: Annotated[int, "Steps below which nothing is a trap."] = SHORTEST,
+    reach: Annotated[int, "Edits between two traps of a family."] = REACH,
+    embedder: Annotated[
+        Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
+    ] = None,
+    show: Annotated[int, "How many traps to print."] = 20,
+    device: Annotated[str | None, "Another device than the run's."] = None,
+    trust_remote_code: Trust = False,
+) -> "Traps":
+    """List the traps of a run: texts, durations, gaps, exact holding times and escapes.
+
+    Paper A, table 5. The rolling detector is the paper's; the hamming one needs no embedding. A
+    trap's text is the one in which the chain spent most of its steps; its gaps and its mean holding
+    time are exact for a random scan of single sites, so other runs are refused. A run that was
+    drawn in int8 or bfloat16 is evaluated in float32.
+    """
+    opened = Run.of(run)
+    one_of("the detector", detector, DETECTORS)
+    check_steps(opened)
+    check_kernel(opened.spec)
+    check_ball(radius, shortest)
+    check_count("reach", reach, least=0)
+    check_count("number of traps to show", show, least=0)
+    if detector != "hamming":
+        check_window(opened, window, stride, threshold)
+    conditionals, place, notes = conditionals_of(opened, device, trust_remote_code)
+    common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": place}
+    found = []
+    if detector != "hamming":
+        rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}
+        how: dict[str, Any] = {"embedder": embedder, "trust_remote_code": trust_remote_code}
+        found += [rolling_traps(opened, conditionals, **how, **rolling, **common)]
+    if detector != "rolling":
+        found += [hamming_traps(opened, conditionals, radius=radius, **common)]
+    made = f"{signed(opened.spec)}|detector:{detector}|shortest:{shortest}"
+    return Traps(tuple(found), opened, tuple(notes), show, made)
+
+
+def conditionals_of(
+    run: Run, device: str | None, trust_remote_code: bool
+) -> "tuple[Conditionals, Device, list[str]]":
+    """What a run drew from, where its states should live, and what must be said about it."""
+    coarse = run.spec.dtype in COARSE
+    model = model_of(
+        run,
+        device=device,
+        dtype="float32" if coarse else None,
+        trust_remote_code=trust_remote_code,
+    )
+    notes = [
+        f"The run was drawn in {run.spec.dtype}; gaps and holding times are those of the same "
+        "weights in float32."
+    ]
+    laws = model if run.spec.special_tokens else model.conditionals()
+    return laws, model.state_device, notes if coarse else []
+
+
+@dataclass(frozen=True, eq=False)
+class Traps(Result):
+    """The traps of a run, by one detector or by two."""
+
+    catalogues: tuple[Catalogue, ...]
+    run: Run
+    notes: tuple[str, ...]  # what to keep in mind, as sentences
+    show: int  # traps of a detector that are printed
+    signature: str
+
+    @property
+    def published(self) -> dict[str, Any] | None:
+        """The paper's figures, for a run of the paper's model."""
+        return PUBLISHED if Path(self.run.spec.model).name == PUBLISHED["model"] else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.folder),
+            "catalogues": [each.to_dict() for each in self.catalogues],
+            "published": plain(self.published),
+            "notes": list(self.notes),
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        for catalogue in self.catalogues:
+            yield from catalogue.lines(self.show)
+        if self.published is not None:
+            yield (
+                "published for this model: 17 traps, 4 perfect, mean duration 671, 150 to 4,950; "
+                "the mean gap predicts better"
+            )
+        yield from self.notes
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per trap."""
+        import pandas
+
+        rows = [
+            {"detector": each.detector, **trap.row()}
+            for each in self.catalogues
+            for trap in each.traps
+        ]
+        return pandas.DataFrame(rows, columns=None if rows else ["detector", "chain", "text"])
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
+
+        drawn = (("timeline", plot_trap_timeline), ("gaps", plot_gaps_against_duration))
+        return {
+            f"{each.detector}-{name}": draw(each)
+            for each in self.catalogues
+            for name, draw in drawn
+        }

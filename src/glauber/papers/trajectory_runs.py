@@ -11,9 +11,9 @@ from typing import Any
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
-from glauber.metastability.looks import read_looks
 from glauber.papers.reproduction import Scale
 from glauber.runs.embedding import load_embedder
+from glauber.runs.snapshots import snapshots
 from glauber.sampling.sample import sample
 
 PUBLISHED = "clear clusters of points, which are one sentence repeated; no number in our text"
@@ -58,8 +58,8 @@ def trajectories(
         length=found.length, temperature=found.temperature, seed=seed,
     )  # fmt: skip
     embedder = load_embedder(found.embedder, **found.how)
-    looks = read_looks(run, embedder.embed, every=found.every)
-    plane = trajectory_in_plane(looks.vectors, looks.steps, looks.texts)
+    looks = snapshots(run, every=found.every)
+    plane = trajectory_in_plane(embedder.vectors(looks), looks.steps, looks.texts)
     rows = [
         {
             "chain": chain,

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from copy import copy
 from dataclasses import replace
 from itertools import chain
 
@@ -10,14 +11,16 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+import glauber
 from conftest import VOCABULARY
 from glauber.conditionals.base import log_probs
 from glauber.errors import GlauberError
 from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
 from glauber.metastability.catalogue import hamming_traps, rank_with, rolling_traps
 from glauber.metastability.episodes import Episode, sojourns
+from glauber.metastability.margins import margins_of
 from glauber.metastability.trap_census import census
-from glauber.runs.embedding import Embedder
+from glauber.metastability.traps import PUBLISHED
 from glauber.runs.export import trajectory
 from glauber.sampling.sample import reopen, sample
 
@@ -152,36 +155,108 @@ def test_the_pictures(catalogue):
     plot_trap_timeline(empty), plot_gaps_against_duration(empty)
 
 
-def test_the_command(glauber, run, tmp_path, monkeypatch, catalogue):
-    loaded = lambda *_, **__: Embedder("words", embed)  # noqa: E731
-    monkeypatch.setattr("glauber.runs.embedding.load_embedder", loaded)
-    picture = tmp_path / "traps.html"
-    words = ("traps", run.folder, "--shortest", 30, "--window", 40, "--stride", 10)
-    code, out, err = glauber(*words, "--json", "--out", picture)
-    told = json.loads(out)
-    assert (code, err) == (0, "") and picture.read_text().count("plotly-graph-div") >= 4
-    rolling, hamming = told["catalogues"]
+def test_the_study(run, catalogue, tmp_path):
+    found = glauber.traps(run.folder, shortest=30, window=40, stride=10, embedder=embed)
+    answer = found.to_dict()
+    assert answer == json.loads(json.dumps(answer, allow_nan=False))
+    rolling, hamming = answer["catalogues"]
     assert rolling["detector"] == "rolling" and rolling["settings"]["window"] == 40
+    assert "embed" in rolling["distance"]
     assert len(hamming["traps"]) == len(catalogue.traps) == hamming["summary"]["n_traps"]
     assert [t["text"] for t in hamming["traps"]] == [t.text for t in catalogue.traps]
     assert all(t["holding_time"]["kind"] == "exact" for t in hamming["traps"])
     assert {t["duration"]["kind"] for t in hamming["traps"]} == {"exact", "lower bound"}
     assert {t["duration"]["kind"] for t in rolling["traps"]} <= {"estimate", "lower bound"}
-    code, out, _ = glauber(*words, "--detector", "hamming", "--show", 2)
-    assert code == 0 and "hamming detector" in out and "rolling detector" not in out
-    assert f"{len(catalogue.traps)} traps, {catalogue.summary().n_perfect} perfect" in out
-    code, out, _ = glauber(*words, "--detector", "hamming", "--shortest", 601)
-    assert (code == 0 and "at least 601" in out) or "No trap of 601 steps" in out
+    rows = found.frame()
+    assert len(rows) == len(rolling["traps"]) + len(hamming["traps"])
+    assert list(found.figures()) == [
+        "rolling-timeline", "rolling-gaps", "hamming-timeline", "hamming-gaps"
+    ]  # fmt: skip
+    exact = glauber.traps(run, detector="hamming", shortest=30, show=2)
+    said = str(exact)
+    assert "hamming detector" in said and "rolling detector" not in said
+    assert f"{len(catalogue.traps)} traps, {catalogue.summary().n_perfect} perfect" in said
+    assert said.count(", from step") == 2 and f"and {len(catalogue.traps) - 2} shorter" in said
 
 
-def test_bad_input_is_one_sentence(glauber, run, tiny_folder, tmp_path):
+def test_a_run_too_short_for_the_traps_asked_for_says_how_long_they_were(run, catalogue):
+    longest = max(trap.duration for trap in catalogue.traps)
+    said = str(glauber.traps(run, detector="hamming", shortest=1000))
+    assert "No trap of 1,000 steps or more" in said and "moved on" not in said
+    assert "more than 501 steps cannot be seen in a run of 500 steps" in said
+    assert f"{longest:,} steps, in chain" in said
+    # Of 51 snapshots 10 steps apart the last 4 have no whole window: 47 of them count as strides.
+    rolling = glauber.traps(
+        run, detector="rolling", window=40, stride=10, shortest=480, embedder=embed
+    )
+    assert "more than 470 steps cannot be seen" in str(rolling)
+    seen = glauber.traps(run, detector="hamming", shortest=501)
+    assert "cannot be seen" not in str(seen)
+
+
+def test_a_coarse_run_is_evaluated_in_float32(tiny_folder, tmp_path):
+    """Drawn in int8, the gaps and holding times are those of the weights in float32."""
+    texts = ["the cat sat on the mat ."] * 2
+    how = dict(steps=300, temperature=TEMPERATURE, dtype="int8", out=tmp_path / "run")
+    run = sample(str(tiny_folder), texts, **how)
+    found = glauber.traps(run, detector="hamming", shortest=20)
+    (catalogue,) = found.catalogues
+    assert catalogue.traps and "drawn in int8" in str(found) and "float32" in found.notes[0]
+    model = glauber.load(str(tiny_folder)).conditionals()
+    for trap in catalogue.traps:
+        free = torch.from_numpy(run.free[trap.episode.chain])
+        own = margins_of(model, torch.from_numpy(trap.tokens), free, temperature=TEMPERATURE)
+        np.testing.assert_array_equal(trap.margins.gaps, own.gaps)
+    assert glauber.traps(run, detector="hamming", shortest=20).to_dict()["notes"]
+
+
+def test_the_published_count_stands_beside_the_published_model_only(run):
+    found = glauber.traps(run, detector="hamming", shortest=30)
+    assert found.published is None and "published" not in str(found)
+    assert found.to_dict()["published"] is None
+    theirs = copy(run)
+    theirs.spec = replace(run.spec, model="google-bert/bert-base-uncased")
+    same = replace(found, run=theirs)
+    assert same.published == PUBLISHED and "published for this model: 17 traps" in str(same)
+
+
+def test_each_chain_is_held_at_its_own_temperature(run, laws, catalogue, monkeypatch):
+    warm = np.linspace(0.1, 0.5, 5)
+    monkeypatch.setattr("glauber.metastability.trap_census.temperatures", lambda _: warm)
+    monkeypatch.setattr("glauber.metastability.catalogue.temperatures", lambda _: warm)
+    found = hamming_traps(run, laws, radius=1, shortest=30)
+    assert "temperatures 0.1 to 0.5" in next(iter(found.lines(0)))
+    for trap, cold in zip(found.traps, catalogue.traps, strict=True):
+        assert trap.margins.temperature == warm[trap.episode.chain]
+        colder = trap.episode.chain > 0
+        assert (trap.margins.holding_time < cold.margins.holding_time) == colder
+
+
+def test_a_bound_that_says_nothing_is_called_vacuous(catalogue):
+    for trap in catalogue.traps:
+        bound = trap.margins.escape_bound
+        if bound is None:
+            assert "not a perfect trap" in trap.promise
+        else:
+            assert ("vacuous" in trap.promise) == (bound >= 1)
+    loose = next(trap for trap in catalogue.traps if trap.perfect)
+    warm = replace(loose, margins=replace(loose.margins, temperature=10.0))
+    assert warm.margins.escape_bound > 1 and "vacuous" in warm.row()["bound_says"]
+    assert "vacuous" in warm.lines()[3]
+
+
+def test_bad_input_is_one_sentence(run, tiny_folder, tmp_path):
     empty = sample(str(tiny_folder), ["the cat sat"], steps=0, out=tmp_path / "empty")
-    for words, why in (
-        ((run.folder, "--window", 700), "500 steps, but the window is 700"),
-        ((run.folder, "--detector", "eyes"), "rolling, hamming or both"),
-        ((run.folder, "--detector", "hamming", "--radius", -1), "negative"),
-        ((empty.folder,), "no steps yet"),
-        ((empty.folder, "--detector", "hamming"), "no steps yet"),
+    for folder, asked, why in (
+        (run, {"window": 700}, "500 steps, but the window is 700"),
+        (run, {"detector": "eyes"}, "both, rolling, hamming"),
+        (run, {"detector": "hamming", "radius": -1}, "negative"),
+        (run, {"threshold": float("nan")}, "between 0 and 2"),
+        (run, {"reach": -1}, "at least 0"),
+        (run, {"shortest": 0}, "at least 1"),
+        (empty, {}, "no steps yet"),
+        (empty, {"detector": "hamming"}, "no steps yet"),
+        (tmp_path / "nowhere", {}, "nowhere"),
     ):
-        code, out, err = glauber("traps", *words, "--json")
-        assert (code, out) == (2, "") and err.count("\n") == 1 and why in err
+        with pytest.raises(GlauberError, match=why):
+            glauber.traps(folder, **asked)
