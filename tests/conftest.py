@@ -116,7 +116,7 @@ TEXTS = [
     "the cat sat on the mat .",
     "a big dog ran under the old tree and the bird flew over it .",
     "they will be in the sky",
-    "is it red or blue ?",
+    "is it red or blue !",
     "the small bird was not old but new .",
 ]
 

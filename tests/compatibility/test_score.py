@@ -12,7 +12,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact import Space
 
-TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red ?"]
+TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red !"]
 
 
 @pytest.fixture(scope="module")

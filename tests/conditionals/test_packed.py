@@ -10,7 +10,7 @@ from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 
-TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red ?"]
+TEXTS = ["the cats sat on the old mat .", "a cateding bird flewing under dogs", "is it red !"]
 
 
 def questions(model, texts):

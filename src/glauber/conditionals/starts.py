@@ -1,16 +1,31 @@
-"""Which texts do chains begin from? The one place where texts become tokens and free sites."""
+"""Which texts do chains begin from? The one place where texts become tokens and free sites.
 
-from collections.abc import Sequence
+Sites have one numbering for people, everywhere: from 0, without special tokens and without the
+prefix. `people_of` and `positions_of` go between these numbers and the columns of `tokens`.
+"""
+
+import stat
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.conditionals.weights import PACKAGE
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
+from glauber.progress import check_count, check_memory
+
+LARGEST = 64 * 2**20  # bytes of a file of texts
+ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
+
+Texts = str | Path | Sequence[str] | None
 
 
 @lru_cache
@@ -22,7 +37,7 @@ def passages() -> list[tuple[str, str]]:
 
 def starts(
     model: Any,
-    texts: str | Path | Sequence[str] | None = None,
+    texts: Texts = None,
     *,
     chains: int | None = None,
     length: int | None = None,
@@ -31,79 +46,317 @@ def starts(
 ) -> tuple[Tensor, Tensor]:
     """Starting tokens and free sites (chains, length) of texts, a file, or the bundled passages.
 
+    texts   a string is one text, a Path is a file (see `read_texts`); without any, a model that
+            reads English gets all bundled passages
     chains  number of chains; they take the texts in turn (default: one per text)
-    length  tokens of each text without the special ones; shorter texts are left out
-    prefix  text put before each start and never redrawn; it does not count in length
-    freeze  further sites never redrawn, counted from 0 without the special tokens
+    length  tokens of each text, without special ones and prefix; shorter texts are left out
+    prefix  text put before each start and never redrawn
+    freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
+            and without the prefix
     """
-    texts = [text.strip() for text in read_texts(texts)]
-    if not texts or not all(texts):
-        raise GlauberError("a starting text is empty: there is no token to redraw.")
+    for name, number in (("number of chains", chains), ("length", length)):
+        if number is not None:
+            check_count(name, number)
+    held = read_sites(freeze)
     vocabulary = model.vocabulary
-    before = vocabulary.count(prefix) if prefix else 0
+    given = bundled_texts(model) if texts is None else read_texts(texts)
+    known = readable(vocabulary, given)
+    before = _prefix(vocabulary, prefix)
+    rows = [_behind(vocabulary, prefix, before, text) for text in known]
     if length is not None:
-        texts = [text for text in texts if vocabulary.count(text) >= length]
-        if not texts:
-            raise GlauberError(f"no starting text has {length} tokens or more.")
+        rows = _long_enough(rows, length, quiet=texts is None)
     if chains is not None:
-        texts = [texts[i % len(texts)] for i in range(chains)]
-    joined = [f"{prefix} {text}" if prefix else text for text in texts]
-    tokens, free = vocabulary.encode(joined, length=None if length is None else before + length)
+        check_memory(32.0 * chains * (max(map(len, rows)) + len(before) + 2), f"{chains:,} chains")
+        rows = [rows[i % len(rows)] for i in range(chains)]
+    tokens, free = vocabulary.rows(rows, before=before)
     _check_length(model, tokens)
-    _freeze(free, before, read_sites(freeze))
-    return tokens, free
+    return tokens, _freeze(free, held)
 
 
-def read_texts(texts: str | Path | Sequence[str] | None) -> list[str]:
-    """The texts that were given: a string is one text, a Path a file with one text a line."""
-    if texts is None:
-        return [text for _, text in passages()]
-    if isinstance(texts, str):
-        return [texts]
-    return _read_file(texts) if isinstance(texts, Path) else list(texts)
+def _prefix(vocabulary: Vocabulary, prefix: str) -> list[int]:
+    """The tokens of the prefix."""
+    if not isinstance(prefix, str):
+        raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
+    vocabulary.check(prefix, "the prefix")
+    return vocabulary.pieces(prefix)
 
 
-def _read_file(path: Path) -> list[str]:
-    """The lines of a file of texts, without empty ones."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise GlauberError(f"{path} cannot be read: {reason}.") from error
-    found = [line.strip() for line in lines if line.strip()]
-    if not found:
-        raise GlauberError(f"{path} holds no text.")
-    return found
+def _behind(vocabulary: Vocabulary, prefix: str, before: list[int], text: str) -> list[int]:
+    """The tokens of a text behind a prefix: as one text, if its first tokens are the prefix's."""
+    if not before:
+        return vocabulary.pieces(text)
+    blank = "" if vocabulary.text.letters or prefix[-1].isspace() else " "
+    whole = vocabulary.pieces(f"{prefix}{blank}{text}")
+    same = whole[: len(before)] == before and len(whole) > len(before)
+    return whole[len(before) :] if same else vocabulary.pieces(text)
 
 
-def read_sites(listed: str | Sequence[int]) -> list[int]:
-    """Sites from a list such as 0,3,4."""
-    if not isinstance(listed, str):
-        return list(listed)
-    try:
-        return [int(site) for site in listed.split(",") if site.strip()]
-    except ValueError:
-        raise GlauberError(f"{listed!r} is not a list of sites such as 0,3,4.") from None
+def _long_enough(rows: list[list[int]], length: int, *, quiet: bool) -> list[list[int]]:
+    """The rows cut to that length, without those that are shorter."""
+    short = [i for i, row in enumerate(rows) if len(row) < length]
+    if len(short) == len(rows):
+        longest = max(map(len, rows))
+        raise GlauberError(
+            f"no starting text has {length} tokens or more; the longest has {longest}."
+        )
+    if short and not quiet:
+        _warn(
+            f"{len(short)} of {len(rows)} texts have fewer than {length} tokens and are left out: "
+            f"{_numbered(short)}."
+        )
+    return [row[:length] for row in rows if len(row) >= length]
 
 
 def _check_length(model: Any, tokens: Tensor) -> None:
-    longest = tokens.shape[1]
+    lengths = (tokens != PAD).sum(dim=1)
+    longest, chain = int(lengths.max()), int(lengths.argmax())
+    fixed = getattr(model, "length", None)
+    if fixed is not None and bool((lengths != fixed).any()):
+        wrong = int((lengths != fixed).nonzero()[0])
+        raise GlauberError(
+            f"text {wrong + 1} has {int(lengths[wrong])} tokens, but {model.name} is a law over "
+            f"{fixed} sites."
+        )
     if longest > model.longest:
-        chain = int((tokens != PAD).sum(dim=1).argmax())
         raise GlauberError(
             f"text {chain + 1} has {longest} tokens with the special ones, but {model.name} reads "
             f"at most {model.longest}: shorten it, or set a length."
         )
 
 
-def _freeze(free: Tensor, before: int, frozen: Sequence[int]) -> None:
-    """Takes the first `before` sites and the frozen ones out of the free sites, in place."""
-    rank = free.cumsum(dim=1) - 1  # place of each site without the special tokens
-    inside = free.sum(dim=1).min()
-    for site in frozen:
-        if not 0 <= site < int(inside):
-            raise GlauberError(f"site {site} cannot be frozen: it is outside a text.")
-    held = (rank < before) | torch.isin(rank, torch.tensor(list(frozen), dtype=rank.dtype))
-    free &= ~held
-    if not bool(free.any(dim=1).all()):
-        raise GlauberError("the prefix and frozen sites freeze every site of a text.")
+def _freeze(free: Tensor, held: Sequence[int]) -> Tensor:
+    """The free sites without the held ones."""
+    rank = free.cumsum(dim=1) - 1  # the number of each site for people
+    shortest = int(free.sum(dim=1).min())
+    for site in held:
+        if site >= shortest:
+            raise GlauberError(
+                f"site {site} cannot be frozen: a text has sites 0 to {shortest - 1} only."
+            )
+    kept = free & ~torch.isin(rank, torch.tensor(list(held), dtype=rank.dtype))
+    if not bool(kept.any(dim=1).all()):
+        raise GlauberError("every site of a text is frozen: there is nothing to redraw.")
+    return kept
+
+
+# ---- the numbering of sites for people
+
+
+def people_of(text: Text, positions: Iterable[int], *, prefix: str = "") -> list[int]:
+    """The numbers of sites for people, from columns of tokens; negative before the text."""
+    first = _first(text, prefix)
+    return [int(position) - first for position in positions]
+
+
+def positions_of(text: Text, sites: Iterable[int], *, prefix: str = "") -> list[int]:
+    """The columns of tokens at which sites stand, from their numbers for people."""
+    first = _first(text, prefix)
+    return [int(site) + first for site in sites]
+
+
+def _first(text: Text, prefix: str) -> int:
+    return len(text.around[0]) + (len(text.pieces(prefix)) if prefix else 0)
+
+
+def read_sites(listed: str | Iterable[int]) -> list[int]:
+    """Sites from `0-4,9`, or from a list of numbers, in rising order."""
+    parts = listed.split(",") if isinstance(listed, str) else list(listed)
+    found: set[int] = set()
+    for part in parts:
+        if isinstance(part, str):
+            found.update(_range(part, str(listed)) if part.strip() else ())
+        elif isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
+            raise GlauberError(f"{part!r} is no site: sites are whole numbers from 0.")
+        else:
+            found.add(int(part))
+    return sorted(found)
+
+
+def _range(part: str, listed: str) -> range:
+    ends = part.strip().split("-")
+    if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
+        raise GlauberError(f"{listed!r} is not a list of sites such as 0-4,9.")
+    first, last = int(ends[0]), int(ends[-1])
+    if last < first or last >= 2**24:
+        raise GlauberError(f"{part.strip()!r} is not a range of sites such as 0-4.")
+    return range(first, last + 1)
+
+
+def spell_sites(sites: Iterable[int]) -> str:
+    """Sites as people read them: 0-95,109-119."""
+    rising = sorted({int(site) for site in sites})
+    runs = [
+        [site for _, site in run]
+        for _, run in groupby(enumerate(rising), key=lambda pair: pair[1] - pair[0])
+    ]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+# ---- what was given
+
+
+class Given(NamedTuple):
+    """One text, and the name that its file gives it."""
+
+    text: str
+    name: str = ""
+
+
+def read_texts(texts: Texts) -> list[str]:
+    """The texts that were given; the bundled passages, if none were.
+
+    A string is one text. A Path is a UTF-8 file with one text a line; `-` is standard input. What
+    begins with `>` is read as FASTA: its headers are names, and wrapped lines are joined.
+    """
+    if texts is None:
+        return [text for _, text in passages()]
+    return [given.text for given in read_named(texts)]
+
+
+def read_named(texts: str | Path | Sequence[str]) -> list[Given]:
+    """The texts that were given, with the names that a FASTA file gives them."""
+    if isinstance(texts, Path):
+        return _read_file(texts)
+    if isinstance(texts, str):
+        return _fasta(texts, "the text") if _is_fasta(texts) else [_text(1, texts)]
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise GlauberError(f"texts are a string, a list of strings or a Path, not {texts!r:.60}.")
+    found = [_text(number, text) for number, text in enumerate(texts, start=1)]
+    if not found:
+        raise GlauberError("no text was given: the list is empty.")
+    return found
+
+
+def _text(number: int, text: Any) -> Given:
+    if not isinstance(text, str):
+        raise GlauberError(f"text {number} is {text!r:.60}, but it must be a string.")
+    if not text.strip():
+        raise GlauberError(f"text {number} is empty: there is no token to redraw.")
+    return Given(text.strip("\r\n"))
+
+
+def _read_file(path: Path) -> list[Given]:
+    """The lines of a file of texts, without empty ones, or its FASTA records."""
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        text = _bytes(path, name).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlauberError(f"{name} cannot be read: it is not UTF-8 text.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GlauberError(f"{name} cannot be read: {reason}.") from error
+    if _is_fasta(text):
+        return _fasta(text, name)
+    found = [Given(line.strip("\r")) for line in text.split("\n") if line.strip()]
+    if not found:
+        raise GlauberError(f"{name} holds no text.")
+    return found
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    """What stands in a file, which must be one that ends."""
+    if str(path) == "-":
+        found = sys.stdin.buffer.read(LARGEST + 1)
+    else:
+        mode = path.stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise GlauberError(f"{name} is a device, not a file of texts.")
+        with path.open("rb") as file:
+            found = file.read(LARGEST + 1)
+    if len(found) > LARGEST:
+        raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
+    return found
+
+
+def _is_fasta(text: str) -> bool:
+    return text.lstrip().startswith(">") and "\n" in text.strip()
+
+
+def _fasta(text: str, name: str) -> list[Given]:
+    """The records of FASTA text; blanks in a sequence and a stop at its end are no part of it."""
+    found = []
+    for record in ("\n" + text.strip()).split("\n>")[1:]:
+        header, *lines = record.split("\n")
+        kept = [line for line in lines if not line.startswith(";")]
+        sequence = "".join("".join(kept).split()).removesuffix("*")
+        if not sequence:
+            raise GlauberError(f"{name}: the record {header.strip()!r:.60} has no sequence.")
+        found.append(Given(sequence, header.strip()))
+    return found
+
+
+# ---- what a vocabulary can read
+
+
+def bundled_texts(model: Any) -> list[str]:
+    """The bundled passages, for a model that reads English."""
+    found = _english(model.vocabulary)
+    if not found:
+        raise GlauberError(
+            f"{model.name} does not read the bundled English passages: give texts to start from."
+        )
+    return found
+
+
+def reads_english(vocabulary: Vocabulary) -> bool:
+    """Whether a vocabulary can spell the bundled passages, and by more than single letters."""
+    return bool(_english(vocabulary))
+
+
+def _english(vocabulary: Vocabulary) -> list[str]:
+    if vocabulary.text.letters:
+        return []
+    texts = [text for _, text in passages()]
+    found = [text for text in texts if vocabulary.strange(text) is None]
+    return found if len(found) >= ENGLISH * len(texts) else []
+
+
+def readable(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
+    """The texts as the vocabulary can spell them; what was repaired is said, the rest refused.
+
+    For a vocabulary of single letters blanks are removed, or put between the letters, and lower
+    case becomes upper case, where that makes every character known.
+    """
+    repaired: dict[str, list[int]] = {}
+    found = []
+    for i, text in enumerate(texts):
+        if vocabulary.strange(text) is None:
+            found.append(text)
+            continue
+        for how, better in _repairs(vocabulary.text.letters, text):
+            if vocabulary.strange(better) is None:
+                repaired.setdefault(how, []).append(i)
+                found.append(better)
+                break
+        else:
+            vocabulary.check(text, f"text {i + 1}")
+    for how, which in repaired.items():
+        _warn(f"{how} in {_numbered(which)}, so that every character is in the vocabulary.")
+    return found
+
+
+def _repairs(letters: set[str], text: str) -> list[tuple[str, str]]:
+    """What was done, and the text then."""
+    if not letters:
+        return []
+    bare = "".join(text.split())
+    spaced = " ".join(bare)
+    found = [("blanks were removed", bare), ("blanks were put between the letters", spaced)]
+    if not any(letter.islower() for letter in letters):
+        found += [
+            ("lower case was read as upper case", text.upper()),
+            ("blanks were removed and lower case was read as upper case", bare.upper()),
+            ("blanks were put in and lower case was read as upper case", spaced.upper()),
+        ]
+    return found
+
+
+def _numbered(which: Sequence[int]) -> str:
+    """Texts by their numbers, from 1."""
+    shown = ", ".join(str(i + 1) for i in which[:10])
+    more = f" and {len(which) - 10} more" if len(which) > 10 else ""
+    return f"text {shown}" if len(which) == 1 else f"texts {shown}{more}"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, GlauberWarning, stacklevel=4)

@@ -1,7 +1,10 @@
-"""Which token ids make up a text, which sites of it are free, and which tokens may be proposed?"""
+"""How are tokens spelled, which text do they make, and which of them may be proposed?"""
 
+import random
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +16,26 @@ from glauber.errors import GlauberError
 
 # Rows of the embedding that training never met, as the field's vocabularies spell them.
 UNUSED = re.compile(r"\[unused\d+\]|<unused_?\d+>|madeupword\d+|<null_\d+>|<extra_id_\d+>")
+UNKNOWN = re.compile(r"[\[<]\|?unk\|?[\]>]", re.IGNORECASE)
+SHOWN = re.compile(r"[\[<].*(mask|unk).*[\]>]", re.IGNORECASE)  # special tokens that texts show
+RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")  # the standard amino acids
+OTHER_RESIDUES = set("BJOUXZ.-*?")  # ambiguous, rare, gaps and stops, as protein models spell them
+PROBES = 12  # rows of tokens that tell how a text is spelled
+
+Joiner = Callable[[list[int]], str]
 
 
 class Text:
-    """Tokens back to text, by a tokenizer of the tokenizers library (or a slower Python one)."""
+    """Tokens back to text, by a tokenizer of the tokenizers library (or a slower Python one).
+
+    Texts are spelled so that they can be read again: where the tokenizer's own decoder puts
+    blanks between letters that it cannot read, the letters are joined without them. The mask and
+    unknown tokens stay visible, the other special tokens are left out.
+    """
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
-
-    def decode(self, tokens: Iterable[int]) -> str:
-        """The text of one row of tokens, without its special tokens."""
-        row = [int(token) for token in tokens if int(token) != PAD]
-        return str(self._backend.decode(row, skip_special_tokens=True))
-
-    def spell(self, token: int) -> str:
-        """The token by itself, as the vocabulary spells it."""
-        if hasattr(self._backend, "id_to_token"):
-            name = self._backend.id_to_token(int(token))
-        else:
-            name = self._backend.convert_ids_to_tokens(int(token))
-        return f"#{token}" if name is None else str(name)
+        self._fast = hasattr(backend, "id_to_token")
 
     @classmethod
     def open(cls, folder: Path) -> "Text":
@@ -48,6 +51,121 @@ class Text:
         except Exception as error:
             raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
 
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of one row of tokens; masks are shown, other special tokens are not."""
+        row = [int(token) for token in tokens]
+        return self._joiner([token for token in row if token not in self._left_out])
+
+    def spell(self, token: int) -> str:
+        """The token by itself, as the vocabulary spells it."""
+        name = self._name(int(token))
+        return f"#{token}" if name is None else str(name)
+
+    def pieces(self, text: str) -> list[int]:
+        """The tokens of a text, without the special ones around it."""
+        if self._fast:
+            return list(self._backend.encode(text, add_special_tokens=False).ids)
+        return list(self._backend(text, add_special_tokens=False)["input_ids"])
+
+    @cached_property
+    def around(self) -> tuple[list[int], list[int]]:
+        """The special tokens that stand before a text and behind it."""
+        for letter in [self._own([token]) for token in self.normal[:50]] + ["a", ""]:
+            inner = self.pieces(letter)
+            outer = self._whole(letter)
+            for first in range(len(outer) - len(inner) + 1):
+                if outer[first : first + len(inner)] == inner and (inner or outer == []):
+                    return outer[:first], outer[first + len(inner) :]
+        return [], []
+
+    @cached_property
+    def special(self) -> set[int]:
+        """Tokens that are no part of a text: those around it, padding, masks, unknown."""
+        if self._fast:
+            added = self._backend.get_added_tokens_decoder()
+            return {int(token) for token, how in added.items() if how.special}
+        return {int(token) for token in self._backend.all_special_ids}
+
+    @cached_property
+    def unknown(self) -> set[int]:
+        """Tokens that stand for what the vocabulary cannot spell."""
+        named = getattr(getattr(self._backend, "model", None), "unk_token", None)
+        found = {t for name, t in self._vocabulary.items() if UNKNOWN.fullmatch(name)}
+        return found | {t for name, t in self._vocabulary.items() if name == named}
+
+    @cached_property
+    def normal(self) -> list[int]:
+        """Tokens that are neither special nor unused, in rising order."""
+        kept = {
+            token
+            for name, token in self._vocabulary.items()
+            if token not in self.special and token not in self.unknown
+            if not UNUSED.fullmatch(name)
+        }
+        return sorted(kept)
+
+    @cached_property
+    def letters(self) -> set[str]:
+        """The spellings, if each normal token is one character; else nothing."""
+        names = {self.spell(token) for token in self.normal}
+        return names if names and all(len(name) == 1 for name in names) else set()
+
+    @property
+    def proteins(self) -> bool:
+        """Whether the letters are amino acids."""
+        return RESIDUES <= self.letters <= RESIDUES | OTHER_RESIDUES
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        return {str(name): int(token) for name, token in self._backend.get_vocab().items()}
+
+    @cached_property
+    def _left_out(self) -> set[int]:
+        shown = {token for token in self.special if SHOWN.fullmatch(self.spell(token))}
+        return (self.special - shown - self.unknown) | {PAD}
+
+    def _name(self, token: int) -> Any:
+        if self._fast:
+            return self._backend.id_to_token(token)
+        return self._backend.convert_ids_to_tokens(token)
+
+    def _whole(self, text: str) -> list[int]:
+        """The tokens of a text with the special ones around it."""
+        return list(self._backend.encode(text).ids if self._fast else self._backend.encode(text))
+
+    def _own(self, row: list[int]) -> str:
+        return str(self._backend.decode(row, skip_special_tokens=False))
+
+    def _joined(self, row: list[int]) -> str:
+        return "".join(self.spell(token) for token in row)
+
+    def _spaced(self, row: list[int]) -> str:
+        return " ".join(self.spell(token) for token in row)
+
+    @cached_property
+    def _joiner(self) -> Joiner:
+        """The way to spell a row that can be read back; letters without blanks where that works.
+
+        Tried on random rows of normal tokens, so that a stored run chooses as its model did. The
+        tokenizer's own way is kept unless most rows are lost by it.
+        """
+        if self.letters and self._read_back(self._joined) == 1.0:
+            return self._joined
+        if self._read_back(self._own) >= 0.5:
+            return self._own
+        return max(self._own, self._joined, self._spaced, key=self._read_back)
+
+    def _read_back(self, way: Joiner) -> float:
+        """Share of random rows that, spelled this way, are read as tokens that spell the same."""
+        draw = random.Random(0)
+        rows = [draw.choices(self.normal, k=8) for _ in range(PROBES)] if self.normal else []
+        good = 0
+        for row in rows:
+            once = self.pieces(way(row))
+            same = once == row or self.pieces(way(once)) == once
+            good += same and bool(once) and not self.unknown & set(once)
+        return good / PROBES
+
 
 class Vocabulary:
     """Text to tokens and back, through a transformers tokenizer."""
@@ -62,59 +180,138 @@ class Vocabulary:
         self.tokenizer.save_pretrained(folder)
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of one row of tokens, without its special tokens."""
+        """The text of one row of tokens; masks are shown, other special tokens are not."""
         return self.text.decode(tokens)
 
     def spell(self, token: int) -> str:
         """The token by itself, as the vocabulary spells it."""
         return self.text.spell(token)
 
+    def pieces(self, text: str) -> list[int]:
+        """The tokens of a text, without the special ones around it."""
+        return [int(t) for t in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+
     def encode(self, texts: Sequence[str], *, length: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokens (chains, longest) with PAD behind shorter texts, and their free sites (bool).
 
         length counts tokens without the special ones and cuts what is longer. The special tokens
-        that the tokenizer adds around a text are not free.
+        that the tokenizer adds around a text are not free. A text with characters that the
+        vocabulary cannot spell is refused; `starts` repairs what can be repaired.
         """
-        around = self.tokenizer.num_special_tokens_to_add()
-        cut = {} if length is None else {"truncation": True, "max_length": length + around}
-        rows = [self.tokenizer(text, return_special_tokens_mask=True, **cut) for text in texts]
-        longest = max(len(row["input_ids"]) for row in rows)
-        tokens = torch.full((len(rows), longest), PAD)
-        free = torch.zeros((len(rows), longest), dtype=torch.bool)
-        for i, row in enumerate(rows):
-            n = len(row["input_ids"])
-            tokens[i, :n] = torch.tensor(row["input_ids"])
-            free[i, :n] = ~torch.tensor(row["special_tokens_mask"], dtype=torch.bool)
-            if not bool(free[i].any()):
+        for number, text in enumerate(texts, start=1):
+            self.check(text, f"text {number}")
+        return self.rows([self.pieces(text)[:length] for text in texts])
+
+    def rows(
+        self, pieces: Sequence[Sequence[int]], *, before: Sequence[int] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Tokens and free sites (rows, longest) of texts given by their tokens.
+
+        The tokens in `before` are put in front of each text and are not free.
+        """
+        opening, closing = self.text.around
+        head = [*opening, *before]
+        longest = len(head) + max(len(row) for row in pieces) + len(closing)
+        tokens = torch.full((len(pieces), longest), PAD)
+        free = torch.zeros((len(pieces), longest), dtype=torch.bool)
+        for i, row in enumerate(pieces):
+            if not row:
                 raise GlauberError(f"text {i + 1} is empty: there is no token to redraw.")
+            whole = [*head, *row, *closing]
+            tokens[i, : len(whole)] = torch.tensor(whole)
+            free[i, len(head) : len(head) + len(row)] = True
         return tokens, free
+
+    def check(self, text: str, name: str) -> None:
+        """Refuses a text with characters that the vocabulary cannot spell."""
+        found = self.strange(text)
+        if found is not None:
+            place, piece = found
+            raise GlauberError(
+                f"{name} has {piece!r} at character {place + 1}, which is not in the vocabulary."
+            )
+
+    def strange(self, text: str) -> tuple[int, str] | None:
+        """Place (from 0) and spelling of the first thing that the vocabulary cannot spell."""
+        if not self.tokenizer.is_fast:
+            unknown = any(map(self._unknown, self.pieces(text)))
+            return self._first_unknown(text, 0, len(text)) if unknown else None
+        read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        covered: set[int] = set()
+        for token, (begin, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
+            if self._unknown(token):
+                return self._first_unknown(text, begin, end)
+            covered.update(range(begin, end))
+        # Letters, digits, marks and symbols that no token covers were dropped by the tokenizer.
+        lost = (i for i, one in enumerate(text) if i not in covered and _counts(one))
+        place = next(lost, None)
+        return None if place is None else (place, text[place])
+
+    def _unknown(self, token: int) -> bool:
+        return token in self.text.unknown or token >= self.size
+
+    def _first_unknown(self, text: str, begin: int, end: int) -> tuple[int, str]:
+        """The first character that is unknown by itself, or all of the piece."""
+        for place in range(begin, end):
+            one = text[place]
+            if not one.isspace() and any(map(self._unknown, self.pieces(one))):
+                return place, one
+        return begin, text[begin:end]
 
     def words(self, texts: Sequence[str]) -> Tensor:
         """Which word of its text each token is a piece of, (texts, longest) as `encode` lays out.
 
-        Words are those of the tokenizer's own first cut; PAD at special tokens and behind the end.
+        Words are those of the tokenizer's own first cut, and the letters themselves where the
+        vocabulary has only letters; PAD at special tokens and behind the end.
         """
-        if not self.tokenizer.is_fast:
+        if not self.tokenizer.is_fast and not self.text.letters:
             raise GlauberError("this tokenizer does not say which tokens make up one word.")
-        rows = [self.tokenizer(text).word_ids() for text in texts]
+        opening, closing = (len(part) for part in self.text.around)
+        rows = [[PAD] * opening + self._words(text) + [PAD] * closing for text in texts]
         words = torch.full((len(rows), max(len(row) for row in rows)), PAD)
         for i, row in enumerate(rows):
-            words[i, : len(row)] = torch.tensor([PAD if word is None else word for word in row])
+            words[i, : len(row)] = torch.tensor(row)
         return words
+
+    def _words(self, text: str) -> list[int]:
+        if self.text.letters:
+            return list(range(self.count(text)))
+        found = self.tokenizer(text, add_special_tokens=False).word_ids()
+        return [PAD if word is None else int(word) for word in found]
 
     def count(self, text: str) -> int:
         """Number of tokens of a text, without the special ones."""
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(self.pieces(text))
 
-    def proposable(self) -> Tensor:
-        """Tokens that are neither special nor unused, (vocab,) bool."""
-        names = self.tokenizer.convert_ids_to_tokens(
-            list(range(min(self.size, len(self.tokenizer))))
-        )
-        special = set(self.tokenizer.all_special_ids)
+    def token(self, name: str) -> int:
+        """The token that is spelled so, as the vocabulary writes it or as a text by itself."""
+        known = self.tokenizer.get_vocab().get(name)
+        pieces = self.pieces(name)
+        found = known if known is not None else pieces[0] if len(pieces) == 1 else None
+        if found is None or self._unknown(int(found)):
+            raise GlauberError(f"{name!r} is not a single token of the vocabulary.")
+        return int(found)
+
+    def proposable(self, *, standard_only: bool = True, forbid: Iterable[str] = ()) -> Tensor:
+        """Tokens that a chain may draw, (vocab,) bool: neither special nor unused nor forbidden.
+
+        Of a protein alphabet only the twenty standard amino acids, unless standard_only is False:
+        runs that were made before this rule draw from all of its letters. forbid names further
+        tokens by their spelling.
+        """
         allowed = torch.zeros(self.size, dtype=torch.bool)
-        for token, name in enumerate(names):
-            allowed[token] = (
-                name is not None and token not in special and not UNUSED.fullmatch(name)
-            )
+        special = set(self.tokenizer.all_special_ids)
+        kept = [token for token in self.text.normal if token < self.size and token not in special]
+        if standard_only and self.text.proteins:
+            kept = [token for token in kept if self.text.spell(token) in RESIDUES]
+        allowed[torch.tensor(kept, dtype=torch.int64)] = True
+        for name in [forbid] if isinstance(forbid, str) else forbid:
+            allowed[self.token(name)] = False
+        if not bool(allowed.any()):
+            raise GlauberError("every token is forbidden, so nothing could ever be drawn.")
         return allowed
+
+
+def _counts(one: str) -> bool:
+    """Whether a character says something: no blank, accent, control or formatting mark."""
+    return unicodedata.category(one)[0] in "LNPS"
