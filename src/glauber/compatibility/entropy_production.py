@@ -8,21 +8,83 @@ Blackwell) a step contributes
 and both terms are recorded with every event.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from glauber.compatibility.reevaluation import conditionals_of, evaluate_again
 from glauber.conditionals.vocabulary import UNUSED
 from glauber.errors import GlauberError
+from glauber.parameters import Trust
+from glauber.progress import check_count
+from glauber.result import Result, plain, study
 from glauber.runs.run import Run
+from glauber.runs.signature import signature
 from glauber.runs.spec import Spec
+from glauber.statistics import mean_over_chains
 
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+Floats = NDArray[np.float64]
 BATCHES = 32  # in all, at least: enough for a standard error good to about an eighth of itself
 
 
+@study
+def entropy_production(
+    run: Annotated[Run | str | Path, "Folder of a run."],
+    *,
+    burn_in: Annotated[int | None, "Steps not counted (default: half)."] = None,
+    device: Annotated[str | None, "For runs drawn in int8: where to evaluate again."] = None,
+    trust_remote_code: Trust = False,
+) -> "EntropyProduction":
+    """Estimate a run's entropy production: zero exactly when one joint law owns the model.
+
+    The mean of -H(pi_i) - log pi_i(old token) over the recorded steps of a random scan of single
+    sites; other kernels are refused, because undoing their steps has another chance. A run that
+    was drawn in int8 recorded rounded conditionals: those of the steps behind the burn-in are
+    evaluated again in float32.
+    """
+    opened = run if isinstance(run, Run) else Run(run)
+    check_kernel(opened.spec)
+    if opened.steps == 0:
+        raise GlauberError(
+            f"the run {opened.folder} has no steps yet, so it recorded no conditional."
+        )
+    burn_in = check_burn_in(burn_in, opened.steps)
+    old, entropy = opened.read("log_prob_old")[:, :, 0], opened.read("entropy")[:, :, 0]
+    again = opened.spec.dtype == "int8"
+    if again:
+        laws = conditionals_of(opened, device=device, trust_remote_code=trust_remote_code)
+        old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, laws, burn_in)
+    first = _first_clean(opened)
+    counted = _counted(old, entropy, burn_in, first)
+    temperatures = np.broadcast_to(opened.spec.temperature, opened.n_chains)
+    whole = production(list(counted.values()), burn_in)
+    return EntropyProduction(
+        **vars(whole),
+        run=str(opened.folder),
+        chains=tuple(
+            ChainProduction(chain, float(temperatures[chain]), *_of_chain(row))
+            for chain, row in counted.items()
+        ),
+        by_temperature={
+            float(one): production(rows, burn_in)
+            for one in np.unique(temperatures)
+            if (rows := [row for c, row in counted.items() if temperatures[c] == one])
+        },
+        evaluated_again=again,
+        signature=signature(opened.spec),
+    )
+
+
 @dataclass(frozen=True)
-class EntropyProduction:
+class Production:
     """An estimate in nats per step, with its standard error."""
 
     rate: float
@@ -32,16 +94,88 @@ class EntropyProduction:
     n_steps: int  # counted, all chains together
     n_batches: int
     batch_steps: int  # of the shortest batch
-    kind: str = "estimate"
+    kind: ClassVar[str] = "estimate"
 
 
-def entropy_production(
+@dataclass(frozen=True)
+class ChainProduction:
+    """What one chain says: its own mean, and the 95% t interval of its own batch means."""
+
+    chain: int
+    temperature: float
+    rate: float
+    interval: tuple[float, float] | None  # none where a single batch is left
+
+
+@dataclass(frozen=True)
+class EntropyProduction(Production, Result):
+    """A run's entropy production, chain by chain, and what it comes to."""
+
+    run: str
+    chains: tuple[ChainProduction, ...]  # those that were counted
+    by_temperature: dict[float, Production]
+    evaluated_again: bool  # in float32, for a run drawn in int8
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        names = [name for name in Production.__dataclass_fields__ if name != "kind"]
+        found = {name: getattr(self, name) for name in names} | {"kind": self.kind}
+        several = [{"temperature": one} | vars(found) for one, found in self.by_temperature.items()]
+        return plain(found) | {
+            "run": self.run,
+            "unit": "nats per step",
+            "evaluated_again": "float32" if self.evaluated_again else None,
+            "chains": plain(self.chains),
+            "by_temperature": plain(several),
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        yield (
+            f"entropy production {self.rate:.4f} nats per step, standard error "
+            f"{self.standard_error:.4f} (an estimate; 0 if one joint law owned the conditionals)"
+        )
+        if len(self.by_temperature) > 1:
+            yield "that is the mean over chains at several temperatures; at each of them:"
+            for one, found in self.by_temperature.items():
+                yield (
+                    f"  temperature {one:g}: {found.rate:.4f}, standard error "
+                    f"{found.standard_error:.4f}, {found.n_chains} chains"
+                )
+        yield (
+            f"{self.n_chains} chains, {self.n_steps:,} steps counted behind a burn-in of "
+            f"{self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
+        )
+        if self.evaluated_again:
+            yield "drawn in int8: the conditionals of these steps were evaluated again in float32"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per chain."""
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "chain": [one.chain for one in self.chains],
+                "temperature": [one.temperature for one in self.chains],
+                "rate": [one.rate for one in self.chains],
+                "low": [one.interval[0] if one.interval else np.nan for one in self.chains],
+                "high": [one.interval[1] if one.interval else np.nan for one in self.chains],
+            }
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.compatibility import plot_production
+
+        return {"chains": plot_production(self.frame(), self.rate, self.standard_error)}
+
+
+def estimate(
     log_prob_old: ArrayLike,
     entropy: ArrayLike,
     *,
     burn_in: int | None = None,
     first: ArrayLike | None = None,
-) -> EntropyProduction:
+) -> Production:
     """The mean of -entropy - log_prob_old, both (chains, steps), of a random single-site scan.
 
     The first burn_in steps (default: half) are not counted; neither are those of a chain before
@@ -54,42 +188,48 @@ def entropy_production(
     not yet forgotten. For compatible chains the sum over T steps is log p(end) - log p(start) on
     average, so such a bias falls as 1/T.
     """
+    shape = np.shape(log_prob_old)
+    burn_in = check_burn_in(burn_in, shape[1] if len(shape) == 2 and shape[1] else 1)
+    return production(list(_counted(log_prob_old, entropy, burn_in, first).values()), burn_in)
+
+
+def _counted(
+    log_prob_old: ArrayLike, entropy: ArrayLike, burn_in: int, first: ArrayLike | None
+) -> dict[int, Floats]:
+    """The contributions of each chain that is counted, from where its counting begins."""
     values = _contributions(log_prob_old, entropy)
     n_steps = values.shape[1]
-    burn_in = _check_burn_in(burn_in, n_steps)
     begin = np.maximum(_behind_last_zero(np.asarray(log_prob_old)), burn_in)
     if first is not None:
         begin = np.maximum(begin, np.asarray(first))
     enough = (n_steps - burn_in + 1) // 2
-    counted = [row[at:] for row, at in zip(values, begin, strict=True) if n_steps - at >= enough]
-    pieces = _batches(counted)
+    rows = enumerate(zip(values, begin, strict=True))
+    return {chain: row[at:] for chain, (row, at) in rows if n_steps - at >= enough}
+
+
+def production(rows: list[Floats], burn_in: int) -> Production:
+    """The estimate from the contributions of each chain, (steps,) each."""
+    pieces = _batches(rows)
     means = np.array([piece.mean() for piece in pieces])
-    return EntropyProduction(
-        rate=float(np.concatenate(counted).mean()),
+    return Production(
+        rate=float(np.concatenate(rows).mean()),
         standard_error=float(means.std(ddof=1) / np.sqrt(len(means))),
         burn_in=burn_in,
-        n_chains=len(counted),
-        n_steps=sum(len(row) for row in counted),
+        n_chains=len(rows),
+        n_steps=sum(len(row) for row in rows),
         n_batches=len(pieces),
         batch_steps=min(len(piece) for piece in pieces),
     )
 
 
-def entropy_production_of_run(run: Run, *, burn_in: int | None = None) -> EntropyProduction:
-    """The estimate from a stored run's events; refuses kernels for which it would be wrong."""
-    check_kernel(run.spec)
-    if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet, so it recorded no conditional.")
-    old, entropy = run.read("log_prob_old")[:, :, 0], run.read("entropy")[:, :, 0]
-    return entropy_production(old, entropy, burn_in=burn_in, first=_first_clean(run))
+def _of_chain(row: Floats) -> tuple[float, tuple[float, float] | None]:
+    """The mean of one chain's contributions (steps,) and the t interval of its batch means."""
+    pieces = np.array_split(row, min(BATCHES, len(row)))
+    return float(row.mean()), mean_over_chains([piece.mean() for piece in pieces]).interval
 
 
 def check_kernel(spec: Spec) -> None:
-    """Refuses what is not a random scan of single sites in full precision, saying why."""
-    if spec.dtype == "int8":
-        raise GlauberError(
-            "entropy production needs the model's own conditionals, but this run was drawn in int8."
-        )
+    """Refuses what is not a random scan of single sites, saying why."""
     if spec.fill == "greedy":
         raise GlauberError(
             "entropy production needs tokens drawn from the conditionals, but this run's fill is "
@@ -112,7 +252,7 @@ def check_kernel(spec: Spec) -> None:
     )
 
 
-def _contributions(log_prob_old: ArrayLike, entropy: ArrayLike) -> NDArray[np.float64]:
+def _contributions(log_prob_old: ArrayLike, entropy: ArrayLike) -> Floats:
     """-entropy - log_prob_old in float64, (chains, steps)."""
     old, spread = np.asarray(log_prob_old, np.float64), np.asarray(entropy, np.float64)
     if old.ndim != 2 or old.shape != spread.shape or old.size == 0:
@@ -125,8 +265,10 @@ def _contributions(log_prob_old: ArrayLike, entropy: ArrayLike) -> NDArray[np.fl
     return -spread - old
 
 
-def _check_burn_in(burn_in: int | None, n_steps: int) -> int:
+def check_burn_in(burn_in: int | None, n_steps: int) -> int:
+    """The burn-in (default: half), if it leaves some of the steps."""
     burn_in = n_steps // 2 if burn_in is None else burn_in
+    check_count("burn-in", burn_in, least=0, most=2**63)
     if not 0 <= burn_in < n_steps:
         raise GlauberError(
             f"the burn-in is {burn_in} steps, but it must leave some of the run's {n_steps}."
@@ -134,14 +276,14 @@ def _check_burn_in(burn_in: int | None, n_steps: int) -> int:
     return burn_in
 
 
-def _behind_last_zero(log_prob_old: NDArray[np.float64]) -> NDArray[np.int64]:
+def _behind_last_zero(log_prob_old: Floats) -> NDArray[np.int64]:
     """The step behind the last old token of probability zero, (chains,); 0 where there is none."""
     zero = np.isneginf(log_prob_old)
     behind = zero.shape[1] - zero[:, ::-1].argmax(axis=1)
     return np.where(zero.any(axis=1), behind, 0)
 
 
-def _batches(rows: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+def _batches(rows: list[Floats]) -> list[Floats]:
     """Each chain's steps cut into equally many pieces, as few as give BATCHES in all."""
     each = -(-BATCHES // max(1, len(rows)))
     each = min([each, *(len(row) for row in rows)])

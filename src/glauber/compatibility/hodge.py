@@ -5,6 +5,10 @@ carries the flow log pi_i(b | rest) - log pi_i(a | rest). If a joint law owns th
 the flow is the gradient of its logarithm. If none does, least squares splits the flow into the
 gradient of a potential, the nearest thing to a log joint, and a rest that is orthogonal to every
 gradient (Hodge decomposition): the part that no joint law can explain.
+
+Do potential, pseudo-log-likelihood and the chain itself put texts in the same order? For a joint
+law whose sites are independent they do. In general even a joint law and its pseudo-log-likelihood
+rank texts differently; incompatibility adds to that.
 """
 
 from dataclasses import dataclass
@@ -12,18 +16,22 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, lsqr
+from scipy.stats import spearmanr
 from torch import Tensor
 
+from glauber.compatibility.score import pseudo_likelihood
 from glauber.conditionals.base import PAD, Conditionals, check_temperature
 from glauber.errors import GlauberError
+from glauber.progress import track
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SCORES = 2**24  # scores held at once
+DIGITS = 9  # values closer than this many decimals (in nats) count as tied: rounding is no rank
 ITERATIONS = 50_000  # over all states of a space, `length` of them are enough
 
 
@@ -151,10 +159,12 @@ def _log_laws(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> F
     candidates = token[first][:, None].repeat(1, int(cliques.size.max()))
     candidates[cliques.of, rank] = token
     rows, sites = states[cliques.state[first]], torch.from_numpy(cliques.site[first])
-    parts = [
-        conditionals.scores(rows[part], sites[part, None], candidates[part, None])[:, 0].double()
-        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size))
-    ]
+    parts = []
+    with track("edges", len(rows)) as advance:
+        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
+            asked = rows[part], sites[part, None], candidates[part, None]
+            parts.append(conditionals.scores(*asked)[:, 0].double())
+            advance(len(part))
     laws = torch.cat(parts)[cliques.of, rank].numpy()
     if not np.isfinite(laws).all():
         raise GlauberError("a state holds a token of probability zero, so its flow is infinite.")
@@ -175,7 +185,9 @@ def with_neighbours(
     """The states tokens (rows, length) and those with one free site refilled: (states, length).
 
     At each free site (rows, length) the `top` most probable tokens are put in, one at a time.
-    Each state is listed once.
+    Each state is listed once. The states of a trajectory alone close few walks. With their likely
+    neighbours, two visited states that differ at one site share squares: the same token put at
+    another site of both.
     """
     if not 1 <= top <= conditionals.vocab_size:
         raise GlauberError(
@@ -184,12 +196,116 @@ def with_neighbours(
         )
     rows, sites = free.nonzero(as_tuple=True)
     found = [tokens]
-    for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
-        here, site = tokens[rows[part]], sites[part, None]
-        scores = conditionals.scores(here, site)[:, 0]
-        best = scores.topk(top, dim=1)
-        filled = here.repeat_interleave(top, dim=0).scatter(
-            1, site.repeat_interleave(top, dim=0), best.indices.reshape(-1, 1)
-        )
-        found.append(filled[best.values.flatten() > -torch.inf])
+    with track("sites", len(rows)) as advance:
+        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
+            here, site = tokens[rows[part]], sites[part, None]
+            best = conditionals.scores(here, site)[:, 0].topk(top, dim=1)
+            filled = here.repeat_interleave(top, dim=0).scatter(
+                1, site.repeat_interleave(top, dim=0), best.indices.reshape(-1, 1)
+            )
+            found.append(filled[best.values.flatten() > -torch.inf])
+            advance(len(part))
     return torch.unique(torch.cat(found), dim=0)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Spearman's rank correlations over the same states."""
+
+    pll_law: float
+    potential_law: float
+    potential_pll: float
+    n_states: int
+    kind: str  # exact with a stationary law, an estimate with visit frequencies
+
+
+def rank_correlation(left: ArrayLike, right: ArrayLike) -> float:
+    """Spearman's correlation of two lists (states,) of logarithms; ties share their mean rank."""
+    a, b = (np.round(np.asarray(values, np.float64), DIGITS) for values in (left, right))
+    if a.shape != b.shape or a.ndim != 1:
+        raise GlauberError(f"the two lists to rank have shapes {a.shape} and {b.shape}.")
+    if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
+        raise GlauberError("all values of a list are equal, so there is no ranking to compare.")
+    return float(spearmanr(a, b).statistic)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Three values for each of the same states: potential, pseudo-log-likelihood, law."""
+
+    states: Tensor  # (states, length), of one connected set
+    potential: Floats  # (states,) in nats, up to a constant
+    pll: Floats  # (states,) in nats
+    law: Floats  # (states,) probabilities, or how often each was visited
+    split: Decomposition  # over all states, and the neighbours that were added
+    kind: str  # exact with a stationary law, an estimate with visit frequencies
+
+    def correlations(self) -> Ranks:
+        """Spearman's correlation of each two of them."""
+        log_law = np.log(self.law)
+        return Ranks(
+            pll_law=rank_correlation(self.pll, log_law),
+            potential_law=rank_correlation(self.potential, log_law),
+            potential_pll=rank_correlation(self.potential, self.pll),
+            n_states=len(self.states),
+            kind=self.kind,
+        )
+
+
+def ranking(
+    conditionals: Conditionals,
+    states: Tensor,
+    law: ArrayLike,
+    *,
+    free: Tensor | None = None,
+    beside: Tensor | None = None,
+    temperature: float = 1.0,
+    kind: str = "exact",
+) -> Ranking:
+    """Potential, pseudo-log-likelihood and law of the states (states, length), each once.
+
+    law (states,) is the stationary law, `stationary(transition_matrix(…))`, or how often a chain
+    visited each state (then kind is "estimate"). free (states, length) marks the sites that the
+    pseudo-log-likelihood counts. The states of `beside` help to find the potential and are not
+    ranked. Values of the potential compare only within a connected set of states, so the set that
+    holds most of them is ranked; states of probability zero are left out.
+    """
+    weights = np.asarray(law, np.float64)
+    if weights.shape != (len(states),):
+        raise GlauberError(f"there are {len(states)} states, but {weights.shape} probabilities.")
+    possible = torch.from_numpy(np.flatnonzero(weights > 0))
+    if len(torch.unique(states[possible], dim=0)) < len(possible):
+        raise GlauberError("a state is listed twice, so its probability is not one number.")
+    every = states[possible] if beside is None else torch.cat([states[possible], beside])
+    split = decompose(conditionals, every, temperature=temperature)
+    place = _places(split, states[possible])
+    inside = split.component[place]
+    chosen = np.flatnonzero(inside == np.bincount(inside).argmax())
+    rows = possible[chosen]
+    scored = pseudo_likelihood(
+        conditionals,
+        states[rows],
+        None if free is None else free[rows],
+        temperature=temperature,
+    )
+    values = split.values[place[chosen]]
+    return Ranking(states[rows], values, scored.totals.numpy(), weights[rows.numpy()], split, kind)
+
+
+def ranks(
+    conditionals: Conditionals,
+    states: Tensor,
+    law: ArrayLike,
+    *,
+    temperature: float = 1.0,
+    kind: str = "exact",
+) -> Ranks:
+    """How potential, pseudo-log-likelihood and law rank the states; see `ranking`."""
+    found = ranking(conditionals, states, law, temperature=temperature, kind=kind)
+    return found.correlations()
+
+
+def _places(split: Decomposition, states: Tensor) -> NDArray[np.int64]:
+    """Where each of the states (states, length) stands among those of the potential."""
+    place = {row.tobytes(): i for i, row in enumerate(split.states.numpy())}
+    return np.array([place[row.tobytes()] for row in states.numpy()])

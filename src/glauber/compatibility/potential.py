@@ -1,128 +1,213 @@
-"""Do potential, pseudo-log-likelihood and the chain itself put texts in the same order?
-
-For a joint law whose sites are independent they do. In general even a joint law and its
-pseudo-log-likelihood rank texts differently; incompatibility adds to that.
-"""
+"""Which texts of a run does the model hold for likely, and how much of that can no law explain?"""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
+from numpy.typing import NDArray
 
-from glauber.compatibility.hodge import Decomposition, decompose
-from glauber.compatibility.score import pseudo_likelihood
-from glauber.conditionals.base import Conditionals
+from glauber.compatibility.entropy_production import check_burn_in
+from glauber.compatibility.hodge import Ranking, rank_correlation, ranking, with_neighbours
+from glauber.compatibility.reevaluation import conditionals_of
 from glauber.errors import GlauberError
+from glauber.parameters import Trust
+from glauber.progress import check_count, check_memory, say
+from glauber.result import Result, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
+from glauber.runs.signature import signature
 
-DIGITS = 9  # values closer than this many decimals (in nats) count as tied: rounding is no rank
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+Floats = NDArray[np.float64]
+COPIES = 8  # of all states, held at once while their edges are found
+PAIRS = {
+    "pll_visits": "pseudo-log-likelihood and visits",
+    "potential_visits": "potential and visits",
+    "potential_pll": "potential and pseudo-log-likelihood",
+}
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Spearman's rank correlations over the same states."""
+@study
+def potential(
+    run: Annotated[Run | str | Path, "Folder of a run."],
+    *,
+    states: Annotated[int, "How many of the most visited states."] = 100,
+    neighbours: Annotated[int, "Refills of each site that join in (0: none)."] = 2,
+    burn_in: Annotated[int | None, "Steps not counted (default: half)."] = None,
+    temperature: Annotated[
+        float | None, "Of a run with several, the chains at this one (default: the coldest)."
+    ] = None,
+    show: Annotated[int, "How many texts to print."] = 5,
+    device: Annotated[str | None, "Another device than the run's."] = None,
+    trust_remote_code: Trust = False,
+) -> "PotentialStudy":
+    """Rank a run's texts by potential, pseudo-log-likelihood and visits; say what no law explains.
 
-    pll_law: float
-    potential_law: float
-    potential_pll: float
-    n_states: int
-    kind: str  # exact with a stationary law, an estimate with visit frequencies
-
-
-def rank_correlation(left: ArrayLike, right: ArrayLike) -> float:
-    """Spearman's correlation of two lists (states,) of logarithms; ties share their mean rank."""
-    a, b = (np.round(np.asarray(values, np.float64), DIGITS) for values in (left, right))
-    if a.shape != b.shape or a.ndim != 1:
-        raise GlauberError(f"the two lists to rank have shapes {a.shape} and {b.shape}.")
-    if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
-        raise GlauberError("all values of a list are equal, so there is no ranking to compare.")
-    return float(spearmanr(a, b).statistic)
+    The flow log pi_i(b) - log pi_i(a) over the edges between the visited states, and their likely
+    neighbours, is split into the gradient of a potential and a rest that no joint law can explain
+    (Hodge decomposition by least squares). Texts compare best where chains come back to them: cold
+    runs, or few free sites. Of a run drawn in int8 the conditionals are evaluated in float32.
+    """
+    check_count("number of states", states, least=2, most=10**6)
+    check_count("number of neighbours", neighbours, least=0)
+    check_count("number of texts to print", show, least=0)
+    opened = run if isinstance(run, Run) else Run(run)
+    if opened.steps == 0:
+        raise GlauberError(f"the run {opened.folder} has no steps yet, so it visited nothing.")
+    chains, at = _chains_at(opened, temperature)
+    seen = visits(opened, burn_in=burn_in, most=states, chains=chains)
+    _check_size(seen, neighbours)
+    laws = conditionals_of(opened, device=device, trust_remote_code=trust_remote_code)
+    beside = None
+    if neighbours:
+        beside = with_neighbours(laws, seen.states, seen.free, top=neighbours)
+    found = ranking(
+        laws, seen.states, seen.counts, free=seen.free, beside=beside, temperature=at,
+        kind="estimate",
+    )  # fmt: skip
+    order = np.argsort(-found.potential, kind="stable")
+    return PotentialStudy(
+        run=str(opened.folder),
+        seen=seen,
+        found=found,
+        texts=[opened.vocabulary.decode(found.states[i].tolist()) for i in order],
+        potential=found.potential[order],
+        pll=found.pll[order],
+        steps=found.law[order].astype(np.int64),
+        temperature=at,
+        n_chains=len(chains),
+        chains_of_run=opened.n_chains,
+        dtype=opened.spec.dtype,
+        show=show,
+        signature=signature(opened.spec),
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
-    """Three values for each of the same states: potential, pseudo-log-likelihood, law."""
+class PotentialStudy(Result):
+    """The visited texts of a run in order of falling potential, and the share no law explains."""
 
-    states: torch.Tensor  # (states, length), of one connected set
-    potential: NDArray[np.float64]  # (states,) in nats, up to a constant
-    pll: NDArray[np.float64]  # (states,) in nats
-    law: NDArray[np.float64]  # (states,) probabilities, or how often each was visited
-    split: Decomposition  # over all states, and the neighbours that were added
-    kind: str  # exact with a stationary law, an estimate with visit frequencies
+    run: str
+    seen: "Visits"
+    found: Ranking
+    texts: list[str]
+    potential: Floats  # (texts,) in nats, up to a constant
+    pll: Floats  # (texts,) in nats
+    steps: NDArray[np.int64]  # (texts,) that chains spent there
+    temperature: float
+    n_chains: int  # at that temperature
+    chains_of_run: int
+    dtype: str  # that the run was drawn in
+    show: int
+    signature: str
 
-    def correlations(self) -> Ranks:
-        """Spearman's correlation of each two of them."""
-        log_law = np.log(self.law)
-        return Ranks(
-            pll_law=rank_correlation(self.pll, log_law),
-            potential_law=rank_correlation(self.potential, log_law),
-            potential_pll=rank_correlation(self.potential, self.pll),
-            n_states=len(self.states),
-            kind=self.kind,
+    @property
+    def share(self) -> float:
+        """Share of the flow's squared norm that no joint law can explain, in [0, 1]."""
+        return self.found.split.share
+
+    @property
+    def kind(self) -> str:
+        """What the share is."""
+        if self.dtype == "int8":
+            return "for these states and edges, in float32; the run was drawn in int8"
+        return "exact for these states and edges"
+
+    @property
+    def correlations(self) -> dict[str, float | None]:
+        """Spearman's, or None where one of the two lists has no order."""
+        lists = {"potential": self.potential, "pll": self.pll, "visits": np.log(self.steps)}
+        return {name: _correlation(*(lists[one] for one in name.split("_"))) for name in PAIRS}
+
+    def to_dict(self) -> dict[str, Any]:
+        split, seen = self.found.split, self.seen
+        return {
+            "run": self.run,
+            "share": {"value": self.share, "kind": self.kind},
+            "states": len(split.states),
+            "edges": split.n_edges,
+            "checks": split.n_checks,
+            "visited": {
+                "different": seen.n_visited,
+                "steps": seen.n_steps,
+                "burn_in": seen.burn_in,
+                "chains": self.n_chains,
+            },
+            "ranked": len(self.texts),
+            "correlations": {"kind": self.found.kind} | plain(self.correlations),
+            "temperature": self.temperature,
+            "texts": plain(self.frame().to_dict("records")),
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        split = self.found.split
+        yield (
+            f"{self.share:.2%} of the flow over {split.n_edges:,} edges between "
+            f"{len(split.states):,} states is explained by no joint law ({self.kind}; "
+            f"{split.n_checks:,} independent closed walks test it)"
         )
+        if self.n_chains < self.chains_of_run:
+            yield (
+                f"the run has several temperatures: these are its {self.n_chains} chains at "
+                f"{self.temperature:g}"
+            )
+        yield f"rank correlations over {len(self.texts)} visited states (estimates):"
+        for key, name in PAIRS.items():
+            value = self.correlations[key]
+            yield f"  {name:>36}  " + ("no order to compare" if value is None else f"{value:+.3f}")
+        if self.show:
+            yield "  potential     PLL  steps  text"
+        for row in list(zip(self.potential, self.pll, self.steps, self.texts, strict=True))[
+            : self.show
+        ]:
+            yield f"  {row[0]:9.3f} {row[1]:7.2f} {row[2]:6,}  {row[3]}"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per ranked text."""
+        import pandas
+
+        columns = {"text": self.texts, "potential": self.potential, "pll": self.pll}
+        return pandas.DataFrame(columns | {"steps": self.steps})
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.compatibility import plot_potential
+
+        return {"visits": plot_potential(self.potential, self.pll, self.steps, self.texts)}
 
 
-def ranking(
-    conditionals: Conditionals,
-    states: torch.Tensor,
-    law: ArrayLike,
-    *,
-    free: torch.Tensor | None = None,
-    beside: torch.Tensor | None = None,
-    temperature: float = 1.0,
-    kind: str = "exact",
-) -> Ranking:
-    """Potential, pseudo-log-likelihood and law of the states (states, length), each once.
-
-    law (states,) is the stationary law, `stationary(transition_matrix(…))`, or how often a chain
-    visited each state (then kind is "estimate"). free (states, length) marks the sites that the
-    pseudo-log-likelihood counts. The states of `beside` help to find the potential and are not
-    ranked. Values of the potential compare only within a connected set of states, so the set that
-    holds most of them is ranked; states of probability zero are left out.
-    """
-    weights = np.asarray(law, np.float64)
-    if weights.shape != (len(states),):
-        raise GlauberError(f"there are {len(states)} states, but {weights.shape} probabilities.")
-    possible = torch.from_numpy(np.flatnonzero(weights > 0))
-    if len(torch.unique(states[possible], dim=0)) < len(possible):
-        raise GlauberError("a state is listed twice, so its probability is not one number.")
-    every = states[possible] if beside is None else torch.cat([states[possible], beside])
-    split = decompose(conditionals, every, temperature=temperature)
-    place = _places(split, states[possible])
-    inside = split.component[place]
-    chosen = np.flatnonzero(inside == np.bincount(inside).argmax())
-    rows = possible[chosen]
-    scored = pseudo_likelihood(
-        conditionals,
-        states[rows],
-        None if free is None else free[rows],
-        temperature=temperature,
-    )
-    values = split.values[place[chosen]]
-    return Ranking(states[rows], values, scored.totals.numpy(), weights[rows.numpy()], split, kind)
+def _chains_at(run: Run, temperature: float | None) -> tuple[NDArray[np.int64], float]:
+    """The chains at that temperature (default: the coldest of the run), and the temperature."""
+    there = np.broadcast_to(np.asarray(run.spec.temperature, np.float64), run.n_chains)
+    at = float(there.min()) if temperature is None else temperature
+    chains = np.flatnonzero(there == at)
+    if len(chains) == 0:
+        known = ", ".join(f"{one:g}" for one in np.unique(there))
+        raise GlauberError(f"no chain has the temperature {at:g}: the run has {known}.")
+    return chains, at
 
 
-def ranks(
-    conditionals: Conditionals,
-    states: torch.Tensor,
-    law: ArrayLike,
-    *,
-    temperature: float = 1.0,
-    kind: str = "exact",
-) -> Ranks:
-    """How potential, pseudo-log-likelihood and law rank the states; see `ranking`."""
-    found = ranking(conditionals, states, law, temperature=temperature, kind=kind)
-    return found.correlations()
+def _check_size(seen: "Visits", neighbours: int) -> None:
+    """Says what it will cost, and refuses what does not fit the memory."""
+    sites, length = int(seen.free.sum()), seen.states.shape[1]
+    rows = len(seen.states) + sites * neighbours
+    check_memory(8 * COPIES * rows * length, f"{rows:,} states of {length} tokens")
+    asked = sites * (2 + neighbours) if neighbours else sites
+    say(f"{len(seen.states)} states, about {asked:,} evaluations of the model")
 
 
-def _places(split: Decomposition, states: torch.Tensor) -> NDArray[np.int64]:
-    """Where each of the states (states, length) stands among those of the potential."""
-    place = {row.tobytes(): i for i, row in enumerate(split.states.numpy())}
-    return np.array([place[row.tobytes()] for row in states.numpy()])
+def _correlation(left: Floats, right: Floats) -> float | None:
+    try:
+        return rank_correlation(left, right)
+    except GlauberError:  # such as all states visited once
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,30 +222,33 @@ class Visits:
     burn_in: int
 
 
-def visits(run: Run, *, burn_in: int | None = None, most: int = 100) -> Visits:
+def visits(
+    run: Run,
+    *,
+    burn_in: int | None = None,
+    most: int = 100,
+    chains: NDArray[np.int64] | None = None,
+) -> Visits:
     """The `most` states in which the chains spent most steps behind the burn-in (default: half).
 
     Chains that differ in their frozen tokens never share a state; neither do chains whose free
-    sites differ, even where their tokens agree.
+    sites differ, even where their tokens agree. Without `chains` all of them count.
     """
-    burn_in = run.steps // 2 if burn_in is None else burn_in
-    if not 0 <= burn_in < run.steps:
-        raise GlauberError(
-            f"the burn-in is {burn_in} steps, but it must leave some of the run's {run.steps}."
-        )
+    burn_in = check_burn_in(burn_in, run.steps)
     if most < 2:
         raise GlauberError(f"{most} states were asked for, but a ranking needs at least 2.")
-    frees = [row.tobytes() for row in run.free]
+    chains = np.arange(run.n_chains) if chains is None else chains
+    frees = [row.tobytes() for row in run.free[chains]]
     seen: Counter[tuple[bytes, bytes]] = Counter()
     for step, tokens in trajectory(run):
         if step > burn_in:
-            seen.update(zip((row.tobytes() for row in tokens), frees, strict=True))
+            seen.update(zip((row.tobytes() for row in tokens[chains]), frees, strict=True))
     chosen = sorted(seen, key=lambda state: (-seen[state], state))[:most]
     return Visits(
         states=torch.from_numpy(np.stack([np.frombuffer(x, np.int64) for x, _ in chosen])),
         free=torch.from_numpy(np.stack([np.frombuffer(f, np.bool_) for _, f in chosen])),
         counts=np.array([seen[state] for state in chosen]),
         n_visited=len(seen),
-        n_steps=(run.steps - burn_in) * run.n_chains,
+        n_steps=(run.steps - burn_in) * len(chains),
         burn_in=burn_in,
     )

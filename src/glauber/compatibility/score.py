@@ -6,20 +6,234 @@ are hidden with it, so that a rare word is not given away by its own ending. Nei
 logarithm of a law: on incompatible conditionals even their ranking may differ from the chain's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
 from glauber.conditionals.batching import lengths_of
+from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.packed import LONGEST, PackedRows
+from glauber.conditionals.starts import read_texts, starts
 from glauber.errors import GlauberError
+from glauber.parameters import Device, Dtype, Model, Trust
+from glauber.progress import Advance, say, track
+from glauber.result import Result, model_parts, one_of, plain, signature, study
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
 
 SCORES = 2**24  # scores held at once, 128 MiB in float64: a text of 512 tokens fits any machine
-ROWS = 4096  # packed rows at once
+ROWS = 1024  # packed rows at once
+VARIANTS = ("auto", "original", "within-word")
+DTYPES = ("float32", "bfloat16", "float64")
+LISTED = 8  # texts whose tokens are drawn
+
+
+@study
+def score(
+    model: Model = "bundled:english",
+    texts: Annotated[str | Path | Sequence[str] | None, "Texts, each in quotes."] = None,
+    *,
+    variant: Annotated[
+        str, "original, within-word, or auto: both where the tokenizer tells words apart."
+    ] = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    trust_remote_code: Trust = False,
+) -> "Scores":
+    """Score texts by pseudo-log-likelihood, original and within-word left-to-right.
+
+    The sum over the tokens of log pi_i(x_i given the others), over the whole vocabulary at
+    temperature 1; one row through the model for each token. The within-word variant needs a
+    tokenizer that says which tokens make up one word; the original one needs none.
+    """
+    one_of("the variant", variant, VARIANTS)
+    one_of("the dtype", dtype, DTYPES)
+    if texts is None:
+        raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
+    listed = _check_texts(texts)
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    refuse_int8(opened)
+    if not getattr(opened, "whole_vocabulary", True):
+        raise GlauberError(
+            f"{opened.name} does not score the whole vocabulary at a hidden site, which a "
+            "pseudo-log-likelihood needs."
+        )
+    scores, note = score_texts(opened, listed, variant=variant)
+    made = signature(**model_parts(opened), texts=len(scores), variant=variant)
+    kind = f"exact up to rounding in {opened.dtype}"
+    return Scores(scores, opened.name, opened.fingerprint, opened.dtype, kind, note, made)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A text's pseudo-log-likelihood, token by token, in nats; None for a variant left out."""
+
+    text: str
+    pieces: list[str]
+    log_probs: list[float] | None
+    log_probs_within_word: list[float] | None
+
+    @property
+    def original(self) -> float | None:
+        return None if self.log_probs is None else sum(self.log_probs)
+
+    @property
+    def within_word(self) -> float | None:
+        within = self.log_probs_within_word
+        return None if within is None else sum(within)
+
+    @property
+    def variants(self) -> dict[str, list[float]]:
+        """The log-probabilities of each variant that was asked for."""
+        both = {"original": self.log_probs, "within-word": self.log_probs_within_word}
+        return {name: found for name, found in both.items() if found is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(Result):
+    """Texts with their pseudo-log-likelihoods."""
+
+    scores: list[Score]
+    name: str
+    weights: str
+    dtype: str
+    kind: str
+    note: str  # what was left out, and why
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        listed = [
+            {
+                "text": one.text,
+                "original": one.original,
+                "within_word": one.within_word,
+                "tokens": len(one.pieces),
+                "pieces": one.pieces,
+                "log_probs": one.log_probs,
+                "log_probs_within_word": one.log_probs_within_word,
+            }
+            for one in self.scores
+        ]
+        made = {"model": self.name, "weights": self.weights, "dtype": self.dtype, "unit": "nats"}
+        made |= {"kind": self.kind, "note": self.note or None, "scores": plain(listed)}
+        return made | {"signature": self.signature}
+
+    def lines(self) -> Iterable[str]:
+        yield f"  original  within-word  tokens  text    (nats, {self.kind})"
+        for one in self.scores:
+            figures = f"{_figure(one.original):>10}  {_figure(one.within_word):>11}"
+            yield f"{figures}  {len(one.pieces):6}  {one.text}"
+        if self.note:
+            yield self.note
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per token of each text."""
+        import pandas
+
+        rows = [
+            {"text": number, "site": site, "token": piece}
+            | {f"{name} log_prob": found[site] for name, found in one.variants.items()}
+            for number, one in enumerate(self.scores, 1)
+            for site, piece in enumerate(one.pieces)
+        ]
+        return pandas.DataFrame(rows)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """Each of the first texts token by token; of several texts, all of them beside each other.
+
+        Hover for the tokens where a text is long.
+        """
+        from glauber.figures.compatibility import plot_scores, plot_totals
+
+        found = {}
+        if len(self.scores) > 1:
+            per_token = {
+                name: [sum(one.variants[name]) / len(one.pieces) for one in self.scores]
+                for name in self.scores[0].variants
+            }
+            found["texts"] = plot_totals([one.text for one in self.scores], per_token)
+        for number, one in enumerate(self.scores[:LISTED], 1):
+            found[f"text-{number}"] = plot_scores(one.pieces, one.variants, one.text)
+        return found
+
+
+def score_texts(
+    model: MaskedLM, texts: Sequence[str], *, variant: str = "auto"
+) -> tuple[list[Score], str]:
+    """The pseudo-log-likelihoods of each text, and a note on what was left out."""
+    texts = _check_texts(texts)
+    tokens, free = starts(model, texts)
+    _check_tokens(free)
+    words, note = _words(model, texts, tokens, variant)
+    differs = free & (_pieces_left(words) > 1) if words is not None else torch.zeros_like(free)
+    # Where no later piece of the word is hidden too, the two variants ask the same question.
+    alone = free if variant != "within-word" else free & ~differs
+    rows, longest = int(alone.sum() + differs.sum()), int(free.sum(dim=1).max())
+    say(f"{len(texts)} texts: {rows:,} rows of up to {longest} tokens through {model.name}")
+    with track("tokens", rows) as advance:
+        plain_ones = pseudo_likelihood(model, tokens, alone, advance=advance).log_probs
+        within = pseudo_likelihood(model, tokens, differs, words=words, advance=advance).log_probs
+    found = {"original": plain_ones, "within-word": torch.where(differs, within, plain_ones)}
+    left_out = {"within-word"} if words is None else set()
+    left_out |= {"original"} if variant == "within-word" else set()
+
+    def listed(row: int, name: str) -> list[float] | None:
+        return None if name in left_out else found[name][row][free[row]].tolist()
+
+    spell = model.vocabulary.spell
+    pieces = [[spell(token) for token in tokens[i][free[i]].tolist()] for i in range(len(texts))]
+    return [
+        Score(text, pieces[i], listed(i, "original"), listed(i, "within-word"))
+        for i, text in enumerate(texts)
+    ], note
+
+
+def _words(
+    model: MaskedLM, texts: list[str], tokens: Tensor, variant: str
+) -> tuple[Tensor | None, str]:
+    """The word of each token (texts, length), or None and why it is not known."""
+    if variant == "original":
+        return None, ""
+    try:
+        words = model.vocabulary.words(texts)
+    except GlauberError as error:
+        if variant == "within-word":
+            raise
+        return None, f"the within-word variant is left out: {error}"
+    if words.shape != tokens.shape:
+        raise GlauberError("the tokens of a text and of its words do not agree.")
+    return words, ""
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _check_texts(texts: str | Path | Sequence[str]) -> list[str]:
+    listed = [text.strip() for text in read_texts(texts)]
+    if not listed:
+        raise GlauberError("there is no text to score.")
+    for number, text in enumerate(listed, 1):
+        if not text:
+            raise GlauberError(f"text {number} is empty: there is no token to score.")
+    return listed
+
+
+def _check_tokens(free: Tensor) -> None:
+    fewest = int(free.sum(dim=1).argmin())
+    if int(free[fewest].sum()) < 2:
+        raise GlauberError(
+            f"text {fewest + 1} has a single token, and no other token says anything about it: "
+            "a pseudo-log-likelihood needs at least two."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +256,7 @@ def pseudo_likelihood(
     *,
     words: Tensor | None = None,
     temperature: float = 1.0,
+    advance: Advance | None = None,
 ) -> PseudoLikelihood:
     """The pseudo-log-likelihood of tokens (rows, length), PAD behind shorter rows.
 
@@ -57,7 +272,7 @@ def pseudo_likelihood(
     short = (lengths_of(tokens) <= LONGEST)[rows] & (packer is not None)
     if packer is not None and bool(short.any()):
         asked = rows[short], sites[short], later[short]
-        found[asked[:2]] = _packed(packer, tokens, asked, temperature=temperature)
+        found[asked[:2]] = _packed(packer, tokens, asked, temperature, advance)
     rows, sites, later = rows[~short], sites[~short], later[~short]
     for k in later.unique().tolist():
         chosen = (later == k).nonzero()[:, 0]
@@ -65,7 +280,9 @@ def pseudo_likelihood(
             row, site = rows[part], sites[part]
             hidden = site[:, None] + torch.arange(k)
             laws = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
-            found[row, site] = laws.gather(1, tokens[row, site][:, None])[:, 0]
+            found[row, site] = laws.gather(1, tokens[row, site][:, None])[:, 0].cpu()
+            if advance is not None:
+                advance(len(part))
     return PseudoLikelihood(found)
 
 
@@ -79,8 +296,8 @@ def _packed(
     packer: PackedRows,
     tokens: Tensor,
     asked: tuple[Tensor, Tensor, Tensor],
-    *,
     temperature: float,
+    advance: Advance | None,
 ) -> Tensor:
     """log pi of the tokens at (row, site, pieces left of the word), the later pieces hidden.
 
@@ -92,6 +309,8 @@ def _packed(
         hidden = (behind > 0) & (behind < later[:, None])
         visible = tokens[row].masked_fill(hidden, packer.hidden_token)
         found.append(packer.log_probs(visible, site, temperature=temperature))
+        if advance is not None:
+            advance(len(row))
     return torch.cat(found)
 
 
@@ -102,63 +321,3 @@ def _pieces_left(words: Tensor) -> Tensor:
         same = (words[:, site] == words[:, site + 1]) & (words[:, site] != PAD)
         left[:, site] += torch.where(same, left[:, site + 1], 0)
     return left
-
-
-@dataclass(frozen=True, eq=False)
-class Score:
-    """A text's pseudo-log-likelihood in both variants, token by token, in nats."""
-
-    text: str
-    pieces: list[str]
-    log_probs: list[float]
-    log_probs_within_word: list[float]
-
-    @property
-    def original(self) -> float:
-        return sum(self.log_probs)
-
-    @property
-    def within_word(self) -> float:
-        return sum(self.log_probs_within_word)
-
-
-def score_texts(model: MaskedLM, texts: Sequence[str]) -> list[Score]:
-    """Both pseudo-log-likelihoods of each text, over the whole vocabulary at temperature 1."""
-    texts = [text.strip() for text in texts]
-    if not texts:
-        raise GlauberError("there is no text to score.")
-    for number, text in enumerate(texts, 1):
-        _check_text(model, text, number)
-    tokens, free = model.vocabulary.encode(texts)
-    words = model.vocabulary.words(texts)
-    original = pseudo_likelihood(model, tokens, free).log_probs
-    # Where no later piece of the word is hidden too, the two variants ask the same question.
-    differs = free & (_pieces_left(words) > 1)
-    within = pseudo_likelihood(model, tokens, differs, words=words).log_probs
-    within = torch.where(differs, within, original)
-    spell = model.vocabulary.text.spell
-    return [
-        Score(
-            text,
-            [spell(token) for token in tokens[row][free[row]].tolist()],
-            original[row][free[row]].tolist(),
-            within[row][free[row]].tolist(),
-        )
-        for row, text in enumerate(texts)
-    ]
-
-
-def _check_text(model: MaskedLM, text: str, number: int) -> None:
-    if not text:
-        raise GlauberError(f"text {number} is empty: there is no token to score.")
-    count = model.vocabulary.count(text)
-    if count < 2:
-        raise GlauberError(
-            f"text {number} has a single token, and no other token says anything about it: "
-            "a pseudo-log-likelihood needs at least two."
-        )
-    longest = model.longest - model.vocabulary.tokenizer.num_special_tokens_to_add()
-    if count > longest:
-        raise GlauberError(
-            f"text {number} has {count} tokens, but {model.name} reads at most {longest}."
-        )

@@ -1,12 +1,17 @@
-"""How far from closing are the rectangles, and does that go with the sites' influence?"""
+"""Could it be one law? Rectangles, entropy production, potentials and scores as pictures."""
 
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import QUIET, STRONG, empty_figure
+from glauber.figures.style import FAINT, QUIET, STRONG, empty_figure
+from glauber.result import visible
+
+if TYPE_CHECKING:
+    import pandas
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:
@@ -57,6 +62,117 @@ def plot_delta_against_influence(influence: NDArray[Any], delta: NDArray[Any]) -
         hovertemplate="influence %{x:.3f}, median Delta %{y:.2f}<extra></extra>",
     )
     return figure
+
+
+def plot_production(chains: "pandas.DataFrame", rate: float, error: float) -> go.Figure:
+    """Entropy production chain by chain; one row each: chain, temperature, rate, low, high."""
+    figure = empty_figure(
+        "Entropy production of each chain",
+        "nats per step, with the 95% interval of its own batch means; 0 if one joint law existed",
+    )
+    figure.update_xaxes(title_text="chain", tickformat="d")
+    figure.update_yaxes(title=dict(text="nats per step", font_size=13))
+    figure.add_hrect(
+        y0=rate - 2 * error, y1=rate + 2 * error, fillcolor=FAINT, line_width=0, layer="below"
+    )
+    figure.add_hline(
+        y=rate,
+        line=dict(color=QUIET, width=2),
+        name=f"all chains: {rate:.4f}; shaded: two standard errors",
+        showlegend=True,
+    )
+    figure.add_scatter(
+        x=chains["chain"],
+        y=chains["rate"],
+        error_y=dict(
+            array=chains["high"] - chains["rate"],
+            arrayminus=chains["rate"] - chains["low"],
+            color=STRONG,
+            thickness=1,
+        ),
+        mode="markers",
+        marker=dict(color=STRONG, size=8),
+        customdata=chains["temperature"],
+        name="a chain",
+        hovertemplate="chain %{x}, temperature %{customdata:g}: %{y:.4f}<extra></extra>",
+    )
+    return figure
+
+
+def plot_scores(pieces: list[str], variants: dict[str, list[float]], text: str) -> go.Figure:
+    """Log-probability of each token of a text, (tokens,) for each variant."""
+    shown = text if len(text) <= 60 else f"{text[:60]}…"
+    figure = empty_figure(
+        "Which tokens does the model not expect?",
+        f"log-probability of each token given the others, in nats: {_plain(shown)}",
+    )
+    places = list(range(len(pieces)))
+    figure.update_xaxes(
+        title_text="", tickvals=places, ticktext=[_plain(one) for one in pieces], tickangle=-45
+    )
+    figure.update_yaxes(title=dict(text="nats", font_size=13))
+    for (name, values), colour in zip(variants.items(), (STRONG, QUIET), strict=False):
+        figure.add_bar(
+            x=places,
+            y=values,
+            marker_color=colour,
+            name=name,
+            text=[_plain(one) for one in pieces],
+            textposition="none",
+            hovertemplate="%{text}: %{y:.3f} nats<extra></extra>",
+        )
+    figure.update_layout(barmode="group", margin_b=80)
+    return figure
+
+
+def plot_totals(texts: list[str], totals: dict[str, list[float]]) -> go.Figure:
+    """Pseudo-log-likelihood per token of several texts, (texts,) for each variant."""
+    figure = empty_figure(
+        "Which text fits its own conditionals best?",
+        "pseudo-log-likelihood per token, in nats; hover to read a text",
+    )
+    figure.update_xaxes(title_text="text", tickformat="d", dtick=1 if len(texts) <= 20 else None)
+    figure.update_yaxes(title=dict(text="nats per token", font_size=13))
+    for (name, values), colour in zip(totals.items(), (STRONG, QUIET), strict=False):
+        figure.add_scatter(
+            x=list(range(1, len(texts) + 1)),
+            y=values,
+            mode="markers",
+            marker=dict(color=colour, size=8),
+            name=name,
+            text=[_plain(text[:80]) for text in texts],
+            hovertemplate="%{text}<br>%{y:.3f} nats per token<extra></extra>",
+        )
+    return figure
+
+
+def plot_potential(
+    potential: NDArray[Any], pll: NDArray[Any], counts: NDArray[Any], texts: list[str]
+) -> go.Figure:
+    """Potential and pseudo-log-likelihood (states,), each from its mean, against visits."""
+    figure = empty_figure(
+        "Who knows how often a text is visited?",
+        "nats from the mean, against the steps that chains spent in the text",
+    )
+    figure.update_xaxes(title_text="steps spent there", type="log", tickformat="~g")
+    figure.update_yaxes(title=dict(text="nats", font_size=13), rangemode="normal")
+    values = {"pseudo-log-likelihood": (pll, QUIET), "potential": (potential, STRONG)}
+    for name, (value, colour) in values.items():
+        figure.add_scatter(
+            x=counts,
+            y=value - np.mean(value),
+            mode="markers",
+            marker=dict(color=colour, size=7, opacity=0.6),
+            name=name,
+            text=[_plain(text) for text in texts],
+            hovertemplate="%{text}<br>%{x} steps, %{y:.2f} nats<extra></extra>",
+        )
+    return figure
+
+
+def _plain(text: str) -> str:
+    """A text as Plotly shows it: no markup of its own."""
+    return escape(visible(text), quote=False)
 
 
 def _binned_medians(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
