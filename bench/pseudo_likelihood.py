@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from bench.environment import ROOT, TORCH, environment
-from glauber.compatibility.score import pseudo_likelihood, score_texts
+from glauber.compatibility.score import pseudo_likelihood, score
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder
@@ -90,7 +90,7 @@ def ours(model: MaskedLM, texts: list[str], metric: str) -> dict[str, Any]:
 def both(model: MaskedLM, texts: list[str]) -> float:
     """Seconds of what `glauber score` does: both variants, which share most of their rows."""
     begun = time.perf_counter()
-    score_texts(model, texts)
+    score(model, texts)
     return time.perf_counter() - begun
 
 
@@ -98,7 +98,7 @@ def compare(turns: int) -> dict[str, Any]:
     """Median seconds of both sides, their ratio and the largest difference, variant by variant."""
     texts = sentences()
     model = MaskedLM.load(MODEL, device="cpu")
-    score_texts(model, texts)
+    score(model, texts)
     minicons = Minicons(texts)
     left: dict[str, list[float]] = {name: [] for name in (*METRICS, "both")}
     right: dict[str, list[float]] = {name: [] for name in (*METRICS, "both")}

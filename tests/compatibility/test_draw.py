@@ -67,7 +67,7 @@ def test_refusals():
         draw(LAW, TOKENS, FREE, count=0, top=5)
     with pytest.raises(GlauberError, match="text 2 has fewer than two tokens"):
         draw(LAW, TOKENS, FREE & torch.tensor([[1], [0], [1]]).bool(), count=3, top=5)
-    with pytest.raises(GlauberError, match="top is 1"):
+    with pytest.raises(GlauberError, match="first choices is 1"):
         draw(LAW, TOKENS, FREE, count=3, top=1)
     with pytest.raises(GlauberError, match="seed"):
         draw(LAW, TOKENS, FREE, count=3, seed=-1, top=5)

@@ -1,6 +1,7 @@
 """Entropy production: the estimate from the engine's events against the exact chain."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import torch
 from glauber.compatibility.entropy_production import (
     check_kernel,
     entropy_production,
-    entropy_production_of_run,
+    estimate,
 )
 from glauber.conditionals.base import Restricted, log_probs
+from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
@@ -70,7 +72,7 @@ def test_a_biased_ring_has_its_closed_form():
 def test_a_joint_law_produces_no_entropy(seed):
     joint = Joint.random(VOCAB, LENGTH, seed=seed, strength=1.5)
     assert abs(exact_entropy_production(transition_matrix(joint, SPACE))) < 1e-14
-    found = entropy_production(*events(joint, seed=seed), burn_in=40)
+    found = estimate(*events(joint, seed=seed), burn_in=40)
     assert abs(found.rate) < 3 * found.standard_error
     assert found.standard_error < 0.01
 
@@ -81,7 +83,7 @@ def test_a_joint_law_produces_no_entropy(seed):
 def test_the_estimate_is_the_exact_value_on_incompatible_tables(seed, temperature):
     table = Table.random(VOCAB, LENGTH, seed=seed)
     exact = exact_entropy_production(transition_matrix(table, SPACE, temperature=temperature))
-    found = entropy_production(*events(table, temperature=temperature, seed=seed), burn_in=40)
+    found = estimate(*events(table, temperature=temperature, seed=seed), burn_in=40)
     assert abs(found.rate - exact) < 3 * found.standard_error
     assert exact > 10 * found.standard_error  # so that zero would not pass for it
 
@@ -95,7 +97,7 @@ def test_the_standard_error_is_the_spread_of_the_estimate():
     table = Table.random(VOCAB, LENGTH, seed=1)
     exact = exact_entropy_production(transition_matrix(table, SPACE))
     old, entropy = events(table, n_chains=40, n_steps=840, seed=8)
-    found = [entropy_production(old[i : i + 1], entropy[i : i + 1], burn_in=40) for i in range(40)]
+    found = [estimate(old[i : i + 1], entropy[i : i + 1], burn_in=40) for i in range(40)]
     assert {one.n_batches for one in found} == {32}
     errors = np.array([one.rate - exact for one in found])
     said = np.sqrt(np.mean([one.standard_error**2 for one in found]))
@@ -109,10 +111,10 @@ def test_counting_begins_once_forbidden_starts_are_gone():
     old, entropy = events(limited, n_chains=400, first_token=2)
     assert np.isneginf(old).sum() == 400 * LENGTH
     exact = exact_entropy_production(transition_matrix(limited, SPACE))
-    found = entropy_production(old, entropy, burn_in=0)
+    found = estimate(old, entropy, burn_in=0)
     assert found.n_chains == 400
     assert found.n_steps == sum(110 - 1 - np.isneginf(row).nonzero()[0][-1] for row in old)
-    settled = entropy_production(old, entropy, burn_in=40)
+    settled = estimate(old, entropy, burn_in=40)
     assert abs(settled.rate - exact) < 3 * settled.standard_error
     assert exact > 5 * settled.standard_error
 
@@ -120,7 +122,7 @@ def test_counting_begins_once_forbidden_starts_are_gone():
 def test_a_chain_that_stays_forbidden_is_left_out():
     old, entropy = np.full((5, 20), -1.0), np.full((5, 20), 0.5)
     old[1, 18] = -np.inf
-    found = entropy_production(old, entropy, burn_in=4, first=[0, 0, 20, 6, 0])
+    found = estimate(old, entropy, burn_in=4, first=[0, 0, 20, 6, 0])
     assert (found.n_chains, found.n_steps) == (3, 16 + 14 + 16)
     assert found.rate == pytest.approx(0.5) and found.kind == "estimate"
 
@@ -128,18 +130,18 @@ def test_a_chain_that_stays_forbidden_is_left_out():
 @pytest.mark.parametrize("burn_in", [-1, 20, 300])
 def test_a_burn_in_leaves_something(burn_in):
     with pytest.raises(GlauberError, match="burn-in"):
-        entropy_production(np.zeros((3, 20)), np.zeros((3, 20)), burn_in=burn_in)
+        estimate(np.zeros((3, 20)), np.zeros((3, 20)), burn_in=burn_in)
 
 
 def test_too_little_to_count():
     with pytest.raises(GlauberError, match="longer"):
-        entropy_production(np.zeros((1, 2)), np.zeros((1, 2)), burn_in=1)
+        estimate(np.zeros((1, 2)), np.zeros((1, 2)), burn_in=1)
     with pytest.raises(GlauberError, match="at least one"):
-        entropy_production(np.zeros((3, 0)), np.zeros((3, 0)))
+        estimate(np.zeros((3, 0)), np.zeros((3, 0)))
     with pytest.raises(GlauberError, match="no recorded conditional"):
-        entropy_production(np.full((3, 4), np.nan), np.zeros((3, 4)))
+        estimate(np.full((3, 4), np.nan), np.zeros((3, 4)))
     with pytest.raises(GlauberError, match="longer"):
-        entropy_production(np.zeros((2, 4)), np.zeros((2, 4)), first=[4, 4])
+        estimate(np.zeros((2, 4)), np.zeros((2, 4)), first=[4, 4])
 
 
 PLAIN = dict(
@@ -169,9 +171,98 @@ def test_single_site_random_scans_are_accepted():
     check_kernel(Spec(**PLAIN, fill="gumbel-max", within="product"))
 
 
+@pytest.fixture
+def made(tiny_folder, texts, tmp_path):
+    """Makes a run of the tiny model with the given options."""
+
+    def make(**how):
+        how = {"steps": 200, "chains": 6, "length": 4, "temperature": 2.0} | how
+        return sample(str(tiny_folder), texts, device="cpu", out=tmp_path / "run", **how)
+
+    return make
+
+
+def test_it_is_the_mean_over_the_recorded_events(made):
+    run = made()
+    found = entropy_production(run, burn_in=80)
+    values = -run.read("entropy", 80) - run.read("log_prob_old", 80)
+    assert found.rate == pytest.approx(values.mean(), rel=1e-4)
+    assert (found.n_chains, found.n_steps, found.burn_in) == (6, 720, 80)
+    assert found.standard_error > 0
+    for chain, one in enumerate(found.chains):
+        assert one.rate == pytest.approx(values[chain].mean(), rel=1e-4)
+        assert one.interval[0] < one.rate < one.interval[1]
+    answer = found.to_dict()
+    assert answer["kind"] == "estimate" and answer["evaluated_again"] is None
+    assert f"{found.rate:.4f} nats per step" in str(found) and "estimate" in str(found)
+    assert entropy_production(str(run.folder)).burn_in == 100  # a folder is a run, too
+
+
+def test_unknown_start_words_are_not_counted(tiny_folder, tmp_path):
+    """A token that is never drawn has log 0 until redrawn; a chain that keeps it is left out."""
+    texts = ["[MASK] the cat sat on it", "the [MASK] cat ran on it", "the cat sat on a mat"]
+    run = sample(
+        str(tiny_folder), texts, chains=60, steps=8, temperature=3.0, out=tmp_path / "run",
+        device="cpu",
+    )  # fmt: skip
+    old = run.read("log_prob_old")[:, :, 0]
+    kept = (run.tokens() == 4).any(axis=1)  # [MASK] is token 4
+    late = np.isneginf(old[:, 4:]).any(axis=1)
+    assert kept.any() and late.any()
+    found = entropy_production(run, burn_in=0)
+    begin = [row.nonzero()[0][-1] + 1 if row.any() else 0 for row in np.isneginf(old)]
+    counted = [8 - at for at, held in zip(begin, kept, strict=True) if not held and at <= 4]
+    assert (found.n_chains, found.n_steps) == (len(counted), sum(counted))
+    assert np.isfinite(found.rate)
+
+
+def test_a_run_drawn_in_int8_is_evaluated_again_in_float32(made):
+    """The float32 conditionals at the states that the run visited, one state at a time."""
+    run = made(steps=30, chains=3, dtype="int8")
+    found = entropy_production(run, burn_in=10)
+    model = MaskedLM.load(run.spec.model, device="cpu")
+    laws = model.conditionals()
+    sites = run.read("site")[:, :, 0]
+    total = 0.0
+    for step in range(10, 30):
+        before = torch.from_numpy(run.tokens(step))
+        for chain in range(3):
+            row, site = before[chain : chain + 1], torch.tensor([[int(sites[chain, step])]])
+            law = log_probs(laws, row, site, temperature=2.0)[0, 0]
+            mean = float((law.exp() * law).nansum())
+            total += mean - float(law[row[0, site[0, 0]]])
+    assert found.rate == pytest.approx(total / 60, rel=1e-9)
+    recorded = (-run.read("entropy", 10) - run.read("log_prob_old", 10)).mean()
+    assert found.rate != pytest.approx(recorded, rel=1e-6)  # int8 rounds
+    assert found.to_dict()["evaluated_again"] == "float32"
+    assert "int8" in str(found) and "float32" in str(found) and "exact" not in str(found)
+
+
+def test_each_temperature_of_a_run_has_its_estimate(made, monkeypatch):
+    monkeypatch.setattr("glauber.compatibility.entropy_production.signature", str)
+    run = made(steps=80, chains=4)
+    run.spec = replace(run.spec, temperature=[2.0, 3.0, 2.0, 3.0])
+    found = entropy_production(run, burn_in=20)
+    old, entropy = run.read("log_prob_old")[:, :, 0], run.read("entropy")[:, :, 0]
+    assert list(found.by_temperature) == [2.0, 3.0]
+    for first, temperature in enumerate((2.0, 3.0)):
+        alone = estimate(old[first::2], entropy[first::2], burn_in=20)
+        assert found.by_temperature[temperature].rate == pytest.approx(alone.rate)
+        assert found.by_temperature[temperature].standard_error == alone.standard_error
+    assert [one.temperature for one in found.chains] == [2.0, 3.0, 2.0, 3.0]
+    assert "at several temperatures" in str(found)
+
+
+def test_a_run_needs_steps(made, tmp_path):
+    with pytest.raises(GlauberError, match="no steps yet"):
+        entropy_production(made(steps=0))
+    with pytest.raises(GlauberError, match="is not a run"):
+        entropy_production(tmp_path)
+
+
 @pytest.mark.weights
 def test_the_bundled_model_is_irreversible():
     """A masked LM of English at temperature 1 is far from every joint law."""
-    made = sample("bundled:english", steps=250, chains=24, length=8, seed=0, device="cpu")
-    found = entropy_production_of_run(made, burn_in=50)
+    made = sample("bundled:english", steps=60, chains=16, length=6, seed=0, device="cpu")
+    found = entropy_production(made, burn_in=20)
     assert found.rate > 3 * found.standard_error

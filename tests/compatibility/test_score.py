@@ -1,11 +1,14 @@
 """Pseudo-log-likelihood against closed forms, and against the model with masks put in by hand."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
+import transformers
 
 from conftest import make_model, make_tokenizer
 from glauber.compatibility import score as module
-from glauber.compatibility.score import pseudo_likelihood, score_texts
+from glauber.compatibility.score import pseudo_likelihood, score
 from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
@@ -38,21 +41,21 @@ def by_hand(model, text, *, within_word):
 
 
 def test_both_variants_are_those_made_by_hand(model):
-    for score in score_texts(model, TEXTS):
-        plain = by_hand(model, score.text, within_word=False)
-        word = by_hand(model, score.text, within_word=True)
-        assert score.log_probs == pytest.approx(plain, abs=1e-9)
-        assert score.log_probs_within_word == pytest.approx(word, abs=1e-9)
-        assert score.original == pytest.approx(sum(plain), abs=1e-8)
-        assert score.within_word == pytest.approx(sum(word), abs=1e-8)
-    pieces = score_texts(model, TEXTS)[1].pieces
+    for one in score(model, TEXTS).scores:
+        plain = by_hand(model, one.text, within_word=False)
+        word = by_hand(model, one.text, within_word=True)
+        assert one.log_probs == pytest.approx(plain, abs=1e-9)
+        assert one.log_probs_within_word == pytest.approx(word, abs=1e-9)
+        assert one.original == pytest.approx(sum(plain), abs=1e-8)
+        assert one.within_word == pytest.approx(sum(word), abs=1e-8)
+    pieces = score(model, TEXTS).scores[1].pieces
     assert pieces == ["a", "cat", "##ed", "##ing", "bird", "flew", "##ing", "under", "dog", "##s"]
 
 
 def test_the_variants_differ_only_inside_words(model):
-    score = score_texts(model, TEXTS)[0]
-    differ = [a != b for a, b in zip(score.log_probs, score.log_probs_within_word, strict=True)]
-    assert differ == [piece == "cat" for piece in score.pieces]
+    one = score(model, TEXTS).scores[0]
+    differ = [a != b for a, b in zip(one.log_probs, one.log_probs_within_word, strict=True)]
+    assert differ == [piece == "cat" for piece in one.pieces]
 
 
 def test_a_joint_law_has_its_closed_form():
@@ -84,7 +87,7 @@ def test_only_free_sites_are_scored():
 
 
 def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
-    plain = score_texts(model, TEXTS)
+    plain = score(model, TEXTS).scores
     monkeypatch.setattr(module, "SCORES", 4 * model.vocab_size)
     held = []
 
@@ -109,9 +112,89 @@ def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
         ([], "no text"),
         (["the cat", "  "], "text 2 is empty"),
         (["cat"], "text 1 has a single token"),
-        (["the cat", "the " * 40], "text 2 has 40 tokens"),
+        (["the cat", "the " * 40], "text 2 has 42 tokens"),
+        (None, "no text to score"),
+        ("", "text 1 is empty"),
     ],
 )
 def test_bad_texts_are_refused_in_one_sentence(model, texts, why):
     with pytest.raises(GlauberError, match=why):
-        score_texts(model, texts)
+        score(model, texts)
+
+
+def test_the_answer_says_everything(tiny_folder, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_text("the cat sat\na big dog ran .\n\nthe cats sat\n")
+    found = score(str(tiny_folder), source, device="cpu")
+    answer = found.to_dict()
+    assert [one["text"] for one in answer["scores"]] == [
+        "the cat sat", "a big dog ran .", "the cats sat",
+    ]  # fmt: skip
+    assert answer["unit"] == "nats" and answer["kind"] == "exact up to rounding in float32"
+    for one in answer["scores"]:
+        assert one["original"] == pytest.approx(sum(one["log_probs"]))
+        assert one["within_word"] == pytest.approx(sum(one["log_probs_within_word"]))
+        assert (one["original"] == one["within_word"]) == ("cats" not in one["text"])
+    assert f"{answer['scores'][2]['within_word']:.3f}" in str(found)
+
+
+RESIDUES = "LAGVSERTIDPKQNFYMHWCXBUZO.-"
+
+
+@pytest.fixture(scope="module")
+def protein(tmp_path_factory):
+    """A tiny ESM with its own tokenizer, which is a Python one and knows no words."""
+    place = tmp_path_factory.mktemp("esm") / "vocab.txt"
+    place.write_text(
+        "\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *RESIDUES, "<null_1>", "<mask>"])
+    )
+    tokenizer = transformers.EsmTokenizer(str(place))
+    config = transformers.EsmConfig(
+        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=40, max_position_embeddings=66, pad_token_id=1,
+        mask_token_id=tokenizer.mask_token_id, position_embedding_type="rotary",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return MaskedLM(transformers.EsmForMaskedLM(config).eval(), tokenizer, name="tiny-esm")
+
+
+def test_a_tokenizer_without_words_gets_the_original_variant(protein):
+    assert not protein.vocabulary.tokenizer.is_fast
+    found = score(protein, ["EVQLVESGGG", "QVQLQ"])
+    for one in found.scores:
+        assert one.log_probs == pytest.approx(by_hand(protein, one.text, within_word=False), 1e-5)
+        assert one.within_word is None and one.pieces == list(one.text)
+    assert "the within-word variant is left out" in str(found)
+    assert found.to_dict()["scores"][0]["log_probs_within_word"] is None
+    assert score(protein, "EVQL", variant="original").note == ""
+    with pytest.raises(GlauberError, match="which tokens make up one word"):
+        score(protein, "EVQLVE", variant="within-word")
+
+
+def test_a_variant_can_be_left_out(model):
+    both = score(model, TEXTS)
+    alone = score(model, TEXTS, variant="original")
+    within = score(model, TEXTS, variant="within-word")
+    assert [one.original for one in alone.scores] == [one.original for one in both.scores]
+    assert [one.within_word for one in within.scores] == [one.within_word for one in both.scores]
+    assert all(one.within_word is None for one in alone.scores)
+    assert all(one.original is None for one in within.scores)
+
+
+def test_progress_counts_every_row(monkeypatch, protein, model):
+    """Cost is said before the work begins, and the work is counted in small parts."""
+    for one, texts in ((protein, ["EVQLVESGGG" * 4] * 6), (model, TEXTS)):
+        said, counts = [], []
+
+        @contextmanager
+        def track(what, total, counts=counts):
+            counts.append(total)
+            yield lambda more=1, **_: counts.append(more)
+
+        monkeypatch.setattr(module, "say", said.append)
+        monkeypatch.setattr(module, "track", track)
+        score(one, texts)
+        total, *parts = counts
+        assert sum(parts) == total and f"{total:,} rows" in said[0]
+        if one is protein:
+            assert total == 240 and len(parts) >= 4

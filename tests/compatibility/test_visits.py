@@ -1,13 +1,16 @@
 """Visits of a run against a plain count, and ranks from visits against the exact ones."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from glauber import sample
-from glauber.compatibility.potential import ranking, ranks, visits
+from glauber.compatibility.hodge import ranking, ranks, with_neighbours
+from glauber.compatibility.potential import potential, visits
+from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber as glauber_kernel
 from glauber.dynamics.kernel import start
@@ -71,3 +74,62 @@ def test_states_beside_help_and_are_not_ranked():
     logs = np.log(law[some.numpy()])
     np.testing.assert_allclose(found.potential - found.potential.mean(), logs - logs.mean())
     assert found.correlations().potential_law == pytest.approx(1)
+
+
+def test_a_run_is_ranked_by_what_it_visited(made):
+    found = potential(made, states=40, burn_in=10)
+    answer = found.to_dict()
+    assert 0 < answer["share"]["value"] < 1 and "exact" in answer["share"]["kind"]
+    assert answer["checks"] > 0 and answer["correlations"]["kind"] == "estimate"
+    assert -1 <= answer["correlations"]["potential_pll"] <= 1
+    values = [one["potential"] for one in answer["texts"]]
+    assert values == sorted(values, reverse=True) and len(values) == answer["ranked"]
+    by_hand = ranking(
+        MaskedLM.load(made.spec.model, device="cpu").conditionals(), found.seen.states,
+        found.seen.counts, free=found.seen.free, temperature=0.4,
+        beside=found.found.split.states,
+    )  # fmt: skip
+    assert by_hand.split.share == pytest.approx(found.share, rel=1e-9)
+    assert "explained by no joint law" in str(found) and "estimates" in str(found)
+
+
+def test_an_int8_run_is_never_called_exact(tiny_folder, texts, tmp_path):
+    how = dict(steps=60, chains=5, length=3, temperature=0.4, device="cpu")
+    run = sample(str(tiny_folder), texts, dtype="int8", out=tmp_path / "run", **how)
+    found = potential(run, states=20)
+    laws = MaskedLM.load(str(tiny_folder), device="cpu").conditionals()  # float32
+    beside = with_neighbours(laws, found.seen.states, found.seen.free, top=2)
+    again = ranking(
+        laws, found.seen.states, found.seen.counts, free=found.seen.free, beside=beside,
+        temperature=0.4,
+    )  # fmt: skip
+    assert found.share == again.split.share
+    assert "exact" not in str(found) and "float32" in str(found) and "int8" in str(found)
+    assert "exact" not in found.to_dict()["share"]["kind"]
+
+
+def test_of_several_temperatures_the_coldest_or_the_named_one_counts(made, monkeypatch):
+    monkeypatch.setattr("glauber.compatibility.potential.signature", str)
+    made.spec = replace(made.spec, temperature=[0.4, 0.8, 0.4, 0.8, 0.4])
+    cold, warm = potential(made, states=20), potential(made, states=20, temperature=0.8)
+    assert (cold.temperature, cold.n_chains) == (0.4, 3) and (warm.n_chains) == 2
+    assert "its 3 chains at 0.4" in str(cold)
+    some = visits(made, most=20, chains=np.array([1, 3]))
+    assert warm.seen.counts.tolist() == some.counts.tolist()
+    with pytest.raises(GlauberError, match=r"no chain has the temperature 3: the run has 0.4, 0.8"):
+        potential(made, temperature=3.0)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (dict(states=1), "at least 2"),
+        (dict(burn_in=60), "burn-in"),
+        (dict(neighbours=10_000), "most probable tokens"),
+        (dict(neighbours=-1), "at least 0"),
+        (dict(states=10**12), "cannot be done"),
+    ],
+)
+def test_potential_refuses(made, how, said):
+    with pytest.raises(GlauberError, match=said):
+        potential(made, **how)

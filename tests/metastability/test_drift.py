@@ -8,8 +8,9 @@ from glauber.conditionals.table import Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.drift import LevelDrift, certify, lower_share, settle, with_copies
-from glauber.metastability.drift import expected_change as drift
+from glauber.metastability.drift import drift as study
+from glauber.metastability.token_basin import LevelDrift, certify, lower_share, settle, with_copies
+from glauber.metastability.token_basin import expected_change as drift
 
 
 def pulling(length, strength, seed=0):
@@ -130,3 +131,45 @@ def test_settled_states_keep_their_copies_and_move_the_rest():
 def test_impossible_numbers_are_refused(count, samples, word):
     with pytest.raises(GlauberError, match=word):
         with_copies(TEXTS, FREE, token=7, count=count, samples=samples)
+
+
+def asked(tiny_folder, texts, **how):
+    how = {"token": "!", "count": 1, "length": 5, "samples": 6, "device": "cpu"} | how
+    return study(str(tiny_folder), texts, **how)
+
+
+def test_the_study_samples_every_level(tiny_folder, texts):
+    found = asked(tiny_folder, texts, settle=3)
+    answer = found.to_dict()
+    assert [level["count"] for level in answer["levels"]] == [1, 2, 3]
+    assert answer["certificate"]["kind"] == "estimate"
+    assert answer["others"] == "3 chain steps from texts"
+    assert answer["certificate"]["epsilon"] == min(one["smallest"] for one in answer["levels"])
+    assert "other sites from 3 chain steps" in str(found)
+    assert len(found.frame()) == 18
+    shown = np.concatenate([one.y for one in found.figure().data[:3]])
+    np.testing.assert_array_equal(shown, found.frame()["drift"])
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (dict(token="zebra"), "'zebra' is not a single token"),
+        (dict(token="the cat"), "'the cat' is not a single token"),
+        (dict(token="[MASK]"), r"'\[MASK\]' is not a single token"),
+        (dict(token="\udcff"), "not UTF-8"),
+        (dict(token=""), "'' is not a single token"),
+        (dict(count=0), "the count is 0"),
+        (dict(count=6), "the count is 6"),
+        (dict(samples=0), "samples is 0"),
+        (dict(samples=10**9), "cannot be done"),
+        (dict(levels=19), "19 levels above 1"),
+        (dict(settle=-1), "at least 0"),
+        (dict(settle=10**15), "cannot be done"),
+        (dict(seed=-1), "the seed is -1"),
+        (dict(temperature=1e-320), "divided by it have no value"),
+    ],
+)
+def test_the_study_refuses_in_one_sentence(tiny_folder, texts, how, said):
+    with pytest.raises(GlauberError, match=said):
+        asked(tiny_folder, texts, **how)

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.conditionals.base import Restricted
+from glauber.conditionals.base import Restricted, log_probs
+from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.margins import basin_margin
+from glauber.metastability.margins import MarginStudy, basin_margin
+from glauber.metastability.margins import margins as study
 from glauber.metastability.margins import margins_of as margins
 
 
@@ -117,3 +119,53 @@ def test_the_whole_space_has_no_way_out():
     assert found.margin == math.inf and found.escape_bound == 0
     with pytest.raises(GlauberError, match="at least one state"):
         basin_margin(law, states[:0])
+
+
+TEXT = "the cat sat on the mat ."
+
+
+def test_the_study_is_the_models_own_conditionals(tiny_folder):
+    found = study(TEXT, str(tiny_folder), temperature=0.7, device="cpu")
+    model = MaskedLM.load(str(tiny_folder), device="cpu")
+    law = Restricted(model, model.vocabulary.proposable())
+    tokens = model.vocabulary.encode([TEXT])[0]
+    stay = [
+        float(log_probs(law, tokens, torch.tensor([[i]]), temperature=0.7)[0, 0, tokens[0, i]])
+        for i in range(1, 8)
+    ]
+    answer = found.to_dict()
+    assert answer["tokens"] == TEXT.split()
+    assert answer["escape_rate"]["value"] == pytest.approx(1 - np.exp(stay).mean(), rel=1e-6)
+    assert answer["holding_time"]["value"] == pytest.approx(1 / (1 - np.exp(stay).mean()), rel=1e-6)
+    assert answer["perfect"] == (min(answer["gaps"]["value"]) > 0)
+    *_, last, _ = str(found).splitlines()
+    assert last.startswith("mean holding time") and last.endswith("(exact)")
+    picture = found.figure()
+    np.testing.assert_array_equal(picture.data[0].y, found.gaps)
+    np.testing.assert_allclose(picture.data[1].y, 1 / found.leaving)
+
+
+def test_a_bound_below_all_numbers_is_said():
+    """exp(-800) is 0 in float64: no division by it."""
+    held = dict(gaps=np.array([800.0]), leaving=np.array([0.0]), sites=(1,), n_tokens=9)
+    found = MarginStudy(**held, temperature=1.0, text="", tokens=["a"], name="", signature="")
+    assert found.perfect and found.escape_bound == 0
+    assert "below the smallest number" in str(found) and "beyond all numbers" in str(found)
+    assert found.to_dict()["holding_time"] == {"value": None, "kind": "exact"}
+    assert found.figures()
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "said"),
+    [
+        ("", {}, "empty"),
+        ("the [MASK]", {}, "may never be drawn"),
+        (TEXT, dict(temperature=-1), "temperature is -1"),
+        (TEXT, dict(temperature=float("nan")), "temperature is nan"),
+        (TEXT, dict(temperature=1e-320), "divided by it have no value"),
+        (TEXT, dict(dtype="int8"), "int8"),
+    ],
+)
+def test_the_study_refuses_in_one_sentence(tiny_folder, text, how, said):
+    with pytest.raises(GlauberError, match=said):
+        study(text, str(tiny_folder), device="cpu", **how)

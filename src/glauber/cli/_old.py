@@ -5,24 +5,19 @@ import typer
 from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
-from glauber.cli.drift import drift
-from glauber.cli.entropy_production import entropy_production
 from glauber.cli.evaluate_translator import evaluate_translator
 from glauber.cli.export import export
 from glauber.cli.influence import influence
 from glauber.cli.ising import ising
 from glauber.cli.ising_gap import gap
 from glauber.cli.ising_race import race
-from glauber.cli.margins import margins
 from glauber.cli.models import models
 from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
-from glauber.cli.potential import potential
 from glauber.cli.prefixes import prefixes
 from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
-from glauber.cli.score import score
 from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
@@ -38,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 CHAINS = (sample, resume, extend, show, export, models)
-CERTIFICATES = (entropy_production, score, potential, influence, margins, drift)
+CERTIFICATES = (influence,)
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 
 LANDSCAPE = (topics, prefixes, compare, report)

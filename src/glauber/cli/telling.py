@@ -49,10 +49,12 @@ def summary(run: Run) -> dict[str, Any]:
 
 def irreversibility(run: Run) -> dict[str, Any] | None:
     """The run's entropy production in nats per step; none where it is not defined."""
-    from glauber.compatibility.entropy_production import entropy_production_of_run
+    if run.spec.dtype == "int8":
+        return None  # it would have to be evaluated again
+    from glauber.compatibility.entropy_production import entropy_production
 
     try:
-        found = entropy_production_of_run(run)
+        found = entropy_production(run)
     except GlauberError:  # another kernel than the one it is defined for, or too few steps
         return None
     return {"rate": found.rate, "standard_error": found.standard_error, "kind": found.kind}

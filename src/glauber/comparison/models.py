@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glauber.compatibility.entropy_production import EntropyProduction, entropy_production_of_run
+from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
 from glauber.conditionals.masked_lm import MaskedLM
@@ -88,7 +88,7 @@ def compare_models(
             ModelRow(
                 model=name,
                 rectangles=found.summary(),
-                entropy_production=entropy_production_of_run(run),
+                entropy_production=entropy_production(run),
                 changed=mean_over_chains(
                     run.read("changed").any(axis=2).mean(axis=1), bounds=(0.0, 1.0)
                 ),

@@ -50,14 +50,16 @@ def entropy_production(
     was drawn in int8 recorded rounded conditionals: those of the steps behind the burn-in are
     evaluated again in float32.
     """
-    opened = run if isinstance(run, Run) else Run(run)
+    opened = Run.of(run)
     check_kernel(opened.spec)
     if opened.steps == 0:
         raise GlauberError(
             f"the run {opened.folder} has no steps yet, so it recorded no conditional."
         )
     burn_in = check_burn_in(burn_in, opened.steps)
-    old, entropy = opened.read("log_prob_old")[:, :, 0], opened.read("entropy")[:, :, 0]
+    old, entropy = (
+        opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
+    )
     again = opened.spec.dtype == "int8"
     if again:
         laws = conditionals_of(opened, device=device, trust_remote_code=trust_remote_code)

@@ -58,7 +58,7 @@ def potential(
     check_count("number of states", states, least=2, most=10**6)
     check_count("number of neighbours", neighbours, least=0)
     check_count("number of texts to print", show, least=0)
-    opened = run if isinstance(run, Run) else Run(run)
+    opened = Run.of(run)
     if opened.steps == 0:
         raise GlauberError(f"the run {opened.folder} has no steps yet, so it visited nothing.")
     chains, at = _chains_at(opened, temperature)

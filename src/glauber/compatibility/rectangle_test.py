@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.errors import GlauberError
-from glauber.progress import Advance
+from glauber.progress import Advance, check_count, check_seed
 
 TOP = 50  # first choices that a replacement is drawn from, in the paper
 DRAWN_AT_ONCE = 256  # rectangles: bounds the memory of (2 * rectangles, vocab) scores
@@ -251,12 +251,9 @@ def _replacements(scores: Tensor, old: Tensor, chance: Tensor, top: int) -> Tens
 
 def check_numbers(count: int, seed: int, top: int) -> None:
     """Refuses numbers that no rectangles can be drawn with."""
-    if count < 1:
-        raise GlauberError(f"the number of rectangles is {count}, but it must be at least 1.")
-    if top < 2:
-        raise GlauberError(f"top is {top}, but a replacement needs a choice of at least 2 tokens.")
-    if not 0 <= seed < 2**63:
-        raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")
+    check_count("number of rectangles", count, most=10**8)
+    check_count("number of first choices", top, least=2)
+    check_seed(seed)
 
 
 def _check_texts(free: Tensor) -> None:

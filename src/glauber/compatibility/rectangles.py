@@ -12,11 +12,12 @@ from torch import Tensor
 
 from glauber.compatibility.rectangle_test import TOP, Rectangles, check_numbers, draw, evaluate
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Length, Model, Seed, Texts, Trust
-from glauber.progress import say, track
+from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
 from glauber.statistics import LEVEL, bootstrap_mean
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
+BYTES = 2000  # of memory that a rectangle takes, about: corners, scores and draws
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
 KINDS = {
     "mean": "estimate",
@@ -60,9 +62,12 @@ def rectangles(
     check_numbers(count, seed, top)
     if length is not None and length < 2:
         raise GlauberError(f"the length is {length}, but a rectangle needs two sites.")
+    check_count("number of certificates", strongest, least=0)
+    check_memory(BYTES * count, f"{count:,} rectangles")
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     tokens, free = starts(opened, texts, length=length)
+    asked, top = top, min(top, replacements_of(opened))
     say(f"{count:,} rectangles: {6 * count:,} rows through the model, {4 * count:,} in float64")
     found = measure(
         opened.conditionals(),
@@ -86,7 +91,9 @@ def rectangles(
         replacements=f"uniform-top-{top}",
         seed=seed,
     )
-    return RectangleStudy(**vars(found), name=opened.name, readings=readings, signature=made)
+    return RectangleStudy(
+        **vars(found), name=opened.name, top=top, asked=asked, readings=readings, signature=made
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +165,8 @@ class RectangleStudy(Measured, Result):
     """Random rectangles of one model: how far from closing, and which certify that no law fits."""
 
     name: str
+    top: int  # first choices that replacements came from
+    asked: int  # the number that was asked for: larger where the vocabulary has fewer
     readings: list["Reading"]  # the strongest certificates, as sentences
     signature: str
 
@@ -165,6 +174,7 @@ class RectangleStudy(Measured, Result):
         return {
             "model": self.name,
             **plain(self.summary()),
+            "top": {"value": self.top, "asked": self.asked},
             "strongest": plain(self.readings),
             "seconds": {"model": self.seconds, "float64": self.precise_seconds},
             "signature": self.signature,
@@ -181,6 +191,11 @@ class RectangleStudy(Measured, Result):
             f"{found['noise_floor']:.1e} (the largest difference to float64): "
             + ("no joint law owns these conditionals" if found["certified"] else "no certificate")
         )
+        if self.top < self.asked:
+            yield (
+                f"replacements come from the {self.top} tokens that the model proposes; "
+                f"{self.asked} were asked for"
+            )
         for reading in self.readings:
             yield from reading.lines()
 
@@ -207,6 +222,13 @@ class RectangleStudy(Measured, Result):
         if self.influence is not None:
             found["influence"] = plot_delta_against_influence(self.influence, self.delta)
         return found
+
+
+def replacements_of(model: Opened) -> int:
+    """Tokens that the model may propose at a site."""
+    proposals = model.proposals()
+    allowed = getattr(proposals, "allowed", None)
+    return int(proposals.vocab_size if allowed is None else allowed.sum())
 
 
 def measure(

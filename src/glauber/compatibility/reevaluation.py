@@ -4,7 +4,6 @@ A run drawn in int8 recorded conditionals that were rounded. What is measured ab
 its own precision, so the same questions are asked again at the states that the run visited.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from glauber.conditionals.base import Conditionals, log_probs
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.sampling.plan import reopen
+from glauber.sampling.plan import model_of
 
 Floats = NDArray[np.float64]
 SCORES = 2**24  # scores held at once
@@ -25,11 +24,13 @@ def conditionals_of(
     run: Run, *, device: str | None = None, trust_remote_code: bool = False
 ) -> Conditionals:
     """What a run drew from, to be asked again: in its own dtype, or float32 if drawn in int8."""
-    if run.spec.dtype != "int8":
-        return reopen(run, device=device).laws
-    precise = Run(run.folder)
-    precise.spec = replace(run.spec, dtype="float32")
-    return reopen(precise, device=device).laws
+    model = model_of(
+        run,
+        device=device,
+        dtype="float32" if run.spec.dtype == "int8" else None,
+        trust_remote_code=trust_remote_code,
+    )
+    return model if run.spec.special_tokens else model.conditionals()
 
 
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
-from glauber.conditionals.batching import lengths_of
+from glauber.conditionals.batching import largest_call, lengths_of
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.packed import LONGEST, PackedRows
@@ -122,9 +122,16 @@ class Scores(Result):
             }
             for one in self.scores
         ]
-        made = {"model": self.name, "weights": self.weights, "dtype": self.dtype, "unit": "nats"}
-        made |= {"kind": self.kind, "note": self.note or None, "scores": plain(listed)}
-        return made | {"signature": self.signature}
+        return {
+            "model": self.name,
+            "weights": self.weights,
+            "dtype": self.dtype,
+            "unit": "nats",
+            "kind": self.kind,
+            "note": self.note or None,
+            "scores": plain(listed),
+            "signature": self.signature,
+        }
 
     def lines(self) -> Iterable[str]:
         yield f"  original  within-word  tokens  text    (nats, {self.kind})"
@@ -276,7 +283,7 @@ def pseudo_likelihood(
     rows, sites, later = rows[~short], sites[~short], later[~short]
     for k in later.unique().tolist():
         chosen = (later == k).nonzero()[:, 0]
-        for part in chosen.split(max(1, SCORES // (k * conditionals.vocab_size))):
+        for part in chosen.split(_at_once(conditionals, k, tokens.shape[1])):
             row, site = rows[part], sites[part]
             hidden = site[:, None] + torch.arange(k)
             laws = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
@@ -284,6 +291,14 @@ def pseudo_likelihood(
             if advance is not None:
                 advance(len(part))
     return PseudoLikelihood(found)
+
+
+def _at_once(conditionals: Conditionals, k: int, length: int) -> int:
+    """Rows asked together: what the memory holds, on a CPU a few calls, so that progress shows."""
+    most = max(1, SCORES // (k * conditionals.vocab_size))
+    if getattr(conditionals, "device", torch.device("cpu")).type == "cuda":
+        return most
+    return min(most, 2 * largest_call(length) * torch.get_num_threads())
 
 
 def _packer(conditionals: Conditionals) -> PackedRows | None:

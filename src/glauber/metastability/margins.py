@@ -7,7 +7,9 @@ the chance itself is known, so it stands beside the bound.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
@@ -15,9 +17,45 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
+from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.parameters import Device, Dtype, Model, Temperature, Trust
+from glauber.result import Result, model_parts, one_of, plain, signature, study
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
+DTYPES = ("float32", "bfloat16", "float64")  # int8 is for drawing samples
+
+
+@study
+def margins(
+    text: Annotated[str, "The text, taken as a state of the chain."],
+    model: Model = "bundled:english",
+    *,
+    temperature: Temperature = 1.0,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    trust_remote_code: Trust = False,
+) -> "MarginStudy":
+    """Measure the gap of each token of a text, the bound on its escape and its holding time.
+
+    The gap g_i is how much token i's score beats the best other one's. Where all gaps are positive
+    the theorem bounds the chance to leave in one step by (|V| - 1) exp(-min gap / temperature)
+    (paper A, the margin theorem); for a single state the chance itself is known too.
+    """
+    check_temperature(temperature)
+    one_of("the dtype", dtype, DTYPES)
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    refuse_int8(opened)
+    tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
+    found = margins_of(opened.conditionals(), tokens, free, temperature=temperature)
+    spelled = [opened.vocabulary.spell(int(tokens[site])) for site in found.sites]
+    made = signature(**model_parts(opened), temperature=float(temperature), tokens=len(spelled))
+    return MarginStudy(**vars(found), text=text, tokens=spelled, name=opened.name, signature=made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +96,86 @@ class Margins:
         return math.inf if self.escape_rate == 0 else 1 / self.escape_rate
 
 
+@dataclass(frozen=True, eq=False)
+class MarginStudy(Margins, Result):
+    """How firmly a text holds itself, token by token."""
+
+    text: str
+    tokens: list[str]  # at the free sites, as the vocabulary spells them
+    name: str
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        exact = {
+            "gaps": self.gaps,
+            "leaving": self.leaving,
+            "mean_gap": float(self.gaps.mean()),
+            "smallest_gap": self.margin,
+            "escape_rate": self.escape_rate,
+            "holding_time": self.holding_time,
+        }
+        found = {name: {"value": plain(value), "kind": "exact"} for name, value in exact.items()}
+        return {
+            "model": self.name,
+            "text": self.text,
+            "temperature": self.temperature,
+            "tokens": self.tokens,
+            "perfect": self.perfect,
+            **found,
+            "escape_bound": {"value": plain(self.escape_bound), "kind": "upper bound"},
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        width = max(5, *(len(token) for token in self.tokens))
+        yield (
+            f"{'token':>{width}}      gap  chance that a redraw changes it (both exact, at "
+            f"temperature {self.temperature:g})"
+        )
+        for token, gap, leaving in zip(self.tokens, self.gaps, self.leaving, strict=True):
+            yield f"{token:>{width}}  {gap:7.3f}  {leaving:.4g}"
+        below = int((self.gaps <= 0).sum())
+        trap = (
+            "a perfect trap: every token is the likeliest at its site"
+            if self.perfect
+            else f"an approximate trap at most: {below} of {len(self.tokens)} tokens are not the "
+            "likeliest"
+        )
+        yield (
+            f"{trap}; smallest gap {self.margin:.4g}, mean {float(self.gaps.mean()):.4g} (exact)"
+        )
+        yield _bound_line(self.escape_bound)
+        yield f"chance to leave in one step: {self.escape_rate:.4g} (exact)"
+        yield f"mean holding time: {self.held} (exact)"
+
+    @property
+    def held(self) -> str:
+        """The mean holding time in words."""
+        held = self.holding_time
+        return f"{held:,.4g} steps" if math.isfinite(held) else "beyond all numbers"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per token."""
+        import pandas
+
+        columns = {"site": range(len(self.tokens)), "token": self.tokens, "gap": self.gaps}
+        return pandas.DataFrame(columns | {"leaving": self.leaving})
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.certificates import plot_margins
+
+        return {"gaps": plot_margins(self)}
+
+
+def _bound_line(bound: float | None) -> str:
+    if bound is None:
+        return "the theorem's bound on that chance: none, because a gap is not positive"
+    if bound == 0:
+        return "the theorem's bound on the chance to leave: below the smallest number (upper bound)"
+    vacuous = ", which says nothing" if bound >= 1 else f": held at least {1 / bound:,.4g} steps"
+    return f"the theorem's bound on the chance to leave: {bound:.4g} (upper bound{vacuous})"
+
+
 def margins_of(
     conditionals: Conditionals, tokens: Tensor, free: Tensor, *, temperature: float = 1.0
 ) -> Margins:
@@ -74,7 +192,8 @@ def margins_of(
         raise GlauberError(f"the token at site {site} may never be drawn, so it has no gap.")
     rest = scores.scatter(1, present, -torch.inf)
     # As a sum over the other tokens: 1 - pi(x_i) would lose every digit at low temperature.
-    leaving = torch.softmax(scores / temperature, dim=1).scatter(1, present, 0.0).sum(1)
+    probs = torch.softmax(at_temperature(scores, temperature), dim=1)
+    leaving = probs.scatter(1, present, 0.0).sum(1)
     return Margins(
         gaps=np.asarray((own - rest.amax(1)).cpu().numpy()),
         leaving=np.asarray(leaving.cpu().numpy()),
@@ -82,6 +201,16 @@ def margins_of(
         n_tokens=int((scores > -torch.inf).any(0).sum()),
         temperature=temperature,
     )
+
+
+def at_temperature(scores: Tensor, temperature: float) -> Tensor:
+    """Scores divided by the temperature; refuses one so small that this has no value."""
+    found = scores / temperature
+    if not bool((found.isfinite() | scores.isinf()).all()):
+        raise GlauberError(
+            f"the temperature is {temperature:g}, but the scores divided by it have no value."
+        )
+    return found
 
 
 def escape_bound(margin: float, *, n_tokens: int, temperature: float) -> float:
@@ -131,7 +260,7 @@ def basin_margin(
     outside = _leaves(states, conditionals.vocab_size)
     own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
     ways = outside.any(-1)
-    laws = torch.softmax(scores / temperature, dim=-1)
+    laws = torch.softmax(at_temperature(scores, temperature), dim=-1)
     return BasinMargin(
         margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
         argmax=bool((own[:, :, 0] >= scores.amax(-1))[ways].all()),

@@ -9,7 +9,7 @@ from typing import Any
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import starts
-from glauber.metastability.drift import drift_study
+from glauber.metastability.token_basin import drift_study
 from glauber.papers.reproduction import Reproduction, Scale
 
 TEMPERATURES = (0.5, 1.0)
