@@ -109,7 +109,7 @@ def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
-        ([], "no text"),
+        ([], "no text was given"),
         (["the cat", "  "], "text 2 is empty"),
         (["cat"], "text 1 has a single token"),
         (["the cat", "the " * 40], "text 2 has 42 tokens"),
@@ -158,17 +158,28 @@ def protein(tmp_path_factory):
     return MaskedLM(transformers.EsmForMaskedLM(config).eval(), tokenizer, name="tiny-esm")
 
 
-def test_a_tokenizer_without_words_gets_the_original_variant(protein):
+def test_proteins_are_scored_letter_by_letter(protein):
     assert not protein.vocabulary.tokenizer.is_fast
     found = score(protein, ["EVQLVESGGG", "QVQLQ"])
     for one in found.scores:
         assert one.log_probs == pytest.approx(by_hand(protein, one.text, within_word=False), 1e-5)
-        assert one.within_word is None and one.pieces == list(one.text)
+        assert one.within_word == one.original and one.pieces == list(one.text)
+
+
+def test_a_tokenizer_without_words_gets_the_original_variant(monkeypatch, model):
+    def words(self, texts):
+        raise GlauberError("this tokenizer does not say which tokens make up one word.")
+
+    both = score(model, TEXTS)
+    monkeypatch.setattr(type(model.vocabulary), "words", words)
+    found = score(model, TEXTS)
+    assert [one.log_probs for one in found.scores] == [one.log_probs for one in both.scores]
+    assert all(one.within_word is None for one in found.scores)
     assert "the within-word variant is left out" in str(found)
     assert found.to_dict()["scores"][0]["log_probs_within_word"] is None
-    assert score(protein, "EVQL", variant="original").note == ""
+    assert score(model, TEXTS, variant="original").note == ""
     with pytest.raises(GlauberError, match="which tokens make up one word"):
-        score(protein, "EVQLVE", variant="within-word")
+        score(model, TEXTS, variant="within-word")
 
 
 def test_a_variant_can_be_left_out(model):

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.compatibility.reevaluation import conditionals_of, evaluate_again
-from glauber.conditionals.vocabulary import UNUSED
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
@@ -308,11 +307,5 @@ def _first_clean(run: Run) -> NDArray[np.int64]:
     if run.spec.special_tokens:
         left[:] = False
     tokens = run.tokens(0)
-    never = [int(token) for token in np.unique(tokens[left]) if _never_drawn(run, int(token))]
-    return np.where((left & np.isin(tokens, never)).any(axis=1), run.steps, 0)
-
-
-def _never_drawn(run: Run, token: int) -> bool:
-    """Whether a token is special or unused, so that a run draws it only if it was told to."""
-    spelled = run.vocabulary.spell(token)
-    return UNUSED.fullmatch(spelled) is not None or run.vocabulary.decode([token]) == ""
+    drawn = np.isin(tokens, run.vocabulary.normal)
+    return np.where((left & ~drawn).any(axis=1), run.steps, 0)

@@ -19,7 +19,7 @@ from glauber.conditionals.batching import largest_call, lengths_of
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.packed import LONGEST, PackedRows
-from glauber.conditionals.starts import read_texts, starts
+from glauber.conditionals.starts import read_texts, readable, starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Trust
 from glauber.progress import Advance, say, track
@@ -58,7 +58,7 @@ def score(
     one_of("the dtype", dtype, DTYPES)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
-    listed = _check_texts(texts)
+    listed = read_texts(texts)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     if not getattr(opened, "whole_vocabulary", True):
@@ -176,7 +176,7 @@ def score_texts(
     model: MaskedLM, texts: Sequence[str], *, variant: str = "auto"
 ) -> tuple[list[Score], str]:
     """The pseudo-log-likelihoods of each text, and a note on what was left out."""
-    texts = _check_texts(texts)
+    texts = readable(model.vocabulary, texts)
     tokens, free = starts(model, texts)
     _check_tokens(free)
     words, note = _words(model, texts, tokens, variant)
@@ -222,16 +222,6 @@ def _words(
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _check_texts(texts: str | Path | Sequence[str]) -> list[str]:
-    listed = [text.strip() for text in read_texts(texts)]
-    if not listed:
-        raise GlauberError("there is no text to score.")
-    for number, text in enumerate(listed, 1):
-        if not text:
-            raise GlauberError(f"text {number} is empty: there is no token to score.")
-    return listed
 
 
 def _check_tokens(free: Tensor) -> None:

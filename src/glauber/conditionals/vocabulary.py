@@ -35,7 +35,7 @@ class Text:
 
     def __init__(self, backend: Any) -> None:
         self._backend = backend
-        self._fast = hasattr(backend, "id_to_token")
+        self._fast = hasattr(backend, "get_added_tokens_decoder")  # ESM's has id_to_token too
 
     @classmethod
     def open(cls, folder: Path) -> "Text":
