@@ -20,39 +20,47 @@ import argparse
 import json
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from glauber.translation.ablation import ablate as ablated
-from glauber.translation.ablation import scored
-from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
-from glauber.translation.evaluation import machine
-from glauber.translation.model import Shape, Translator
-from glauber.translation.pipeline import MODELS, read_lines, read_training
-from glauber.translation.pipeline import distil as distilled
-from glauber.translation.pipeline import learn as learnt
-from glauber.translation.pipeline import prepare as prepared
-from glauber.translation.score import latency, quality
-from glauber.translation.store import load, load_vocabulary
-from glauber.translation.train import Plan
-from glauber.translation.translate import Translation, Way, translate
-from glauber.translation.vocabulary import Vocabulary
+from glauber.translation.data import (
+    Judged,
+    Vocabulary,
+    by_source,
+    load_vocabulary,
+    long_pairs,
+    read_lines,
+    read_pairs,
+    read_training,
+)
+from glauber.translation.decoding import Decoding, Translation, translate_texts
+from glauber.translation.learning import Plan
+from glauber.translation.model import Shape, Translator, load
+from glauber.translation.score import latency, machine, quality
+from glauber.translation.training import MODELS
+from glauber.translation.training import distil as distilled
+from glauber.translation.training import learn as learnt
+from glauber.translation.training import prepare as prepared
+from recipes.translation_ablation import ablate as ablated
+from recipes.translation_ablation import scored
 
 ABLATED = "ablated.json"
+own = partial(Decoding, judge="itself")
 # What is compared: a model of WORK and how it decodes.
 SYSTEMS = {
-    "teacher, greedy": ("teacher", Way("ar", n_beams=1)),
-    "teacher, beam 5": ("teacher", Way("ar", n_beams=5)),
-    "ar-distilled, greedy": ("ar-distilled", Way("ar", n_beams=1)),
-    "ar-distilled, beam 5": ("ar-distilled", Way("ar", n_beams=5)),
-    "refine, 1 step": ("student", Way(n_steps=1)),
-    "refine, 4 steps": ("student", Way(n_steps=4)),
-    "refine, 10 steps": ("student", Way(n_steps=10)),
-    "refine, 4 steps, 1 length": ("student", Way(n_steps=4, n_lengths=1)),
-    "mask-predict, 4 steps": ("student", Way("mask-predict", n_steps=4)),
-    "mask-predict, 10 steps": ("student", Way("mask-predict", n_steps=10)),
-    "easy-first, 10 steps": ("student", Way("easy-first", n_steps=10)),
+    "teacher, greedy": ("teacher", own("ar", n_beams=1)),
+    "teacher, beam 5": ("teacher", own("ar", n_beams=5)),
+    "ar-distilled, greedy": ("ar-distilled", own("ar", n_beams=1)),
+    "ar-distilled, beam 5": ("ar-distilled", own("ar", n_beams=5)),
+    "refine, 1 step": ("student", own(n_steps=1)),
+    "refine, 4 steps": ("student", own(n_steps=4)),
+    "refine, 10 steps": ("student", own(n_steps=10)),
+    "refine, 4 steps, 1 length": ("student", own(n_steps=4, n_lengths=1)),
+    "mask-predict, 4 steps": ("student", own("mask-predict", n_steps=4)),
+    "mask-predict, 10 steps": ("student", own("mask-predict", n_steps=10)),
+    "easy-first, 10 steps": ("student", own("easy-first", n_steps=10)),
 }
 
 
@@ -71,18 +79,13 @@ def learn(args: argparse.Namespace, name: str) -> None:
     )  # fmt: skip
     plan = Plan(
         args.steps, args.batch, args.peak, 1e-5, args.warmup, args.seed, args.stages,
-        args.corruption, None if args.kept < 0 else args.kept, args.optimizer, doubt=args.doubt,
+        args.corruption, None if args.kept < 0 else args.kept, args.optimizer, remask=args.remask,
     )  # fmt: skip
-    begun = time.perf_counter()
-
-    def hear(step: int, loss: float) -> None:
-        seconds = time.perf_counter() - begun
-        print(f"{name}: step {step}, loss {loss:.3f}, {seconds:.0f} s", flush=True)
-
-    learnt(
+    made = learnt(
         args.out, name, plan, shape=shape, begin_from=args.begin_from, device=args.device,
-        every=args.every, hear=hear,
+        every=args.every,
     )  # fmt: skip
+    print(f"{name}: {args.steps} steps, loss {made.loss:.3f}, {made.seconds:.0f} s", flush=True)
 
 
 def distil(args: argparse.Namespace) -> None:
@@ -98,17 +101,14 @@ def distil(args: argparse.Namespace) -> None:
 def ablate(args: argparse.Namespace) -> None:
     """Students that differ in one thing each; their translations, to WORK/ablated.json."""
     plan = Plan(args.steps, args.batch, warmup=args.warmup, corruption="mask", kept=None)
-    told = ablated(
-        args.out, judged_sets(args), plan=plan, device=args.device,
-        hear=lambda line: print(line, flush=True),
-    )  # fmt: skip
-    (args.out / ABLATED).write_text(json.dumps(told, ensure_ascii=False) + "\n")
+    record = ablated(args.out, judged_sets(args), plan=plan, device=args.device)
+    (args.out / ABLATED).write_text(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def score_ablations(args: argparse.Namespace) -> None:
     """The scores of those translations, to WORK/ablations.json; a GPU is not needed for it."""
-    told = scored(json.loads((args.out / ABLATED).read_text()), judged_sets(args))
-    (args.out / "ablations.json").write_text(json.dumps(told, indent=1) + "\n")
+    record = scored(json.loads((args.out / ABLATED).read_text()), judged_sets(args))
+    (args.out / "ablations.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 def judged_sets(args: argparse.Namespace) -> dict[str, list[Judged]]:
@@ -124,27 +124,28 @@ def evaluate(args: argparse.Namespace) -> None:
     """Every system on the test file and on the long set, to WORK/evaluation.json."""
     vocabulary = load_vocabulary(args.out)
     sets, rows = judged_sets(args), []
-    for system, (name, way) in SYSTEMS.items():
+    for system, (name, decoding) in SYSTEMS.items():
         if not (args.out / f"{name}.safetensors").is_file():
             continue
         model = load(args.out, name, device=args.device)
         for which, judged in sets.items():
-            row = _judge(model, vocabulary, judged, way, args)
-            rows.append({"system": system, "set": which, **asdict(way), **row})
+            row = _judge(model, vocabulary, judged, decoding, args)
+            rows.append({"system": system, "set": which, **asdict(decoding), **row})
             shown = {k: v for k, v in row.items() if k not in ("outputs", "chrf_signature")}
             print(system, which, json.dumps(shown), flush=True)
-    told = {"device": machine(args.device), "rows": rows}
-    (args.out / "evaluation.json").write_text(json.dumps(told, ensure_ascii=False) + "\n")
+    record = {"device": machine(args.device), "rows": rows}
+    (args.out / "evaluation.json").write_text(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _judge(
     model: Translator,
     vocabulary: Vocabulary,
     judged: list[Judged],
-    way: Way,
+    decoding: Decoding,
     args: argparse.Namespace,
 ) -> dict[str, object]:
-    made = translate(model, vocabulary, [one.source for one in judged], way=way, batch_size=64)
+    sources = [one.source for one in judged]
+    made = translate_texts(model, vocabulary, sources, decoding=decoding, batch_size=64)
     outputs = [one.text for one in made]
     row: dict[str, object] = {"n_passes": sum(one.n_passes for one in made) / len(made)}
     if args.outputs_only:
@@ -154,9 +155,9 @@ def _judge(
     if args.timed:
 
         def alone(text: str) -> list[Translation]:
-            return translate(model, vocabulary, [text], way=way)
+            return translate_texts(model, vocabulary, [text], decoding=decoding)
 
-        row["latency"] = asdict(latency(alone, [one.source for one in judged[: args.timed]]))
+        row["latency"] = asdict(latency(alone, sources[: args.timed]))
     return row
 
 
@@ -184,7 +185,7 @@ def main(words: list[str] | None = None) -> None:
         one.add_argument("--stages", type=int, default=2)
         one.add_argument("--corruption", default="mask")
         one.add_argument("--kept", type=float, default=-1, help="share; below 0: drawn by row")
-        one.add_argument("--doubt", type=float, default=0.5, help="share hidden between stages")
+        one.add_argument("--remask", type=float, default=0.5, help="fraction hidden between stages")
         one.add_argument("--begin-from", help="a model of WORK whose weights are taken over")
         one.add_argument("--optimizer", default="adamw")
         one.add_argument("--width", type=int, default=256)

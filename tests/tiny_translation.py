@@ -4,9 +4,8 @@ import random
 
 import torch
 
-from glauber.translation.data import Pair
+from glauber.translation.data import Pair, Vocabulary
 from glauber.translation.model import FIRST_WORD, Shape, Translator
-from glauber.translation.vocabulary import Vocabulary
 
 ENGLISH = "the a cat dog bird house sees eats red blue old new and not here there".split()  # noqa: SIM905
 SPANISH = "el un gato can pajaro casa ve come rojo azul viejo nuevo y no aqui lejos".split()  # noqa: SIM905

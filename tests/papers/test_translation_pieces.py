@@ -6,16 +6,9 @@ import pytest
 
 from glauber import paper
 from glauber.errors import GlauberError
-from glauber.papers import (
-    b_ablation,
-    b_table1,
-    b_table2,
-    b_table3,
-    neighbour_rows,
-    translation_runs,
-)
-from glauber.translation.data import write_pairs
-from glauber.translation.store import VOCABULARY, save
+from glauber.papers import translation, translation_choices, translation_runs
+from glauber.translation.data import VOCABULARY, write_pairs
+from glauber.translation.model import save
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
 
 RECORD = {
@@ -44,11 +37,10 @@ def made_folder(tmp_path_factory):
 @pytest.fixture
 def folder(made_folder, monkeypatch):
     """The box with tiny translators in it; no record."""
-    for module in (b_ablation, b_table1, b_table2, b_table3, neighbour_rows, translation_runs):
-        monkeypatch.setattr(module, "BUNDLED", made_folder)
+    monkeypatch.setattr(translation_runs, "BUNDLED", made_folder)
     monkeypatch.setattr(translation_runs, "TEST_PAIRS", made_folder / "pairs.tsv")
     monkeypatch.setitem(translation_runs.SIZES, "small", (6, 4, 2))
-    monkeypatch.setitem(neighbour_rows.SIZES, "small", 8)
+    monkeypatch.setitem(translation.LONG, "small", 8)
     (made_folder / "ablations.json").unlink(missing_ok=True)
     return made_folder
 
@@ -74,16 +66,18 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
     assert beam["BLEU less beam 5"] == 0 and beam["faster than greedy, beam 5"][1] == 1
     assert beam["published SacreBLEU"]["DE-EN"] == 33.50
     assert "not recorded" in made.how
-    assert json.loads(made.write(tmp_path)[0].read_text())["rows"][0]["set"] == "test"
+    written = made.write(tmp_path / "table.json")
+    assert json.loads(written.read_text())["rows"][0]["set"] == "test"
 
 
 def test_recorded_figures_are_shown_as_recorded(folder):
     (folder / "ablations.json").write_text(json.dumps(RECORD))
-    row = paper("B-table1").rows[-1]
+    (row,) = translation._distilled()
+    assert "were measured when" in translation._how("")
     assert (row["system"], row["made"], row["device"]) == (
         "ar-distilled, beam 5", "recorded", "one toy",
     )  # fmt: skip
-    baseline, raw, odd = b_ablation.recorded_rows(translation_runs.recorded())
+    baseline, raw, odd = translation_choices.recorded_rows(translation_runs.recorded())
     assert "less_test" not in baseline and baseline["training steps"] == 7
     assert raw["less_test"] == -5 and raw["test, as the paper says"] == "yes"
     assert raw["less_long"] == 1 and raw["long, as the paper says"] == "no"
@@ -95,10 +89,10 @@ def test_recorded_figures_are_shown_as_recorded(folder):
 
 def test_ablations_say_which_way_they_went(folder):
     made = paper("B-ablation")
-    assert len(made.rows) == 2 * len(b_ablation.CHOICES) and "not recorded" in made.how
+    assert len(made.rows) == 2 * len(translation_choices.CHOICES) and "not recorded" in made.how
     for row in made.rows:
         assert row["made"] == "run" and row["paper"]
-        if row["system"] == b_ablation.BASELINE:
+        if row["system"] == translation_choices.BASELINE:
             assert "moved" not in row
             continue
         told = abs(row["BLEU less baseline"]) > 2 * row["standard error of that"]
@@ -106,7 +100,7 @@ def test_ablations_say_which_way_they_went(folder):
 
 
 def test_agreement_with_the_paper():
-    agrees = b_ablation._agrees
+    agrees = translation_choices._agrees
     assert agrees("lower", "lower") == "yes" and agrees("higher", "lower") == "no"
     assert agrees("not told from 0", "same").startswith("yes")
     assert agrees("lower", "same") == "no"
@@ -115,7 +109,7 @@ def test_agreement_with_the_paper():
 
 def test_table_2_has_every_decoder(folder):
     made = paper("B-table2", seed=3)
-    assert {row["system"] for row in made.rows} == set(b_table2.SYSTEMS)
+    assert {row["system"] for row in made.rows} == set(translation.DECODERS)
     assert made.rows[4]["published BLEU"] == {"DE-EN": 32.10, "EN-DE": 27.94}
     again = paper("B-table2", seed=3)
     assert again.rows == made.rows

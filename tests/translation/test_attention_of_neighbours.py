@@ -6,10 +6,14 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation.attention import attention_of_neighbours, last_attention
 from glauber.translation.data import padded
 from glauber.translation.model import FIRST_WORD, MASK, PAD
-from glauber.translation.neighbours import Pairs, neighbours
+from glauber.translation.neighbours import (
+    Pairs,
+    attention_of_neighbours,
+    last_attention,
+    neighbours,
+)
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 

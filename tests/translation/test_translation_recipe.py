@@ -1,15 +1,17 @@
-"""Does the whole recipe run, from pairs to scores, and do the commands read what it leaves?"""
+"""Does the whole recipe run, from pairs to scores, and do the studies read what it leaves?"""
 
 import json
 
 import pytest
 import torch
 
-from glauber.translation.ablation import choices
+from glauber import evaluate_translator, train_translator, translate
+from glauber.errors import GlauberError
 from glauber.translation.data import write_pairs
-from glauber.translation.pipeline import take_over
-from glauber.translation.train import Plan
+from glauber.translation.learning import Plan
+from glauber.translation.training import take_over
 from recipes.translation import main
+from recipes.translation_ablation import choices
 from tiny_translation import tiny, toy_pairs
 
 REFINED = ["refine, 1 step", "refine, 1 step, judged by ar"]
@@ -57,15 +59,24 @@ def test_every_ablation_is_scored(made):
     assert told["steps"] == 3 and all(0 <= row["bleu_long"] <= 100 for row in told["rows"])
 
 
-def test_train_command_makes_what_translate_reads(made, glauber, tmp_path):
-    words = ["train-translator", made / "train.tsv", "--out", tmp_path / "new", "--steps", 3]
-    words += ["--batch", 16, "--vocabulary", 60, "--width", 32, "--layers", 1, "--device", "cpu"]
-    code, out, _ = glauber(*words, "--json")
-    assert code == 0
-    assert [one["name"] for one in json.loads(out)["models"]] == ["teacher", "student"]
-    assert glauber("translate", "the cat.", "--models", tmp_path / "new")[0] == 0
-    # What is there is not made again.
-    assert json.loads(glauber(*words, "--json")[1])["models"] == []
+def test_a_trained_translator_translates(made, tmp_path):
+    asked = dict(
+        out=tmp_path / "new", steps=3, batch=16, vocabulary=60, width=32, layers=1, device="cpu"
+    )
+    found = train_translator(made / "train.tsv", **asked)
+    assert [(one.name, one.new) for one in found.models] == [("teacher", True), ("student", True)]
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert [step for step, _ in told["models"][0]["curve"]] == [1, 2, 3]
+    assert told["models"][0]["loss"] == told["models"][0]["curve"][-1][1]
+    frame = found.frame()
+    assert list(frame.columns) == ["model", "step", "loss"] and len(frame) == 6
+    assert [line.name for line in found.figure().data] == ["teacher", "student"]
+    assert "holds the translator" in str(found)
+    assert translate("the cat.", model=tmp_path / "new").texts
+    # What is there is not made again, and its losses are remembered.
+    again = train_translator(made / "train.tsv", **asked)
+    assert [one.new for one in again.models] == [False, False]
+    assert [one.curve for one in again.models] == [one.curve for one in found.models]
 
 
 def test_a_student_begins_as_its_teacher():
@@ -77,41 +88,47 @@ def test_a_student_begins_as_its_teacher():
         assert name in new or torch.equal(weight, theirs[name].float())
 
 
-def test_translate_command(made, glauber):
-    words = ["translate", "the cat sees.", "a dog.", "--models", made, "--steps", "2"]
-    code, out, _ = glauber(*words, "--json", "--trace")
-    told = json.loads(out)["translations"]
-    assert code == 0 and [one["source"] for one in told] == ["the cat sees.", "a dog."]
-    assert all(1 <= len(one["trace"]) <= 2 and one["kind"] == "estimate" for one in told)
-    assert glauber(*words, "--trace")[0] == 0
-    assert glauber("translate", "a dog.", "--models", made, "--decoder", "ar")[0] == 0
-
-
-def test_evaluate_command(made, glauber):
-    words = ["evaluate-translator", made / "test.tsv", "--models", made, "--limit", 4]
-    code, out, _ = glauber(*words, "--timed", 1, "--steps", 1, "--json")
-    systems = json.loads(out)["systems"]
-    assert code == 0
-    assert [one["system"] for one in systems] == ["ar, greedy", "ar, beam 5", *REFINED]
-    assert glauber(*words, "--timed", 0, "--steps", 1)[0] == 0
+def test_the_studies_read_what_the_recipe_leaves(made):
+    found = translate(["the cat sees.", "a dog."], model=made, steps=2, trace=True)
+    assert [one.source for one in found.sentences] == ["the cat sees.", "a dog."]
+    assert all(1 <= len(one.drafts) <= 2 for one in found.sentences)
+    assert translate("a dog.", model=made, decoder="ar").texts
+    judged = evaluate_translator(made / "test.tsv", model=made, limit=4, timed=0, steps=[1])
+    assert [one.system for one in judged.systems] == ["ar, greedy", "ar, beam 5", *REFINED]
+    assert list(judged.figures()) == ["quality"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("pairs", "asked", "said"),
     [
-        (["translate", ""], "empty"),
-        (["translate", "the ☃"], "does not know"),
-        (["translate", "the cat " * 99], "at most 127"),
-        (["translate", "the cat", "--steps", "0"], "at least 1"),
-        (["translate", "the cat", "--models", "nowhere"], "no translator"),
-        (["translate", "the cat", "--judge", "me"], "judge must be"),
-        (["train-translator", "nowhere.tsv", "--out", "x"], "no file"),
-        (["train-translator", "PAIRS", "--out", "x", "--width", "9"], "heads must divide"),
+        ("nowhere.tsv", {}, "no file"),
+        ("latin.tsv", {}, "latin.tsv is not UTF-8 text .byte 3"),
+        ("broken.tsv.xz", {}, "is no xz file, or a broken one"),
+        ("short.tsv.xz", {}, "is no xz file, or a broken one"),
+        ("empty.tsv", {}, "has no pair"),
+        ("hub:wmt14", {}, "write hub:NAME:CONFIG"),
+        ("hub:wmt14:de-en-zh", {}, "write hub:NAME:CONFIG"),
+        ("hub:wmt14:", {}, "write hub:NAME:CONFIG"),
+        ("train.tsv", {"width": 9}, "heads must divide"),
+        ("train.tsv", {"steps": 0}, "at least 1"),
+        ("train.tsv", {"batch": 10**9}, "cannot be done"),
+        ("train.tsv", {"width": 8 * 10**5}, "GiB"),
+        ("train.tsv", {"vocabulary": 10**9}, "cannot be done"),
+        ("train.tsv", {"layers": -1}, "at least 1"),
+        ("train.tsv", {"further": "latin.tsv"}, "not UTF-8"),
+        ("train.tsv", {"out": "train.tsv"}, "is a file"),
+        ("train.tsv", {"seed": -1}, "the seed is -1"),
     ],
 )
-def test_mistakes_end_in_one_sentence(made, glauber, words, said):
-    words = [str(made / "train.tsv") if word == "PAIRS" else word for word in words]
-    if words[0] == "translate" and "--models" not in words:
-        words += ["--models", str(made)]
-    code, out, err = glauber(*words)
-    assert code == 2 and out == "" and said in err and err.count("\n") == 1
+def test_what_cannot_be_trained_is_one_sentence(made, tmp_path, pairs, asked, said, monkeypatch):
+    import lzma
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_bytes((made / "train.tsv").read_bytes())
+    (tmp_path / "latin.tsv").write_bytes("abc\xe9\td\n".encode("latin-1"))
+    (tmp_path / "broken.tsv.xz").write_bytes(b"no xz at all")
+    (tmp_path / "short.tsv.xz").write_bytes(lzma.compress(b"a\tb\n" * 99)[:-20])
+    (tmp_path / "empty.tsv").write_text("\n")
+    with pytest.raises(GlauberError, match=said) as problem:
+        train_translator(pairs, **({"out": "new"} | asked))
+    assert "\n" not in str(problem.value) and not (tmp_path / "new").exists()

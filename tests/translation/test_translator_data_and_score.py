@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation.data import Corpus, Judged, by_source, long_pairs, read_pairs
-from glauber.translation.model import PAD
+from glauber.translation.data import Corpus, Judged, Vocabulary, by_source, long_pairs, read_pairs
+from glauber.translation.model import PAD, load
 from glauber.translation.score import latency, quality, stutter_rate
-from glauber.translation.store import load
-from glauber.translation.vocabulary import Vocabulary
 from tiny_translation import toy_pairs, toy_vocabulary
 
 
@@ -20,8 +18,8 @@ def test_pairs_of_plain_and_packed_files(tmp_path):
     (tmp_path / "a.tsv.xz").write_bytes(lzma.compress(text.encode()))
     expected = [("I sang.", "Canté."), ("I talked.", "Hablé.")]
     assert read_pairs(tmp_path / "a.tsv") == read_pairs(tmp_path / "a.tsv.xz") == expected
-    (tmp_path / "bad.tsv").write_text("I sang.\tCanté.\nalone\n")
-    with pytest.raises(GlauberError, match="line 2"):
+    (tmp_path / "bad.tsv").write_text("I sang.\tCanté.\n\nalone\n")
+    with pytest.raises(GlauberError, match="line 3"):
         read_pairs(tmp_path / "bad.tsv")
     with pytest.raises(GlauberError, match="no file"):
         read_pairs(tmp_path / "none.tsv")

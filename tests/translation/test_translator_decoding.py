@@ -1,20 +1,36 @@
 """Is every way of decoding the same as its plain, slow version?"""
 
+from functools import partial
+
 import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation import sundae
-from glauber.translation.choice import teachers_taste
 from glauber.translation.data import padded
-from glauber.translation.decode import ORDERS, Schedule, decode, stutters, without_repeats
-from glauber.translation.lengths import length_log_probs, lengths_around, likely_lengths
+from glauber.translation.decoding import (
+    Decoding,
+    length_log_probs,
+    lengths_around,
+    likely_lengths,
+    teacher_score,
+    translate_texts,
+)
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
-from glauber.translation.noise import Noise, key
+from glauber.translation.schedules import (
+    ORDERS,
+    Noise,
+    Schedule,
+    decode,
+    inverse_cdf,
+    key,
+    stutters,
+    sundae_pass,
+    without_repeats,
+)
 from glauber.translation.search import NEVER, beam_search, greedy, limits
-from glauber.translation.translate import Way, translate
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
+own = partial(Decoding, judge="itself")
 ROWS = sources(12)
 LENGTHS = torch.tensor([3, 7, 5, 1, 9, 4, 6, 8, 2, 5, 7, 10])
 
@@ -50,8 +66,8 @@ def test_easy_first_writes_the_most_confident_of_the_hidden():
     assert made.tokens.tolist() == draft.tolist()
 
 
-@pytest.mark.parametrize("doubt", [0.0, 0.5, 1.0])
-def test_refinement_hides_repeats_and_what_it_is_least_sure_of(doubt):
+@pytest.mark.parametrize("remask", [0.0, 0.5, 1.0])
+def test_refinement_hides_repeats_and_what_it_is_least_sure_of(remask):
     """By hand, one row at a time, without ever stopping early."""
     model, n_steps = tiny("refine", scale=1.5), 6
     for row, length in zip(ROWS, LENGTHS.tolist(), strict=True):
@@ -61,11 +77,11 @@ def test_refinement_hides_repeats_and_what_it_is_least_sure_of(doubt):
             laws = scores[0, :, FIRST_WORD:].log_softmax(-1)
             said = [int(law.argmax()) + FIRST_WORD for law in laws]
             hand.append(said)
-            n_hidden = int(length * doubt * (n_steps - step) / n_steps)
+            n_hidden = int(length * remask * (n_steps - step) / n_steps)
             doubtful = sorted(range(length), key=lambda site: float(laws[site].max()))[:n_hidden]
             repeats = [site for site in range(1, length) if said[site] == said[site - 1]]
             draft = [MASK if i in {*doubtful, *repeats} else t for i, t in enumerate(said)]
-        schedule = Schedule(n_steps, doubt=doubt)
+        schedule = Schedule(n_steps, remask=remask)
         made = decode(model, memory, torch.tensor([length]), schedule)
         seen = [step[0].tolist() for step in made.trace]
         assert seen == hand[: len(seen)] and all(step == seen[-1] for step in hand[len(seen) :])
@@ -79,7 +95,7 @@ def noise_of(rows, lengths):
 SCHEDULES = [
     *(Schedule(4, order) for order in ORDERS),
     Schedule(9),
-    Schedule(9, remask_stutter=False, drop_repeats=False),
+    Schedule(9, remask_repeats=False, drop_repeats=False),
     Schedule(5, initial="random"),
     Schedule(7, "sundae", initial="mask"),
 ]
@@ -128,7 +144,7 @@ def test_random_tokens_come_from_the_seed_alone():
 def test_sundae_draws_from_the_tempered_law():
     scores = torch.tensor([0.3, -1.0, 2.0, 0.0, 1.1]).repeat(1, 20000, 1)
     fill = (torch.arange(20000) + 0.5)[None] / 20000  # every quantile once
-    seen = sundae.inverse_cdf(scores / 0.5, fill)[0].bincount(minlength=5) / 20000
+    seen = inverse_cdf(scores / 0.5, fill)[0].bincount(minlength=5) / 20000
     torch.testing.assert_close(seen, (scores[0, 0] / 0.5).softmax(0), rtol=0, atol=1e-4)
 
 
@@ -138,7 +154,7 @@ def test_a_settling_pass_of_sundae_moves_the_doubtful_half():
     draft = torch.tensor([[9, 12, 20, 33, 41]])
     log_probs = model.denoise(draft, memory)[..., FIRST_WORD:].float().log_softmax(-1)[0]
     doubt = log_probs[range(5), draft[0] - FIRST_WORD].argsort()
-    after, sure = sundae.write(
+    after, sure = sundae_pass(
         model.denoise(draft, memory), draft,
         fill=torch.zeros(1, 5), coin=torch.zeros(1, 5), first=False, draws=False,
     )  # fmt: skip
@@ -148,40 +164,44 @@ def test_a_settling_pass_of_sundae_moves_the_doubtful_half():
         assert sure[0, site] == log_probs[site, after[0, site] - FIRST_WORD]
 
 
-WAYS = [
-    *(Way(order, 3, n_hypotheses=4) for order in ORDERS),
-    Way(n_steps=3, initial="random"),
-    Way(n_steps=3, length="ratio", ratio=1.3),
-    Way("ar", n_beams=1),
-    Way("ar", n_beams=3),
+OPTIONS = [
+    *(own(order, 3, n_hypotheses=4) for order in ORDERS),
+    own(n_steps=3, initial="random"),
+    own(n_steps=3, length="ratio", ratio=1.3),
+    own("ar", n_beams=1),
+    own("ar", n_beams=3),
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_texts_together_and_alone(way, vocabulary):
-    model = tiny("ar" if way.decoder == "ar" else "refine", vocabulary.size)
+@pytest.mark.parametrize("decoding", OPTIONS, ids=str)
+def test_texts_together_and_alone(decoding, vocabulary):
+    model = tiny("ar" if decoding.decoder == "ar" else "refine", vocabulary.size)
     texts = [source for source, _ in toy_pairs(9, seed=5)]
-    together = translate(model, vocabulary, texts, way=way)
-    alone = [translate(model, vocabulary, [text], way=way)[0] for text in texts]
+    together = translate_texts(model, vocabulary, texts, decoding=decoding)
+    alone = [translate_texts(model, vocabulary, [text], decoding=decoding)[0] for text in texts]
     assert [one.tokens for one in together] == [one.tokens for one in alone]
     assert [one.trace for one in together] == [one.trace for one in alone]
     assert len({one.tokens for one in together}) > 1
-    if way.decoder != "ar":
+    if decoding.decoder != "ar":
         assert all(len(one.trace) == one.n_passes for one in together)
         assert all(len({len(step) for step in one.trace}) == 1 for one in together)
 
 
 def test_another_seed_gives_other_drafts(vocabulary):
     model, texts = tiny("refine", vocabulary.size), [source for source, _ in toy_pairs(9, seed=5)]
-    ways = [Way("sundae", 2, 1, n_hypotheses=1, seed=seed) for seed in (0, 0, 1)]
-    made = [[one.tokens for one in translate(model, vocabulary, texts, way=way)] for way in ways]
+    options = [own("sundae", 2, 1, n_hypotheses=1, seed=seed) for seed in (0, 0, 1)]
+    made = [
+        [one.tokens for one in translate_texts(model, vocabulary, texts, decoding=decoding)]
+        for decoding in options
+    ]
     assert made[0] == made[1] != made[2]
 
 
 def test_more_hypotheses_never_score_less(vocabulary):
     model, texts = tiny("refine", vocabulary.size), [source for source, _ in toy_pairs(9, seed=5)]
     few, many = (
-        translate(model, vocabulary, texts, way=Way("sundae", 4, 2, n_hypotheses=n)) for n in (1, 6)
+        translate_texts(model, vocabulary, texts, decoding=own("sundae", 4, 2, n_hypotheses=n))
+        for n in (1, 6)
     )
     assert all(b.score >= a.score - 1e-6 for a, b in zip(few, many, strict=True))
     assert any(b.score > a.score + 1e-6 for a, b in zip(few, many, strict=True))
@@ -194,14 +214,14 @@ def test_lengths_by_ratio_and_by_oracle(vocabulary):
     assert lengths_around(2 * read[:, None], 3, most=63).tolist() == [
         [2 * n, 2 * n - 1, 2 * n + 1] for n in read.tolist()
     ]
-    way = Way(n_lengths=1, length="ratio", ratio=2.0, drop_repeats=False)
-    made = translate(model, vocabulary, texts, way=way)
+    decoding = own(n_lengths=1, length="ratio", ratio=2.0, drop_repeats=False)
+    made = translate_texts(model, vocabulary, texts, decoding=decoding)
     assert [len(one.tokens) for one in made] == (2 * read).tolist()
-    way = Way(n_lengths=1, length="oracle", drop_repeats=False)
-    made = translate(model, vocabulary, texts, way=way, reference_lengths=[3, 11])
+    decoding = own(n_lengths=1, length="oracle", drop_repeats=False)
+    made = translate_texts(model, vocabulary, texts, decoding=decoding, reference_lengths=[3, 11])
     assert [len(one.tokens) for one in made] == [3, 11]
     with pytest.raises(GlauberError, match="reference of each text"):
-        translate(model, vocabulary, texts, way=way)
+        translate_texts(model, vocabulary, texts, decoding=decoding)
     laws = length_log_probs(model, memory, source)
     assert torch.allclose(laws.exp().sum(1), torch.ones(2))
     for row, n in enumerate(read.tolist()):  # the predictor speaks of the difference
@@ -300,26 +320,31 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
     model = tiny("refine", vocabulary.size)
     for text, words in {
         "  ": "empty",
+        "the \udcff": "not UTF-8",
         "the ☃": "does not know the character '☃'",
         "the cat " * 40: "at most 63",
     }.items():
         with pytest.raises(GlauberError, match=words):
-            translate(model, vocabulary, [text])
-    for way, words in {
-        Way(n_steps=0): "at least 1",
-        Way(doubt=-0.1): "share in doubt",
-        Way("nonsense"): "one of",
-        Way("ar"): "does not fit",
-        Way(n_lengths=0): "at least 1 length",
-        Way(n_hypotheses=0): "1 hypothesis",
-        Way(n_lengths=64): "only 63 lengths",
-        Way(length="guess"): "predicted, ratio, oracle",
-        Way(length="ratio", ratio=0.0): "the ratio is above 0",
-        Way(initial="words"): "not mask or random",
-        Way("easy-first", initial="random"): "fills masks",
+            translate_texts(model, vocabulary, [text], decoding=own())
+    for decoding, words in {
+        own(n_steps=0): "at least 1",
+        own(n_steps=10**9): "more than 10,000",
+        own("ar", n_beams=10**9): "more than 10,000",
+        own("sundae", n_hypotheses=10**9): "more than 10,000",
+        own(seed=-1): "the seed is -1",
+        own(remask=-0.1): "remask fraction",
+        own("nonsense"): "one of",
+        own("ar"): "does not fit",
+        own(n_lengths=0): "number of lengths is 0",
+        own(n_hypotheses=0): "number of hypotheses is 0",
+        own(n_lengths=64): "only 63 lengths",
+        own(length="guess"): "predicted, ratio, oracle",
+        own(length="ratio", ratio=0.0): "must be above 0",
+        own(initial="words"): "not mask or random",
+        own("easy-first", initial="random"): "fills masks",
     }.items():
         with pytest.raises(GlauberError, match=words):
-            translate(model, vocabulary, ["the cat"], way=way)
+            translate_texts(model, vocabulary, ["the cat"], decoding=decoding)
 
 
 def test_the_teacher_reads_a_draft_as_it_would_write_it():
@@ -327,7 +352,7 @@ def test_the_teacher_reads_a_draft_as_it_would_write_it():
     memory = teacher.encode(padded(ROWS))
     drafts = padded([row[: 2 + number] for number, row in enumerate(ROWS)]).clamp(min=0)
     drafts = torch.where(drafts != PAD, drafts.clamp(min=FIRST_WORD), PAD)
-    read = teachers_taste(teacher, drafts, memory)
+    read = teacher_score(teacher, drafts, memory)
     for row, draft in enumerate(drafts.tolist()):
         said = [token for token in draft if token != PAD] + [END]
         cache, token, total = teacher.empty_cache(), BEGIN, 0.0
@@ -342,26 +367,28 @@ def test_the_teacher_reads_a_draft_as_it_would_write_it():
 def test_the_judge_keeps_what_it_likes_best(vocabulary):
     model, teacher = tiny("refine", vocabulary.size), tiny("ar", vocabulary.size)
     texts = [source for source, _ in toy_pairs(9, seed=5)]
-    way = Way("refine", 3, 1, length="oracle")
+    decoding = own("refine", 3, 1, length="oracle")
     tried = {length: [length] * len(texts) for length in (4, 3, 5)}
     alone = {
-        length: translate(model, vocabulary, texts, way=way, reference_lengths=known)
+        length: translate_texts(
+            model, vocabulary, texts, decoding=decoding, reference_lengths=known
+        )
         for length, known in tried.items()
     }
-    way = Way("refine", 3, 3, length="oracle", judge="teacher")
-    chosen = translate(
-        model, vocabulary, texts, way=way, reference_lengths=tried[4], teacher=teacher
+    decoding = own("refine", 3, 3, length="oracle", judge="teacher")
+    chosen = translate_texts(
+        model, vocabulary, texts, decoding=decoding, reference_lengths=tried[4], teacher=teacher
     )
     for row, (text, one) in enumerate(zip(texts, chosen, strict=True)):
         memory = teacher.encode(padded([vocabulary.encode(text)]))
         drafts = [alone[length][row].tokens for length in tried]
-        tastes = [float(teachers_taste(teacher, torch.tensor([draft]), memory)) for draft in drafts]
-        assert one.tokens == drafts[tastes.index(max(tastes))]
-        assert one.score == pytest.approx(max(tastes), abs=1e-5)
+        scores = [float(teacher_score(teacher, torch.tensor([draft]), memory)) for draft in drafts]
+        assert one.tokens == drafts[scores.index(max(scores))]
+        assert one.score == pytest.approx(max(scores), abs=1e-5)
     with pytest.raises(GlauberError, match="there is none"):
-        translate(model, vocabulary, texts, way=way, reference_lengths=tried[4])
-    with pytest.raises(GlauberError, match="judge must be"):
-        translate(model, vocabulary, texts, way=Way(judge="nobody"))
+        translate_texts(model, vocabulary, texts, decoding=decoding, reference_lengths=tried[4])
+    with pytest.raises(GlauberError, match="the judge is nobody"):
+        translate_texts(model, vocabulary, texts, decoding=own(judge="nobody"))
 
 
 def test_what_the_layers_ask_the_source_may_be_kept():

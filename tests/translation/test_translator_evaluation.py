@@ -6,16 +6,22 @@ import types
 
 import pytest
 
+from glauber import evaluate_translator, translate
 from glauber.errors import GlauberError
-from glauber.figures.translation import plot_frontier
-from glauber.translation.data import Judged, by_source, write_pairs
-from glauber.translation.evaluation import TEST_PAIRS, Measures, evaluate, ways
-from glauber.translation.frontier import LENGTHS, STEPS, frontier
-from glauber.translation.learned import learned_score
-from glauber.translation.paired import bleu_difference
-from glauber.translation.score import latencies, quality, repeat_rate, stutter_rate, throughput
-from glauber.translation.store import VOCABULARY, load, load_vocabulary, save
-from glauber.translation.translate import Way, translate
+from glauber.translation.data import VOCABULARY, Judged, by_source, load_vocabulary, write_pairs
+from glauber.translation.decoding import Decoding, translate_texts
+from glauber.translation.evaluation import TEST_PAIRS
+from glauber.translation.model import load, save
+from glauber.translation.score import (
+    bleu_difference,
+    latencies,
+    learned_score,
+    quality,
+    repeat_rate,
+    stutter_rate,
+    throughput,
+)
+from glauber.translation.systems import LENGTHS, STEPS, Measures, evaluate, systems
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
 
 
@@ -28,17 +34,6 @@ def folder(tmp_path_factory):
         save(tiny(kind, vocabulary.size), path, name)
     write_pairs(path / "pairs.tsv", toy_pairs(30, seed=9))
     return path
-
-
-@pytest.fixture
-def said(glauber):
-    """What a command prints as JSON, or the sentence that it ends with."""
-
-    def run(*words):
-        code, out, err = glauber(*words)
-        return json.loads(out) if code == 0 else err
-
-    return run
 
 
 def test_stutter_is_what_no_reference_repeats():
@@ -124,82 +119,184 @@ def test_learned_metrics_say_what_is_missing(monkeypatch):
 
 
 def test_systems_are_judged_on_the_same_sentences(folder):
-    judged, heard = by_source(toy_pairs(12, seed=9)), []
-    systems = ways((1, 2), 2, decoders=("refine", "sundae"), like=Way(n_hypotheses=2))
-    made = evaluate(folder, judged, systems, measures=Measures(3, 5), hear=heard.append)
-    assert [one.system for one in made] == heard[:-1] == list(systems)
-    assert heard[-1] == "3 sentences one at a time"
-    assert heard[2:4] == ["refine, 1 step", "refine, 2 steps"]
+    judged = by_source(toy_pairs(12, seed=9))
+    chosen = systems((1, 2), 2, decoders=("refine", "sundae"), like=Decoding(n_hypotheses=2))
+    made = evaluate(folder, judged, chosen, measures=Measures(3, 5))
+    assert [one.system for one in made] == list(chosen)
+    assert list(chosen)[2:4] == ["refine, 1 step", "refine, 2 steps"]
     for one in made:
         assert one.latency.n_sentences == 3 and set(one.throughput.by_size) == {1, 4}
         assert len(one.outputs) == 12 == one.quality.n_sentences
-        assert one.n_passes <= one.way.n_steps or one.way.decoder == "ar"
+        assert one.n_passes <= one.decoding.n_steps or one.decoding.decoder == "ar"
 
 
 def test_an_oracle_is_told_the_first_references_length(folder):
     judged = by_source(toy_pairs(12, seed=9))
-    way = Way(n_lengths=1, length="oracle", drop_repeats=False)
-    (made,) = evaluate(folder, judged, {"told": ("student", way)}, measures=Measures(0))
+    how = Decoding(n_lengths=1, length="oracle", drop_repeats=False)
+    (made,) = evaluate(folder, judged, {"oracle": ("student", how)}, measures=Measures(0))
     assert made.latency is None and made.throughput is None
     vocabulary = load_vocabulary(folder)
     lengths = [len(vocabulary.encode(one.references[0])) for one in judged]
-    told = translate(
+    alone = translate_texts(
         load(folder, "student"), vocabulary, [one.source for one in judged],
-        way=way, reference_lengths=lengths,
+        decoding=how, reference_lengths=lengths,
     )  # fmt: skip
-    assert [len(one.tokens) for one in told] == lengths and len(set(lengths)) > 1
-    assert made.outputs == tuple(one.text for one in told)
+    assert [len(one.tokens) for one in alone] == lengths and len(set(lengths)) > 1
+    assert made.outputs == tuple(one.text for one in alone)
 
 
 def test_the_frontier_has_every_point_and_its_picture_shows_them(folder):
-    made = frontier(folder, by_source(toy_pairs(6, seed=9)), n_timed=2)
-    assert [(p.n_lengths, p.n_steps) for p in made.refined] == [
+    made = evaluate_translator(folder / "pairs.tsv", model=folder, limit=5, timed=1, frontier=True)
+    assert [one.system for one in made.systems[:2]] == ["ar, greedy", "ar, beam 5"]
+    refined = made.systems[2:]
+    assert [(one.decoding.n_lengths, one.decoding.n_steps) for one in refined] == [
         (lengths, steps) for lengths in LENGTHS for steps in STEPS
     ]
-    assert [p.system for p in made.autoregressive] == ["ar, greedy", "ar, beam 5"]
-    figure = plot_frontier(made)
+    assert all(one.decoding.judge == "itself" for one in refined)
+    figure = made.figure()
     assert len(figure.data) == len(LENGTHS) + 2
     for line, lengths in zip(figure.data, LENGTHS, strict=False):
-        points = [p for p in made.refined if p.n_lengths == lengths]
-        assert list(line.x) == [1000 * p.median for p in points]
-        assert list(line.y) == [p.bleu for p in points]
-    with pytest.raises(GlauberError, match="at least 1 timed"):
-        frontier(folder, by_source(toy_pairs(6)), n_timed=0)
+        points = [one for one in refined if one.decoding.n_lengths == lengths]
+        assert line.name.startswith(f"refine, B = {lengths}")
+        assert list(line.x) == [1000 * one.latency.median for one in points]
+        assert list(line.y) == [one.quality.bleu for one in points]
+    with pytest.raises(GlauberError, match="timed sentences is 0"):
+        evaluate_translator(folder / "pairs.tsv", model=folder, timed=0, frontier=True)
 
 
-def test_the_command_evaluates(folder, said, tmp_path):
-    common = ("evaluate-translator", folder / "pairs.tsv", "--models", folder, "--limit", 5)
-    told = said(*common, "--steps", 2, "--timed", 2, "--throughput", "--learned", "comet",
-                "--length", "oracle", "--lengths", 1, "--json")  # fmt: skip
+def test_an_evaluation_prints_tabulates_and_draws_itself(folder):
+    made = evaluate_translator(
+        folder / "pairs.tsv", model=folder, limit=5, steps=2, timed=2, throughput=True,
+        length="oracle", lengths=1,
+    )  # fmt: skip
+    told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     assert [one["system"] for one in told["systems"]] == [
         "ar, greedy", "ar, beam 5", "refine, 2 steps", "refine, 2 steps, judged by ar",
     ]  # fmt: skip
-    assert told["kind"] == "estimate" and "unbabel-comet" in told["learned"]
-    assert told["systems"][2]["way"]["length"] == "oracle"
+    assert told["kind"] == "estimate" and told["learned"] == []
+    assert told["systems"][2]["decoding"]["length"] == "oracle"
     assert all(one["throughput"]["best"] > 0 for one in told["systems"])
-    picture = tmp_path / "frontier.html"
-    told = said(*common, "--frontier", "--timed", 1, "--out", picture, "--json")
-    assert len(told["refined"]) == 12 and told["picture"] == str(picture)
-    assert "plotly" in picture.read_text()[:5_000_000]
-    assert "give --frontier" in said(*common, "--out", picture)
-    assert "at least 1" in said(*common[:4], "--limit", 0)
-    assert "comet, bleurt" in said(*common, "--learned", "taste", "--timed", 0, "--steps", 1)
+    frame = made.frame()
+    assert list(frame["system"]) == [one["system"] for one in told["systems"]]
+    assert list(frame["BLEU"]) == [one.quality.bleu for one in made.systems]
+    assert "refine, 2 steps" in str(made) and "estimates on these 5 sentences" in str(made)
+    assert list(made.figures()) == ["frontier", "quality"]
+    bars = made.figures()["quality"].data[0]
+    assert list(bars.x) == list(frame["BLEU"])
 
 
-def test_the_command_translates(folder, said):
-    common = ("translate", "the cat sees the dog.", "--models", folder, "--json", "--lengths", 2)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"judge": "x"}, "the judge is x"),
+        ({"decoder": "ar"}, "the decoder is ar"),
+        ({"decoder": ""}, "the decoder is missing"),
+        ({"limit": 0}, "the limit is 0"),
+        ({"steps": 10**9}, "more than 10,000"),
+        ({"long": 10**12}, "cannot be done"),
+        ({"learned": "taste"}, "the learned metric is taste"),
+        ({"learned": "comet"}, "unbabel-comet"),
+        ({"remask": 2.0}, "the remask fraction is 2.0"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_said_before_anything_is_translated(
+    folder, asked, said, monkeypatch
+):
+    monkeypatch.setattr("glauber.translation.systems.translate_texts", None)
+    with pytest.raises(GlauberError, match=said):
+        evaluate_translator(folder / "pairs.tsv", model=folder, **asked)
+
+
+def test_a_missing_sacrebleu_is_said_first(folder, monkeypatch):
+    monkeypatch.setattr("glauber.translation.systems.translate_texts", None)
+    monkeypatch.setattr("glauber.translation.score.find_spec", lambda name: None)
+    with pytest.raises(GlauberError, match="scoring needs sacrebleu"):
+        evaluate_translator(folder / "pairs.tsv", model=folder)
+
+
+def test_every_decoder_translates(folder):
+    text = "the cat sees the dog."
     for decoder in ("refine", "mask-predict", "easy-first", "left-to-right", "sundae"):
-        told = said(*common, "--decoder", decoder, "--steps", 2, "--hypotheses", 2, "--trace")
-        (one,) = told["translations"]
+        made = translate(
+            text, model=folder, lengths=2, decoder=decoder, steps=2, hypotheses=2, trace=True
+        )
+        (one,) = made.to_dict()["translations"]
         assert one["passes"] == len(one["trace"]) <= 2 and one["kind"] == "estimate"
-    assert said(*common, "--decoder", "ar")["translations"][0]["passes"] > 1
-    seeds = [said(*common, "--initial", "random", "--steps", 1, "--seed", s) for s in (1, 1, 2)]
-    assert seeds[0] == seeds[1]
-    assert said(*common, "--length", "ratio", "--no-remask")["translations"]
-    assert said(*common, "--device", "auto")["translations"]
-    assert "abacus" in said(*common, "--device", "abacus")
-    assert "use evaluate-translator" in said(*common, "--length", "oracle")
-    assert "fills masks" in said(*common, "--initial", "random", "--decoder", "easy-first")
+        shown = made.figure().data[0]
+        assert shown.z.shape == (one["passes"], len(made.sentences[0].tokens[0]))
+        assert ((shown.z > 0) & (shown.z <= 1)).all()
+    made = translate(text, model=folder, decoder="ar")
+    assert made.sentences[0].n_passes > 1 and made.figure().data[0].z.shape[0] == 1
+    # The score of a search is the mean over its tokens and END; the picture has the tokens.
+    assert len(made.sentences[0].log_probs[0]) == made.sentences[0].n_passes - 1
+    seeds = [translate(text, model=folder, initial="random", steps=1, seed=s) for s in (1, 1)]
+    assert seeds[0].to_dict() == seeds[1].to_dict()
+    assert translate(text, model=folder, length="ratio", remask_repeats=False).texts
+
+
+def test_python_and_the_command_have_one_judge(folder):
+    """The teacher chooses unless something else is asked for, wherever the question comes from."""
+    texts = [source for source, _ in toy_pairs(20, seed=5)]
+    plain, teacher, own = (
+        translate(texts, model=folder, **asked)
+        for asked in ({}, {"judge": "teacher"}, {"judge": "itself"})
+    )
+    assert plain.texts == teacher.texts != own.texts
+    assert Decoding().judge == "teacher"
+
+
+def test_several_drafts_of_one_length_are_judged_by_the_teacher(folder):
+    made = translate("the cat.", model=folder, decoder="sundae", lengths=1, hypotheses=3)
+    assert made.texts and "judge:teacher" in made.signature
+
+
+def test_translations_print_as_lines_and_tabulate(folder, tmp_path):
+    texts = ["the cat sees the dog.", "a bird."]
+    made = translate(texts, model=folder)
+    assert str(made) == "\n".join(made.texts)
+    assert list(made.frame()["source"]) == texts and list(made.frame()["translation"]) == made.texts
+    assert len(translate(texts, model=folder, trace=True).figures()) == 2
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n\n")
+    assert translate(tmp_path / "texts.txt", model=folder).texts == made.texts
+
+
+@pytest.mark.parametrize(
+    ("texts", "asked", "said"),
+    [
+        (None, {}, "no text"),
+        ([], {}, "no text"),
+        ("", {}, "empty"),
+        ("the ☃", {}, "does not know"),
+        ("the \udcff", {}, "not UTF-8"),
+        ("the cat " * 99, {}, "at most 63"),
+        ("the cat", {"steps": 0}, "at least 1"),
+        ("the cat", {"steps": 10**9}, "more than 10,000"),
+        ("the cat", {"decoder": "ar", "beams": 10**9}, "more than 10,000"),
+        ("the cat", {"decoder": "sundae", "hypotheses": 10**9}, "more than 10,000"),
+        ("the cat", {"judge": "me"}, "the judge is me"),
+        ("the cat", {"length": "oracle"}, "use evaluate-translator"),
+        ("the cat", {"initial": "random", "decoder": "easy-first"}, "fills masks"),
+        ("the cat", {"device": "abacus"}, "abacus"),
+        ("the cat", {"seed": -1}, "the seed is -1"),
+    ],
+)
+def test_what_cannot_be_translated_is_one_sentence(folder, texts, asked, said):
+    with pytest.raises(GlauberError, match=said) as problem:
+        translate(texts, model=folder, **asked)
+    assert "\n" not in str(problem.value)
+
+
+def test_broken_folders_are_one_sentence(folder, tmp_path):
+    with pytest.raises(GlauberError, match="no vocabulary"):
+        translate("the cat", model="nowhere")
+    for name in (VOCABULARY, "student.json", "teacher.json", "teacher.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "student.safetensors").write_bytes(b"no weights")
+    with pytest.raises(GlauberError, match="are no translator"):
+        translate("the cat", model=tmp_path)
+    (tmp_path / VOCABULARY).write_bytes(b"no words")
+    with pytest.raises(GlauberError, match="is no vocabulary"):
+        translate("the cat", model=tmp_path)
 
 
 def test_the_pairs_in_the_package_name_their_authors():

@@ -5,7 +5,6 @@ import typer
 from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
-from glauber.cli.evaluate_translator import evaluate_translator
 from glauber.cli.export import export
 from glauber.cli.influence import influence
 from glauber.cli.ising import ising
@@ -22,8 +21,6 @@ from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
 from glauber.cli.topics import topics
-from glauber.cli.train_translator import train_translator
-from glauber.cli.translate import translate
 
 app = typer.Typer(
     name="glauber",
@@ -37,8 +34,7 @@ CERTIFICATES = (influence,)
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 
 LANDSCAPE = (topics, prefixes, compare, report)
-TRANSLATION = (translate, train_translator, evaluate_translator)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE, *TRANSLATION):
+for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
 ising.command()(gap)

@@ -6,9 +6,11 @@ from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.papers.reproduction import Scale
-from glauber.translation.data import Judged, by_source, long_pairs, read_pairs
-from glauber.translation.evaluation import TEST_PAIRS, Evaluation, machine, spread
-from glauber.translation.store import BUNDLED, load_vocabulary
+from glauber.translation import model
+from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.evaluation import TEST_PAIRS
+from glauber.translation.score import machine
+from glauber.translation.systems import Evaluation, spread
 
 # Sentences of the test file, long pairs, and how many of each are timed alone.
 SIZES: dict[Scale, tuple[int | None, int, int]] = {
@@ -17,6 +19,7 @@ SIZES: dict[Scale, tuple[int | None, int, int]] = {
 }
 DIRECTIONS = ("DE-EN", "EN-DE", "RO-EN", "EN-RO", "ZH-EN", "EN-ZH")  # WMT14, WMT16, WMT17
 RECORDED = "ablations.json"
+BUNDLED = model.BUNDLED
 
 
 def sets(scale: Scale, *, share: float = 1.0) -> dict[str, list[Judged]]:
@@ -49,7 +52,7 @@ def published(scores: list[float]) -> dict[str, float]:
 def row(name: str, one: Evaluation) -> dict[str, Any]:
     """One system on one set."""
     quality, late = one.quality, one.latency
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "set": name,
         "system": one.system,
         "BLEU": quality.bleu,
@@ -59,7 +62,7 @@ def row(name: str, one: Evaluation) -> dict[str, Any]:
         "passes": one.n_passes,
     }
     if late is not None:
-        told |= {
+        found |= {
             "median ms": 1000 * late.median,
             "p99 ms": 1000 * late.p99,
             "sentences timed": late.n_sentences,
@@ -69,7 +72,7 @@ def row(name: str, one: Evaluation) -> dict[str, Any]:
         "BLEU signature": quality.bleu_signature,
         "chrF signature": quality.chrf_signature,
     }
-    return told | signatures | {"kind": quality.kind}
+    return found | signatures | {"kind": quality.kind}
 
 
 def recorded(folder: Path | None = None) -> dict[str, Any]:
@@ -81,20 +84,20 @@ def recorded(folder: Path | None = None) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        listed = [*told.get("rows", []), *told.get("systems", [])]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        listed = [*record.get("rows", []), *record.get("systems", [])]
         if not all(isinstance(one, dict) for one in listed):
             raise ValueError
     except (ValueError, AttributeError, TypeError) as problem:
         raise GlauberError(f"{path} is no record of ablations.") from problem
-    return dict(told)
+    return dict(record)
 
 
-def provenance(told: dict[str, Any]) -> dict[str, Any]:
+def provenance(record: dict[str, Any]) -> dict[str, Any]:
     """How a recorded figure was made."""
     return {
         "made": "recorded",
-        "device": told.get("device"),
-        "training steps": told.get("steps"),
-        "command": told.get("command"),
+        "device": record.get("device"),
+        "training steps": record.get("steps"),
+        "command": record.get("command"),
     }

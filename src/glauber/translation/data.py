@@ -1,7 +1,8 @@
-"""Which pairs of sentences does a translator learn from, and which is it judged by?
+"""How do sentences become tokens and pairs, to learn from and to be judged by?
 
-A file has one pair a line, source and target with a tab between; further columns are ignored. The
-sentences of Tatoeba are short, so training also joins 2 to 4 random pairs into longer ones.
+Both languages share one sentencepiece vocabulary. A file has one pair a line, source and target
+with a tab between; further columns are ignored. The sentences of Tatoeba are short, so training
+also joins 2 to 4 random pairs into longer ones.
 """
 
 import lzma
@@ -10,31 +11,175 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
-from glauber.translation.model import PAD
-from glauber.translation.vocabulary import Vocabulary
+from glauber.progress import check_count
+from glauber.result import visible
+from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN
 
+VOCABULARY = "vocabulary.model"  # its file in the folder of a translator
 Pair = tuple[str, str]
 LONGEST = 31  # tokens of a pair that is trained on: four of them joined fit into 128 positions
+MOST_LONG = 100_000  # long pairs that are joined at most
 SPREAD = 8  # a batch is one part of so many, by length
 ROUNDED = 8  # training rows are as wide as a multiple of this
 
 
+class Vocabulary:
+    """A sentencepiece model whose first tokens are PAD, UNKNOWN, BEGIN, END and MASK."""
+
+    def __init__(self, serialized: bytes):
+        self.serialized = serialized
+        self.pieces: Any = _sentencepiece().SentencePieceProcessor(model_proto=serialized)
+        self.size = int(self.pieces.get_piece_size())
+
+    @classmethod
+    def read(cls, path: Path) -> "Vocabulary":
+        """The vocabulary in a file."""
+        if not path.is_file():
+            raise GlauberError(f"there is no vocabulary {path}.")
+        try:
+            return cls(path.read_bytes())
+        except (RuntimeError, ValueError) as problem:
+            raise GlauberError(f"{path} is no vocabulary.") from problem
+
+    @classmethod
+    def learn(cls, sentences: list[str], size: int) -> "Vocabulary":
+        """A unigram vocabulary of the sentences of both languages."""
+        import io
+
+        written = io.BytesIO()
+        trainer = _sentencepiece().SentencePieceTrainer
+        try:
+            trainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=written,
+                vocab_size=size,
+                character_coverage=1.0,
+                pad_id=PAD,
+                unk_id=UNKNOWN,
+                bos_id=BEGIN,
+                eos_id=END,
+                control_symbols=["<mask>"],
+                minloglevel=2,
+            )
+        except RuntimeError as problem:
+            raise GlauberError(
+                f"the sentences do not give a vocabulary of {size} tokens: {problem}"
+            ) from problem
+        return cls(written.getvalue())
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return list(self.pieces.encode(text))
+
+    def encode_many(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of each text."""
+        return [list(tokens) for tokens in self.pieces.encode(texts)] if texts else []
+
+    def read_source(self, text: str, max_length: int) -> list[int]:
+        """The tokens of a text to translate; says what is wrong with one that cannot be."""
+        if not isinstance(text, str) or not text.strip():
+            raise GlauberError("the text to translate is empty.")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise GlauberError(f"{visible(text)[:40]!r} is not UTF-8 text.") from None
+        tokens = self.encode(text)
+        if UNKNOWN in tokens:
+            strange = sorted({c for c in text if UNKNOWN in self.encode(c)})
+            spelled = ", ".join(repr(character) for character in strange)
+            raise GlauberError(f"the translator does not know the character {spelled}.")
+        if len(tokens) >= max_length:
+            raise GlauberError(
+                f"the text has {len(tokens)} tokens, but the translator reads at most "
+                f"{max_length - 1}: translate it in parts."
+            )
+        return tokens
+
+    def decode(self, tokens: list[int]) -> str:
+        """The text of tokens; special ones say nothing."""
+        return str(self.pieces.decode([token for token in tokens if token >= FIRST_WORD]))
+
+    def spell(self, token: int) -> str:
+        """One token as the vocabulary writes it."""
+        return str(self.pieces.id_to_piece(token))
+
+
+def load_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary that the models of a folder share."""
+    return Vocabulary.read(folder / VOCABULARY)
+
+
+def _sentencepiece() -> Any:
+    try:
+        import sentencepiece
+    except ImportError as missing:
+        raise GlauberError(
+            "translation needs sentencepiece: pip install sentencepiece."
+        ) from missing
+    return sentencepiece
+
+
 def read_pairs(path: Path) -> list[Pair]:
     """The pairs of a two-column file, plain or xz."""
+    found = []
+    for number, line in enumerate(_content(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) < 2 or not columns[0] or not columns[1]:
+            raise GlauberError(f"line {number} of {path} has no source and target with a tab.")
+        found.append((columns[0], columns[1]))
+    if not found:
+        raise GlauberError(f"{path} has no pair of sentences.")
+    return found
+
+
+def read_lines(path: Path) -> list[str]:
+    """The sentences of a file, plain or xz, one a line."""
+    return [line.strip() for line in _content(path).splitlines() if line.strip()]
+
+
+def read_training(name: str | Path) -> list[Pair]:
+    """Pairs of a file, or of a data set on the hub (`hub:NAME:CONFIG`) where it can be reached."""
+    if not str(name).startswith("hub:"):
+        return read_pairs(Path(name))
+    parts = str(name).split(":")
+    sides = parts[-1].split("-")
+    if len(parts) != 3 or len(sides) != 2 or not all((*parts, *sides)):
+        raise GlauberError(f"{name} is no data set: write hub:NAME:CONFIG, as in hub:wmt14:de-en.")
+    try:
+        from datasets import load_dataset
+    except ImportError as missing:
+        raise GlauberError(
+            "hub names need the package datasets: pip install datasets."
+        ) from missing
+    try:
+        rows = load_dataset(parts[1], parts[2], split="train")["translation"]
+        return [(row[sides[0]], row[sides[1]]) for row in rows]
+    except (OSError, KeyError, ValueError, RuntimeError) as problem:
+        said = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise GlauberError(f"{name} could not be read: {said}") from problem
+
+
+def _content(path: Path) -> str:
+    """The text of a file, plain or xz."""
     if not path.is_file():
         raise GlauberError(f"there is no file {path}.")
-    content = path.read_bytes()
-    text = (lzma.decompress(content) if path.suffix == ".xz" else content).decode()
-    lines = [line.split("\t") for line in text.splitlines() if line.strip()]
-    for number, columns in enumerate(lines, 1):
-        if len(columns) < 2 or not columns[0].strip() or not columns[1].strip():
-            raise GlauberError(f"line {number} of {path} has no source and target with a tab.")
-    return [(columns[0].strip(), columns[1].strip()) for columns in lines]
+    try:
+        raw = path.read_bytes()
+        return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
+    except (lzma.LZMAError, EOFError) as problem:
+        raise GlauberError(f"{path} is no xz file, or a broken one.") from problem
+    except UnicodeDecodeError as problem:
+        raise GlauberError(f"{path} is not UTF-8 text (byte {problem.start:,}).") from problem
+    except OSError as problem:
+        raise GlauberError(f"{path} cannot be read: {problem.strerror or problem}.") from problem
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
@@ -62,8 +207,11 @@ def long_pairs(
     pairs: list[Pair], vocabulary: Vocabulary, *, n_pairs: int = 200, seed: int = 0
 ) -> list[Judged]:
     """A fixed set of 2 to 4 joined pairs with 20 to 60 target tokens, one reference each."""
+    check_count("number of long pairs", n_pairs, most=MOST_LONG)
     draw, sources = random.Random(seed), dict(reversed(pairs))
     single = list(sources.items())
+    if len(single) < 4:
+        raise GlauberError(f"long pairs are joined from 4 sentences, the file has {len(single)}.")
     made: list[Judged] = []
     for _ in range(200 * n_pairs):
         if len(made) == n_pairs:

@@ -1,158 +1,194 @@
 """Does refinement say as much as the autoregressive model, and how much sooner?"""
 
-import platform
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
+from glauber.conditionals.weights import choose_device
+from glauber.errors import GlauberError
+from glauber.parameters import Device, Seed
+from glauber.progress import check_count, check_seed
+from glauber.result import Result, one_of, plain, signature, study
+from glauber.tables import table
+from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.decoding import JUDGES, Decoding
+from glauber.translation.schedules import ORDERS
+from glauber.translation.score import (
+    Learned,
+    check_learned,
+    check_sacrebleu,
+    learned_score,
+    machine,
+)
+from glauber.translation.systems import Evaluation, Measures, evaluate, frontier_systems, systems
+from glauber.translation.translate import (
+    Initial,
+    Lengths,
+    Ratio,
+    Remask,
+    RemaskRepeats,
+    TranslatorModel,
+    translator_folder,
+)
 
-from glauber.translation.choice import JUDGES
-from glauber.translation.data import Judged
-from glauber.translation.model import Translator
-from glauber.translation.score import Latency, Quality, Throughput, latencies, quality, throughput
-from glauber.translation.store import load, load_vocabulary
-from glauber.translation.translate import Translation, Way, translate
-from glauber.translation.vocabulary import Vocabulary
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
 
 # Test pairs of Tatoeba, CC BY 2.0 FR; the third column of the file names their authors.
 TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
-
-JUDGED = {"itself": "", "teacher": ", judged by ar"}
-System = tuple[str, Way]  # the model's name in its folder, and how it decodes
+THROUGHPUT = 256  # sentences of each measurement, at most
 
 
-@dataclass(frozen=True)
-class Measures:
-    """What is timed: so many sentences one at a time, and so many in batches; 0: none."""
-
-    n_timed: int = 50
-    n_throughput: int = 0
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One system on one set of sentences."""
-
-    system: str
-    way: Way
-    quality: Quality
-    n_passes: float  # mean over the sentences
-    latency: Latency | None
-    throughput: Throughput | None
-    outputs: tuple[str, ...]
-
-
-def baselines() -> dict[str, System]:
-    """Greedy and beam search of the teacher."""
-    return {
-        "ar, greedy": ("teacher", Way("ar", n_beams=1)),
-        "ar, beam 5": ("teacher", Way("ar", n_beams=5)),
-    }
-
-
-def ways(
-    n_steps: tuple[int, ...] = (4, 10),
-    n_lengths: int = 5,
+@study
+def evaluate_translator(
+    pairs: Annotated[
+        str | Path | None, "Two-column file, plain or xz (default: the bundled test pairs)."
+    ] = None,
     *,
-    decoders: tuple[str, ...] = ("refine",),
-    judges: tuple[str, ...] = JUDGES,
-    like: Way | None = None,
-) -> dict[str, System]:
-    """The baselines, and the student by each decoder, judge and count; else as `like` has it."""
-    like = like or Way()
-    return baselines() | {
-        f"{decoder}, {count} step{'s' if count > 1 else ''}{JUDGED[judge]}": (
-            "student",
-            replace(like, decoder=decoder, n_steps=count, n_lengths=n_lengths, judge=judge),
-        )
-        for decoder in decoders
-        for judge in judges
-        for count in n_steps
-    }
+    model: TranslatorModel = None,
+    decoder: Annotated[str | Sequence[str], "Of the student, such as refine,sundae."] = "refine",
+    steps: Annotated[int | Sequence[int], "Passes, such as 4,10."] = (4, 10),
+    lengths: Lengths = Decoding.n_lengths,
+    length: Annotated[str, "Lengths around what: predicted, ratio, oracle."] = Decoding.length,
+    ratio: Ratio = Decoding.ratio,
+    initial: Initial = None,
+    remask: Remask = Decoding.remask,
+    remask_repeats: RemaskRepeats = Decoding.remask_repeats,
+    judge: Annotated[str | Sequence[str], "Who chooses a draft: itself, teacher."] = JUDGES,
+    seed: Seed = 0,
+    limit: Annotated[int | None, "Only the first so many sentences."] = None,
+    long: Annotated[int, "Score so many joined pairs instead; 0: no."] = 0,
+    timed: Annotated[int, "Sentences timed one at a time, evenly spaced."] = 50,
+    throughput: Annotated[bool, "Also sentences a second at the best batch size."] = False,
+    learned: Annotated[str | None, "Also a learned metric: comet or bleurt."] = None,
+    weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
+    frontier: Annotated[bool, "BLEU against latency over passes and lengths instead."] = False,
+    device: Device = "cpu",
+) -> "TranslatorEvaluation":
+    """Score the autoregressive model and the refinement beside it on one file of pairs.
 
-
-def evaluate(
-    folder: Path,
-    judged: Sequence[Judged],
-    systems: dict[str, System],
-    *,
-    measures: Measures | None = None,
-    device: str = "cpu",
-    hear: Callable[[str], None] = lambda system: None,
-) -> list[Evaluation]:
-    """Every system on the same sentences, in one run; `hear` is told what begins."""
-    measures, vocabulary = measures or Measures(), load_vocabulary(folder)
-    names = {name for name, _ in systems.values()}
-    names |= {way.judge for _, way in systems.values() if way.judge != "itself"}
-    models = {name: load(folder, name, device=device) for name in sorted(names)}
-    judges = [
-        _Judge(models[name], vocabulary, way, models.get(way.judge))
-        for name, way in systems.values()
+    BLEU and chrF by sacrebleu against all references of a sentence, the share of stuttering words,
+    and the time of a sentence alone: all systems take turns, so that what slows the machine slows
+    all of them (paper B, table 1). `frontier` runs 12 counts of passes and lengths.
+    """
+    check_sacrebleu()
+    if learned is not None:
+        check_learned(learned)
+    check_seed(seed)
+    check_count("number of timed sentences", timed, least=1 if frontier else 0)
+    like = Decoding(
+        n_lengths=lengths, length=length, ratio=ratio, initial=initial, seed=seed,
+        remask_repeats=remask_repeats, remask=remask,
+    )  # fmt: skip
+    like.check()
+    chosen = frontier_systems() if frontier else systems(
+        [steps] if isinstance(steps, int) else list(steps),
+        lengths,
+        decoders=_listed("the decoder", decoder, ORDERS),
+        judges=_listed("the judge", judge, JUDGES),
+        like=like,
+    )  # fmt: skip
+    folder, on = translator_folder(model), str(choose_device(device))
+    judged = judged_sentences(folder, pairs, limit=limit, long=long)
+    measures = Measures(timed, THROUGHPUT if throughput else 0)
+    made = evaluate(folder, judged, chosen, measures=measures, device=on)
+    metric = [
+        learned_score(one.outputs, judged, metric=learned, weights=weights)
+        for one in made
+        if learned is not None
     ]
-    made = []
-    for system, judge in zip(systems, judges, strict=True):
-        hear(system)
-        made.append(judge.evaluation(system, judged, spread(judged, measures.n_throughput)))
-    alone = spread(judged, measures.n_timed)
-    if not alone:
-        return made
-    hear(f"{len(alone)} sentences one at a time")
-    late = latencies([judge.alone for judge in judges], alone)
-    return [replace(one, latency=times) for one, times in zip(made, late, strict=True)]
+    told = signature(
+        translator=folder.name, pairs=Path(pairs or TEST_PAIRS).name, sentences=len(judged),
+        long=long or None, timed=timed, seed=seed, device=on, bleu=made[0].quality.bleu_signature,
+    )  # fmt: skip
+    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(on), made, metric, told)
 
 
-def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
-    """At most so many sentences, evenly spaced: files often begin with their shortest ones."""
-    count = min(count, len(judged))
-    return [judged[row * len(judged) // count] for row in range(count)]
+@dataclass(frozen=True, eq=False)
+class TranslatorEvaluation(Result):
+    """Several systems on the same sentences: quality, stutter and speed, all estimates."""
+
+    file: str
+    machine: str
+    systems: list[Evaluation]
+    learned: list[Learned]  # one for each system, or none
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "kind": "estimate",
+            "machine": self.machine,
+            "systems": plain([asdict(one) for one in self.systems]),
+            "learned": plain(self.learned),
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        yield from table(self._rows())
+        quality = self.systems[0].quality
+        yield f"words that the first references themselves repeat: {quality.reference_stutter:.4f}"
+        yield f"BLEU: {quality.bleu_signature}"
+        yield f"chrF: {quality.chrf_signature}"
+        if any(one.latency for one in self.systems):
+            yield f"ms: the median, one sentence at a time, on {self.machine}"
+        if any(one.throughput for one in self.systems):
+            yield "per s: sentences a second at the best batch size, which stands beside it"
+        yield f"all figures are estimates on these {quality.n_sentences:,} sentences"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per system."""
+        import pandas
+
+        return pandas.DataFrame(self._rows())
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.translation import plot_frontier, plot_quality
+
+        found = {"quality": plot_quality(self.systems)}
+        if all(one.latency for one in self.systems):
+            return {"frontier": plot_frontier(self.systems, self.machine)} | found
+        return found
+
+    def _rows(self) -> list[dict[str, Any]]:
+        rows = []
+        for number, one in enumerate(self.systems):
+            row: dict[str, Any] = {
+                "system": one.system,
+                "BLEU": one.quality.bleu,
+                "chrF": one.quality.chrf,
+                "stutter": one.quality.stutter,
+                "passes": one.n_passes,
+            }
+            if one.latency is not None:
+                row |= {"ms": 1000 * one.latency.median, "p99 ms": 1000 * one.latency.p99}
+            if one.throughput is not None:
+                row |= {"per s": one.throughput.best, "batch": one.throughput.batch_size}
+            if self.learned:
+                row[self.learned[number].metric] = self.learned[number].score
+            rows.append(row)
+        return rows
 
 
-def machine(device: str = "cpu") -> str:
-    """Where times were measured, in words."""
-    if device.startswith("cuda"):
-        return str(torch.cuda.get_device_name(device))
-    count = torch.get_num_threads()
-    threads = "1 thread" if count == 1 else f"{count} threads"
-    return f"{device}, {platform.machine()}, {threads}, float32"
+def judged_sentences(
+    folder: Path, pairs: str | Path | None = None, *, limit: int | None = None, long: int = 0
+) -> list[Judged]:
+    """The sentences of a file (default: the bundled one) or long ones joined from it."""
+    if limit is not None:
+        check_count("limit", limit)
+    check_count("number of long pairs", long, least=0)
+    read = read_pairs(Path(pairs or TEST_PAIRS))
+    if long:
+        return long_pairs(read, load_vocabulary(folder), n_pairs=long)[:limit]
+    return by_source(read)[:limit]
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """One model and its way."""
-
-    model: Translator
-    vocabulary: Vocabulary
-    way: Way
-    teacher: Translator | None = None
-
-    def translate(self, rows: Sequence[Judged], batch_size: int = 64) -> list[Translation]:
-        known = [len(self.vocabulary.encode(one.references[0])) for one in rows]
-        return translate(
-            self.model,
-            self.vocabulary,
-            [one.source for one in rows],
-            way=self.way,
-            batch_size=batch_size,
-            reference_lengths=known if self.way.length == "oracle" else None,
-            teacher=self.teacher,
-        )
-
-    def alone(self, one: Judged) -> list[Translation]:
-        return self.translate([one])
-
-    def evaluation(
-        self, system: str, judged: Sequence[Judged], many: Sequence[Judged]
-    ) -> Evaluation:
-        """Without latency, which is measured beside the other systems."""
-        made = self.translate(judged)
-        outputs = tuple(one.text for one in made)
-        return Evaluation(
-            system=system,
-            way=self.way,
-            quality=quality(outputs, judged),
-            n_passes=sum(one.n_passes for one in made) / len(made),
-            latency=None,
-            throughput=throughput(self.translate, many) if many else None,
-            outputs=outputs,
-        )
+def _listed(name: str, given: str | Sequence[str], known: Sequence[str]) -> list[str]:
+    """The names in a list, or in a text with commas; each must be known."""
+    parts = given.split(",") if isinstance(given, str) else given
+    found = [one_of(name, part.strip(), known) for part in parts if part.strip()]
+    if not found:
+        raise GlauberError(f"{name} is missing: {', '.join(known)}.")
+    return found

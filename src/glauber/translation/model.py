@@ -1,4 +1,4 @@
-"""What does a translator compute, from two rows of tokens to scores?
+"""What does a translator compute, from two rows of tokens to scores, and where are its weights?
 
 One encoder-decoder in two kinds. `ar` reads the target so far through a causal mask and has a
 key-value cache. `refine` sees a whole draft at once, has a positional-attention block in each
@@ -6,7 +6,9 @@ decoder layer (queries and keys are position embeddings, values the hidden state
 length of the target.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -286,3 +288,35 @@ def _start(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.02 if isinstance(module, nn.Embedding) else 0.04)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
+
+
+BUNDLED = Path(__file__).resolve().parent.parent / "models" / "translation-en-es"
+
+
+def save(model: Translator, folder: Path, name: str) -> None:
+    """NAME.safetensors (fp16) and NAME.json, its shape."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {key: value.half().contiguous().cpu() for key, value in model.state_dict().items()}
+    save_file(weights, folder / f"{name}.safetensors")
+    (folder / f"{name}.json").write_text(json.dumps(asdict(model.shape), indent=2) + "\n")
+
+
+def load(
+    folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> Translator:
+    """The model of that name, ready to translate."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path, shape = folder / f"{name}.safetensors", folder / f"{name}.json"
+    if not path.is_file() or not shape.is_file():
+        raise GlauberError(f"there is no translator {name} in {folder}.")
+    try:
+        model = Translator(Shape(**json.loads(shape.read_text(encoding="utf-8"))))
+        model.load_state_dict(load_file(path))
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as problem:
+        said = str(problem).splitlines()[0]
+        raise GlauberError(f"{path} and {shape.name} are no translator: {said}") from problem
+    return model.to(device, dtype).eval()

@@ -1,18 +1,34 @@
 """How good, how stuttering and how fast are translations?"""
 
+import platform
 import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TypeVar
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from glauber.errors import GlauberError
+from glauber.progress import Advance
+from glauber.result import one_of
 from glauber.translation.data import Judged
 
 Item = TypeVar("Item")  # a text, or a text with its references
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
+RESAMPLES = 300  # of sentences
+COMET = "Unbabel/wmt22-comet-da"  # what COMET loads where no checkpoint is named
+# Learned metrics are models with weights of their own, gigabytes that this package does not carry.
+MISSING = {
+    "comet": "COMET is not at hand: pip install unbabel-comet, and let it load its weights.",
+    "bleurt": "BLEURT is not at hand: install bleurt of google-research and name a checkpoint "
+    "folder.",
+}
 SIZES = (1, 4, 16, 64, 256)  # batches whose throughput is measured
 
 
@@ -51,14 +67,33 @@ class Throughput:
     kind: str = "estimate"
 
 
+def check_sacrebleu() -> None:
+    """Says that sacrebleu is missing, before anything is translated for it."""
+    if find_spec("sacrebleu") is None:
+        raise GlauberError("scoring needs sacrebleu: pip install 'glauber[translation]'.")
+
+
+def check_learned(metric: str) -> None:
+    """Says that a learned metric is not known, or that its package is missing."""
+    one_of("the learned metric", metric, MISSING)
+    if find_spec(metric) is None:
+        raise GlauberError(MISSING[metric])
+
+
+def machine(device: str = "cpu") -> str:
+    """Where times were measured, in words."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    count = torch.get_num_threads()
+    threads = "1 thread" if count == 1 else f"{count} threads"
+    return f"{device}, {platform.machine()}, {threads}, float32"
+
+
 def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
     """BLEU, chrF and stutter of outputs against all references of each sentence."""
-    try:
-        from sacrebleu.metrics import BLEU, CHRF
-    except ImportError as missing:
-        raise GlauberError(
-            "scoring needs sacrebleu: pip install 'glauber[translation]'."
-        ) from missing
+    check_sacrebleu()
+    from sacrebleu.metrics import BLEU, CHRF
+
     if not outputs or len(outputs) != len(judged):
         raise GlauberError(f"{len(outputs)} outputs cannot be scored on {len(judged)} sentences.")
     most = max(len(one.references) for one in judged)
@@ -109,7 +144,10 @@ def latency(translate_one: Callable[[Item], object], texts: Sequence[Item]) -> L
 
 
 def latencies(
-    translators: Sequence[Callable[[Item], object]], texts: Sequence[Item]
+    translators: Sequence[Callable[[Item], object]],
+    texts: Sequence[Item],
+    *,
+    advance: Advance | None = None,
 ) -> list[Latency]:
     """The latency of several systems; each text goes to all of them before the next one.
 
@@ -124,6 +162,8 @@ def latencies(
             begun = time.perf_counter()
             translate_one(text)
             spent.append(time.perf_counter() - begun)
+        if advance is not None:
+            advance()
     return [_latency(spent) for spent in seconds]
 
 
@@ -156,3 +196,117 @@ def throughput(
 def _repeated(text: str) -> list[str]:
     """The words that stand right behind themselves."""
     return REPEATED.findall(text.lower())
+
+
+@dataclass(frozen=True)
+class Difference:
+    """BLEU of one system less that of another on the same sentences."""
+
+    value: float
+    standard_error: float  # over sentences, by a paired bootstrap
+    kind: str = "estimate"
+
+    @property
+    def word(self) -> str:
+        """Which way it goes, if by more than two standard errors."""
+        if abs(self.value) <= 2 * self.standard_error:
+            return "not told from 0"
+        return "higher" if self.value > 0 else "lower"
+
+
+def bleu_difference(
+    outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged], *, seed: int = 0
+) -> Difference:
+    """BLEU of outputs less BLEU of others, with its error from a bootstrap over sentences.
+
+    BLEU is a function of sums over sentences, so each is scored once and only the sums are
+    resampled.
+    """
+    if not judged or not len(outputs) == len(others) == len(judged):
+        raise GlauberError("only outputs for the same sentences can be compared.")
+    left, right = _counts(outputs, judged), _counts(others, judged)
+    draws = np.random.default_rng(seed).integers(len(judged), size=(RESAMPLES, len(judged)))
+    moved = [_bleu(left[rows]) - _bleu(right[rows]) for rows in draws]
+    return Difference(_bleu(left) - _bleu(right), float(np.std(moved, ddof=1)))
+
+
+def _counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
+    """Of each sentence: matches and n-grams of orders 1 to 4, own length, reference's length."""
+    from sacrebleu.metrics import BLEU
+
+    bleu = BLEU(effective_order=True)  # it changes sentence scores only, and warns where it is off
+    scores = [
+        bleu.sentence_score(output, list(one.references))
+        for output, one in zip(outputs, judged, strict=True)
+    ]
+    return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
+
+
+def _bleu(counts: NDArray[np.int64]) -> float:
+    from sacrebleu.metrics import BLEU
+
+    total = counts.sum(0).tolist()
+    score = BLEU.compute_bleu(total[:4], total[4:8], total[8], total[9], smooth_method="exp")
+    return float(score.score)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The mean score of a learned metric, on its own scale."""
+
+    metric: str
+    weights: str
+    score: float
+    n_sentences: int
+    kind: str = "estimate"
+
+
+def learned_score(
+    outputs: Sequence[str],
+    judged: Sequence[Judged],
+    *,
+    metric: str = "comet",
+    weights: str | None = None,
+) -> Learned:
+    """The metric's mean over the sentences, each against its first reference.
+
+    `weights`: a checkpoint file or a name on the hub (COMET), a checkpoint folder (BLEURT).
+    """
+    one_of("the learned metric", metric, MISSING)
+    scored = _comet if metric == "comet" else _bleurt
+    name, scores = scored(outputs, judged, weights)
+    return Learned(metric, name, sum(scores) / len(scores), len(scores))
+
+
+def _comet(
+    outputs: Sequence[str], judged: Sequence[Judged], weights: str | None
+) -> tuple[str, list[float]]:
+    try:
+        from comet import download_model, load_from_checkpoint
+    except ImportError as missing:
+        raise GlauberError(MISSING["comet"]) from missing
+    name = weights or COMET
+    try:
+        path = name if name.endswith(".ckpt") else download_model(name)
+        model = load_from_checkpoint(path)
+    except (OSError, KeyError, ValueError) as problem:
+        raise GlauberError(f"the weights {name} of COMET are not at hand.") from problem
+    rows = [
+        {"src": one.source, "mt": output, "ref": one.references[0]}
+        for output, one in zip(outputs, judged, strict=True)
+    ]
+    return name, [float(score) for score in model.predict(rows, gpus=0).scores]
+
+
+def _bleurt(
+    outputs: Sequence[str], judged: Sequence[Judged], weights: str | None
+) -> tuple[str, list[float]]:
+    try:
+        from bleurt.score import BleurtScorer
+    except ImportError as missing:
+        raise GlauberError(MISSING["bleurt"]) from missing
+    if weights is None:
+        raise GlauberError("BLEURT needs the folder of a checkpoint, such as BLEURT-20.")
+    references = [one.references[0] for one in judged]
+    scores = BleurtScorer(weights).score(references=references, candidates=list(outputs))
+    return weights, [float(score) for score in scores]

@@ -1,212 +1,229 @@
-"""What is this text in the other language? From strings to strings, whatever the decoder."""
+"""What is this text in the other language, and how did the sentence come about?"""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from torch import Tensor
-
+from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
-from glauber.translation.choice import JUDGES, own_taste, teachers_taste
-from glauber.translation.data import padded
-from glauber.translation.decode import DOUBT, Drafts, Schedule, decode
-from glauber.translation.lengths import (
-    LENGTHS,
-    length_log_probs,
-    lengths_around,
-    likely_lengths,
-)
-from glauber.translation.model import PAD, Translator
-from glauber.translation.noise import Noise, key
-from glauber.translation.search import beam_search, greedy
-from glauber.translation.vocabulary import Vocabulary
+from glauber.parameters import Device, Seed
+from glauber.progress import track
+from glauber.result import Result, plain, signature, study, visible
+from glauber.translation.data import Vocabulary, load_vocabulary, read_lines
+from glauber.translation.decoding import Decoding, Translation, translate_texts
+from glauber.translation.model import BUNDLED, Translator, load
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+TranslatorModel = Annotated[
+    str | Path | None, "Folder of a translator (default: the bundled one, English to Spanish)."
+]
+Lengths = Annotated[int, "Lengths tried in parallel; the best is kept."]
+Ratio = Annotated[float, "length=ratio: target tokens for a source token."]
+Initial = Annotated[
+    str | None, "First draft: mask or random (default: random for sundae, else mask)."
+]
+Remask = Annotated[
+    float, "refine: fraction hidden again after a pass, the least sure; less each time."
+]
+RemaskRepeats = Annotated[bool, "refine: hide repeats between passes."]
+SHOWN = 8  # sentences that are drawn
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A text in the other language; `trace` has the tokens after each pass."""
-
-    text: str
-    tokens: tuple[int, ...]
-    score: float  # mean log-probability of a token: an estimate of nothing but the judge's taste
-    n_passes: int  # of the draft that was kept, until it stood still
-    trace: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class Way:
-    """How to translate: `decoder` is ar or an order of a schedule."""
-
-    decoder: str = "refine"
-    n_steps: int = 4
-    n_lengths: int = 5
-    n_beams: int = 5  # ar only; 1 is greedy
-    length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
-    ratio: float = 1.0
-    initial: str | None = None  # mask or random; None: random for sundae, mask for the others
-    remask_stutter: bool = True  # refine only
-    doubt: float = DOUBT  # refine only: share of the tokens hidden between passes, less each time
-    drop_repeats: bool = True  # refine only
-    n_hypotheses: int = 16  # sundae only: for each length
-    seed: int = 0  # of whatever is drawn
-    judge: str = "itself"  # who chooses among the drafts of a sentence; or teacher
-
-    @property
-    def schedule(self) -> Schedule:
-        """What the passes do."""
-        return Schedule(
-            self.n_steps,
-            self.decoder,
-            self.remask_stutter,
-            self.doubt,
-            self.drop_repeats,
-            self.initial,
-        )
-
-    @property
-    def n_copies(self) -> int:
-        """Hypotheses of each length."""
-        return self.n_hypotheses if self.decoder == "sundae" else 1
-
-    def check(self, model: Translator) -> None:
-        """Says which model cannot go this way."""
-        if self.n_lengths < 1 or self.n_beams < 1 or self.n_hypotheses < 1:
-            raise GlauberError("at least 1 length, 1 beam and 1 hypothesis are needed.")
-        if self.n_lengths >= model.shape.max_length:
-            raise GlauberError(f"there are only {model.shape.max_length - 1} lengths to try.")
-        if self.length not in LENGTHS or not 0 < self.ratio < math.inf:
-            raise GlauberError(f"lengths are {', '.join(LENGTHS)}, the ratio is above 0.")
-        if self.judge not in JUDGES:
-            raise GlauberError(f"the judge must be one of {', '.join(JUDGES)}.")
-        if self.decoder != "ar":
-            self.schedule.check()
-        if (self.decoder == "ar") != (model.shape.kind == "ar"):
-            raise GlauberError(
-                f"the decoder {self.decoder} does not fit a translator of kind {model.shape.kind}."
-            )
-
-
+@study
 def translate(
-    model: Translator,
-    vocabulary: Vocabulary,
-    texts: Sequence[str],
+    texts: Annotated[str | Path | Sequence[str] | None, "Sentences to translate."] = None,
     *,
-    way: Way | None = None,
-    batch_size: int = 64,
-    reference_lengths: Sequence[int] | None = None,
-    teacher: Translator | None = None,
-) -> list[Translation]:
-    """The translations, in the order of the texts; like lengths go through the model together.
+    model: TranslatorModel = None,
+    decoder: Annotated[
+        str, "refine, mask-predict, easy-first, left-to-right, sundae or ar."
+    ] = Decoding.decoder,
+    steps: Annotated[int, "Passes over the sentence."] = Decoding.n_steps,
+    lengths: Lengths = Decoding.n_lengths,
+    length: Annotated[str, "Lengths around what: predicted or ratio."] = Decoding.length,
+    ratio: Ratio = Decoding.ratio,
+    initial: Initial = None,
+    remask: Remask = Decoding.remask,
+    remask_repeats: RemaskRepeats = Decoding.remask_repeats,
+    hypotheses: Annotated[int, "sundae: drafts of each length."] = Decoding.n_hypotheses,
+    judge: Annotated[
+        str, "Who chooses among the drafts: itself or teacher (one pass more)."
+    ] = Decoding.judge,
+    beams: Annotated[int, "ar only: hypotheses kept; 1 is greedy."] = Decoding.n_beams,
+    seed: Seed = 0,
+    trace: Annotated[bool, "Show the sentence at every pass."] = False,
+    device: Device = "cpu",
+) -> "Translations":
+    """Translate English into Spanish, all words at once in a few passes.
 
-    `reference_lengths` has the tokens of each text's reference, for the way `oracle` only;
-    `teacher` chooses among drafts where the way says so.
+    The parallel refinement of paper B (PaDIR): every position is predicted again in each pass, and
+    what repeats its left neighbour or is least sure is hidden from the next one. The other
+    decoders are those of the paper's table 2; `ar` writes word by word.
     """
-    way = way or Way()
-    way.check(model)
-    n_drafts = 1 if way.decoder == "ar" else way.n_lengths * way.n_copies
-    if n_drafts > 1 and way.judge == "teacher" and teacher is None:
-        raise GlauberError("the judge is the teacher, but there is none.")
-    told = way.decoder == "ar" or way.length != "oracle"
-    if not told and (reference_lengths is None or len(reference_lengths) != len(texts)):
-        raise GlauberError("the length oracle needs a reference of each text.")
-    sources = [vocabulary.read_source(text, model.shape.max_length) for text in texts]
-    order = sorted(range(len(texts)), key=lambda row: len(sources[row]))
-    made: list[Translation | None] = [None] * len(texts)
-    size = max(1, batch_size // way.n_copies)  # as much memory for one hypothesis as for many
-    for begin in range(0, len(order), size):
-        rows = order[begin : begin + size]
-        source = padded([sources[row] for row in rows]).to(model.device)
-        known = torch.tensor([(reference_lengths or {row: 0})[row] for row in rows])[:, None]
-        known = known.to(model.device)
-        batch = _batch(model, vocabulary, source, way, known, teacher)
-        for row, one in zip(rows, batch, strict=True):
-            made[row] = one
-    return [one for one in made if one is not None]
+    decoding = Decoding(
+        decoder, steps, lengths, beams, length, ratio, initial, remask_repeats, remask,
+        n_hypotheses=hypotheses, seed=seed, judge=judge,
+    )  # fmt: skip
+    decoding.check()
+    if length == "oracle":
+        raise GlauberError("the length oracle needs references: use evaluate-translator.")
+    asked, folder = _texts(texts), translator_folder(model)
+    vocabulary, on = load_vocabulary(folder), str(choose_device(device))
+    translator = load(folder, "teacher" if decoder == "ar" else "student", device=on)
+    teacher = load(folder, "teacher", device=on) if decoding.asks_teacher else None
+    with track("sentences", len(asked)) as advance:
+        made = translate_texts(
+            translator, vocabulary, asked, decoding=decoding, teacher=teacher, confidence=True,
+            advance=advance,
+        )  # fmt: skip
+    sentences = [_sentence(text, one, vocabulary) for text, one in zip(asked, made, strict=True)]
+    return Translations(sentences, trace, _signature(folder, translator, decoding, len(asked)))
 
 
-@torch.inference_mode()
-def _batch(
-    model: Translator,
-    vocabulary: Vocabulary,
-    source: Tensor,
-    way: Way,
-    known: Tensor,
-    teacher: Translator | None,
-) -> list[Translation]:
-    if way.decoder == "ar":
-        memory = model.encode(source)
-        found = (
-            beam_search(model, memory, way.n_beams) if way.n_beams > 1 else greedy(model, memory)
-        )
-        tokens = [_plain(row) for row in found.tokens.tolist()]
-        return [
-            Translation(vocabulary.decode(list(row)), row, score, len(row) + 1, ())
-            for row, score in zip(tokens, found.score.tolist(), strict=True)
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence: its translation, and the words with their confidence at every pass.
+
+    tokens and log_probs are (passes, tokens), as the vocabulary spells them; the words of an
+    autoregressive model are one row. drafts: the text after each pass.
+    """
+
+    source: str
+    text: str
+    score: float  # mean log-probability of a token, by the judge
+    n_passes: int
+    tokens: list[list[str]]
+    log_probs: list[list[float]]
+    drafts: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Translations(Result):
+    """Sentences in the other language."""
+
+    sentences: list[Sentence]
+    trace: bool  # whether the passes are shown
+    signature: str
+
+    @property
+    def texts(self) -> list[str]:
+        """The translations alone."""
+        return [one.text for one in self.sentences]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "translations": [self._row(one) for one in self.sentences],
+            "signature": self.signature,
+        }
+
+    def _row(self, one: Sentence) -> dict[str, Any]:
+        found = {
+            "source": one.source,
+            "translation": one.text,
+            "score": plain(one.score),
+            "passes": one.n_passes,
+            "kind": "estimate",
+        }
+        return found | ({"trace": one.drafts} if self.trace else {})
+
+    def lines(self) -> Iterable[str]:
+        """The translations, one a line; with the trace, what stood there after each pass."""
+        for one in self.sentences:
+            if self.trace:
+                yield from _passes(one.tokens)
+            yield one.text
+
+    def __str__(self) -> str:
+        """The translations and nothing else, so that they can be piped."""
+        return visible("\n".join(self.lines()))
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per sentence."""
+        import pandas
+
+        rows = [
+            {
+                "source": one.source,
+                "translation": one.text,
+                "score": one.score,
+                "passes": one.n_passes,
+                "tokens": len(one.tokens[-1]) if one.tokens else 0,
+            }
+            for one in self.sentences
         ]
-    drafts = _best(model, source, way, known, teacher)
-    traces = [step.tolist() for step in drafts.trace]
-    tokens = [_plain(row) for row in drafts.tokens.tolist()]
-    return [
-        Translation(
-            vocabulary.decode(list(tokens[row])),
-            tokens[row],
-            score,
-            n_passes,
-            tuple(_plain(step[row]) for step in traces[:n_passes]),
-        )
-        for row, (score, n_passes) in enumerate(
-            zip(drafts.score.tolist(), drafts.n_passes.tolist(), strict=True)
-        )
-    ]
+        return pandas.DataFrame(rows)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """How sure each word was at every pass, of the first sentences."""
+        from glauber.figures.translation import plot_passes
+
+        return {
+            f"passes-{number}": plot_passes(one)
+            for number, one in enumerate(self.sentences[:SHOWN], 1)
+        }
 
 
-def _lengths(source: Tensor, laws: Tensor, way: Way, known: Tensor) -> Tensor:
-    """The lengths (rows, n_lengths) that the way tries; known (rows, 1) is for the oracle."""
-    if way.length == "predicted":
-        return likely_lengths(laws, way.n_lengths)
-    read = (source != PAD).sum(1, keepdim=True)
-    centre = known if way.length == "oracle" else (read * way.ratio).round().long()
-    return lengths_around(centre, way.n_lengths, most=laws.shape[1])
+def translator_folder(model: str | Path | None) -> Path:
+    """The folder of a translator; None is the bundled one."""
+    return BUNDLED if model is None else Path(model)
 
 
-def _best(
-    model: Translator, source: Tensor, way: Way, known: Tensor, teacher: Translator | None
-) -> Drafts:
-    """The best draft of each row over its lengths and hypotheses, by the judge of the way."""
-    memory = model.asked(model.encode(source))
-    laws = length_log_probs(model, memory, source)
-    lengths = _lengths(source, laws, way, known).repeat_interleave(way.n_copies, 1)
-    row = torch.arange(len(source), device=source.device)
-    each = row.repeat_interleave(lengths.shape[1])
-    noise = _noise(model, source, lengths, way)
-    drafts = decode(model, memory.rows(each), lengths.flatten(), way.schedule, noise=noise)
-    if way.judge == "teacher" and teacher is not None:
-        taste = teachers_taste(teacher, drafts.tokens, teacher.encode(source).rows(each))
-    else:
-        # A length that was given and not predicted has no say.
-        sure = laws.gather(1, lengths - 1) * (way.length == "predicted")
-        taste = own_taste(drafts.score, lengths.flatten(), sure.flatten())
-    best = row * lengths.shape[1] + taste.unflatten(0, lengths.shape).argmax(1)
-    return Drafts(
-        drafts.tokens[best],
-        taste[best],
-        drafts.n_passes[best],
-        [step[best] for step in drafts.trace],
+def _texts(texts: str | Path | Sequence[str] | None) -> list[str]:
+    """A text, a list of texts, or the lines of a file."""
+    if texts is None or (not isinstance(texts, str | Path) and not len(texts)):
+        raise GlauberError("there is no text to translate.")
+    if isinstance(texts, Path):
+        found = read_lines(texts)
+        if not found:
+            raise GlauberError(f"{texts} has no text to translate.")
+        return found
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _sentence(source: str, one: Translation, vocabulary: Vocabulary) -> Sentence:
+    rows = one.trace or (one.tokens,)
+    return Sentence(
+        source=source,
+        text=one.text,
+        score=one.score,
+        n_passes=one.n_passes,
+        tokens=[[vocabulary.spell(token) for token in row] for row in rows],
+        log_probs=[list(row) for row in one.confidence],
+        drafts=[vocabulary.decode(list(row)) for row in one.trace],
     )
 
 
-def _noise(model: Translator, source: Tensor, lengths: Tensor, way: Way) -> Noise | None:
-    """The noise of every row and hypothesis, where the schedule draws anything."""
-    if not (way.schedule.random_start or way.decoder == "sundae"):
-        return None
-    keys = [
-        key(_plain(tokens), length, number % way.n_copies)
-        for tokens, row in zip(source.tolist(), lengths.tolist(), strict=True)
-        for number, length in enumerate(row)
-    ]
-    return Noise(way.seed, torch.tensor(keys, device=source.device), model.shape.vocab_size)
+def _passes(rows: list[list[str]]) -> Iterable[str]:
+    """A line for each pass; words that changed since the pass before stand in brackets."""
+    before = rows[0] if rows else []
+    for number, row in enumerate(rows, 1):
+        marked = [
+            token if token == old else _bracketed(token)
+            for token, old in zip(row, before, strict=True)
+        ]
+        yield f"{number:>4} {''.join(marked).replace('▁', ' ').strip()}"
+        before = row
 
 
-def _plain(tokens: list[int]) -> tuple[int, ...]:
-    return tuple(token for token in tokens if token != PAD)
+def _bracketed(token: str) -> str:
+    blank = "▁" if token.startswith("▁") else ""
+    return f"{blank}[{token.removeprefix('▁')}]"
+
+
+def _signature(folder: Path, model: Translator, decoding: Decoding, n_texts: int) -> str:
+    parallel = decoding.decoder != "ar"
+    return signature(
+        translator=folder.name,
+        device=model.device.type,
+        decoder=decoding.decoder,
+        steps=decoding.n_steps if parallel else None,
+        lengths=decoding.n_lengths if parallel else None,
+        beams=None if parallel else decoding.n_beams,
+        judge=decoding.judge if decoding.n_drafts > 1 else None,
+        remask=decoding.remask if decoding.decoder == "refine" else None,
+        seed=decoding.seed,
+        texts=n_texts,
+    )

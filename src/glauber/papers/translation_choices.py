@@ -7,30 +7,30 @@ are read from the record beside the weights, and say so.
 from dataclasses import dataclass, replace
 from typing import Any
 
+from glauber.papers import translation_runs as runs
 from glauber.papers.reproduction import Reproduction, Scale
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
 from glauber.translation.data import Judged
-from glauber.translation.evaluation import Evaluation, Measures, evaluate
-from glauber.translation.paired import Difference, bleu_difference
-from glauber.translation.store import BUNDLED
-from glauber.translation.translate import Way
+from glauber.translation.decoding import Decoding
+from glauber.translation.score import Difference, bleu_difference
+from glauber.translation.systems import Evaluation, Measures, evaluate
 
 BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A changed way, what the paper says of it in our words, and where BLEU should go then.
+    """Changed decoding options, what the paper says of them, and where BLEU should go then.
 
     `expected` is lower, higher, same, or None where the paper makes no claim.
     """
 
-    way: Way
+    decoding: Decoding
     paper: str
     expected: str | None = None
 
 
-PLAIN = Way("refine", 4, 5)
+PLAIN = Decoding("refine", 4, 5, judge="itself")
 CHOICES = {
     BASELINE: Choice(PLAIN, "4 passes, 5 lengths, stutter remasked and dropped"),
     "1 pass": Choice(
@@ -44,15 +44,15 @@ CHOICES = {
         replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
     ),
     "stutter alone remasked": Choice(
-        replace(PLAIN, doubt=0.0), "schedules of remasking made no visible difference", "same"
+        replace(PLAIN, remask=0.0), "schedules of remasking made no visible difference", "same"
     ),
     "no remasking": Choice(
-        replace(PLAIN, remask_stutter=False, doubt=0.0),
+        replace(PLAIN, remask_repeats=False, remask=0.0),
         "schedules of remasking made no visible difference",
         "same",
     ),
     "no remasking, repeats kept": Choice(
-        replace(PLAIN, remask_stutter=False, doubt=0.0, drop_repeats=False),
+        replace(PLAIN, remask_repeats=False, remask=0.0, drop_repeats=False),
         "repeats can be removed by a rule afterwards; no figure",
     ),
     "1 length, by the ratio": Choice(
@@ -77,47 +77,47 @@ TRAINING = (
 )
 
 
-def make(scale: Scale, *, seed: int) -> Reproduction:
+def make_ablation(scale: Scale, *, seed: int) -> Reproduction:
     """Each choice on both sets, run or recorded, beside the baseline and the paper's word."""
     judged, rows = sets(scale), []
-    systems = {name: ("student", replace(one.way, seed=seed)) for name, one in CHOICES.items()}
+    systems = {name: ("student", replace(one.decoding, seed=seed)) for name, one in CHOICES.items()}
     for name, one_set in judged.items():
-        made = evaluate(BUNDLED, one_set, systems, measures=Measures(0))
+        made = evaluate(runs.BUNDLED, one_set, systems, measures=Measures(0))
         rows += [_run_row(name, one, made[0], one_set, seed) for one in made]
-    told = recorded()
+    record = recorded()
     how = f"{sentences(judged)}; one choice changed at a time. " + (
-        f"Choices of training are recorded: {told.get('steps')} steps on {told.get('device')}"
-        if told.get("rows")
+        f"Choices of training are recorded: {record.get('steps')} steps on {record.get('device')}"
+        if record.get("rows")
         else "Choices of training (mask rate, distillation, positional attention, stages, "
         "vocabulary, corruption) are not recorded beside these weights"
     )
-    return Reproduction("B-ablation", scale, how, rows + recorded_rows(told), seed)
+    return Reproduction("B-ablation", scale, how, rows + recorded_rows(record), seed)
 
 
 def _run_row(
     name: str, one: Evaluation, baseline: Evaluation, judged: list[Judged], seed: int
 ) -> dict[str, Any]:
     choice = CHOICES[one.system]
-    told = row(name, one) | {"made": "run"}
+    made = row(name, one) | {"made": "run"}
     if one.system != BASELINE:
         moved = bleu_difference(one.outputs, baseline.outputs, judged, seed=seed)
-        told |= {
+        made |= {
             "BLEU less baseline": moved.value,
             "standard error of that": moved.standard_error,
             "moved": moved.word,
             "as the paper says": _agrees(moved.word, choice.expected),
         }
-    return told | {"paper": choice.paper}
+    return made | {"paper": choice.paper}
 
 
-def recorded_rows(told: dict[str, Any]) -> list[dict[str, Any]]:
+def recorded_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
     """The recorded choices of training, each beside the one that it differs from in one thing."""
-    listed = told.get("rows", [])
+    listed = record.get("rows", [])
     by_name, rows = {one.get("name"): one for one in listed}, []
     for one in listed:
         paper, expected = _claim(f"{one.get('name')} {one.get('change')}")
         expected = one.get("expected", expected)  # a row may say where it should go
-        made = dict(one) | provenance(told)
+        made = dict(one) | provenance(record)
         beside = by_name.get(one.get("beside", BASELINE))
         if beside is not None and beside is not one:
             for name in ("test", "long"):

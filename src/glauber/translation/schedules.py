@@ -3,26 +3,73 @@
 Five schedules. `refine` (PaDIR) predicts every position again in each pass; what repeats its left
 neighbour and what it is least sure of is hidden from the next one. Three write hidden positions:
 `mask-predict` predicts the hidden ones and hides the least confident again, fewer in each pass;
-`easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost. `sundae` draws
-words before it settles on the likely ones (`sundae.py`).
+`easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost.
+
+`sundae`, in the manner of Savinov and others (2022), is the stochastic one of table 2. It begins
+with random tokens. The first half of the passes draws: every position that a coin chooses gets a
+word from the model's law at a low temperature, so that hypotheses of one length part ways. The
+second half settles: the positions whose present word the model doubts most get its most likely
+word, all others stay. The first pass writes every position, whatever the half it is in. A
+hypothesis scores the mean log-probability of its words as the last pass saw them.
+
+Randomness comes from the counter-based generator of the chains, a fixed function of (seed, row,
+pass, position). A row is known by what it translates: its key is a checksum of the source's tokens,
+of the draft's length and of the number of the hypothesis. So a sentence draws the same numbers
+alone, in any batch and in any order of the texts.
 
 Each row goes its own way: what becomes of it does not depend on the other rows of its batch.
 """
 
+import zlib
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from glauber.dynamics import noise as counter
 from glauber.errors import GlauberError
-from glauber.translation import fused, sundae
+from glauber.progress import check_count
+from glauber.result import one_of
+from glauber.translation import fused
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Memory
-from glauber.translation.noise import Noise
 
 ORDERS = ("refine", "mask-predict", "easy-first", "left-to-right", "sundae")
 INITIAL = ("mask", "random")
-DOUBT = 0.5  # set on the valid file
+MOST_STEPS = 10_000  # no sentence has as many tokens
+REMASK = 0.5  # set on the valid file
+
+
+class Noise(NamedTuple):
+    """All the randomness of decoding rows with these keys (rows,)."""
+
+    seed: int
+    keys: Tensor
+    vocab_size: int
+
+    def rows(self, chosen: Tensor) -> "Noise":
+        """The noise of the chosen rows."""
+        return self._replace(keys=self.keys[chosen])
+
+    def uniform(self, step: int, length: int) -> tuple[Tensor, Tensor]:
+        """Two independent numbers in [0, 1) for each position of a pass: (rows, length) each."""
+        device = self.keys.device
+        seed, passed = (torch.tensor(x, device=device) for x in (self.seed, step))
+        slots = torch.arange(length, device=device)
+        left, right = counter.random_bits(seed, self.keys[:, None], passed, slots)
+        return counter.uniform(left), counter.uniform(right)
+
+    def tokens(self, length: int) -> Tensor:
+        """Uniformly random words (rows, length), those of pass 0."""
+        share, _ = self.uniform(0, length)
+        return FIRST_WORD + (share * (self.vocab_size - FIRST_WORD)).long()
+
+
+def key(source: Iterable[int], length: int, hypothesis: int) -> int:
+    """The key of one row: a checksum of 32 bits; rows that share one share their numbers."""
+    return zlib.crc32(array("q", [*source, -1, length, hypothesis]).tobytes())
 
 
 class Denoiser(Protocol):
@@ -39,8 +86,8 @@ class Schedule:
 
     n_steps: int = 4
     order: str = "refine"
-    remask_stutter: bool = True  # refine only, between passes
-    doubt: float = DOUBT  # refine only: share of the tokens hidden between passes, less each time
+    remask_repeats: bool = True  # refine only, between passes
+    remask: float = REMASK  # refine only: fraction hidden again after a pass, less each time
     drop_repeats: bool = True  # refine only, at the end
     initial: str | None = None  # mask or random (refine, sundae); None: random for sundae only
 
@@ -51,12 +98,10 @@ class Schedule:
 
     def check(self) -> None:
         """Says what cannot be decoded with."""
-        if self.n_steps < 1:
-            raise GlauberError(f"the number of steps is {self.n_steps}, but it must be at least 1.")
-        if self.order not in ORDERS:
-            raise GlauberError(f"the decoder must be one of {', '.join(ORDERS)}.")
-        if not 0 <= self.doubt <= 1:
-            raise GlauberError(f"the share in doubt is {self.doubt}, but it must be from 0 to 1.")
+        check_count("number of steps", self.n_steps, most=MOST_STEPS)
+        one_of("the decoder", self.order, ORDERS)
+        if not 0 <= self.remask <= 1:
+            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
         if self.initial not in (None, *INITIAL):
             raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
         if self.random_start and self.order not in ("refine", "sundae"):
@@ -66,13 +111,15 @@ class Schedule:
 class Drafts(NamedTuple):
     """tokens (rows, length), PAD behind; score and n_passes (rows,); every pass (rows, length).
 
-    A row that stands still keeps its tokens in the later passes of the trace.
+    A row that stands still keeps its tokens in the later passes of the trace. confidence has the
+    log-probability of each token of the trace in the pass that wrote (sundae: saw) it.
     """
 
     tokens: Tensor
     score: Tensor  # mean log-probability of the tokens in the pass that wrote (sundae: saw) them
     n_passes: Tensor
     trace: list[Tensor]
+    confidence: list[Tensor]
 
 
 @torch.inference_mode()
@@ -87,14 +134,14 @@ def decode(
     """Drafts of the given lengths (rows,) through the passes of the schedule.
 
     A refinement sees nothing but its draft, so a row whose next draft is the present one, and that
-    hides none of it out of doubt, would repeat it for ever: it stops, and the others go on
+    hides none of what it is least sure of, would repeat it for ever: it stops, and the others go on
     without it.
     """
     schedule.check()
     inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
     draft = _first(inside, schedule, noise)
     tokens, confidence = draft, torch.zeros(draft.shape, device=draft.device)
-    n_passes, trace = torch.zeros_like(lengths), []
+    n_passes, trace, seen = torch.zeros_like(lengths), [], []
     live = torch.arange(len(draft), device=draft.device)
     for step in range(1, schedule.n_steps + 1):
         scores, writes = model.denoise(draft, memory), _writes(schedule, draft)
@@ -107,10 +154,11 @@ def decode(
         tokens, confidence = tokens.index_copy(0, live, after), confidence.index_copy(0, live, sure)
         n_passes[live] += 1
         trace.append(tokens)
+        seen.append(confidence)
         ahead = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
         if schedule.order == "refine":
-            doubts = _n_doubted(schedule, step, after) > 0
-            moving = ((ahead != draft).any(1) | doubts).nonzero()[:, 0]
+            remasks = _n_remasked(schedule, step, after) > 0
+            moving = ((ahead != draft).any(1) | remasks).nonzero()[:, 0]
             if not len(moving):
                 break
             if len(moving) < len(live):
@@ -119,7 +167,7 @@ def decode(
     score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
     if schedule.order == "refine" and schedule.drop_repeats:
         tokens = without_repeats(tokens)
-    return Drafts(tokens, score, n_passes, trace)
+    return Drafts(tokens, score, n_passes, trace, seen)
 
 
 def stutters(tokens: Tensor) -> Tensor:
@@ -162,7 +210,7 @@ def _drawn(
     assert noise is not None  # `_first` has seen to it
     fill, coin = noise.uniform(step, draft.shape[1])
     draws = step <= schedule.n_steps // 2
-    return sundae.write(scores, draft, fill=fill, coin=coin, first=step == 1, draws=draws)
+    return sundae_pass(scores, draft, fill=fill, coin=coin, first=step == 1, draws=draws)
 
 
 def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,10 +222,10 @@ def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
     return said + FIRST_WORD, best - words.logsumexp(-1)
 
 
-def _n_doubted(schedule: Schedule, step: int, after: Tensor) -> Tensor:
-    """How many tokens (rows,) a refinement hides out of doubt after a pass; none after the last."""
+def _n_remasked(schedule: Schedule, step: int, after: Tensor) -> Tensor:
+    """How many of its least sure tokens (rows,) a refinement hides after a pass, 0 at the last."""
     left = (schedule.n_steps - step) / schedule.n_steps
-    return ((after != PAD).sum(1) * schedule.doubt * left).long()
+    return ((after != PAD).sum(1) * schedule.remask * left).long()
 
 
 def _hides(
@@ -187,8 +235,8 @@ def _hides(
     if schedule.order == "sundae":
         return torch.zeros_like(written)
     if schedule.order == "refine":
-        hidden = least_sure(confidence, after, _n_doubted(schedule, step, after))
-        return hidden | stutters(after) if schedule.remask_stutter else hidden
+        hidden = least_sure(confidence, after, _n_remasked(schedule, step, after))
+        return hidden | stutters(after) if schedule.remask_repeats else hidden
     n_hidden = (after != PAD).sum(1) * (schedule.n_steps - step) // schedule.n_steps
     if schedule.order == "mask-predict":
         return least_sure(confidence, after, n_hidden)
@@ -196,3 +244,51 @@ def _hides(
         return least_sure(confidence.masked_fill(~written, torch.inf), after, n_hidden)
     later = -torch.arange(after.shape[1], device=after.device).float().expand(after.shape)
     return least_sure(later.masked_fill(~written, torch.inf), after, n_hidden)
+
+
+class Sundae(NamedTuple):
+    """Draws at `temperature`, at a share `moved` of the positions; settles a share `settled`."""
+
+    temperature: float = 0.3
+    moved: float = 0.7
+    settled: float = 0.5
+
+
+def sundae_pass(
+    scores: Tensor, draft: Tensor, *, fill: Tensor, coin: Tensor, first: bool, draws: bool
+) -> tuple[Tensor, Tensor]:
+    """One pass: the new draft (rows, length) and the log-probability of each of its words.
+
+    scores (rows, length, vocab); fill and coin (rows, length) in [0, 1).
+    """
+    how, inside = Sundae(), draft != PAD
+    words = scores[..., FIRST_WORD:].float()
+    log_probs = words.log_softmax(-1)
+    if draws:
+        said = inverse_cdf(words / how.temperature, fill)
+        chosen = coin < how.moved
+    else:
+        said = log_probs.argmax(-1)
+        chosen = _least_certain(_of(log_probs, draft - FIRST_WORD), inside, how.settled)
+    after = torch.where(inside & (chosen | first), said + FIRST_WORD, draft)
+    return after, _of(log_probs, after - FIRST_WORD)
+
+
+def inverse_cdf(scores: Tensor, fill: Tensor) -> Tensor:
+    """The entry (rows, length) at which the cumulated law of scores first exceeds fill."""
+    cumulated = scores.softmax(-1).cumsum(-1)
+    level = fill.to(cumulated.dtype)[..., None] * cumulated[..., -1:]
+    found = torch.searchsorted(cumulated, level, right=True)[..., 0]
+    return found.clamp(max=scores.shape[-1] - 1)
+
+
+def _of(log_probs: Tensor, words: Tensor) -> Tensor:
+    """The log-probability of the given words; what is no word counts as the first one."""
+    return log_probs.gather(-1, words.clamp(min=0)[..., None])[..., 0]
+
+
+def _least_certain(certainty: Tensor, inside: Tensor, share: float) -> Tensor:
+    """The least certain positions of each row, a share of its length, at least one."""
+    count = (inside.sum(1) * share).ceil()
+    order = certainty.masked_fill(~inside, torch.inf).argsort(dim=1, stable=True)
+    return order.argsort(dim=1) < count[:, None]

@@ -6,9 +6,9 @@ training that was killed goes on from its checkpoint to the same weights on the 
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from torch import Tensor
@@ -16,15 +16,19 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glauber.errors import GlauberError
+from glauber.progress import check_count, check_seed, track
+from glauber.result import one_of
 from glauber.translation import fused
-from glauber.translation.corruption import KINDS, corrupt
 from glauber.translation.data import Corpus
-from glauber.translation.decode import DOUBT, least_sure, likely, stutters
-from glauber.translation.model import BEGIN, END, MASK, PAD, Translator
+from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Translator
+from glauber.translation.schedules import REMASK, least_sure, likely, stutters
 
 SMOOTHING = 0.1  # of the labels
 LENGTH_WEIGHT = 0.2  # of the length predictor's loss
+CORRUPTIONS = ("random", "mask", "mixed")
+POINTS = 100  # of the loss curve
 ATTENTION = (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
+Curve = list[tuple[int, float]]  # (step, loss)
 JOINED = (1, 1, 2, 3, 4)  # how many pairs make a row: the batches take turns
 
 
@@ -43,18 +47,18 @@ class Plan:
     kept: float | None = 0.15  # None draws a rate for each row
     optimizer: str = "adamw"
     joined: bool = True
-    doubt: float = DOUBT  # of a stage's output, up to this share is hidden from the next stage
+    remask: float = REMASK  # of a stage's output, up to this fraction is hidden from the next one
 
     def check(self) -> None:
         """Says what cannot be trained with."""
-        if self.n_steps < 1 or self.n_pairs < 4 or self.stages < 1:
-            raise GlauberError("training needs at least 1 step, 4 pairs a batch and 1 stage.")
-        if not 0 <= self.doubt <= 1:
-            raise GlauberError(f"the share in doubt is {self.doubt}, but it must be from 0 to 1.")
-        if self.corruption not in KINDS:
-            raise GlauberError(f"the corruption must be one of {', '.join(KINDS)}.")
-        if self.optimizer not in ("adamw", "adafactor"):
-            raise GlauberError("the optimizer must be adamw or adafactor.")
+        check_count("number of steps", self.n_steps)
+        check_count("pairs of a batch", self.n_pairs, least=4, most=10**7)
+        check_count("number of stages", self.stages, most=100)
+        check_seed(self.seed)
+        if not 0 <= self.remask <= 1:
+            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
+        one_of("the corruption", self.corruption, CORRUPTIONS)
+        one_of("the optimizer", self.optimizer, ("adamw", "adafactor"))
 
     def rate(self, step: int) -> float:
         """The learning rate: linear warm-up, then a cosine from `peak` to `last`."""
@@ -62,6 +66,32 @@ class Plan:
             return self.peak * (step + 1) / self.warmup
         share = (step - self.warmup) / max(1, self.n_steps - self.warmup)
         return self.last + (self.peak - self.last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def corrupt(
+    target: Tensor, vocab_size: int, *, kind: str = "random", kept: float | None = 0.15
+) -> Tensor:
+    """A draft (rows, length) of the target in which each token is kept with probability `kept`.
+
+    The others become uniformly random tokens (`random`, PaDIR), MASK (`mask`, as mask-predict
+    learns), or one or the other by row (`mixed`: random with `kept`, MASK with a rate of its own
+    for each row). `kept` None draws a rate u^2 with u uniform for each row: nearly empty drafts,
+    with which decoding begins, are the most frequent. PAD stays.
+    """
+    rows = (target.shape[0], 1)
+    rates = torch.rand(rows, device=target.device).square()
+    uniform = torch.rand(target.shape, device=target.device)
+    noise = torch.randint(FIRST_WORD, vocab_size, target.shape, device=target.device)
+    masked = torch.zeros(rows, dtype=torch.bool, device=target.device)
+    if kind == "mask":
+        masked |= True
+    elif kind == "mixed":
+        masked |= torch.rand(rows, device=target.device) < 0.5
+    fixed = torch.full_like(rates, kept) if kept is not None else rates
+    rate = torch.where(masked, rates, fixed) if kind == "mixed" else fixed
+    draft = torch.where(masked, torch.full_like(target, MASK), noise)
+    draft = torch.where(uniform < rate, target, draft)
+    return draft.masked_fill(target == PAD, PAD)
 
 
 def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
@@ -87,17 +117,17 @@ def refine_loss(
         scores = model.denoise(draft, memory)
         losses.append(_cross_entropy(scores, target))
         if stage + 1 < plan.stages:
-            draft = _draft_from(scores.detach(), target, plan.doubt)
+            draft = _draft_from(scores.detach(), target, plan.remask)
     longer = (target != PAD).sum(1) - (source != PAD).sum(1) + model.shape.max_length
     length = F.cross_entropy(model.length_scores(memory).float(), longer)
     return torch.stack(losses).mean() + LENGTH_WEIGHT * length
 
 
-def _draft_from(scores: Tensor, target: Tensor, doubt: float) -> Tensor:
-    """The next stage's draft; a share of each row up to `doubt` is hidden, the least sure."""
+def _draft_from(scores: Tensor, target: Tensor, remask: float) -> Tensor:
+    """The next stage's draft; a fraction of each row up to `remask` is hidden, the least sure."""
     guess, sure = likely(scores)
     guess = guess.masked_fill(target == PAD, PAD)
-    share = torch.rand(len(guess), device=guess.device) * doubt
+    share = torch.rand(len(guess), device=guess.device) * remask
     hidden = least_sure(sure, guess, ((guess != PAD).sum(1) * share).long())
     return guess.masked_fill(hidden | stutters(guess), MASK)
 
@@ -109,45 +139,51 @@ def train(
     *,
     checkpoint: Path | None = None,
     every: int = 500,
-    hear: Callable[[int, float], None] = lambda step, loss: None,
-) -> float:
-    """Trains the model where it is and returns the last loss; goes on from the checkpoint."""
+    name: str = "training",
+) -> Curve:
+    """Trains the model where it is and returns its losses; resumes from the checkpoint.
+
+    The losses are those of about a hundred steps and of the last one, as (step, loss).
+    """
     plan.check()
     device = model.device
     corpus = corpus.to(device)
     optimizer = _optimizer(model, plan)
-    begun = _resume(checkpoint, model, optimizer, plan)
-    loss = torch.tensor(math.nan)
+    begun, curve = _resume(checkpoint, model, optimizer, plan)
     model.train()
     # cuDNN's attention plans anew for every shape of a batch, which costs more than it saves.
-    with torch.random.fork_rng(), sdpa_kernel([*ATTENTION]):
+    with torch.random.fork_rng(), sdpa_kernel([*ATTENTION]), track(name, plan.n_steps) as advance:
         for step in range(begun, plan.n_steps):
-            torch.manual_seed(plan.seed * 1_000_003 + step)
-            n_joined = JOINED[step % len(JOINED)] if plan.joined else 1
-            source, target = corpus.batch(
-                max(1, plan.n_pairs // n_joined),
-                n_joined=n_joined,
-                max_length=model.shape.max_length,
-            )
-            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                if model.shape.kind == "ar":
-                    loss = ar_loss(model, source, target)
-                else:
-                    draft = corrupt(
-                        target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept
-                    )
-                    loss = refine_loss(model, source, target, draft, plan)
+            torch.manual_seed((plan.seed * 1_000_003 + step) % 2**63)
+            loss = _loss(model, corpus, plan, step)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for group in optimizer.param_groups:
                 group["lr"] = plan.rate(step)
             optimizer.step()
-            if (step + 1) % every == 0 or step + 1 == plan.n_steps:
-                hear(step + 1, loss.item())
-                _save(checkpoint, model, optimizer, plan, step + 1)
+            done, last = step + 1, step + 1 == plan.n_steps
+            if done % max(1, plan.n_steps // POINTS) == 0 or last:
+                curve.append((done, loss.item()))
+                advance(to=done, note=f"loss {curve[-1][1]:.3f}")
+            if done % every == 0 or last:
+                _save(checkpoint, model, optimizer, plan, curve, done)
     model.eval()
-    return loss.item()
+    return curve
+
+
+def _loss(model: Translator, corpus: Corpus, plan: Plan, step: int) -> Tensor:
+    """The loss on the batch of a step."""
+    n_joined = JOINED[step % len(JOINED)] if plan.joined else 1
+    source, target = corpus.batch(
+        max(1, plan.n_pairs // n_joined), n_joined=n_joined, max_length=model.shape.max_length
+    )
+    kind = model.device.type
+    with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+        if model.shape.kind == "ar":
+            return ar_loss(model, source, target)
+        draft = corrupt(target, model.shape.vocab_size, kind=plan.corruption, kept=plan.kept)
+        return refine_loss(model, source, target, draft, plan)
 
 
 def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
@@ -173,7 +209,12 @@ def _optimizer(model: Translator, plan: Plan) -> torch.optim.Optimizer:
 
 
 def _save(
-    path: Path | None, model: Translator, optimizer: torch.optim.Optimizer, plan: Plan, step: int
+    path: Path | None,
+    model: Translator,
+    optimizer: torch.optim.Optimizer,
+    plan: Plan,
+    curve: Curve,
+    step: int,
 ) -> None:
     """A whole checkpoint or none: it takes its name when it is written."""
     if path is None:
@@ -183,6 +224,7 @@ def _save(
     state = {
         "step": step,
         "plan": asdict(plan),
+        "curve": curve,
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
     }
@@ -192,13 +234,17 @@ def _save(
 
 def _resume(
     path: Path | None, model: Translator, optimizer: torch.optim.Optimizer, plan: Plan
-) -> int:
-    """The step to go on from; 0 without a checkpoint."""
+) -> tuple[int, Curve]:
+    """The step to go on from and the losses until there; 0 and none without a checkpoint."""
     if path is None or not path.is_file():
-        return 0
-    state = torch.load(path, map_location=model.device, weights_only=True)
-    if state["plan"] != asdict(plan):
+        return 0, []
+    try:
+        state = torch.load(path, map_location=model.device, weights_only=True)
+        made = state["plan"]
+    except (OSError, RuntimeError, EOFError, KeyError, TypeError, UnpicklingError) as problem:
+        raise GlauberError(f"{path} is no checkpoint, or a broken one; remove it.") from problem
+    if made != asdict(plan):
         raise GlauberError(f"{path} belongs to a training with another plan; remove it first.")
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    return int(state["step"])
+    return int(state["step"]), [(int(step), float(loss)) for step, loss in state["curve"]]

@@ -1,22 +1,17 @@
 """What is each choice in a student's training worth? Students that differ in one thing each."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from glauber.translation.data import Corpus, Judged, read_pairs
-from glauber.translation.evaluation import machine
-from glauber.translation.model import Shape, Translator
-from glauber.translation.paired import bleu_difference
-from glauber.translation.pipeline import DISTILLED, PAIRS, take_over
-from glauber.translation.score import quality
-from glauber.translation.store import load, load_vocabulary
-from glauber.translation.train import Plan, train
-from glauber.translation.translate import Way, translate
-from glauber.translation.vocabulary import Vocabulary
+from glauber.translation.data import Corpus, Judged, Vocabulary, load_vocabulary, read_pairs
+from glauber.translation.decoding import Decoding, translate_texts
+from glauber.translation.learning import Plan, train
+from glauber.translation.model import Shape, Translator, load
+from glauber.translation.score import bleu_difference, machine, quality
+from glauber.translation.training import DISTILLED, PAIRS, take_over
 
 SMALL_VOCABULARY = 2000
 
@@ -42,15 +37,15 @@ def choices(plan: Plan) -> dict[str, Choice]:
         "raw": Choice("targets by people, not distilled", plan, PAIRS),
         "no-positional": Choice("no positional attention", plan, positional=False),
         "one-stage": Choice("1 stage", replace(plan, stages=1)),
-        "no-doubt": Choice("nothing hidden out of doubt", replace(plan, doubt=0.0)),
+        "repeats-only": Choice("only repeats hidden again", replace(plan, remask=0.0)),
         "kept-15-random": Choice(
             "drafts of random tokens, 15% kept (the paper's)",
-            replace(plan, corruption="random", kept=0.15, doubt=0.0),
+            replace(plan, corruption="random", kept=0.15, remask=0.0),
             initial="random",
         ),
         "kept-50-random": Choice(
             "drafts of random tokens, 50% kept",
-            replace(plan, corruption="random", kept=0.5, doubt=0.0),
+            replace(plan, corruption="random", kept=0.5, remask=0.0),
             initial="random",
             beside="kept-15-random",
         ),
@@ -72,7 +67,6 @@ def ablate(
     plan: Plan,
     device: str = "cpu",
     only: tuple[str, ...] = (),
-    hear: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Trains each choice from what `prepare`, `learn("teacher")` and `distil` left in the folder.
 
@@ -83,14 +77,14 @@ def ablate(
         if only and name not in only:
             continue
         model, vocabulary, loss = _student(folder, choice, device)
-        way = Way(initial=choice.initial, doubt=choice.plan.doubt)
+        how = Decoding(initial=choice.initial, remask=choice.plan.remask, judge="itself")
         said = {
-            which: [one.text for one in translate(model, vocabulary, texts, way=way)]
+            which: [one.text for one in translate_texts(model, vocabulary, texts, decoding=how)]
             for which, texts in _sources(judged).items()
         }
         row = {"name": name, "change": choice.change, "beside": choice.beside, "loss": loss}
         rows.append(row | {"outputs": said})
-        hear(f"{name}: loss {loss:.3f}")
+        print(f"{name}: loss {loss:.3f}", flush=True)
     return {
         "device": machine(device),
         "steps": plan.n_steps,
@@ -99,13 +93,13 @@ def ablate(
     }
 
 
-def scored(told: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
+def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
     """The same with BLEU and stutter in place of the translations.
 
     And with how far BLEU is from that of the student beside, with the error of that.
     """
-    rows, said = [], {row["name"]: row["outputs"] for row in told["rows"]}
-    for row in told["rows"]:
+    rows, said = [], {row["name"]: row["outputs"] for row in record["rows"]}
+    for row in record["rows"]:
         made = {name: row[name] for name in ("name", "change", "beside")} | {"kind": "estimate"}
         others = said.get(row["beside"]) if row["beside"] != row["name"] else None
         for which, outputs in row["outputs"].items():
@@ -115,7 +109,7 @@ def scored(told: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, A
                 moved = bleu_difference(outputs, others[which], judged[which])
                 made |= {f"less_{which}": moved.value, f"error_{which}": moved.standard_error}
         rows.append(made)
-    return told | {"rows": rows}
+    return record | {"rows": rows}
 
 
 def _student(folder: Path, choice: Choice, device: str) -> tuple[Translator, Vocabulary, float]:
@@ -135,8 +129,8 @@ def _student(folder: Path, choice: Choice, device: str) -> tuple[Translator, Voc
     model = Translator(shape)
     if choice.begin_from is not None:
         take_over(model, load(folder, choice.begin_from))
-    loss = train(model.to(device), Corpus.of(pairs, vocabulary), choice.plan)
-    return model, vocabulary, loss
+    curve = train(model.to(device), Corpus.of(pairs, vocabulary), choice.plan)
+    return model, vocabulary, curve[-1][1]
 
 
 def _sources(judged: dict[str, list[Judged]]) -> dict[str, list[str]]:
