@@ -253,7 +253,7 @@ def test_several_drafts_of_one_length_are_judged_by_the_teacher(folder):
 def test_translations_print_as_lines_and_tabulate(folder, tmp_path):
     texts = ["the cat sees the dog.", "a bird."]
     made = translate(texts, model=folder)
-    assert str(made) == "\n".join(made.texts)
+    assert str(made) == "\n".join([*made.texts, made.signature])
     assert list(made.frame()["source"]) == texts and list(made.frame()["translation"]) == made.texts
     assert len(translate(texts, model=folder, trace=True).figures()) == 2
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n\n")

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from glauber.conditionals.starts import read_texts
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
 from glauber.progress import track
-from glauber.result import Result, plain, signature, study, visible
-from glauber.translation.data import Vocabulary, load_vocabulary, read_lines
+from glauber.result import Result, plain, signature, study
+from glauber.translation.data import Vocabulary, load_vocabulary
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.model import BUNDLED, Translator, load
 
@@ -70,7 +71,9 @@ def translate(
     decoding.check()
     if length == "oracle":
         raise GlauberError("the length oracle needs references: use evaluate-translator.")
-    asked, folder = _texts(texts), translator_folder(model)
+    if texts is None:
+        raise GlauberError("no text was given: there is nothing to translate.")
+    asked, folder = read_texts(texts), translator_folder(model)
     vocabulary, on = load_vocabulary(folder), str(choose_device(device))
     translator = load(folder, "teacher" if decoder == "ar" else "student", device=on)
     teacher = load(folder, "teacher", device=on) if decoding.asks_teacher else None
@@ -136,10 +139,6 @@ class Translations(Result):
                 yield from _passes(one.tokens)
             yield one.text
 
-    def __str__(self) -> str:
-        """The translations and nothing else, so that they can be piped."""
-        return visible("\n".join(self.lines()))
-
     def frame(self) -> "pandas.DataFrame":
         """One row per sentence."""
         import pandas
@@ -169,18 +168,6 @@ class Translations(Result):
 def translator_folder(model: str | Path | None) -> Path:
     """The folder of a translator; None is the bundled one."""
     return BUNDLED if model is None else Path(model)
-
-
-def _texts(texts: str | Path | Sequence[str] | None) -> list[str]:
-    """A text, a list of texts, or the lines of a file."""
-    if texts is None or (not isinstance(texts, str | Path) and not len(texts)):
-        raise GlauberError("there is no text to translate.")
-    if isinstance(texts, Path):
-        found = read_lines(texts)
-        if not found:
-            raise GlauberError(f"{texts} has no text to translate.")
-        return found
-    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def _sentence(source: str, one: Translation, vocabulary: Vocabulary) -> Sentence:
