@@ -33,9 +33,9 @@ def ours(kind: type[Joint] | type[Table], space: Space) -> tuple[np.ndarray, dic
     begun = time.perf_counter()
     matrix = transition_matrix(conditionals, space)
     law = stationary(matrix)
-    found = spectrum(matrix, law=law, k_max=1)
+    found = spectrum(matrix, distribution=law, k_max=1)
     uniform = np.full((1, space.size), 1 / space.size)
-    mixed = mixing_time(matrix, law=law, starts=uniform, epsilon=EPSILON)
+    mixed = mixing_time(matrix, distribution=law, starts=uniform, epsilon=EPSILON)
     seconds = time.perf_counter() - begun
     # PyDTMC looks from the first step on.
     answers = {"law": law, "gap": found.absolute_gap, "mixing_time": max(mixed.steps, 1)}

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from glauber.exact import Space, transition_matrix
-from glauber.exact.ising import Ising
-from glauber.exact.samplers.block_gap import block_gap
-from glauber.exact.samplers.masks import Masks
+from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.masks import Masks
+from glauber.exact.models import Ising
 
 MODELS = {
     "random": Ising.random(16, seed=3, strength=0.15),
@@ -28,10 +28,10 @@ LONGEST = 60.0  # seconds
 
 def gaps(name: str, model: Ising) -> list[dict[str, Any]]:
     """The gaps of one model, with seconds."""
-    rows, space = [], Space(2, model.n_sites)
+    rows = []
     for k in (1, 2, 4):
         begun = time.perf_counter()
-        found = block_gap(model.probabilities, space, Masks.uniform(model.n_sites, k))
+        found = block_gap(model.probabilities, Masks.uniform(model.space, k))
         seconds = time.perf_counter() - begun
         rows.append({"model": name, "k": k, "gap": found.value, "seconds": seconds})
         print(f"{name}, k = {k}: gap {found.value:.10f} +- {found.error:.0e}, {seconds:.1f} s")
@@ -44,7 +44,7 @@ def difference() -> float:
     root = np.sqrt(model.probabilities)
     dense = transition_matrix(model.joint(), space, block=2).toarray() * root[:, None] / root
     exact = 1 - np.linalg.eigvalsh((dense + dense.T) / 2)[-2]
-    found = block_gap(model.probabilities, space, Masks.uniform(10, 2)).value
+    found = block_gap(model.probabilities, Masks.uniform(space, 2)).value
     return float(abs(found - exact))
 
 

@@ -5,16 +5,16 @@ from itertools import combinations
 import numpy as np
 
 from glauber.conditionals.table import Joint
-from glauber.exact.ising import Ising
-from glauber.exact.learning.family import (
+from glauber.exact.blocks.masks import Masks
+from glauber.exact.models import (
+    Ising,
+    Potts,
     ising_family,
     ising_theta,
     potts_family,
     potts_theta,
     tilted_family,
 )
-from glauber.exact.learning.masks import adaptive_masks, weighted_masks
-from glauber.exact.potts import Potts
 from glauber.exact.space import Space
 
 
@@ -39,7 +39,7 @@ def random_family(seed):
 def random_weighted(space, rng):
     """Some blocks with random weights; the singletons make sure that no site is missed."""
     blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
-    return weighted_masks(space, dict(zip(blocks, rng.uniform(0.1, 1, len(blocks)), strict=True)))
+    return Masks.weighted(space, blocks, rng.uniform(0.1, 1, len(blocks)))
 
 
 def random_adaptive(space, rng):
@@ -47,7 +47,7 @@ def random_adaptive(space, rng):
     blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
     weights = rng.uniform(0.05, 1, (len(blocks), space.size))
     weights[1:] *= rng.random(weights[1:].shape) > 0.1
-    return adaptive_masks(space, blocks, weights / weights.sum(axis=0))
+    return Masks.seeing(space, blocks, weights / weights.sum(axis=0))
 
 
 def some_blocks(space, rng):

@@ -30,7 +30,7 @@ ARROWS = {
     "translation": {"conditionals", "dynamics"},
     "figures": BELOW
     | {
-        "compatibility", "exact", "generation", "landscape", "metastability", "mixing",
+        "compatibility", "exact", "generation", "ising", "landscape", "metastability", "mixing",
         "translation",
     },
     "papers": BELOW

@@ -7,8 +7,7 @@ import pytest
 
 from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError
-from glauber.exact.blocks import conditional, log_conditional, marginal, over_block
-from glauber.exact.space import Space
+from glauber.exact.space import Space, conditional, log_conditional, marginal, over_block
 
 SPACE = Space(3, 3)
 LAW = Joint.random(3, 3, seed=2).probabilities().numpy()

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.ferromagnet import ferromagnet
-from glauber.exact.ising import Ising
-from glauber.exact.potts import Potts
+from glauber.exact.blocks.clique import ferromagnet
+from glauber.exact.models import Ising, Potts
 
 
 def test_the_exponent_of_potts():
@@ -54,7 +53,7 @@ def test_the_modes_are_where_the_condition_says(seed):
     model = Ising.clique(size + outside, size, coupling=1.2)
     model = Ising(fields, model.couplings)
     found = ferromagnet(model, range(size))
-    assert found.holds and found.margin_of_sum > 0 and "strongly" in found.says
+    assert found.holds and found.margin_of_sum > 0 and found.condition == "strongly ferromagnetic"
     clique = model.spins[:, :size].sum(axis=1)
     p = model.probabilities
     up, down, rest = p[clique == size], p[clique == -size], p[abs(clique) < size]
@@ -70,9 +69,9 @@ def test_the_modes_are_where_the_condition_says(seed):
 def test_figure_3_is_not_strongly_ferromagnetic():
     found = ferromagnet(Ising.clique(10, 4, coupling=6.0, field=5.0), range(4))
     assert (found.clique_field, found.outside_field, found.margin) == (20.0, 30.0, 1.0)
-    assert not found.holds and "h_G = 20" in found.says
+    assert not found.holds and "h_G = 20" in found.broken
     weak = ferromagnet(Ising.clique(4, 4, coupling=0.1, field=0.2), range(4))
-    assert not weak.holds and "J = 0.1" in weak.says
+    assert not weak.holds and "J_0" in weak.broken
 
 
 def test_what_is_no_clique():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.exact.exit_times import exit_times, hamming_ball
+from glauber.exact.hitting_times import hamming_ball, mean_exit_times
 from glauber.metastability.episodes import (
     episodes_of_chain,
     hamming_episodes,
@@ -35,7 +35,7 @@ def kept(tmp_path_factory):
 
 @cache
 def times_of_ball(centre, radius):
-    return exit_times(MATRIX, hamming_ball(SPACE, torch.tensor(centre), radius))
+    return mean_exit_times(MATRIX, hamming_ball(SPACE, torch.tensor(centre), radius))
 
 
 def numbers(path):

@@ -6,8 +6,7 @@ import torch
 
 from glauber.conditionals.table import Table
 from glauber.errors import GlauberError
-from glauber.exact.distances import distances
-from glauber.exact.mixing_time import mixing_time
+from glauber.exact.mixing_time import distances, mixing_time
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix

@@ -16,9 +16,9 @@ def test_figures_1_and_2(name, tmp_path):
     scaled = [np.mean(np.multiply(row["mean squared error"], row["n"])) for row in one]
     assert scaled == sorted(scaled, reverse=True)  # larger k, lower error
     assert not any(sum(row["without an estimate"]) for row in made.rows)
-    files = made.write(tmp_path)
-    assert [file.suffix for file in files] == [".json", ".html", ".html"]
-    assert json.loads(files[0].read_text())["rows"][0]["kind"] == "estimate"
+    assert list(made.figures()) == ["one-mask", "all-masks"]
+    made.write(tmp_path / "made.json")
+    assert json.loads((tmp_path / "made.json").read_text())["rows"][0]["kind"] == "estimate"
 
 
 def test_theorem_1():
@@ -51,3 +51,15 @@ def test_lemma_3():
         ("6/7", "3/4"),
     ]
     assert [row["mean over mask events (Lemma 4)"] for row in rows] == ["3/5", "3/4"]
+
+
+def test_figure_3():
+    made = paper("B-fig3")
+    assert len(made.rows) == 55 and list(made.figures()) == ["race", "budget"]
+    assert max(row["log10 of the mean steps"] for row in made.rows) > 20
+
+
+def test_corollary_3():
+    first = paper("B-corollary3").rows[0]
+    assert first["|C| of the corollary"] == 25 and first["smallest |C| that separates"] == 2
+    assert first["N-Gibbs not there after one step"] < first["delta"]

@@ -7,9 +7,6 @@ from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.export import export
 from glauber.cli.influence import influence
-from glauber.cli.ising import ising
-from glauber.cli.ising_gap import gap
-from glauber.cli.ising_race import race
 from glauber.cli.models import models
 from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
@@ -37,6 +34,3 @@ LANDSCAPE = (topics, prefixes, compare, report)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
     app.command()(command)
 app.add_typer(sweep, name="sweep")
-ising.command()(gap)
-ising.command()(race)
-app.add_typer(ising, name="ising")

@@ -8,10 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, diags_array
 
 from glauber.errors import GlauberError
-from glauber.exact.extremes import second_vector
-from glauber.exact.laws import Floats
-from glauber.exact.reversal import check_law, remainder
-from glauber.exact.stationary import check_stochastic, stationary
+from glauber.exact.space import Floats
+from glauber.exact.spectrum import remainder, second_vector
+from glauber.exact.stationary import check_stationary, check_stochastic, stationary
 
 ENUMERATION_LIMIT = 20  # states; half a million sets
 
@@ -40,14 +39,14 @@ class Bottleneck:
 
 
 def conductance(
-    matrix: ArrayLike | csr_array, inside: Bools, *, law: Floats | None = None
+    matrix: ArrayLike | csr_array, inside: Bools, *, distribution: Floats | None = None
 ) -> float:
-    """Phi(A) = sum over x in A, y not in A of law(x) P(x, y), divided by law(A).
+    """Phi(A) = sum over x in A, y not in A of mu(x) P(x, y), divided by mu(A).
 
     The probability that the stationary chain, found in A, leaves it with the next step. The
-    theorem on slow mixing wants law(A) <= 1/2; here any set with some mass may be asked about.
+    theorem on slow mixing wants mu(A) <= 1/2; here any set with some mass may be asked about.
     """
-    flow, found = _flow(matrix, law)
+    flow, found = _flow(matrix, distribution)
     if inside.shape != found.shape or inside.dtype != np.bool_:
         raise GlauberError(f"the set must be one boolean for each of the {len(found)} states.")
     mass = float(found[inside].sum())
@@ -56,13 +55,15 @@ def conductance(
     return float(flow[inside][:, ~inside].sum() / mass)
 
 
-def best_bottleneck(matrix: ArrayLike | csr_array, *, law: Floats | None = None) -> Bottleneck:
+def best_bottleneck(
+    matrix: ArrayLike | csr_array, *, distribution: Floats | None = None
+) -> Bottleneck:
     """The set with the least conductance among those with at most half the mass.
 
     Up to 20 recurrent states every set is tried. Beyond that, only the sets {x: f(x) <= c},
     where f is the second eigenvector of the additive reversibilisation.
     """
-    flow, found = _flow(matrix, law)
+    flow, found = _flow(matrix, distribution)
     states = np.flatnonzero(found > 0)
     if len(states) < 2:
         raise GlauberError("a chain that stays in one state has no bottleneck.")
@@ -74,7 +75,7 @@ def best_bottleneck(matrix: ArrayLike | csr_array, *, law: Floats | None = None)
         at_least = gap / 2
     whole = np.zeros(len(found), dtype=np.bool_)
     whole[states[inside]] = True
-    value = conductance(matrix, whole, law=found)
+    value = conductance(matrix, whole, distribution=found)
     return Bottleneck(
         inside=whole,
         mass=float(found[whole].sum()),
@@ -84,18 +85,18 @@ def best_bottleneck(matrix: ArrayLike | csr_array, *, law: Floats | None = None)
     )
 
 
-def _flow(matrix: ArrayLike | csr_array, law: Floats | None) -> tuple[csr_array, Floats]:
-    """The flow law(x) P(x, y) as a sparse matrix (size, size), and the law (size,)."""
+def _flow(matrix: ArrayLike | csr_array, distribution: Floats | None) -> tuple[csr_array, Floats]:
+    """The flow mu(x) P(x, y) as a sparse matrix (size, size), and mu (size,)."""
     sparse = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
-    found = stationary(sparse) if law is None else check_law(sparse, law)
+    found = stationary(sparse) if distribution is None else check_stationary(sparse, distribution)
     return (diags_array(found) @ sparse).tocsr(), found
 
 
-def _by_enumeration(flow: Floats, law: Floats) -> Bools:
+def _by_enumeration(flow: Floats, distribution: Floats) -> Bools:
     """The best set (size,). Its complement has the same outflow, so the last state stays out."""
-    size = len(law)
+    size = len(distribution)
     sets = (np.arange(1, 2 ** (size - 1))[:, None] >> np.arange(size)) & 1  # (sets, size)
-    mass = sets @ law
+    mass = sets @ distribution
     # Summed over pairs of states, one leaving the set at a time: no differences, so that a tiny
     # outflow keeps its digits.
     outflow = np.einsum("sx,sx->s", sets @ flow, 1 - sets)
@@ -104,16 +105,16 @@ def _by_enumeration(flow: Floats, law: Floats) -> Bools:
     return inside if mass[best] <= 1 / 2 else ~inside
 
 
-def _by_sweep(flow: csr_array, law: Floats) -> tuple[Bools, float]:
+def _by_sweep(flow: csr_array, distribution: Floats) -> tuple[Bools, float]:
     """The best of the sets below a level of the second eigenvector, and the additive gap."""
-    chain = (diags_array(1 / law) @ flow).tocsr()
-    rest = remainder(diags_array(1 / chain.sum(axis=1)) @ chain, law)
+    chain = (diags_array(1 / distribution) @ flow).tocsr()
+    rest = remainder(diags_array(1 / chain.sum(axis=1)) @ chain, distribution)
     second, vector = second_vector(rest)
-    rank = np.empty(len(law), dtype=np.int64)
+    rank = np.empty(len(distribution), dtype=np.int64)
     order = np.argsort(vector / rest.root)
-    rank[order] = np.arange(len(law))
+    rank[order] = np.arange(len(distribution))
     outflow = _cuts(flow, rank)
-    mass = np.cumsum(law[order])[:-1]
+    mass = np.cumsum(distribution[order])[:-1]
     level = int((outflow / np.minimum(mass, 1 - mass)).argmin())
     below = rank <= level
     return (below if mass[level] <= 1 / 2 else ~below), 1 - second

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.errors import GlauberError
-from glauber.exact.laws import Floats, context_scores, free_sites
-from glauber.exact.space import Space
+from glauber.exact.conditionals import context_scores, free_sites
+from glauber.exact.space import Floats, Space
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,11 @@ def exact_influence(
     influence, oscillation = np.zeros((2, len(sites), len(sites)))
     for row, site in enumerate(sites):
         scores = context_scores(conditionals, space, site)
-        laws = _softmax(scores / temperature)
+        distributions = _softmax(scores / temperature)
         for column, other in enumerate(sites):
             if other != site:
                 axis = other if other < site else other - 1
-                influence[row, column] = _largest_shift(laws, axis)
+                influence[row, column] = _largest_shift(distributions, axis)
                 oscillation[row, column] = _largest_swing(scores, axis)
     return Influence(tuple(sites), temperature, influence, oscillation)
 
@@ -109,9 +109,9 @@ def threshold_temperature(oscillation: Floats) -> float:
     return float(brentq(excess, low, high, xtol=1e-14 * high, rtol=1e-14))
 
 
-def _largest_shift(laws: Floats, axis: int) -> float:
-    """The largest total variation between two laws (…, vocab) whose contexts differ on one axis."""
-    turned = np.moveaxis(laws, axis, 0)
+def _largest_shift(distributions: Floats, axis: int) -> float:
+    """The largest total variation between (…, vocab) whose contexts differ on one axis."""
+    turned = np.moveaxis(distributions, axis, 0)
     pairs = combinations(range(len(turned)), 2)
     return max(
         (float(np.abs(turned[a] - turned[b]).sum(-1).max()) / 2 for a, b in pairs), default=0

@@ -1,7 +1,7 @@
 """When would two coupled chains meet, exactly? The chain of pairs, enumerated.
 
 A pair of states (x, y) has the number x * size + y. One step picks a free site for both, and draws
-the two tokens from a joint law J(a, b) whose sums are the two conditionals p and q:
+the two tokens from a joint distribution J(a, b) whose sums are the two conditionals p and q:
 
 maximal      J(a, b) = [a = b] min(p_a, q_a) + (p_a - min)(q_b - min) / TV(p, q)
 inverse-cdf  J(a, b) = length of the overlap of a's interval under p and b's under q, the tokens
@@ -11,18 +11,18 @@ inverse-cdf  J(a, b) = length of the overlap of a's interval under p and b's und
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, eye_array
-from scipy.sparse.linalg import splu
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.exact.laws import Floats, free_sites, redraw_laws
-from glauber.exact.space import Space
+from glauber.exact.conditionals import free_sites, redraw_probabilities
+from glauber.exact.hitting_times import mean_hitting_times
+from glauber.exact.space import Floats, Space
 
 ENTRIES_LIMIT = 2**26  # of the matrix before equal places are added up: about 1 GiB
 
-# laws p, q (rows, vocab) -> joint laws (rows, vocab, vocab)
+# distributions p, q (rows, vocab) -> joint distributions (rows, vocab, vocab)
 Joint = Callable[[Floats, Floats], Floats]
 
 
@@ -47,8 +47,10 @@ def pair_matrix(
         )
     total = csr_array((space.size**2,) * 2, dtype=np.float64)
     for site in sites:
-        laws = redraw_laws(conditionals, space, (site,), temperature=temperature)[:, 0]
-        total = total + _site_matrix(space, site, laws, joints[how])
+        distributions = redraw_probabilities(conditionals, space, (site,), temperature=temperature)[
+            :, 0
+        ]
+        total = total + _site_matrix(space, site, distributions, joints[how])
     return total / len(sites)
 
 
@@ -56,7 +58,7 @@ def maximal_joint(p: Floats, q: Floats) -> Floats:
     """The maximal coupling (rows, vocab, vocab) whose residuals are independent."""
     common = np.minimum(p, q)
     apart = 1 - common.sum(axis=1)
-    # Where the laws are one the residuals are rounding at most, and their product is nothing.
+    # Where p = q the residuals are rounding at most, and their product is nothing.
     over = np.where(apart > 1e-15, apart, 1.0)[:, None, None]
     joint = (p - common)[:, :, None] * (q - common)[:, None, :] / over
     token = np.arange(p.shape[1])
@@ -65,7 +67,7 @@ def maximal_joint(p: Floats, q: Floats) -> Floats:
 
 
 def inverse_cdf_joint(p: Floats, q: Floats) -> Floats:
-    """The joint law (rows, vocab, vocab) of two tokens drawn with one uniform number."""
+    """The joint distribution (rows, vocab, vocab) of two tokens drawn with one uniform number."""
     low_p, high_p = _intervals(p)
     low_q, high_q = _intervals(q)
     low = np.maximum(low_p[:, :, None], low_q[:, None, :])
@@ -76,13 +78,10 @@ def inverse_cdf_joint(p: Floats, q: Floats) -> Floats:
 def mean_meeting_times(matrix: csr_array, space: Space) -> Floats:
     """The exact mean number of steps until a pair meets (size, size), 0 where x = y.
 
-    Solves (I - Q) h = 1, Q being the matrix among pairs that have not met.
+    The hitting times of the diagonal.
     """
-    apart = np.flatnonzero(~np.eye(space.size, dtype=bool).ravel())
-    inside = matrix[apart][:, apart]
-    times = np.zeros(space.size**2)
-    times[apart] = splu(csc_array(eye_array(len(apart)) - inside)).solve(np.ones(len(apart)))
-    return times.reshape(space.size, space.size)
+    met = np.eye(space.size, dtype=bool).ravel()
+    return mean_hitting_times(matrix, met).reshape(space.size, space.size)
 
 
 def mean_distances(matrix: csr_array, space: Space, n_steps: int) -> Floats:
@@ -96,20 +95,20 @@ def mean_distances(matrix: csr_array, space: Space, n_steps: int) -> Floats:
     return found.reshape(n_steps + 1, space.size, space.size)
 
 
-def _intervals(law: Floats) -> tuple[Floats, Floats]:
+def _intervals(distribution: Floats) -> tuple[Floats, Floats]:
     """Where each token's interval begins and ends (rows, vocab)."""
-    order = np.argsort(-law, axis=1, kind="stable")
-    ends = np.cumsum(np.take_along_axis(law, order, axis=1), axis=1)
+    order = np.argsort(-distribution, axis=1, kind="stable")
+    ends = np.cumsum(np.take_along_axis(distribution, order, axis=1), axis=1)
     ends[:, -1] = 1.0
-    starts = np.concatenate([np.zeros((len(law), 1)), ends[:, :-1]], axis=1)
-    low, high = np.empty_like(law), np.empty_like(law)
+    starts = np.concatenate([np.zeros((len(distribution), 1)), ends[:, :-1]], axis=1)
+    low, high = np.empty_like(distribution), np.empty_like(distribution)
     np.put_along_axis(low, order, starts, axis=1)
     np.put_along_axis(high, order, ends, axis=1)
     return low, high
 
 
-def _site_matrix(space: Space, site: int, laws: Floats, joint: Joint) -> csr_array:
-    """The matrix (size**2, size**2) of redrawing that site in both; laws (size, vocab)."""
+def _site_matrix(space: Space, site: int, distributions: Floats, joint: Joint) -> csr_array:
+    """The matrix (size**2, size**2) of redrawing that site in both; distributions (size, vocab)."""
     size, vocab = space.size, space.vocab_size
     stride = int(space.strides[site])
     token = np.arange(vocab)
@@ -117,7 +116,9 @@ def _site_matrix(space: Space, site: int, laws: Floats, joint: Joint) -> csr_arr
     after = base[:, None] + token * stride  # (size, vocab)
     values, columns = [], []
     for x in range(size):
-        values.append(joint(np.broadcast_to(laws[x], laws.shape), laws).ravel())
+        values.append(
+            joint(np.broadcast_to(distributions[x], distributions.shape), distributions).ravel()
+        )
         columns.append((after[x][None, :, None] * size + after[:, None, :]).ravel())
     starts = np.arange(size**2 + 1) * vocab**2
     data = (np.concatenate(values), np.concatenate(columns), starts)

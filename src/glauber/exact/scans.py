@@ -1,13 +1,21 @@
-"""How likely is each state after a step of the other scans: in order, all at once, by doubt?"""
+"""How likely is each state after a step of the other scans: in order, all at once, by doubt?
+
+The sweep and the parallel update are dense matrices, size * size numbers. As operators, which move
+a distribution without the matrix in memory, they take size * length numbers (sweep) or about
+2 * size**1.5 (parallel), and a step takes as many operations or size**2.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.exact.laws import Floats, free_sites, redraw_laws
-from glauber.exact.space import Space
+from glauber.exact.conditionals import current_probabilities, free_sites, redraw_probabilities
+from glauber.exact.space import Floats, Space
 from glauber.exact.transition import site_matrix
 
 DENSE_LIMIT = 2**13  # states; a dense matrix of that many takes 512 MiB
@@ -22,7 +30,7 @@ def sweep_matrix(
 ) -> Floats:
     """The dense matrix (size, size) of redrawing the free sites one by one, in increasing order.
 
-    Laws are row vectors, so it is P_first … P_last.
+    Distributions are row vectors, so it is P_first … P_last.
     """
     _check_dense(space)
     product = np.eye(space.size)
@@ -49,10 +57,12 @@ def parallel_matrix(
     matrix = np.ones((space.size, 1))
     for site in range(space.length):  # site 0 first, so that it becomes the slowest column index
         if site in sites:
-            law = redraw_laws(conditionals, space, (site,), temperature=temperature)[:, 0]
+            distribution = redraw_probabilities(
+                conditionals, space, (site,), temperature=temperature
+            )[:, 0]
         else:
-            law = np.eye(space.vocab_size)[states[:, site]]
-        matrix = (matrix[:, :, None] * law[:, None, :]).reshape(space.size, -1)
+            distribution = np.eye(space.vocab_size)[states[:, site]]
+        matrix = (matrix[:, :, None] * distribution[:, None, :]).reshape(space.size, -1)
     return matrix
 
 
@@ -96,10 +106,12 @@ def choice_probabilities(doubts: Floats, sharpness: float) -> Floats:
 
 def _doubt(conditionals: Conditionals, space: Space, site: int, temperature: float) -> Floats:
     """Probability (size,) of the other tokens, summed: 1 - p would round small doubts away."""
-    laws = redraw_laws(conditionals, space, (site,), temperature=temperature)[:, 0]
+    distributions = redraw_probabilities(conditionals, space, (site,), temperature=temperature)[
+        :, 0
+    ]
     tokens = space.states().numpy()[:, site, None]
-    np.put_along_axis(laws, tokens, 0.0, axis=1)
-    return np.asarray(laws.sum(axis=1))
+    np.put_along_axis(distributions, tokens, 0.0, axis=1)
+    return np.asarray(distributions.sum(axis=1))
 
 
 def _check_dense(space: Space) -> None:
@@ -108,3 +120,102 @@ def _check_dense(space: Space) -> None:
             f"a dense matrix over {space.size:,} states does not fit; "
             f"the limit is {DENSE_LIMIT:,} states."
         )
+
+
+Step = Callable[[Floats], Floats]
+
+PARALLEL_LIMIT = 2**28  # numbers kept for a parallel operator: 2 GiB
+
+
+def sweep_operator(
+    conditionals: Conditionals,
+    space: Space,
+    *,
+    temperature: float = 1.0,
+    free: Tensor | None = None,
+) -> LinearOperator:
+    """The operator (size, size) of redrawing the free sites one by one, in increasing order.
+
+    operator @ f is the expectation (size,) of f after a sweep, operator.T @ mu is mu a sweep later.
+    """
+    sites = free_sites(space, free)
+    fills = {
+        site: current_probabilities(conditionals, space, (site,), temperature=temperature)[:, 0]
+        for site in sites
+    }
+
+    def expectation(values: Floats) -> Floats:
+        for site in reversed(sites):
+            values = _sum_over(space, site, fills[site] * values.reshape(-1))
+        return values
+
+    def distribution_after(distribution: Floats) -> Floats:
+        for site in sites:
+            distribution = fills[site] * _sum_over(space, site, distribution.reshape(-1))
+        return distribution
+
+    return _operator(space, expectation, distribution_after)
+
+
+def parallel_operator(
+    conditionals: Conditionals,
+    space: Space,
+    *,
+    temperature: float = 1.0,
+    free: Tensor | None = None,
+) -> LinearOperator:
+    """The operator (size, size) of redrawing all free sites at once, each given the old rest.
+
+    The sites are cut into two halves. Given the old state x the halves are independent,
+    P(x, y) = left(x, y_left) right(x, y_right), so that a step is one product of matrices with
+    size rows and about sqrt(size) columns.
+    """
+    cut = space.length // 2
+    kept = space.size * (space.vocab_size**cut + space.vocab_size ** (space.length - cut))
+    if kept > PARALLEL_LIMIT:
+        raise GlauberError(
+            f"a parallel operator over {space.size:,} states keeps {kept:,} numbers; "
+            f"the limit is {PARALLEL_LIMIT:,}."
+        )
+    sites = free_sites(space, free)
+    distributions = [
+        _site_probabilities(conditionals, space, s, temperature, s in sites)
+        for s in range(space.length)
+    ]
+    left, right = _outer(distributions[:cut], space.size), _outer(distributions[cut:], space.size)
+
+    def expectation(values: Floats) -> Floats:
+        return np.einsum("xl,xl->x", left, right @ values.reshape(left.shape[1], -1).T)
+
+    def distribution_after(distribution: Floats) -> Floats:
+        return ((left * distribution.reshape(-1, 1)).T @ right).reshape(-1)
+
+    return _operator(space, expectation, distribution_after)
+
+
+def _site_probabilities(
+    conditionals: Conditionals, space: Space, site: int, temperature: float, is_free: bool
+) -> Floats:
+    """Probabilities (size, vocab) of one site's next token; a frozen site keeps its token."""
+    if is_free:
+        return redraw_probabilities(conditionals, space, (site,), temperature=temperature)[:, 0]
+    return np.eye(space.vocab_size)[space.states()[:, site].numpy()]
+
+
+def _outer(distributions: list[Floats], size: int) -> Floats:
+    """The distribution (size, vocab**k) of k sites that are independent given the old state."""
+    joint = np.ones((size, 1))
+    for distribution in distributions:  # the first site becomes the slowest column index
+        joint = (joint[:, :, None] * distribution[:, None, :]).reshape(size, -1)
+    return joint
+
+
+def _sum_over(space: Space, site: int, values: Floats) -> Floats:
+    """At each state the sum of values (size,) over all tokens at the site."""
+    cube = values.reshape(space.vocab_size**site, space.vocab_size, -1)
+    return np.broadcast_to(cube.sum(axis=1, keepdims=True), cube.shape).reshape(-1)
+
+
+def _operator(space: Space, expectation: Step, distribution_after: Step) -> LinearOperator:
+    shape = (space.size, space.size)
+    return LinearOperator(shape, matvec=expectation, rmatvec=distribution_after, dtype=np.float64)

@@ -1,4 +1,9 @@
-"""Which law does a chain keep? The stationary law of a stochastic matrix."""
+"""Where is the chain in the long run, and does it look the same backwards?
+
+The stationary distribution of a stochastic matrix, and its entropy production.
+"""
+
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,50 +12,50 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, gmres, spilu
 
 from glauber.errors import GlauberError
-from glauber.exact.laws import Floats
+from glauber.exact.space import Floats
+
+Matrix: TypeAlias = ArrayLike | csr_array | LinearOperator
 
 DIRECT_LIMIT = 1024  # states; elimination takes size**3 / 3 steps, under a second here
 PANEL = 32  # states eliminated between two products of matrices
-RESIDUAL_LIMIT = 1e-12  # of the L1 norm of law @ matrix - law, the law summing to 1
+RESIDUAL_LIMIT = 1e-12  # of the L1 norm of mu @ matrix - mu, mu summing to 1
 
 
-def stationary(
-    matrix: ArrayLike | csr_array | LinearOperator, *, direct_limit: int = DIRECT_LIMIT
-) -> Floats:
-    """The law (size,) with law @ matrix = law; states that are left for ever get exactly 0.
+def stationary(matrix: Matrix, *, direct_limit: int = DIRECT_LIMIT) -> Floats:
+    """The distribution mu (size,) with mu @ matrix = mu; 0 at states that are left for ever.
 
     Up to direct_limit states by elimination without subtraction, which is accurate in each entry
     however slowly the chain mixes. Beyond that iteratively: there the residual is at most 1e-12,
     and the error about the residual divided by the spectral gap. An operator is always solved
-    iteratively, and taken to have a single stationary law: its entries cannot be looked at.
+    iteratively, and taken to have one stationary distribution: its entries cannot be looked at.
     """
     if isinstance(matrix, LinearOperator):
-        law = np.maximum(_fixed_law(matrix.T), 0.0)
-        return _check_kept(law / law.sum(), matrix)
+        mu = np.maximum(_fixed_point(matrix.T), 0.0)
+        return _check_kept(mu / mu.sum(), matrix)
     sparse = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
     closed = closed_class(sparse)
     inner = sparse[closed][:, closed]
-    law = np.zeros(sparse.shape[0])
-    law[closed] = eliminate(inner.toarray()) if len(closed) <= direct_limit else iterate(inner)
-    return _check_kept(law, sparse)
+    mu = np.zeros(sparse.shape[0])
+    mu[closed] = eliminate(inner.toarray()) if len(closed) <= direct_limit else iterate(inner)
+    return _check_kept(mu, sparse)
 
 
-def _check_kept(law: Floats, matrix: csr_array | LinearOperator) -> Floats:
-    """The law itself; refused unless the chain keeps it."""
-    residual = float(np.abs(matrix.T @ law - law).sum())
+def _check_kept(mu: Floats, matrix: csr_array | LinearOperator) -> Floats:
+    """The distribution itself; refused unless the chain keeps it."""
+    residual = float(np.abs(matrix.T @ mu - mu).sum())
     if not residual <= RESIDUAL_LIMIT:
         raise GlauberError(
-            f"the stationary law over {len(law):,} states was found only up to {residual:.1e}; "
-            "the chain mixes too slowly for it."
+            f"the stationary distribution over {len(mu):,} states was found only up to "
+            f"{residual:.1e}; the chain mixes too slowly for it."
         )
-    return law
+    return mu
 
 
 def total_variation(p: ArrayLike, q: ArrayLike) -> float:
-    """Half the sum of |p - q|: the largest difference that two laws give to one event."""
+    """Half the sum of |p - q|: the largest difference that two distributions give to one event."""
     left, right = np.asarray(p), np.asarray(q)
     if left.shape != right.shape:
-        raise GlauberError(f"the two laws have shapes {left.shape} and {right.shape}.")
+        raise GlauberError(f"the two distributions have shapes {left.shape} and {right.shape}.")
     return float(np.abs(left - right).sum() / 2)
 
 
@@ -63,13 +68,13 @@ def closed_class(matrix: csr_array) -> np.ndarray[tuple[int], np.dtype[np.int64]
     if len(closed) > 1:
         raise GlauberError(
             f"the chain falls into {len(closed)} sets of states that it never leaves, "
-            "so it has more than one stationary law (are all sites free?)."
+            "so it has more than one stationary distribution (are all sites free?)."
         )
     return np.flatnonzero(label == closed[0])
 
 
 def eliminate(matrix: Floats) -> Floats:
-    """The stationary law (size,) of an irreducible dense matrix, by elimination of states.
+    """The stationary distribution (size,) of an irreducible dense matrix, by elimination of states.
 
     Grassmann, Taksar and Heyman 1985: remove the last state, send its inflow on to where it goes
     next, repeat. Only additions, products and quotients of positive numbers; the diagonal, where
@@ -84,42 +89,42 @@ def eliminate(matrix: Floats) -> Floats:
             flow[low:last, :last] += np.outer(flow[low:last, last], flow[last, :last])
             flow[:low, low:last] += np.outer(flow[:low, last], flow[last, low:last])
         flow[:low, :low] += flow[:low, low:high] @ flow[low:high, :low]
-    law = np.zeros(len(flow))
-    law[0] = 1.0
+    mu = np.zeros(len(flow))
+    mu[0] = 1.0
     for state in range(1, len(flow)):
-        law[state] = law[:state] @ flow[:state, state]
-        law[: state + 1] /= law[: state + 1].sum()  # at every state, against overflow
-    return law
+        mu[state] = mu[:state] @ flow[:state, state]
+        mu[: state + 1] /= mu[: state + 1].sum()  # at every state, against overflow
+    return mu
 
 
 def iterate(matrix: csr_array) -> Floats:
-    """The stationary law (size,) of an irreducible sparse matrix, by GMRES.
+    """The stationary distribution (size,) of an irreducible sparse matrix, by GMRES.
 
     Solved for the jump chain J (the steps that move), which has no sticky states:
-    (I - J' + u 1') y = u with u uniform has one solution, y = yJ with sum 1. The chain's own law
-    is y / escape, since a state is held for 1 / escape steps on average.
+    (I - J' + u 1') y = u with u uniform has one solution, y = yJ with sum 1. The distribution of
+    the chain itself is y / escape: a state is held for 1 / escape steps on average.
     """
     moves = (matrix - diags_array(matrix.diagonal())).tocsr()
     escape = moves.sum(axis=1)
     inflow = (diags_array(1 / escape) @ moves).T.tocsr()
-    held = np.maximum(_fixed_law(inflow), 0.0) / escape
+    held = np.maximum(_fixed_point(inflow), 0.0) / escape
     return np.asarray(held / held.sum())
 
 
-def _fixed_law(inflow: csr_array | LinearOperator) -> Floats:
+def _fixed_point(inflow: csr_array | LinearOperator) -> Floats:
     """The solution y (size,) of (I - inflow + u 1') y = u, as far as GMRES gets."""
     uniform = np.full(inflow.shape[0], 1 / inflow.shape[0])
     operator = LinearOperator(inflow.shape, lambda y: y - inflow @ y + uniform * y.sum())
-    law, inverse = uniform, None
+    mu, inverse = uniform, None
     for _ in range(5):  # refinement: each round solves for the error that the last one left
-        left = uniform - operator @ law
+        left = uniform - operator @ mu
         if np.abs(left).sum() <= RESIDUAL_LIMIT / 100:
             break
         step, failed = gmres(operator, left, M=inverse, rtol=1e-7, restart=60, maxiter=3)
-        law = law + step
+        mu = mu + step
         if failed and inverse is None and not isinstance(inflow, LinearOperator):
             inverse = _incomplete_inverse(inflow)
-    return law
+    return mu
 
 
 def _incomplete_inverse(inflow: csr_array) -> LinearOperator:
@@ -134,8 +139,23 @@ def _incomplete_inverse(inflow: csr_array) -> LinearOperator:
     return LinearOperator(inflow.shape, factors.solve)
 
 
+def check_stationary(matrix: Matrix, distribution: Floats) -> Floats:
+    """The distribution given for a chain; refused unless it is stationary."""
+    step = matrix if isinstance(matrix, LinearOperator) else csr_array(matrix)
+    if distribution.shape != (step.shape[0],):
+        raise GlauberError(
+            f"the distribution has shape {distribution.shape}, but the chain is {step.shape}."
+        )
+    residual = float(np.abs(step.T @ distribution - distribution).sum())
+    if not residual <= 100 * RESIDUAL_LIMIT:
+        raise GlauberError(
+            f"the given distribution is not stationary: a step moves it by {residual:.1e}."
+        )
+    return distribution
+
+
 def check_stochastic(matrix: csr_array) -> csr_array:
-    """The matrix without stored zeros; refused unless its rows are laws."""
+    """The matrix without stored zeros; refused unless its rows are distributions."""
     matrix.eliminate_zeros()
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     if not square or matrix.nnz == 0 or matrix.data.min() < 0:
@@ -144,3 +164,24 @@ def check_stochastic(matrix: csr_array) -> csr_array:
     if not furthest <= 1e-9:
         raise GlauberError(f"a row of the matrix misses a sum of 1 by {furthest:.1e}.")
     return matrix
+
+
+def entropy_production(
+    matrix: ArrayLike | csr_array, *, distribution: Floats | None = None
+) -> float:
+    """Nats per step, exact: sum over x, y of mu(x) P(x, y) log(P(x, y) / P(y, x)).
+
+    mu is the stationary distribution (size,), worked out if not given. Zero exactly when the chain
+    is reversible; infinite if a step that is made can never be undone. For random scan with one
+    site, a move at site i has P(x, y) / P(y, x) = pi_i(y_i) / pi_i(x_i): the scan's 1/n cancels.
+    """
+    sparse = csr_array(matrix, dtype=np.float64, copy=True)
+    sparse.eliminate_zeros()
+    mu = stationary(sparse) if distribution is None else distribution
+    moves = sparse.tocoo()
+    made = (mu[moves.row] > 0) & (moves.row != moves.col)
+    row, column, forward = moves.row[made], moves.col[made], moves.data[made]
+    backward = np.asarray(sparse[column, row]).ravel()
+    if (backward == 0).any():
+        return float("inf")
+    return float((mu[row] * forward * np.log(forward / backward)).sum())

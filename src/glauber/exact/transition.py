@@ -18,11 +18,13 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.exact.laws import Floats, current_probabilities, free_sites
-from glauber.exact.space import Space
+from glauber.exact.conditionals import current_probabilities, free_sites
+from glauber.exact.space import Floats, Space
 
 Block = tuple[int, ...]
-Current = Callable[[Block], Floats]  # hidden sites -> (size, k): see laws.current_probabilities
+Current = Callable[
+    [Block], Floats
+]  # hidden sites -> (size, k): see distributions.current_probabilities
 
 
 def site_matrix(

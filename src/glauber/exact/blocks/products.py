@@ -1,0 +1,166 @@
+"""What can a filler draw that works in one pass, and what becomes of p if it runs for ever?
+
+One pass gives each hidden site its own distribution, so the tokens are independent: products and
+nothing else (propositions 2 and 3). The nearest product to a distribution q in KL(q || r) is the
+product of its marginals, at the total correlation. In total variation there is no formula; it lies
+between two numbers:
+    max over sets A, B of |q(A x B) - q(A) q(B)|  <=  distance  <=  TV(q, product of marginals).
+The left side holds because r(A x B) - r(A) r(B) is 0 for a product, and moves by at most the
+total variation.
+
+Repeated, it is the independent parallel sampler. For an Ising model its stationary distribution has
+a closed form: with f_i(x) = h_i + 2 sum_j J_ij x_j,
+    q(x) ~ exp(sum_i h_i x_i) prod_i 2 cosh f_i(x),
+because exp(h x) prod_i 2 cosh f_i(x) P(x, y) = exp(h x + h y + 2 y J x) is symmetric in x and y.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.special import logsumexp
+
+from glauber.conditionals.base import Conditionals
+from glauber.errors import GlauberError
+from glauber.exact.blocks.masks import Block, check_block
+from glauber.exact.models import Ising
+from glauber.exact.scans import parallel_operator
+from glauber.exact.space import Floats, Space, conditional
+from glauber.exact.stationary import stationary, total_variation
+
+SETS = 12  # tokens of a site whose subsets are all tried; beyond that only single tokens
+EXACT = 1e-12  # a distribution this near to a product is one, but for rounding
+
+
+@dataclass(frozen=True)
+class ProductDistance:
+    """How far a distribution is from all product distributions."""
+
+    divergence: float  # KL to the nearest product, exact: the total correlation, in nats
+    at_least: float  # total variation to the nearest product, a lower bound
+    at_most: float  # the same, an upper bound: to the product of the marginals
+
+    @property
+    def is_product(self) -> bool:
+        return self.at_most <= EXACT
+
+
+def product_distance(distribution: Floats) -> ProductDistance:
+    """The distance of a joint distribution (vocab, …, vocab), one axis per site, from products."""
+    if abs(float(distribution.sum()) - 1) > 1e-9 or distribution.min() < 0:
+        raise GlauberError("the joint distribution of a block must be chances that add up to 1.")
+    product = np.ones(())
+    for site in range(distribution.ndim):
+        product = np.multiply.outer(product, _marginal(distribution, (site,)))
+    seen = distribution > 0
+    divergence = float((distribution[seen] * np.log(distribution[seen] / product[seen])).sum())
+    pairs = (_marginal(distribution, pair) for pair in combinations(range(distribution.ndim), 2))
+    return ProductDistance(
+        max(divergence, 0.0),
+        max((_largest_rectangle(pair) for pair in pairs), default=0.0),
+        float(np.abs(distribution - product).sum() / 2),
+    )
+
+
+@dataclass(frozen=True)
+class BlockForm:
+    """One block: the distances of its joint conditional, the worst over all contexts."""
+
+    block: Block
+    worst: ProductDistance
+    mean_variation: float  # TV to the product of marginals, mean over contexts under p
+
+    @property
+    def fillable(self) -> bool:
+        """Whether one pass draws the block exactly, whatever stands around it."""
+        return self.worst.is_product
+
+
+def block_forms(distribution: Floats, space: Space, k: int) -> list[BlockForm]:
+    """Every block of k sites under a joint distribution (size,), and what one pass costs there."""
+    check_block(k, space.length)
+    return [_form(distribution, space, block) for block in combinations(range(space.length), k)]
+
+
+def _form(distribution: Floats, space: Space, block: Block) -> BlockForm:
+    cube = distribution.reshape((space.vocab_size,) * space.length)
+    chances = cube.sum(axis=block).reshape(-1)  # of the contexts
+    found = [product_distance(one) for one in _contexts(distribution, space, block)]
+    worst = max(found, key=lambda one: one.at_most)
+    mean = sum(w * one.at_most for w, one in zip(chances.tolist(), found, strict=True))
+    return BlockForm(block, worst, float(mean))
+
+
+def _contexts(distribution: Floats, space: Space, block: Block) -> Iterator[Floats]:
+    """The joint conditional (vocab, …, vocab) of the block in each context."""
+    shape = (space.vocab_size,) * space.length
+    fill = np.moveaxis(
+        conditional(distribution, space, block).reshape(shape), block, range(len(block))
+    )
+    columns = fill.reshape(*shape[: len(block)], -1)
+    for context in range(columns.shape[-1]):
+        yield columns[..., context]
+
+
+def _marginal(distribution: Floats, sites: Block) -> Floats:
+    others = tuple(axis for axis in range(distribution.ndim) if axis not in sites)
+    return np.asarray(distribution.sum(axis=others))
+
+
+def _largest_rectangle(pair: Floats) -> float:
+    """max over A, B of |q(A x B) - q(A) q(B)| for a distribution (vocab, vocab) of two sites.
+
+    For a given A the best B is where the row sum is positive, so only A is enumerated.
+    """
+    apart = pair - np.outer(pair.sum(axis=1), pair.sum(axis=0))
+    n = len(apart)
+    sets = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1 if n <= SETS else np.eye(n)
+    sums = sets @ apart  # (sets, vocab); each adds up to 0 over B's site
+    return float(np.maximum(sums, 0).sum(axis=1).max())
+
+
+@dataclass(frozen=True, eq=False)
+class ParallelStationary:
+    """The distribution (size,) that the sampler keeps, and its distances from p: all exact."""
+
+    distribution: Floats
+    total_variation: float
+    divergence: float  # KL(p || distribution), in nats
+    marginal: float  # the largest total variation between the distributions of one site
+
+
+def parallel_stationary(model: Ising) -> ParallelStationary:
+    """The stationary distribution of the independent parallel sampler of an Ising model."""
+    fields = model.fields + 2 * model.spins @ model.couplings
+    log_weights = model.spins @ model.fields + np.logaddexp(fields, -fields).sum(axis=1)
+    distribution = np.exp(log_weights - logsumexp(log_weights))
+    return compared(distribution, model.probabilities, Space(2, model.n_sites))
+
+
+def parallel_stationary_of(
+    conditionals: Conditionals, distribution: Floats, space: Space
+) -> ParallelStationary:
+    """The same for any conditionals of a joint distribution (size,), by solving for it."""
+    if distribution.shape != (space.size,):
+        raise GlauberError(
+            f"the distribution has shape {distribution.shape}, but there are {space.size:,} states."
+        )
+    return compared(stationary(parallel_operator(conditionals, space)), distribution, space)
+
+
+def compared(found: Floats, distribution: Floats, space: Space) -> ParallelStationary:
+    """A distribution beside the one that was wanted."""
+    seen = distribution > 0
+    ratio = np.log(distribution[seen]) - np.log(np.maximum(found[seen], np.finfo(float).tiny))
+    return ParallelStationary(
+        found,
+        total_variation(found, distribution),
+        max(float((distribution[seen] * ratio).sum()), 0.0),
+        max(_site_variation(found - distribution, space, site) for site in range(space.length)),
+    )
+
+
+def _site_variation(difference: Floats, space: Space, site: int) -> float:
+    cube = difference.reshape(space.vocab_size**site, space.vocab_size, -1)
+    return float(np.abs(cube.sum(axis=(0, 2))).sum() / 2)

@@ -1,0 +1,243 @@
+"""How much relative entropy does one step of block dynamics remove at least?
+
+Two constants of a distribution q and masks, both the least C, over all distributions r, in
+    block approximate tensorisation:  KL(r||q) <= C E_{X~r} E_K KL(r(.|X_{-K},K) || q(.|X_{-K},K)),
+    modified log-Sobolev:             KL(r||q) <= C E(f, log f),  f = r/q, E the Dirichlet form.
+Neither has a formula. The best r found gives a lower bound; linearising at q gives another one,
+the Poincare constant (half of it for the second). ceilings.py has the upper bounds.
+
+Along the chain chi-square and KL never grow. After t steps, chi-square is at most (1 - gap)^(2t) of
+what it was, since the chain has no negative eigenvalue, and KL at most (1 - 1/C)^t, with C the
+tensorisation constant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse.linalg import aslinearoperator
+
+from glauber.errors import GlauberError
+from glauber.exact.blocks.ceilings import Ceiling, ceiling
+from glauber.exact.blocks.dynamics import block_chain, mask_conditionals
+from glauber.exact.blocks.gap import Gap, block_gap
+from glauber.exact.blocks.masks import Masks
+from glauber.exact.space import Floats, check_positive
+
+# log r -> (KL, the other side, and their derivatives (size,) with respect to r)
+Sides = Callable[[Floats], tuple[float, float, Floats, Floats]]
+DENSE = 1024  # states; below it a matrix is faster than its operator
+LEAST = 1e-6  # KL; below it rounding spoils the ratio, and the linearisation has the answer
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant between two bounds, and the distribution r (size,) that attains the lower one.
+
+    lower is a "lower bound": the ratio at `attained_by`, or its limit at q itself (None). upper is
+    an "upper bound", proved in the way that `upper_by` names. restarts (n,) are the ratios that
+    the separate searches ended with: their agreement is the only sign that lower is the constant.
+    """
+
+    lower: float
+    upper: float
+    upper_by: str
+    attained_by: Floats | None
+    restarts: Floats
+
+    @property
+    def accuracy(self) -> float:
+        """How far the constant may lie above lower, relative to it."""
+        return max(0.0, self.upper / self.lower - 1)
+
+
+def tensorisation(
+    distribution: Floats, masks: Masks, *, n_starts: int = 6, seed: int = 0
+) -> Constant:
+    """The block approximate tensorisation constant of a positive distribution (size,)."""
+    check_positive(distribution, masks.space)
+    gap = block_gap(distribution, masks)
+    sides = tensorised(distribution, masks)
+    starts = [
+        *_tilts(distribution, gap),
+        *_corners(distribution, sides),
+        *_random(distribution, n_starts, seed),
+    ]
+    return _best(sides, starts, gap.poincare, ceiling(distribution, masks, gap))
+
+
+def log_sobolev(
+    distribution: Floats, masks: Masks, *, n_starts: int = 6, seed: int = 0
+) -> Constant:
+    """The modified log-Sobolev constant of a positive distribution (size,)."""
+    check_positive(distribution, masks.space)
+    gap = block_gap(distribution, masks)
+    starts = [*_tilts(distribution, gap), *_random(distribution, n_starts, seed)]
+    sides = dissipated(distribution, masks)
+    return _best(
+        sides, starts, gap.poincare / 2, ceiling(distribution, masks, gap, of="log-Sobolev")
+    )
+
+
+def tensorised(distribution: Floats, masks: Masks) -> Sides:
+    """KL(r||q) and E_{X~r} E_K KL(r(.|X_{-K},K) || q(.|X_{-K},K)), with their derivatives."""
+    logs, chances = np.log(distribution), masks.per_state
+    context = _contexts(masks)
+    possible = chances > 0
+    known = np.log(
+        mask_conditionals(distribution, masks), where=possible, out=np.zeros_like(chances)
+    )
+
+    def sides(log_r: Floats) -> tuple[float, float, Floats, Floats]:
+        r = np.exp(log_r)
+        weight = chances * r
+        total = np.bincount(context.ravel(), weights=weight.ravel())[context]
+        share = np.divide(weight, total, where=possible, out=np.ones_like(known))
+        inside = np.log(share)  # 0 where a mask cannot occur: it has no share in the mean
+        slope = (chances * (inside - known)).sum(axis=0)
+        ratio = log_r - logs
+        return float(r @ ratio), float(r @ slope), ratio, slope
+
+    return sides
+
+
+def dissipated(distribution: Floats, masks: Masks) -> Sides:
+    """KL(r||q) and E(f, log f) = sum of (r - rP) log(r/q), with their derivatives."""
+    chain = block_chain(distribution, masks)
+    if distribution.size <= DENSE:
+        chain = aslinearoperator(chain @ np.eye(distribution.size))
+    logs = np.log(distribution)
+
+    def sides(log_r: Floats) -> tuple[float, float, Floats, Floats]:
+        r, ratio = np.exp(log_r), log_r - logs
+        left = r - chain.rmatvec(r)
+        slope = ratio - chain.matvec(ratio) + left / r
+        return float(r @ ratio), float(left @ ratio), ratio, slope
+
+    return sides
+
+
+def _contexts(masks: Masks) -> NDArray[np.int64]:
+    """For each mask and state (masks, size) a number that states alike outside the mask share."""
+    states, strides = masks.space.states().numpy(), masks.space.strides.numpy()
+    seen = [states @ strides - states[:, b] @ strides[b] for b in map(list, masks.blocks)]
+    return np.asarray(np.stack(seen) + np.arange(len(seen))[:, None] * masks.space.size)
+
+
+def _best(sides: Sides, starts: list[Floats], at_law: float, above: Ceiling) -> Constant:
+    """The largest ratio over searches from all starts."""
+    ends = [_climb(sides, start) for start in starts]
+    ratios = np.array([_ratio(sides, end) for end in ends])
+    slot = int(ratios.argmax())
+    inside = ratios[slot] > at_law
+    return Constant(
+        lower=float(max(ratios[slot], at_law)),
+        upper=above.value,
+        upper_by=above.by,
+        attained_by=np.exp(_normal(ends[slot])) if inside else None,
+        restarts=np.sort(ratios)[::-1],
+    )
+
+
+def _climb(sides: Sides, start: Floats) -> Floats:
+    """Where L-BFGS ends, in log weights (size,), going up log KL - log of the other side."""
+
+    def downhill(weights: Floats) -> tuple[float, Floats]:
+        log_r = _normal(weights)
+        above, below, slope_above, slope_below = sides(log_r)
+        if not (above > LEAST and below > 0):
+            return 0.0, np.zeros_like(weights)
+        slope = slope_below / below - slope_above / above
+        r = np.exp(log_r)
+        return float(np.log(below / above)), r * (slope - r @ slope)
+
+    bounds = [(-60.0, 60.0)] * len(start)
+    found = minimize(
+        downhill, np.clip(start - start.mean(), -60, 60), jac=True, method="L-BFGS-B",
+        bounds=bounds, options={"maxiter": 100, "ftol": 1e-11, "gtol": 1e-9},
+    )  # fmt: skip
+    return np.asarray(found.x)
+
+
+def _ratio(sides: Sides, weights: Floats) -> float:
+    above, below, *_ = sides(_normal(weights))
+    return above / below if above > LEAST and below > 0 else 0.0
+
+
+def _tilts(distribution: Floats, gap: Gap) -> list[Floats]:
+    """q tilted both ways along the slowest function, a little and a lot."""
+    slow = gap.function / np.abs(gap.function).max()
+    return [np.log(distribution) + amount * slow for amount in (0.3, -0.3, 3.0, -3.0)]
+
+
+def _corners(distribution: Floats, sides: Sides) -> list[Floats]:
+    """Nearly all weight on one state: the three states where that does best."""
+    found = []
+    for state in np.argsort(distribution)[:64]:
+        weights = np.log(distribution)
+        weights[state] += 20.0
+        found.append((_ratio(sides, weights), weights))
+    return [weights for _, weights in sorted(found, key=lambda one: -one[0])[:3]]
+
+
+def _random(distribution: Floats, count: int, seed: int) -> list[Floats]:
+    generator = np.random.default_rng(seed)
+    return [
+        np.log(distribution) + generator.normal(size=distribution.size) * (1 + 2 * (i % 3))
+        for i in range(count)
+    ]
+
+
+def _normal(weights: Floats) -> Floats:
+    """log r (size,) of log weights."""
+    peak = weights.max()
+    return np.asarray(weights - peak - np.log(np.exp(weights - peak).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Decay:
+    """Chi-square and KL (n_steps + 1,) to stationarity: exact, beside their upper bounds.
+
+    tensorisation is the upper bound on the constant that kl_bound rests on.
+    """
+
+    chi_square: Floats
+    kl: Floats
+    chi_square_bound: Floats
+    kl_bound: Floats
+    tensorisation: float
+    kind: Literal["exact"] = "exact"
+    bound_kind: Literal["upper bound"] = "upper bound"
+
+
+def decay(distribution: Floats, masks: Masks, start: Floats, n_steps: int) -> Decay:
+    """Both distances after 0, 1, … n_steps steps from a start that is a distribution (size,)."""
+    check_positive(distribution, masks.space)
+    if start.shape != distribution.shape or start.min() < 0 or abs(start.sum() - 1) > 1e-9:
+        raise GlauberError(
+            f"the start must be a distribution over the {distribution.size:,} states."
+        )
+    if n_steps < 1:
+        raise GlauberError(f"{n_steps} steps were asked for, but at least one is needed.")
+    chain = block_chain(distribution, masks)
+    rows = [start]
+    for _ in range(n_steps):
+        rows.append(chain.rmatvec(rows[-1]))
+    chi = np.array([float(((row - distribution) ** 2 / distribution).sum()) for row in rows])
+    kl = np.array([_kl(row, distribution) for row in rows])
+    found = block_gap(distribution, masks)
+    constant = ceiling(distribution, masks, found).value
+    times = np.arange(n_steps + 1)
+    gap = max(0.0, found.value - found.error)
+    return Decay(
+        chi, kl, chi[0] * (1 - gap) ** (2 * times), kl[0] * (1 - 1 / constant) ** times, constant
+    )
+
+
+def _kl(row: Floats, distribution: Floats) -> float:
+    return float(
+        np.where(row > 0, row * np.log(np.where(row > 0, row, 1.0) / distribution), 0.0).sum()
+    )

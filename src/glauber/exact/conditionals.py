@@ -1,0 +1,104 @@
+"""What is a site's new token, from each state? The conditionals, evaluated everywhere.
+
+The softmax is written out here rather than borrowed, so that the oracle shares no arithmetic
+with the engine that is tested against it.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.errors import GlauberError
+from glauber.exact.space import Floats, Space
+
+ROWS_PER_CALL = 65_536  # bounds the memory of one evaluation, whatever the size of the space
+
+
+def redraw_probabilities(
+    conditionals: Conditionals, space: Space, hidden: Sequence[int], *, temperature: float = 1.0
+) -> Floats:
+    """Probabilities (size, k, vocab) of the new token at each of k sites hidden together.
+
+    Each context is evaluated once, with token 0 at the hidden sites: what stands there does not
+    matter. So size / vocab**k rows are asked for.
+    """
+    check_question(conditionals, space, temperature)
+    sites = torch.tensor(hidden)
+    states = space.states()
+    filled = (states[:, sites] * space.strides[sites]).sum(1)  # (size,) 0 where only token 0 is
+    contexts = (filled == 0).nonzero()[:, 0]
+    context_of_state = torch.searchsorted(contexts, torch.arange(space.size) - filled)
+    probabilities = _evaluate(conditionals, states[contexts], sites, temperature)
+    return np.asarray(probabilities[context_of_state].numpy())
+
+
+def context_scores(conditionals: Conditionals, space: Space, site: int) -> Floats:
+    """Scores (vocab, …, vocab, vocab) float64 of a site's tokens in every context.
+
+    One axis per other site, in increasing order, for the token there; the last for the site's own.
+    """
+    check_question(conditionals, space, 1.0)
+    states = space.states()
+    contexts = states[states[:, site] == 0]
+    scores = _ask(conditionals, contexts, torch.tensor([site]))[:, 0]
+    return np.asarray(scores.reshape((space.vocab_size,) * space.length).numpy())
+
+
+def current_probabilities(
+    conditionals: Conditionals, space: Space, hidden: Sequence[int], *, temperature: float = 1.0
+) -> Floats:
+    """Probabilities (size, k) that k sites hidden together are each given their present token."""
+    distributions = redraw_probabilities(conditionals, space, hidden, temperature=temperature)
+    tokens = space.states().numpy()[:, list(hidden), None]
+    return np.asarray(np.take_along_axis(distributions, tokens, axis=2)[:, :, 0])
+
+
+def free_sites(space: Space, free: Tensor | None) -> list[int]:
+    """The sites that may be redrawn, in increasing order: all of them if none are named."""
+    if free is None:
+        return list(range(space.length))
+    if free.shape != (space.length,) or free.dtype != torch.bool:
+        raise GlauberError(
+            f"the free sites were given as {tuple(free.shape)} {free.dtype}, "
+            f"but they must be one boolean for each of the {space.length} sites."
+        )
+    sites: list[int] = free.nonzero()[:, 0].tolist()
+    if not sites:
+        raise GlauberError("no site is free, so the chain would never move.")
+    return sites
+
+
+def check_question(conditionals: Conditionals, space: Space, temperature: float) -> None:
+    """Refuses a space over another vocabulary, and a temperature that is not positive."""
+    check_temperature(temperature)
+    if conditionals.vocab_size != space.vocab_size:
+        raise GlauberError(
+            f"the space has {space.vocab_size} tokens, "
+            f"but the conditionals have {conditionals.vocab_size}."
+        )
+
+
+def _evaluate(
+    conditionals: Conditionals, contexts: Tensor, sites: Tensor, temperature: float
+) -> Tensor:
+    """Probabilities (rows, k, vocab) float64 at the same k hidden sites of every row."""
+    scores = _ask(conditionals, contexts, sites)
+    probabilities = torch.softmax(scores / temperature, dim=-1)
+    if not bool(torch.isfinite(probabilities).all()):
+        raise GlauberError(
+            f"at sites {sites.tolist()} some context has no distribution: its scores are not "
+            "numbers, or they forbid every token."
+        )
+    return probabilities
+
+
+def _ask(conditionals: Conditionals, contexts: Tensor, sites: Tensor) -> Tensor:
+    """Scores (rows, k, vocab) float64 at the same k hidden sites of every row."""
+    chunks = [
+        conditionals.scores(rows, sites.repeat(len(rows), 1)).double().cpu()
+        for rows in torch.split(contexts, ROWS_PER_CALL)
+    ]
+    return torch.cat(chunks)

@@ -1,0 +1,78 @@
+"""Which Ising model is asked about? A clique, or what a file or an object holds."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.exact.models import Ising, check_ising_fits
+from glauber.progress import check_count
+
+Model = Annotated[
+    str | Path | Ising | None,
+    "JSON with fields (N) and couplings (N x N) instead of a clique; in Python an Ising too.",
+]
+Sites = Annotated[int, "Number of sites N."]
+Clique = Annotated[int | None, "The first so many sites are coupled (default: all)."]
+Coupling = Annotated[float, "J of each ordered pair in the clique: each pair counts twice."]
+Field = Annotated[float, "h of every site."]
+
+
+def model_of(
+    model: str | Path | Ising | None,
+    *,
+    sites: int,
+    clique: int | None,
+    coupling: float,
+    field: float,
+    learnt: bool = False,
+) -> Ising:
+    """The model that was asked for; to be learnt it has to fit memory with its statistics."""
+    if isinstance(model, Ising):
+        return model
+    if model is not None:
+        return read_model(Path(model))
+    check_count("number of sites", sites)
+    if learnt:
+        check_ising_fits(sites)
+    return Ising.clique(sites, sites if clique is None else clique, coupling=coupling, field=field)
+
+
+def read_model(file: Path) -> Ising:
+    """The model of a JSON file with fields (N) and couplings (N x N)."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+        fields, couplings = held["fields"], held["couplings"]
+    except OSError as error:
+        raise GlauberError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError):
+        raise GlauberError(
+            f'{file} is no Ising model: it must be {{"fields": […], "couplings": [[…], …]}}.'
+        ) from None
+    try:
+        return Ising.make(fields, couplings)
+    except (ValueError, TypeError):
+        raise GlauberError(f"the fields or couplings in {file} are not lists of numbers.") from None
+
+
+def read_spins(file: Path) -> NDArray[np.int64]:
+    """Tokens (n, N) of 0 and 1 from rows of -1 and 1, with spaces or commas between them."""
+    wrong = f"the rows of {file} are not all as many numbers -1 and 1."
+    try:
+        lines = [line.replace(",", " ").split() for line in file.read_text("utf-8").splitlines()]
+        rows = np.array([[int(number) for number in line] for line in lines if line])
+    except OSError as error:
+        raise GlauberError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except ValueError:
+        raise GlauberError(wrong) from None
+    return spins_to_tokens(rows, wrong)
+
+
+def spins_to_tokens(rows: NDArray[np.int64], wrong: str) -> NDArray[np.int64]:
+    """Tokens (n, N) of 0 and 1 from spins (n, N) of -1 and 1; refused if they are not."""
+    if rows.ndim != 2 or rows.size == 0 or not np.isin(rows, (-1, 1)).all():
+        raise GlauberError(wrong)
+    return np.asarray((rows.astype(np.int64) + 1) // 2)

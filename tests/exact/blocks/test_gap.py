@@ -1,0 +1,168 @@
+"""Gaps of block dynamics, masks and kernels against dense matrices."""
+
+import numpy as np
+import pytest
+
+from glauber.conditionals.table import Joint
+from glauber.errors import GlauberError
+from glauber.exact import Space, parallel_matrix, stationary, transition_matrix
+from glauber.exact.blocks.dynamics import (
+    at_once_matrix,
+    block_chain,
+    block_operator,
+    gibbs_matrix,
+    one_by_one_matrix,
+)
+from glauber.exact.blocks.gap import best_adaptive_masks, best_masks, block_gap
+from glauber.exact.blocks.masks import Masks
+from glauber.exact.blocks.products import parallel_stationary, parallel_stationary_of
+from glauber.exact.models import Ising
+
+
+def dense_gap(matrix, law) -> float:
+    root = np.sqrt(law)
+    scaled = matrix * root[:, None] / root[None, :]
+    return 1 - np.sort(np.linalg.eigvalsh((scaled + scaled.T) / 2))[-2]
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 1), (6, 2), (7, 4), (10, 2)])
+def test_the_gap_is_that_of_the_dense_matrix(n, k):
+    """At 10 sites the sparse solver answers, below the dense one; the matrix comes from joint()."""
+    model, space = Ising.random(n, seed=n, strength=0.3), Space(2, n)
+    law = model.probabilities
+    matrix = transition_matrix(model.joint(), space, block=k).toarray()
+    found = block_gap(law, Masks.uniform(space, k))
+    assert found.error < 1e-8
+    assert found.value == pytest.approx(dense_gap(matrix, law), abs=1e-8)
+
+
+def test_any_vocabulary_and_any_weights():
+    joint, space = Joint.random(3, 4, seed=2), Space(3, 4)
+    law = joint.probabilities().numpy()
+    masks = Masks.weighted(space, ((0, 2), (1,), (1, 2, 3), (3,)), [0.1, 0.4, 0.3, 0.2])
+    matrix = gibbs_matrix(law, masks)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(matrix.T @ law, law, atol=1e-15)
+    assert block_gap(law, masks).value == pytest.approx(dense_gap(matrix.toarray(), law), abs=1e-10)
+    root = np.sqrt(law)
+    np.testing.assert_allclose(
+        block_operator(law, masks) @ np.eye(81),
+        matrix.toarray() * root[:, None] / root,
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_gap_k_is_at_least_k_times_gap_1(seed):
+    model = Ising.random(5, seed=seed, strength=0.6)
+    gaps = [block_gap(model.probabilities, Masks.uniform(Space(2, 5), k)) for k in range(1, 6)]
+    for k, gap in enumerate(gaps, start=1):
+        assert gap.value >= k * gaps[0].value - 1e-10
+    assert gaps[-1].value == pytest.approx(1, abs=1e-10) and gaps[-1].poincare < 1.0001
+
+
+def test_independent_sites_have_gap_k_over_n():
+    law = Ising.make([0.3, -1.0, 0.5, 0.0], np.zeros((4, 4))).probabilities
+    for k in (1, 2, 3):
+        gap = block_gap(law, Masks.uniform(Space(2, 4), k)).value
+        assert gap == pytest.approx(k / 4, abs=1e-12)
+
+
+def test_the_kernels_between_gibbs_and_parallel():
+    model, space = Ising.random(4, seed=3), Space(2, 4)
+    law, joint = model.probabilities, model.joint()
+    one = transition_matrix(joint, space).toarray()
+    for make in (one_by_one_matrix, at_once_matrix):
+        np.testing.assert_allclose(make(joint, space, 1).toarray(), one, atol=1e-14)
+    np.testing.assert_allclose(
+        at_once_matrix(joint, space, 4).toarray(), parallel_matrix(joint, space), atol=1e-14
+    )
+    turns = one_by_one_matrix(joint, space, 3).toarray()
+    np.testing.assert_allclose(law @ turns, law, atol=1e-14)
+    flow = law[:, None] * turns
+    np.testing.assert_allclose(flow, flow.T, atol=1e-14)  # over all orders it is reversible
+    assert abs(law @ at_once_matrix(joint, space, 3) - law).max() > 1e-4
+
+
+def test_chromatic_and_disjoint_blocks():
+    ring = np.roll(np.eye(6), 1, axis=0)
+    masks = Masks.chromatic(Space(2, 6), ring + ring.T)
+    assert sorted(masks.blocks) == [(0, 2, 4), (1, 3, 5)]
+    model, _space = Ising.make(np.full(6, 0.2), 0.4 * (ring + ring.T)), Space(2, 6)
+    exact = gibbs_matrix(model.probabilities, masks)
+    np.testing.assert_allclose(exact.T @ model.probabilities, model.probabilities, atol=1e-15)
+    assert Masks.disjoint(Space(2, 5), 2).blocks == ((0, 1), (2, 3), (4,))
+
+
+def test_the_law_of_the_parallel_sampler():
+    model, space = Ising.random(5, seed=9, strength=0.4), Space(2, 5)
+    closed = parallel_stationary(model)
+    np.testing.assert_allclose(
+        closed.distribution, stationary(parallel_matrix(model.joint(), space)), rtol=1e-9
+    )
+    solved = parallel_stationary_of(model.joint(), model.probabilities, space)
+    assert solved.total_variation == pytest.approx(closed.total_variation, abs=1e-10)
+    assert solved.divergence == pytest.approx(closed.divergence, abs=1e-9)
+    assert 0 < closed.marginal <= closed.total_variation
+    free = Ising.make([0.4, -0.2], np.zeros((2, 2)))
+    assert parallel_stationary(free).total_variation < 1e-15
+
+
+def test_better_masks_than_uniform_ones():
+    model, space = Ising.clique(5, 3, coupling=0.4, field=0.1), Space(2, 5)
+    found = best_masks(model.probabilities, space, Masks.uniform(Space(2, 5), 2).blocks)
+    assert found.gain > 1.5
+    assert found.gap.value <= found.at_most * (1 + 1e-9)
+    assert found.gap.value >= found.at_most * (1 - 2e-3)
+    again = dense_gap(gibbs_matrix(model.probabilities, found.masks).toarray(), model.probabilities)
+    assert again == pytest.approx(found.gap.value, abs=1e-9)
+    random = np.random.default_rng(0).dirichlet(np.ones(10), size=20)
+    for weights in random:
+        masks = Masks.weighted(space, found.masks.blocks, weights)
+        assert block_gap(model.probabilities, masks).value <= found.at_most
+
+
+def test_adaptive_masks_keep_the_law_and_can_be_better():
+    model, space = Ising.clique(4, 3, coupling=0.4, field=0.1), Space(2, 4)
+    law = model.probabilities
+    fixed = best_masks(law, space, Masks.uniform(Space(2, 4), 1).blocks)
+    found = best_adaptive_masks(law, fixed.masks, rounds=25)
+    assert found.start == pytest.approx(fixed.gap.value, abs=1e-9)
+    assert found.gap.value > fixed.at_most
+    matrix = block_chain(law, found.masks) @ np.eye(16)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, rtol=1e-10)
+    np.testing.assert_allclose(law[:, None] * matrix, (law[:, None] * matrix).T, atol=1e-14)
+    assert dense_gap(matrix, law) == pytest.approx(found.gap.value, abs=1e-9)
+    # By hand: the block is drawn at x, then refilled in proportion to p(x') p_K(K | x').
+    by_hand = np.zeros_like(matrix)
+    states = space.states().numpy()
+    for x in range(16):
+        for slot, (site,) in enumerate(found.masks.blocks):
+            near = [y for y in range(16) if (np.delete(states[x] - states[y], site) == 0).all()]
+            weights = law[near] * found.masks.chances[slot, near]
+            by_hand[x, near] += found.masks.chances[slot, x] * weights / weights.sum()
+    np.testing.assert_allclose(matrix, by_hand, atol=1e-12)
+
+
+def test_what_is_refused():
+    with pytest.raises(GlauberError, match="k must be from 1 to 4"):
+        Masks.uniform(Space(2, 4), 5)
+    with pytest.raises(GlauberError, match="k must be from 1 to 4"):
+        Masks.uniform(Space(2, 4), 0)
+    with pytest.raises(GlauberError, match="hides the sites 1, 3"):
+        Masks.weighted(Space(2, 4), ((0, 2),))
+    with pytest.raises(GlauberError, match="hides the sites 1"):
+        Masks.weighted(Space(2, 2), ((0,), (1,)), [1.0, 0.0])
+    with pytest.raises(GlauberError, match="increasing order"):
+        Masks.weighted(Space(2, 2), ((1, 0),))
+    with pytest.raises(GlauberError, match="sum to 1"):
+        Masks(Space(2, 2), ((0, 1),), np.array([0.5]))
+    Space(2, 16)
+    uniform = np.full(2**16, 2.0**-16)
+    with pytest.raises(GlauberError, match=r"164,954,112 .* fit, which is any block at 13 sites"):
+        gibbs_matrix(uniform, Masks.uniform(Space(2, 16), 4))
+    Space(2, 20)
+    with pytest.raises(GlauberError, match=r"1,048,576 states .* 134,217,728 fit"):
+        block_gap(np.full(2**20, 2.0**-20), Masks.uniform(Space(2, 20), 4))
+    with pytest.raises(GlauberError, match="at most 1,024 states"):
+        best_masks(np.full(2**11, 2.0**-11), Space(2, 11), Masks.uniform(Space(2, 11), 1).blocks)

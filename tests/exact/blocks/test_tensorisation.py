@@ -1,0 +1,201 @@
+"""Dirichlet forms, constants and decay against matrices, closed forms and each other."""
+
+import math
+
+import numpy as np
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.exact.blocks.ceilings import ceiling, gap_ceiling, product_ceiling
+from glauber.exact.blocks.dynamics import block_chain, dirichlet_form, entropy, variance
+from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.masks import Masks, given_mask
+from glauber.exact.blocks.tensorisation import (
+    decay,
+    dissipated,
+    log_sobolev,
+    tensorisation,
+    tensorised,
+)
+from glauber.exact.models import Ising
+from glauber.exact.space import Space
+from glauber.exact.transition import transition_matrix
+from small_families import random_adaptive, random_family, random_weighted
+
+
+def chain_by_hand(law, masks):
+    """P (size, size) entry by entry: sum over K of p_K(K|x) p(x'_K | x_{-K}, K)."""
+    states = masks.space.states().numpy()
+    matrix = np.zeros((law.size, law.size))
+    for hidden, chance in zip(masks.blocks, masks.per_state, strict=True):
+        law_of_block = given_mask(law, chance, masks.space, hidden)
+        seen = [s for s in range(masks.space.length) if s not in hidden]
+        alike = (states[:, None, seen] == states[None, :, seen]).all(axis=2)
+        matrix += chance[:, None] * alike * law_of_block[None, :]
+    return matrix
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_chain_and_its_form(seed, adaptive):
+    family, theta = random_family(seed)
+    law, rng = family.distribution(theta), np.random.default_rng(seed)
+    if adaptive:
+        singles = [(s,) for s in range(family.space.length)]
+        weights = rng.uniform(0.1, 1, (len(singles), law.size))
+        masks = Masks.seeing(family.space, singles, weights / weights.sum(axis=0))
+    else:
+        masks = random_weighted(family.space, rng)
+    matrix = chain_by_hand(law, masks)
+    chain = block_chain(law, masks)
+    np.testing.assert_allclose(chain @ np.eye(law.size), matrix, atol=1e-14)
+    np.testing.assert_allclose(chain.T @ law, law, atol=1e-14)
+    flow = law[:, None] * matrix
+    np.testing.assert_allclose(flow, flow.T, atol=1e-15)  # reversible
+    assert np.linalg.eigvalsh(flow / np.sqrt(np.outer(law, law)))[0] > -1e-12
+    f, g = rng.normal(size=(2, law.size))
+    assert dirichlet_form(law, masks, f, g) == pytest.approx(law @ (f * (g - matrix @ g)))
+    values = np.sort(np.linalg.eigvals(matrix).real)
+    found = block_gap(law, masks)
+    assert found.value == pytest.approx(1 - values[-2], abs=1e-9)
+    slow = found.function
+    assert variance(law, slow) == pytest.approx(found.poincare * dirichlet_form(law, masks, slow))
+    assert variance(law, f) <= found.poincare * dirichlet_form(law, masks, f) + 1e-12
+
+
+def test_zero_chances_stay_zero():
+    family, theta = random_family(9)
+    law = family.distribution(theta)
+    masks = random_adaptive(family.space, np.random.default_rng(3))
+    assert (masks.chances == 0).any()
+    chain = block_chain(law, masks)
+    np.testing.assert_allclose((chain @ np.eye(law.size)).sum(axis=1), 1, atol=1e-13)
+    np.testing.assert_allclose(chain.T @ law, law, atol=1e-14)
+
+
+def test_uniform_masks_are_the_block_dynamics_of_exact():
+    model = Ising.random(4, seed=8)
+    for k in (1, 2, 3):
+        matrix = transition_matrix(model.joint(), Space(2, 4), block=k)
+        chain = block_chain(model.probabilities, Masks.uniform(Space(2, 4), k))
+        np.testing.assert_allclose(chain @ np.eye(16), matrix.toarray(), atol=1e-13)
+
+
+def test_the_sparse_solver_agrees_with_closed_forms():
+    """A product law of N sites has the gap k/N, whatever its size."""
+    for n, k in ((10, 1), (10, 3)):
+        law = Ising(np.linspace(-0.5, 0.5, n), np.zeros((n, n))).probabilities
+        found = block_gap(law, Masks.uniform(Space(2, n), k))
+        assert found.value == pytest.approx(k / n, abs=1e-9) and found.error < 1e-8
+
+
+def test_masks_that_do_not_reach_everything_have_no_constant():
+    """Adaptive masks that never move at 00 and 11, and swap between the others."""
+    masks = Masks.seeing(Space(2, 2), [(0, 1), (0,)], [[1, 0, 0, 1], [0, 1, 1, 0]])
+    found = block_gap(np.full(4, 0.25), masks)
+    assert math.isinf(found.poincare) and math.isinf(gap_ceiling(np.full(4, 0.25), found))
+
+
+def test_product_laws_have_the_constant_n_over_k():
+    law = Ising(np.array([0.4, -0.2, 0.1]), np.zeros((3, 3))).probabilities
+    for k in (1, 2, 3):
+        found = tensorisation(law, Masks.uniform(Space(2, 3), k))
+        assert found.upper == pytest.approx(3 / k, rel=1e-6)
+        assert found.lower == pytest.approx(3 / k, rel=1e-6)
+        assert found.accuracy < 1e-6
+    half = log_sobolev(np.array([0.5, 0.5]), Masks.uniform(Space(2, 1), 1))
+    assert half.lower == pytest.approx(0.5, rel=1e-6)  # one fair bit: 1/2, by its linearisation
+    assert half.lower <= half.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_constants_lie_between_their_bounds(seed):
+    family, theta = random_family((0, 1, 2, 3, 5, 6)[seed])
+    law, rng = family.distribution(theta), np.random.default_rng(seed)
+    make = (random_weighted, random_adaptive)[seed % 2]
+    masks = make(family.space, rng)
+    gap = block_gap(law, masks)
+    whole = tensorisation(law, masks, n_starts=2)
+    modified = log_sobolev(law, masks, n_starts=2)
+    assert gap.poincare <= whole.lower <= whole.upper * (1 + 1e-9)
+    assert gap.poincare / 2 <= modified.lower <= modified.upper * (1 + 1e-9)
+    assert modified.lower <= whole.upper * (1 + 1e-9)
+    assert whole.upper <= min(gap_ceiling(law, gap), product_ceiling(law, masks)) + 1e-12
+    both = [(tensorised(law, masks), whole.upper), (dissipated(law, masks), modified.upper)]
+    for _ in range(200):  # no random law beats the upper bounds
+        log_r = np.log(rng.dirichlet(np.full(law.size, rng.choice([0.2, 1.0, 5.0]))) + 1e-12)
+        log_r -= np.log(np.exp(log_r).sum())
+        for sides, upper in both:
+            above, below, *_ = sides(log_r)
+            assert above <= upper * below * (1 + 1e-9)
+
+
+def test_the_two_sides_by_hand_and_their_slopes():
+    family, theta = random_family(3)
+    law, rng = family.distribution(theta), np.random.default_rng(1)
+    masks = random_weighted(family.space, rng)
+    r = rng.dirichlet(np.ones(law.size))
+    f = r / law
+    kl, other, *_ = tensorised(law, masks)(np.log(r))
+    assert kl == pytest.approx(entropy(law, f))
+    by_hand = 0.0
+    for hidden, chance in zip(masks.blocks, masks.chances, strict=True):
+        mine, theirs = (given_mask(p, 1.0, family.space, hidden) for p in (r, law))
+        by_hand += chance * float(r @ np.log(mine / theirs))
+    assert other == pytest.approx(by_hand)
+    assert dissipated(law, masks)(np.log(r))[1] == pytest.approx(
+        dirichlet_form(law, masks, f, np.log(f))
+    )
+    for sides in (tensorised(law, masks), dissipated(law, masks)):
+        step = rng.normal(size=law.size) * 1e-6
+        step -= step.mean()  # r stays a law
+        *_, slope_above, slope_below = sides(np.log(r))
+        ahead, behind = sides(np.log(r + step)), sides(np.log(r - step))
+        assert (ahead[0] - behind[0]) / 2 == pytest.approx(slope_above @ step, rel=1e-5)
+        assert (ahead[1] - behind[1]) / 2 == pytest.approx(slope_below @ step, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4])
+def test_decay_stays_below_what_is_promised(seed):
+    family, theta = random_family(seed)
+    law, rng = family.distribution(theta), np.random.default_rng(seed)
+    for masks in (random_weighted(family.space, rng), random_adaptive(family.space, rng)):
+        start = np.zeros(law.size)
+        start[0] = 1.0
+        found = decay(law, masks, start, 12)
+        assert found.kl[0] == pytest.approx(-np.log(law[0]))
+        assert found.chi_square[0] == pytest.approx(1 / law[0] - 1)
+        assert (np.diff(found.kl) <= 1e-14).all() and (np.diff(found.chi_square) <= 1e-14).all()
+        assert (found.chi_square <= found.chi_square_bound * (1 + 1e-9) + 1e-14).all()
+        assert (found.kl <= found.kl_bound * (1 + 1e-9) + 1e-14).all()
+
+
+def test_two_fair_bits_by_hand():
+    """k = 1 has C_AT = 2, so the bound halves each step; one step leaves bit 0 off by half."""
+    law = np.full(4, 0.25)
+    masks = Masks.uniform(Space(2, 2), 1)
+    found = decay(law, masks, np.array([0.5, 0.5, 0.0, 0.0]), 3)
+    assert found.tensorisation == pytest.approx(2)
+    np.testing.assert_allclose(found.kl_bound, found.kl[0] * 0.5 ** np.arange(4), rtol=1e-9)
+    mixed = np.array([0.375, 0.375, 0.125, 0.125])  # after one step
+    assert found.kl[1] == pytest.approx(float(mixed @ np.log(mixed / law)))
+
+
+def test_what_is_refused():
+    law = np.full(4, 0.25)
+    masks = Masks.uniform(Space(2, 2), 1)
+    with pytest.raises(GlauberError, match="positive probability"):
+        tensorisation(np.array([0.5, 0.5, 0.0, 0.0]), masks)
+    with pytest.raises(GlauberError, match="a distribution over the 4 states"):
+        decay(law, masks, np.ones(4), 3)
+    with pytest.raises(GlauberError, match="at least one"):
+        decay(law, masks, law, 0)
+    with pytest.raises(GlauberError, match="shape"):
+        block_gap(np.full(8, 1 / 8), masks)
+
+
+def test_masks_of_all_sites_know_everything_in_one_step():
+    law = Ising.random(3, seed=1).probabilities
+    masks = Masks.weighted(Space(2, 3), [(0, 1, 2)])
+    found = ceiling(law, masks, block_gap(law, masks))
+    assert (found.value, found.kind) == (1.0, "upper bound")

@@ -1,0 +1,79 @@
+"""Theorem 4's terms by hand, and the bound that follows from the population's excess loss."""
+
+import math
+
+import numpy as np
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.exact.blocks.ceilings import ceiling
+from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.masks import Masks
+from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks
+from glauber.exact.space import Space
+from glauber.exact.stationary import total_variation
+from glauber.ising.finite_samples import (
+    Setting,
+    excess_loss,
+    finite_sample_bound,
+    population_bound,
+)
+from small_families import random_adaptive, random_family, random_weighted
+
+
+def test_three_uniform_bits_are_vacuous():
+    """k = 1: C_AT = 3 and L = ln 2, so the first term alone is sqrt(3 ln 2 / 2) = 1.0197 > 1."""
+    law = np.full(8, 1 / 8)
+    masks = Masks.uniform(Space(2, 3), 1)
+    above = ceiling(law, masks, block_gap(law, masks))
+    found = finite_sample_bound(
+        (math.log(2), math.log(2)), (law, law), masks, tensorisation=above.value,
+        setting=Setting(10**12, 10**12),
+    )  # fmt: skip
+    assert found.loss_term == pytest.approx(math.sqrt(1.5 * math.log(2)), rel=1e-9)
+    assert found.loss_term > 1 and found.as_written > 1
+    assert found.with_excess < 0.05  # the excess loss is zero, and the samples are many
+
+
+def test_the_terms_by_hand():
+    law = np.full(8, 1 / 8)
+    masks = Masks.uniform(Space(2, 3), 1)
+    found = finite_sample_bound(
+        (0.8, 0.7), (law, law), masks, tensorisation=3.0,
+        setting=Setting(1000, 50, delta=0.1, covering=4.0, epsilon=0.01),
+    )  # fmt: skip
+    first = math.sqrt(512 * 8 * 4 / (50 * 0.1))
+    second = math.sqrt(math.log(8 * 4 / 0.1) / 2000)
+    last = math.sqrt(512 / (8 * 0.1 * 1000))
+    inside = (first + second) * math.log(2) + 0.01
+    assert (found.mask_term, found.sequence_term) == pytest.approx((first, second))
+    assert (found.empirical_term, found.margin) == pytest.approx((last, 0.5))
+    assert found.as_written == pytest.approx(math.sqrt(1.5 * (0.8 + inside)) + last)
+    assert found.with_excess == pytest.approx(math.sqrt(1.5 * (0.1 + 2 * inside)) + last)
+    assert (
+        found.terms()["kind"] == "upper bound" and found.terms()["as_written"] == found.as_written
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_excess_loss_bounds_the_distance(seed):
+    family, theta = random_family(seed)
+    rng = np.random.default_rng(seed)
+    other = theta + rng.normal(size=theta.shape) * 0.3
+    truth, learnt = family.distribution(theta), family.distribution(other)
+    for masks in (random_weighted(family.space, rng), random_adaptive(family.space, rng)):
+        problem = Pseudolikelihood(family, masks)
+        seen = all_masks(truth, masks)
+        excess = excess_loss(learnt, truth, masks)
+        by_losses = float(problem.loss(other, seen) - problem.loss(theta, seen))
+        assert excess == pytest.approx(by_losses, abs=1e-12) and excess > 0
+        above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+        bound = population_bound(learnt, truth, masks, tensorisation=above)
+        assert total_variation(learnt, truth) <= bound
+
+
+def test_what_is_refused():
+    with pytest.raises(GlauberError, match="delta is 1"):
+        Setting(10, 10, delta=1.0)
+    with pytest.raises(GlauberError, match="at least one sequence"):
+        Setting(0, 10)
