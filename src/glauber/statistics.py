@@ -61,7 +61,9 @@ class Mean:
     level: float = LEVEL
 
 
-def mean_over_chains(values: ArrayLike, *, bounds: tuple[float, float] | None = None) -> Mean:
+def mean_over_chains(
+    values: ArrayLike, *, bounds: tuple[float, float] | None = None, level: float = LEVEL
+) -> Mean:
     """The mean of independent values (count,) and its t interval, cut where no mean can lie.
 
     bounds are the least and the largest value there is, such as 0 and 1 of a share.
@@ -71,11 +73,11 @@ def mean_over_chains(values: ArrayLike, *, bounds: tuple[float, float] | None = 
     seen = np.asarray(values, np.float64)
     value = float(seen.mean())
     if len(seen) < 2:
-        return Mean(value, None)
+        return Mean(value, None, level=level)
     error = float(seen.std(ddof=1)) / np.sqrt(len(seen))
-    reach = float(student.ppf((1 + LEVEL) / 2, len(seen) - 1) * error)
+    reach = float(student.ppf((1 + level) / 2, len(seen) - 1) * error)
     low, high = bounds or (-np.inf, np.inf)
-    return Mean(value, (max(low, value - reach), min(high, value + reach)))
+    return Mean(value, (max(low, value - reach), min(high, value + reach)), level=level)
 
 
 @dataclass(frozen=True)

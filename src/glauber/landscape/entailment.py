@@ -3,28 +3,28 @@
 The entailment logits of all labels go through one softmax, as the paper's classifier does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import softmax
 
 from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
-from glauber.landscape.topics import Floats, Scorer, check_labels
 
+Floats = NDArray[np.float64]
 ABOUT = "This text is about {}."
 FEELING = "The sentiment of this text is {}."
 PAIRS = 32  # of text and label in one call
 
 
-def entailment_scorer(
+def entailment_scores(
     name: str, labels: Sequence[str], *, device: str = "auto", hypothesis: str = ABOUT
-) -> Scorer:
-    """A scorer from a sequence-classification model that was trained on entailment."""
-    labels = check_labels(labels)
+) -> Callable[[Sequence[str]], Floats]:
+    """A map from texts to scores (texts, labels), by a model that was trained on entailment."""
     if "{}" not in hypothesis:
         raise GlauberError(f"the hypothesis {hypothesis!r} has no {{}} to put a label into.")
     tokenizer, model = _load(name, str(choose_device(device)))
@@ -38,7 +38,7 @@ def entailment_scorer(
         found = dict(zip(once, scores, strict=True))
         return np.stack([found[text] for text in texts])
 
-    return Scorer(f"entailment, {name}", labels, score)
+    return score
 
 
 def _parts(pairs: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

@@ -1,12 +1,15 @@
 """Does a topic come back? Chains from other topics, and how often they visit the tracked one.
 
-Baseline: 1 / labels, the score of a scorer that knows nothing. A chain crosses where one look lies
-at or below it and the next above. What happens between looks is not seen, so the crossings that
-are counted are a lower bound on those of every step.
+Baseline: 1 / labels, the score of a scorer that knows nothing. A chain crosses where one snapshot
+lies at or below it and the next above. What happens between snapshots is not seen, so the crossings
+that are counted are a lower bound on those of every step. An episode is a row of snapshots on one
+side of the baseline. One that was on at the first snapshot is left out, since its beginning was not
+seen; one that is still on at the last is censored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +17,9 @@ from scipy.stats import spearmanr
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.landscape.stretches import stretches
-from glauber.landscape.topics import TopicScores, place_of, score_mean
+from glauber.landscape.scorers import TopicScores, place_of
 from glauber.runs.run import Run
-from glauber.statistics import Mean, MedianTime, mean_over_chains, share_interval
+from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time_by_chain, share_interval
 
 ALL = "all"
 
@@ -33,14 +35,26 @@ class SeedRow:
     rise: Mean
     seed_start: Mean | None  # none where the seed is not one of the labels
     seed_end: Mean | None
-    crossed: int  # chains that ever crossed the baseline upwards, as far as looks show
+    crossed: int  # chains that ever crossed the baseline upwards, as far as snapshots show
     crossed_interval: tuple[float, float]  # of that share, Clopper and Pearson
     crossings: Mean  # a chain
-    peak: float  # the highest score at a look, over all chains
+    peak: float  # the highest score at a snapshot, over all chains
     peak_at: tuple[int, int]  # its chain and step
     mean_peak: Mean  # the highest of each chain
     dwell: MedianTime  # steps above the baseline once there
     away: MedianTime  # steps until the return, once left
+
+    def line(self) -> str:
+        own = "-"
+        if self.seed_start is not None and self.seed_end is not None:
+            own = f"{self.seed_start.value:.3f} -> {self.seed_end.value:.3f}"
+        low, high = self.crossed_interval
+        return (
+            f"{self.seed:>12}  {self.n_chains:>6}  {self.tracked_start.value:>6.3f} "
+            f"{self.tracked_end.value:>6.3f}  {own:>14}  "
+            f"{self.crossed:>3} ({low:>4.0%} to {high:>4.0%})  {self.peak:>5.3f}  "
+            f"{_time(self.dwell):>5} {_time(self.away):>5}"
+        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,35 @@ class Recurrence:
     every: int
     n_steps: int
     rows: list[SeedRow]  # a row a seed topic, and all chains together
+    labels: list["LabelRow"]  # the same crossings of every label: is the tracked one special?
     kind: str = "estimate"
+
+    def lines(self) -> Iterable[str]:
+        """The table for the terminal."""
+        yield (
+            f"{self.track} by {self.scorer}; baseline {self.baseline:.3f}, snapshots every "
+            f"{self.every} steps up to {self.n_steps:,} (estimates, 95% intervals in --json)"
+        )
+        yield (
+            f"{'began with':>12}  chains  {'start':>6} {'end':>6}  {'own topic':>14}  "
+            f"{'crossed (95%)':<18}  {'peak':>5}  {'dwell':>5} {'away':>5}"
+        )
+        yield from (row.line() for row in self.rows)
+        crossed = sorted(self.labels, key=lambda row: -row.crossed)
+        yield "chains that crossed the baseline, by label: " + ", ".join(
+            f"{row.label} {row.crossed} of {row.n_chains}" for row in crossed
+        )
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """How many of all chains crossed the baseline of one label."""
+
+    label: str
+    n_chains: int
+    began_below: int  # chains that could cross at once
+    crossed: int
+    interval: tuple[float, float]  # of the share, Clopper and Pearson
 
 
 def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = None) -> Recurrence:
@@ -70,7 +112,19 @@ def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = 
     ]
     rows.append(_row(found, track, seed=ALL, chains=np.arange(n_chains)))
     last = int(found.steps[-1])
-    return Recurrence(track, found.baseline, found.scorer, found.every, last, rows)
+    labels = [_label_row(found, label) for label in found.labels]
+    return Recurrence(track, found.baseline, found.scorer, found.every, last, rows, labels)
+
+
+def _label_row(found: TopicScores, label: str) -> LabelRow:
+    above = found.of(label) > found.baseline
+    crossed = int((~above[:, :-1] & above[:, 1:]).any(axis=1).sum())
+    n = len(above)
+    return LabelRow(label, n, int((~above[:, 0]).sum()), crossed, share_interval(crossed, n))
+
+
+def _time(median: MedianTime) -> str:
+    return "open" if median.value is None else f"{median.value:,.0f}"
 
 
 def check_several(n_chains: int) -> None:
@@ -89,22 +143,59 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
     return SeedRow(
         seed=seed,
         n_chains=len(chains),
-        tracked_start=score_mean(tracked[:, 0]),
-        tracked_end=score_mean(tracked[:, -1]),
-        rise=mean_over_chains(tracked[:, -1] - tracked[:, 0]),
-        seed_start=None if own is None else score_mean(own[:, 0]),
-        seed_end=None if own is None else score_mean(own[:, -1]),
+        tracked_start=_share(tracked[:, 0]),
+        tracked_end=_share(tracked[:, -1]),
+        rise=mean_over_chains(tracked[:, -1] - tracked[:, 0], bounds=(-1, 1)),
+        seed_start=None if own is None else _share(own[:, 0]),
+        seed_end=None if own is None else _share(own[:, -1]),
         crossed=crossed,
         crossed_interval=share_interval(crossed, len(chains)),
-        crossings=mean_over_chains(ups.astype(np.float64)),
+        crossings=mean_over_chains(ups, bounds=(0, np.inf)),
         peak=float(tracked.max()),
         peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
-        mean_peak=score_mean(tracked.max(axis=1)),
-        dwell=stretches(above, found.every).median(),
-        away=stretches(~above, found.every).median()
+        mean_peak=_share(tracked.max(axis=1)),
+        dwell=episodes(above, found.every).median(),
+        away=episodes(~above, found.every).median()
         if above.any()
         else MedianTime(None, (None, None)),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Their lengths in steps, to within one gap between snapshots."""
+
+    steps: NDArray[np.float64]  # (episodes,)
+    ended: NDArray[np.bool_]  # (episodes,): false where the snapshots ended first
+    chain: NDArray[np.int64]  # (episodes,)
+    n_chains: int
+
+    def median(self, *, seed: int = 0) -> MedianTime:
+        """The Kaplan-Meier median, with an interval from resampling chains."""
+        return median_time_by_chain(
+            self.steps, self.ended, self.chain, n_chains=self.n_chains, seed=seed
+        )
+
+
+def episodes(above: NDArray[np.bool_], every: int) -> Episodes:
+    """The episodes (chains, snapshots) for which `above` holds, entered while looking."""
+    steps, ended, chains = [], [], []
+    for chain, row in enumerate(above):
+        turns = np.nonzero(np.diff(row.astype(np.int8)))[0] + 1  # first snapshots on a new side
+        bounds = [*turns.tolist(), len(row)]
+        for begin, end in pairwise(bounds):
+            if row[begin]:
+                steps.append((end - begin) * every)
+                ended.append(end < len(row))
+                chains.append(chain)
+    return Episodes(
+        np.array(steps, np.float64), np.array(ended, bool), np.array(chains, int), len(above)
+    )
+
+
+def _share(values: NDArray[np.float64]) -> Mean:
+    """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
+    return mean_over_chains(values, bounds=(0, 1))
 
 
 @dataclass(frozen=True)
@@ -120,7 +211,7 @@ class Agreement:
 def agreement(first: TopicScores, second: TopicScores, track: str) -> Agreement:
     """How far two scorers say the same of a run."""
     if first.labels != second.labels or not np.array_equal(first.steps, second.steps):
-        raise GlauberError("two scorers can be compared on the same labels and looks only.")
+        raise GlauberError("two scorers can be compared on the same labels and snapshots only.")
     same = first.values.argmax(axis=2) == second.values.argmax(axis=2)
     one, other = first.of(track).ravel(), second.of(track).ravel()
     constant = np.ptp(one) == 0 or np.ptp(other) == 0

@@ -1,29 +1,274 @@
-"""Which scorer has that name?"""
+"""Which label is a text about? Scores by similarity to descriptions, or by an entailment model.
 
-from collections.abc import Sequence
+A scorer spreads one unit of belief over a list of labels: its scores say which of them a text is
+about, supposing that it is about one of them. They do not say whether it is about any.
 
-from glauber.landscape.descriptions import SENTIMENTS, TOPICS
-from glauber.landscape.entailment import ABOUT, FEELING, entailment_scorer
-from glauber.landscape.similarity import similarity_scorer
-from glauber.landscape.topics import Scorer, check_labels
-from glauber.runs.embedding import load_embedder
+By similarity, a label is the mean direction of the embeddings of its descriptions. The scores are
+the softmax of the cosines to the labels over a temperature, the one of highest likelihood on
+labelled sentences (`landscape/labels.py`).
+"""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+from glauber.errors import GlauberError
+from glauber.landscape.entailment import ABOUT, FEELING, entailment_scores
+from glauber.landscape.labels import (
+    DESCRIPTIONS,
+    SENTIMENTS,
+    TOPICS,
+    Labelled,
+    calibration_passages,
+    held_out_passages,
+    sentences,
+)
+from glauber.progress import track
+from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
+from glauber.runs.snapshots import Snapshots
+from glauber.statistics import Mean, mean_over_chains, share_interval
+
+Floats = NDArray[np.float64]
 SIMILARITY = "similarity"
+BLOCK = 512  # texts scored between two reports of progress
+SHARPEST, SOFTEST = 1e-3, 10.0  # temperatures searched
+BUNDLED = {"topics": tuple(TOPICS), "sentiments": tuple(SENTIMENTS)}
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A named map from texts to scores over labels."""
+
+    name: str
+    labels: tuple[str, ...]
+    score: Callable[[Sequence[str]], Floats]  # n texts -> (n, labels), rows that sum to one
+
+    @property
+    def baseline(self) -> float:
+        """The score of each label for a scorer that knows nothing."""
+        return 1 / len(self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class TopicScores:
+    """The scores of each chain's text at each snapshot."""
+
+    steps: NDArray[np.int64]  # (snapshots,): 0, every, 2 every, …
+    values: Floats  # (chains, snapshots, labels), the last axis sums to one
+    labels: tuple[str, ...]
+    scorer: str
+    every: int
+
+    @property
+    def baseline(self) -> float:
+        return 1 / len(self.labels)
+
+    def of(self, label: str) -> Floats:
+        """The scores (chains, snapshots) of one label."""
+        return np.asarray(self.values[:, :, place_of(label, self.labels)])
+
+
+def topic_scores(found: Snapshots, scorer: Scorer) -> TopicScores:
+    """The scores along the snapshots of a run, each different text scored once."""
+    once = {text: i for i, text in enumerate(dict.fromkeys(t for row in found.texts for t in row))}
+    texts, parts = list(once), []
+    with track("texts scored", len(texts)) as advance:
+        for first in range(0, len(texts), BLOCK):
+            parts.append(np.asarray(scorer.score(texts[first : first + BLOCK]), np.float64))
+            advance(len(parts[-1]))
+    scores = np.concatenate(parts)
+    values = np.stack([scores[[once[text] for text in row]] for row in found.texts])
+    return TopicScores(found.steps, values, scorer.labels, scorer.name, found.every)
+
+
+def read_labels(labels: str | Sequence[str]) -> tuple[str, ...]:
+    """Labels from a list, from a text with commas, or `topics` and `sentiments`."""
+    if isinstance(labels, str):
+        labels = BUNDLED.get(labels) or labels.split(",")
+    return check_labels(labels)
+
+
+def check_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """The labels without spaces around them; refuses fewer than two, empty ones and repeats."""
+    found = tuple(label.strip() for label in labels)
+    if len(found) < 2:
+        raise GlauberError("a list of labels needs at least two, or every score would be one.")
+    if not all(found) or len(set(found)) < len(found):
+        raise GlauberError(f"a label is empty or given twice in {', '.join(found)}.")
+    return found
+
+
+def place_of(label: str, labels: Sequence[str]) -> int:
+    """Where a label stands in the list."""
+    if label not in labels:
+        raise GlauberError(f"{label} is not among the labels: {', '.join(labels)}.")
+    return list(labels).index(label)
+
+
+def scorer_for(
+    found: Snapshots,
+    scorer: str | Scorer = SIMILARITY,
+    labels: Sequence[str] = tuple(TOPICS),
+    *,
+    embedder: Choice = None,
+    device: str = "auto",
+) -> Scorer:
+    """The scorer of that name for these texts; refused where its embedding cannot read them.
+
+    A scorer that is given as an object, or an entailment model by name, is taken as it is.
+    """
+    if scorer != SIMILARITY:
+        return load_scorer(scorer, labels, device=device)
+    chosen = choose_embedder(found, embedder, device=device)
+    if not chosen.reads_meaning:
+        why = f" ({chosen.why})" if chosen.why else ""
+        raise GlauberError(
+            f"topics are read by a sentence embedding, and there is none for these texts{why}: "
+            "give a scorer or an embedder that reads them."
+        )
+    return similarity_scorer(chosen, labels)
 
 
 def load_scorer(
-    name: str = SIMILARITY,
+    scorer: str | Scorer = SIMILARITY,
     labels: Sequence[str] = tuple(TOPICS),
     *,
-    embedder: str | None = None,
+    embedder: Choice = None,
     device: str = "auto",
 ) -> Scorer:
     """`similarity` (with an embedding model of choice), or an entailment model by name or folder.
 
     Labels that are all sentiments are asked for as sentiments.
     """
+    if isinstance(scorer, Scorer):
+        return scorer
     labels = check_labels(labels)
-    if name == SIMILARITY:
-        return similarity_scorer(load_embedder(embedder, device), labels)
+    if scorer == SIMILARITY:
+        return similarity_scorer(as_embedder(embedder, device), labels)
     hypothesis = FEELING if set(labels) <= set(SENTIMENTS) else ABOUT
-    return entailment_scorer(name, labels, device=device, hypothesis=hypothesis)
+    score = entailment_scores(scorer, labels, device=device, hypothesis=hypothesis)
+    return Scorer(f"entailment, {scorer}", labels, score)
+
+
+def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS)) -> Scorer:
+    """A scorer by similarity to descriptions, with a calibrated temperature.
+
+    A label without a bundled description stands for itself. Such labels have no labelled texts
+    either, so the temperature comes from the bundled ones in the list, or from all topics where
+    the list has fewer than two of those.
+    """
+    labels = check_labels(labels)
+    known = [label for label in labels if label in DESCRIPTIONS]
+    family = known if len(known) > 1 else list(TOPICS)
+    texts = [
+        Labelled(label, sentence)
+        for label, passage in calibration_passages()
+        if label in family
+        for sentence in sentences(passage)
+    ]
+    truth = np.array([family.index(each.label) for each in texts])
+    cosines = _cosines(embedder, family)([each.text for each in texts])
+    temperature = calibrated(cosines, truth)
+    near = _cosines(embedder, labels)
+
+    def score(texts: Sequence[str]) -> Floats:
+        return np.asarray(softmax(near(texts) / temperature, axis=1))
+
+    return Scorer(f"similarity, {embedder.name}, temperature {temperature:.4f}", labels, score)
+
+
+def calibrated(cosines: Floats, truth: Floats) -> float:
+    """The temperature of highest likelihood for cosines (texts, labels) and true places (texts,).
+
+    Labels that no temperature can tell apart would drive it to an end of the range searched.
+    """
+    rows = np.arange(len(truth))
+
+    def loss(log_temperature: float) -> float:
+        scores = log_softmax(cosines / np.exp(log_temperature), axis=1)
+        return float(-scores[rows, truth].mean())
+
+    found = minimize_scalar(loss, bounds=(np.log(SHARPEST), np.log(SOFTEST)), method="bounded")
+    return float(np.exp(found.x))
+
+
+def _cosines(embedder: Embedder, labels: Sequence[str]) -> Callable[[Sequence[str]], Floats]:
+    """The map from texts to cosines (texts, labels) to the mean directions of the labels."""
+    phrases = [DESCRIPTIONS.get(label, (label,)) for label in labels]
+    vectors = np.asarray(embedder.embed([one for each in phrases for one in each]), np.float64)
+    parts = np.split(vectors, np.cumsum([len(each) for each in phrases])[:-1])
+    means = np.stack([part.mean(axis=0) for part in parts])
+    norms = np.linalg.norm(means, axis=1, keepdims=True)
+    if norms.min() == 0:
+        raise GlauberError("the descriptions of a label point in opposite directions.")
+    directions = means / norms
+
+    def near(texts: Sequence[str]) -> Floats:
+        # A chain may empty a text of all words that can be read; a full stop stands for it then.
+        filled = [text if text.strip() else "." for text in texts]
+        return np.asarray(np.asarray(embedder.embed(filled), np.float64) @ directions.T)
+
+    return near
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How far a scorer can be trusted: accuracy and log-loss beside those of chance."""
+
+    scorer: str
+    n_texts: int
+    accuracy: float
+    interval: tuple[float, float]  # of Clopper and Pearson, 95%
+    log_loss: Mean  # mean of -log score of the true label, in nats
+    chance: float  # accuracy of guessing, 1 / labels
+    chance_log_loss: float  # log of the number of labels
+    recall: dict[str, float]  # share found, by label
+    kind: str = "estimate"
+
+    def line(self) -> str:
+        low, high = self.interval
+        return (
+            f"on {self.n_texts} labelled sentences that it was not calibrated on: accuracy "
+            f"{self.accuracy:.3f} (estimate, 95% interval {low:.3f} to {high:.3f}; chance "
+            f"{self.chance:.3f}), log-loss {self.log_loss.value:.3f} (chance "
+            f"{self.chance_log_loss:.3f})"
+        )
+
+
+def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
+    """A scorer's figures on labelled texts (default: first sentences of held-out passages)."""
+    texts = held_out_sentences(scorer.labels) if texts is None else list(texts)
+    if not texts:
+        raise GlauberError("no labelled text has one of the scorer's labels, so none can judge it.")
+    truth = np.array([place_of(each.label, scorer.labels) for each in texts])
+    scores = scorer.score([each.text for each in texts])
+    right = scores.argmax(axis=1) == truth
+    losses = -np.log(scores[np.arange(len(truth)), truth].clip(min=1e-300))
+    recall = {
+        label: float(right[truth == number].mean())
+        for number, label in enumerate(scorer.labels)
+        if (truth == number).any()
+    }
+    return Judgement(
+        scorer=scorer.name,
+        n_texts=len(texts),
+        accuracy=float(right.mean()),
+        interval=share_interval(int(right.sum()), len(right)),
+        log_loss=mean_over_chains(losses),
+        chance=scorer.baseline,
+        chance_log_loss=float(np.log(len(scorer.labels))),
+        recall=recall,
+    )
+
+
+def held_out_sentences(labels: Sequence[str]) -> list[Labelled]:
+    """The first sentence of each held-out passage with one of the labels."""
+    return [
+        Labelled(label, sentences(passage)[0])
+        for label, passage in held_out_passages()
+        if label in labels
+    ]

@@ -1,115 +1,177 @@
-"""What is the text about, along the run?
+"""What is the text about, along the run, and does a topic come back?"""
 
-A scorer spreads one unit of belief over a list of labels: its scores say which of them a text is
-about, supposing that it is about one of them. They do not say whether it is about any.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
-from glauber.mixing.drift import Listener, blocks, check_looks
+from glauber.landscape.recurrence import (
+    Agreement,
+    Recurrence,
+    agreement,
+    check_several,
+    recurrence,
+    seeds_of,
+)
+from glauber.landscape.scorers import (
+    SIMILARITY,
+    Judgement,
+    Scorer,
+    TopicScores,
+    place_of,
+    read_labels,
+    scorer_for,
+    topic_scores,
+)
+from glauber.landscape.scorers import judge as judged
+from glauber.parameters import Device
+from glauber.result import Result, plain, study
+from glauber.runs.embedding import Embed, Embedder
 from glauber.runs.run import Run
-from glauber.statistics import Mean, mean_over_chains
+from glauber.runs.signature import signature
+from glauber.runs.snapshots import snapshots, stride
 
-Floats = NDArray[np.float64]
-TEXTS = 512  # texts scored in one call, about
-LOOKS = 50  # of a run, about, where nobody says how often to look
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+Labels = Annotated[
+    str | Sequence[str], "Labels with commas, topics or sentiments (the bundled lists)."
+]
+Embeds = Annotated[
+    str | Embedder | Embed | None,
+    "Embedding model of similarity: a sentence-transformers name (default: the one in the package).",
+]
 
 
-@dataclass(frozen=True)
-class Scorer:
-    """A named map from texts to scores over labels."""
+@study
+def topics(
+    run: Annotated[Run | str | Path, "Folder of a run."],
+    *,
+    track: Annotated[str | None, "The label to follow (default: the first)."] = None,
+    labels: Labels = "topics",
+    scorer: Annotated[
+        str | Scorer | tuple[str | Scorer, ...],
+        "similarity, or an entailment model by name; several with commas.",
+    ] = SIMILARITY,
+    embedder: Embeds = None,
+    seeds: Annotated[
+        str | Sequence[str] | None,
+        "Topics of the starts, with commas; chains take them in turn (default: by passage).",
+    ] = None,
+    every: Annotated[int | None, "Steps between snapshots (default: 50 snapshots)."] = None,
+    judge: Annotated[bool, "Also tell the accuracy on labelled passages."] = False,
+    device: Device = "auto",
+) -> "TopicStudy":
+    """Follow what a run's texts are about, and tell how often a topic comes back.
 
-    name: str
-    labels: tuple[str, ...]
-    score: Callable[[Sequence[str]], Floats]  # n texts -> (n, labels), rows that sum to one
+    Paper A, section 5 and table 3: the scores of each label at every snapshot, and of the tracked
+    one how many chains cross its baseline 1 / labels, how long they stay above it and how long
+    away. Texts that the embedding cannot read (residues, another language) are refused.
+    """
+    listed = read_labels(labels)
+    scorers = _several(scorer)
+    own = next((one.labels for one in scorers if isinstance(one, Scorer)), listed)
+    followed = own[0] if track is None else track
+    place_of(followed, own)
+    opened = run if isinstance(run, Run) else Run(run)
+    stride(opened, every)
+    check_several(opened.n_chains)
+    begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
+    found = snapshots(opened, every=every)
+    loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
+    scores = [topic_scores(found, one) for one in loaded]
+    return TopicStudy(
+        run=opened.folder,
+        track=followed,
+        seeds=begun,
+        scores=scores,
+        tables=[recurrence(each, followed, seeds=begun) for each in scores],
+        agreement=[agreement(scores[0], each, followed) for each in scores[1:]],
+        judged=[judged(one) for one in loaded] if judge else [],
+        signature=signature(opened.spec),
+    )
 
-    @property
-    def baseline(self) -> float:
-        """The score of each label for a scorer that knows nothing."""
-        return 1 / len(self.labels)
+
+def _several(scorer: str | Scorer | Sequence[str | Scorer]) -> list[str | Scorer]:
+    if isinstance(scorer, Scorer):
+        return [scorer]
+    listed = scorer.split(",") if isinstance(scorer, str) else scorer
+    return [one.strip() if isinstance(one, str) else one for one in listed]
+
+
+def _in_turn(listed: str | Sequence[str], n_chains: int) -> list[str]:
+    names = listed.split(",") if isinstance(listed, str) else listed
+    return [names[chain % len(names)].strip() for chain in range(n_chains)]
 
 
 @dataclass(frozen=True, eq=False)
-class TopicScores:
-    """The scores of each chain's text at each look."""
+class TopicStudy(Result):
+    """What the texts of a run are about over time, by one scorer or several."""
 
-    steps: NDArray[np.int64]  # (looks,): 0, every, 2 every, …
-    values: Floats  # (chains, looks, labels), the last axis sums to one
-    labels: tuple[str, ...]
-    scorer: str
-    every: int
+    run: Path
+    track: str
+    seeds: list[str] | None  # the topic that each chain began with
+    scores: list[TopicScores]
+    tables: list[Recurrence]  # of each scorer
+    agreement: list[Agreement]  # of the first scorer with each other
+    judged: list[Judgement]
+    signature: str
 
-    @property
-    def baseline(self) -> float:
-        return 1 / len(self.labels)
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "tables": plain(self.tables),
+            "judged": plain(self.judged),
+            "agreement": plain(self.agreement),
+            "scores": [_means(each) for each in self.scores],
+            "run": str(self.run),
+            "signature": self.signature,
+        }
 
-    def of(self, label: str) -> Floats:
-        """The scores (chains, looks) of one label."""
-        return np.asarray(self.values[:, :, place_of(label, self.labels)])
+    def lines(self) -> Iterable[str]:
+        for table in self.tables:
+            yield from table.lines()
+        yield from (f"{one.scorer}: {one.line()}" for one in self.judged)
+        for each in self.agreement:
+            yield (
+                f"{each.scorers[0]} and {each.scorers[1]} name the same label for "
+                f"{each.same_label:.0%} of the texts (estimate)"
+            )
 
+    def frame(self) -> "pandas.DataFrame":
+        """One row for each scorer, label and snapshot: the mean score and its spread over chains."""
+        import pandas
 
-def topic_scores(
-    run: Run,
-    scorer: Scorer,
-    *,
-    every: int | None = None,
-    free_only: bool = False,
-    listener: Listener | None = None,
-) -> TopicScores:
-    """The scores along a stored run, with a look every so many steps (default: 50 looks).
+        return pandas.DataFrame(
+            [
+                {
+                    "scorer": each.scorer,
+                    "step": int(step),
+                    "label": label,
+                    "mean": float(each.values[:, place, which].mean()),
+                    "standard_deviation": float(each.values[:, place, which].std(ddof=1)),
+                }
+                for each in self.scores
+                for which, label in enumerate(each.labels)
+                for place, step in enumerate(each.steps)
+            ]
+        )
 
-    free_only leaves a frozen prefix and frozen sites out of what the scorer reads.
-    """
-    every = looks_apart(run, every)
-    steps, columns = [], []
-    for block in blocks(run, every, max(1, TEXTS // run.n_chains)):
-        texts = [text for _, tokens in block for text in texts_of(run, tokens, free_only)]
-        scores = scorer.score(texts).reshape(len(block), run.n_chains, -1)
-        columns += list(scores)
-        steps += [step for step, _ in block]
-        if listener is not None:
-            listener(len(steps), 1 + run.steps // every)
-    stacked = np.stack(columns, axis=1)
-    return TopicScores(np.array(steps), stacked, scorer.labels, scorer.name, every)
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.landscape import plot_recurrence, plot_topic_river
 
-
-def texts_of(run: Run, tokens: NDArray[np.int64], free_only: bool) -> list[str]:
-    """The text of each row of tokens (chains, length), of its free sites alone if so told."""
-    rows = zip(tokens, run.free, strict=True)
-    return [run.vocabulary.decode(row[free] if free_only else row) for row, free in rows]
-
-
-def looks_apart(run: Run, every: int | None) -> int:
-    """The steps between looks, if the run has room for them."""
-    if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet: there is nothing to look at.")
-    every = max(1, run.steps // LOOKS) if every is None else every
-    check_looks(run, every)
-    return every
-
-
-def score_mean(values: Floats) -> Mean:
-    """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
-    return mean_over_chains(values, bounds=(0.0, 1.0))
-
-
-def check_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels without spaces around them; refuses fewer than two, empty ones and repeats."""
-    found = tuple(label.strip() for label in labels)
-    if len(found) < 2:
-        raise GlauberError("a list of labels needs at least two, or every score would be one.")
-    if not all(found) or len(set(found)) < len(found):
-        raise GlauberError(f"a label is empty or given twice in {', '.join(found)}.")
-    return found
+        found = {}
+        for number, each in enumerate(self.scores, 1):
+            behind = f"-{number}" if number > 1 else ""
+            found[f"river{behind}"] = plot_topic_river(each, first=self.track)
+            found[f"recurrence{behind}"] = plot_recurrence(each, self.track, seeds=self.seeds)
+        return found
 
 
-def place_of(label: str, labels: Sequence[str]) -> int:
-    """Where a label stands in the list."""
-    if label not in labels:
-        raise GlauberError(f"{label} is not among the labels: {', '.join(labels)}.")
-    return list(labels).index(label)
+def _means(found: TopicScores) -> dict[str, Any]:
+    """Mean scores over chains at each snapshot; the scores of each chain would be long."""
+    means = np.asarray(found.values.mean(axis=0))  # (snapshots, labels)
+    columns = {label: means[:, place].tolist() for place, label in enumerate(found.labels)}
+    return {"scorer": found.scorer, "steps": found.steps.tolist(), "means": columns}
