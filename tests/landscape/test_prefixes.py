@@ -1,122 +1,162 @@
-"""Distinctive words, and the pulls of prefixes on a tiny model."""
+"""Contrasts of prefixes on a tiny model, each figure worked out again by hand."""
 
 import numpy as np
 import pytest
+import torch
+from scipy.stats import t as student
 
 from conftest import TEXTS
-from glauber.errors import GlauberError
-from glauber.landscape.prefixes import NONE, prefix_runs, prefix_study
-from glauber.landscape.topics import Scorer
-from glauber.landscape.words import PRIOR, distinctive_words, words_of
+from glauber import GlauberError, prefixes, sample
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.landscape.prefixes import _pairs
+from glauber.landscape.scorers import Scorer
+from glauber.runs.run import Run
 
-WORDS = [f"{a}{b}" for a in "bcdfghjklm" for b in "aeiou"]
-
-
-def group(rng, n_chains, weights):
-    return [
-        [" ".join(rng.choice(WORDS, 20, p=weights)) for _ in range(10)] for _ in range(n_chains)
-    ]
-
-
-def test_words_are_counted_in_small_letters():
-    assert words_of(["It's 3 Dogs, it's", "DOGS"]) == {"it's": 2, "dogs": 2}
-
-
-def test_the_log_odds_by_hand():
-    first, second = [["a a b"], ["a b b"]], [["b b a"], ["b b b"]]
-    found = {one.word: one for one in distinctive_words(first, second, fewest=1)}
-    prior = PRIOR * np.array([4, 8]) / 12  # a, b
-    one = np.log((3 + prior[0]) / (3 + prior[1]))
-    other = np.log((1 + prior[0]) / (5 + prior[1]))
-    assert found["a"].log_odds == pytest.approx(one - other)
-    assert found["a"].log_odds == pytest.approx(-found["b"].log_odds)
-    assert found["a"].counts == (3, 1) and found["a"].chains == (2, 1)
-    assert found["a"].standard_error >= np.sqrt(1 / (3 + prior[0]) + 1 / (1 + prior[0]))
-
-
-def test_a_word_used_more_is_found_and_others_are_not():
-    rng = np.random.default_rng(0)
-    even = np.full(len(WORDS), 1 / len(WORDS))
-    tilted = even.copy()
-    tilted[7] *= 3
-    found = distinctive_words(group(rng, 20, tilted / tilted.sum()), group(rng, 20, even))
-    assert found[0].word == WORDS[7] and found[0].sure
-    assert sum(one.sure for one in found) == 1
-    false = 0
-    for _ in range(20):
-        same = distinctive_words(group(rng, 20, even), group(rng, 20, even))
-        false += any(one.sure for one in same)
-    assert false <= 4  # at 5% each: more than 4 of 20 has a chance of 0.3%
-
-
-def test_one_chain_that_repeats_a_word_is_no_evidence():
-    """A word a thousand times in one chain, once in another: many words, one witness."""
-    rng = np.random.default_rng(1)
-    even = np.full(len(WORDS), 1 / len(WORDS))
-    first, second = group(rng, 12, even), group(rng, 12, even)
-    first[0] = ["stuck " * 20] * 10
-    first[1][0] += " stuck"
-    found = {one.word: one for one in distinctive_words(first, second)}
-    naive = np.sqrt(1 / 201 + 1 / (PRIOR * 201 / 4801))
-    assert found["stuck"].standard_error > 1.5 * naive and not found["stuck"].sure
-
-
-def test_few_words():
-    assert distinctive_words([["a"], ["b"]], [["c"], ["d"]]) == []
-    assert distinctive_words([["a a"] * 9, ["a"]], [["a"], ["a"]]) == []
-    with pytest.raises(GlauberError, match="one chain only"):
-        distinctive_words([["a"]], [["b"], ["c"]])
-
-
-LABELS = ("the", "not the")
+LABELS = ("the", "a", "other")
 READ: list[str] = []
 
 
 def share(texts):
     READ.extend(texts)
-    with_the = [sum(w == "the" for w in text.split()) / max(1, len(text.split())) for text in texts]
-    return np.stack([with_the, 1 - np.array(with_the)], axis=1)
+    split = [text.split() for text in texts]
+    counts = np.array(
+        [[words.count("the"), words.count("a"), 1 + len(words)] for words in split], float
+    )
+    return counts / counts.sum(axis=1, keepdims=True)
 
 
-def test_a_pull_is_the_difference_to_the_partner(tiny_folder):
-    prefixes = ("the red cat", "we will be")
-    told = []
-    runs = dict(
-        prefix_runs(
-            str(tiny_folder), prefixes, texts=TEXTS, chains=6, length=5, steps=40, seed=2,
-            starting=told.append,
-        )
-    )  # fmt: skip
-    assert told == [NONE, *prefixes] == list(runs)
+SCORER = Scorer("share", LABELS, share)
+SIZES = dict(chains=6, length=5, steps=40, seed=2, every=10, scorer=SCORER)
+
+
+def by_hand(run, chain, step):
+    return share([run.vocabulary.decode(run.tokens(step)[chain][run.free[chain]])])[0]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder):
+    return MaskedLM.load(str(tiny_folder))
+
+
+ASKED = ["the red cat", "we will be"]
+
+
+@pytest.fixture(scope="module")
+def pair(model, tmp_path_factory):
+    """The study of a pair of prefixes, its runs and their folder."""
+    folder = tmp_path_factory.mktemp("pair") / "runs"
     READ.clear()
-    found = prefix_study(runs, Scorer("share", LABELS, share), every=10)
-    assert not any(text.startswith(prefixes) for text in READ)
-    assert [pull.prefix for pull in found.pulls] == list(prefixes) and found.n_looks == 2
-    for pull in found.pulls:
-        run = runs[pull.prefix]
-        assert all(run.text(c).startswith(pull.prefix) for c in range(6))
-        values = []
+    found = prefixes(
+        model, TEXTS, prefixes=ASKED, words=["cat", "dog"], site=1, folder=folder, **SIZES
+    )
+    return found, [Run(one) for one in sorted(folder.iterdir())], folder
+
+
+def test_a_contrast_is_the_difference_between_partners(pair):
+    found, runs, _ = pair
+    assert not any(text.startswith(tuple(ASKED)) for text in READ)
+    (one,) = found.contrasts
+    assert (one.first, one.second) == tuple(ASKED) and found.n_snapshots == 2
+    assert [run.spec.prefix for run in runs] == ASKED
+    late = [
+        np.mean([[by_hand(run, chain, step) for chain in range(6)] for step in (30, 40)], axis=0)
+        for run in runs
+    ]
+    apart = late[0] - late[1]  # (chains, labels)
+    # Three labels and two words in one contrast: each interval errs with a fifth of 5%.
+    factor = student.ppf(1 - 0.05 / 5 / 2, 5)
+    for place, label in enumerate(LABELS):
+        mine, other, difference = one.topics[label]
+        assert mine.value == pytest.approx(late[0][:, place].mean())
+        assert other.value == pytest.approx(late[1][:, place].mean())
+        assert difference.value == pytest.approx(apart[:, place].mean())
+        reach = factor * apart[:, place].std(ddof=1) / np.sqrt(6)
+        expected = (difference.value - reach, difference.value + reach)
+        assert difference.interval == pytest.approx(np.clip(expected, -1, 1))
+    assert "5 figures (Bonferroni)" in found.correction
+    assert one.texts[0][0].startswith("the red cat") and one.texts[1][0].startswith("we will be")
+
+
+def test_the_other_way_round_is_the_same_with_the_sign_turned(model, pair):
+    (one,) = pair[0].contrasts
+    (other,) = prefixes(model, TEXTS, prefixes=ASKED[::-1], **SIZES).contrasts
+    for label in LABELS:
+        assert one.topics[label][2].value == pytest.approx(-other.topics[label][2].value)
+    assert [word.word for word in one.more] == [word.word for word in other.less]
+    assert [word.word for word in one.less] == [word.word for word in other.more]
+
+
+def test_a_single_prefix_is_compared_with_none(model):
+    found = prefixes(model, TEXTS, prefixes=["the red cat"], **SIZES)
+    (one,) = found.contrasts
+    assert (one.first, one.second) == ("the red cat", "") and one.names[1] == "no prefix"
+    plain = sample(model, TEXTS, steps=40, chains=6, length=5, seed=2)
+    late = np.mean([[by_hand(plain, c, s) for c in range(6)] for s in (30, 40)], axis=0)
+    assert one.topics["the"][1].value == pytest.approx(late[:, 0].mean())
+    assert _pairs(["a", "b", "c"], "each-other") == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert _pairs(["a", "b", "c"], None) == [("a", ""), ("b", ""), ("c", "")]
+
+
+def test_the_probability_of_words_at_a_site(model, pair):
+    found, runs, _ = pair
+    names = {model.vocabulary.spell(token): token for token in range(model.vocab_size)}
+    conditionals = model.conditionals()
+    means = []
+    for run in runs:
+        chances = []
         for chain in range(6):
-            mine, partner = (
-                np.mean([
-                    share([r.vocabulary.decode(r.tokens(s)[chain][r.free[chain]])])[0, 0]
-                    for s in (30, 40)
-                ])
-                for r in (run, runs[NONE])
-            )  # fmt: skip
-            values.append(mine - partner)
-        assert pull.pull["the"].value == pytest.approx(np.mean(values))
-        reach = (pull.pull["the"].interval[1] - pull.pull["the"].interval[0]) / 2
-        assert reach == pytest.approx(2.5706 * np.std(values, ddof=1) / np.sqrt(6), rel=1e-3)
+            site = np.nonzero(run.free[chain])[0][1]
+            rows = torch.tensor(np.stack([run.tokens(step)[chain] for step in (30, 40)]))
+            scores = conditionals.scores(rows, torch.full((2, 1), int(site)))[:, 0].double()
+            chances.append(scores.softmax(dim=1)[:, [names["cat"], names["dog"]]].mean(dim=0))
+        means.append(torch.stack(chances).mean(dim=0))
+    (one,) = found.contrasts
+    for place, word in enumerate(("cat", "dog")):
+        mine, other, apart = one.probabilities[word]
+        assert mine.value == pytest.approx(float(means[0][place]), rel=1e-5)
+        assert other.value == pytest.approx(float(means[1][place]), rel=1e-5)
+        assert apart.value == pytest.approx(mine.value - other.value)
+        assert 0 <= mine.interval[0] <= mine.interval[1] <= 1
 
 
-def test_bad_prefixes(tiny_folder):
-    with pytest.raises(GlauberError, match="prefix is empty"):
-        next(prefix_runs(str(tiny_folder), ["the", " "], steps=1))
-    with pytest.raises(GlauberError, match="given twice"):
-        next(prefix_runs(str(tiny_folder), ["the", "the"], steps=1))
-    made = dict(prefix_runs(str(tiny_folder), ["the"], texts=TEXTS, chains=1, length=4, steps=3))
-    with pytest.raises(GlauberError, match="one chain only"):
-        prefix_study(made, Scorer("share", LABELS, share))
-    with pytest.raises(GlauberError, match="the run without one"):
-        prefix_study({"the": made["the"]}, Scorer("share", LABELS, share))
+def test_a_folder_is_resumed_and_a_wrong_one_refused(model, pair):
+    first, _, folder = pair
+    times = {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
+    again = prefixes(
+        model, TEXTS, prefixes=ASKED, words=["cat", "dog"], site=1, folder=folder, **SIZES
+    )
+    assert first.to_dict() == again.to_dict() and len(times) == 2
+    assert times == {path: path.stat().st_mtime_ns for path in folder.rglob("run.json")}
+    with pytest.raises(GlauberError, match="has the seed 2, not 3"):
+        prefixes(model, TEXTS, prefixes=ASKED, folder=folder, **(SIZES | {"seed": 3}))
+
+
+def test_a_prefix_that_does_not_fit_is_refused_before_the_first_run(model, tmp_path):
+    with pytest.raises(GlauberError, match="at most"):
+        prefixes(model, TEXTS, prefixes=["the", "the cat " * 30], folder=tmp_path / "runs", **SIZES)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_bad_input(model):
+    for wrong, why in (
+        (dict(prefixes=["the", " "]), "prefix is empty"),
+        (dict(prefixes=["the", "the"]), "given twice"),
+        (dict(prefixes=["the"], chains=1), "one chain only"),
+        (dict(prefixes=["the"], against="each-other"), "one prefix only"),
+        (dict(prefixes=["the"], against="nothing"), "must be one of none, each-other"),
+        (dict(prefixes=["the"], every=0), "at least 1"),
+        (dict(prefixes=["the"], words=["cats"]), r"'cats' is 2 tokens .*cat, ##s"),
+        (dict(prefixes=["the"], words=["cat"], site=5), "site of the words is 5"),
+    ):
+        with pytest.raises(GlauberError, match=why):
+            prefixes(model, TEXTS, **(SIZES | wrong))
+
+
+def test_what_it_prints_and_serialises(pair):
+    found = pair[0]
+    told = str(found)
+    assert "words of the red cat:" in told and "words of we will be:" in told
+    assert "P(cat)" in told and "-0.000" not in told
+    assert set(found.frame().figure) <= {"topic", "probability", "log-odds"}
+    assert list(found.figures()) == ["topics", "words"]
+    assert found.to_dict()["contrasts"][0]["topics"]["the"]["difference"]["kind"] == "estimate"

@@ -1,4 +1,4 @@
-"""The recurrence table and its stretches, by hand and by brute force."""
+"""The recurrence table and its episodes, by hand and by brute force."""
 
 from itertools import pairwise
 
@@ -7,9 +7,8 @@ import pytest
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.landscape.recurrence import agreement, recurrence, seeds_of
-from glauber.landscape.stretches import stretches
-from glauber.landscape.topics import TopicScores
+from glauber.landscape.recurrence import agreement, episodes, recurrence, seeds_of
+from glauber.landscape.scorers import TopicScores
 from glauber.sampling.sample import sample
 from glauber.statistics import median_time
 
@@ -50,9 +49,9 @@ def test_the_table_by_hand():
     assert low < 2 / 3 < high
 
 
-def test_stretches_against_a_walk_along_each_row():
+def test_episodes_against_a_walk_along_each_row():
     above = np.random.default_rng(0).random((40, 30)) < 0.4
-    found = stretches(above, 7)
+    found = episodes(above, 7)
     expected = []
     for chain, row in enumerate(above):
         length = None  # not entered while looking
@@ -70,7 +69,7 @@ def test_stretches_against_a_walk_along_each_row():
 
 
 def test_the_median_and_its_interval():
-    """Geometric stretches: the interval holds the median and shrinks with the number of chains."""
+    """Geometric episodes: the interval holds the median and shrinks with the number of chains."""
     rng = np.random.default_rng(1)
     widths = []
     for n_chains in (20, 320):
@@ -80,15 +79,15 @@ def test_the_median_and_its_interval():
             for look in range(1, 400):
                 now = rng.random() < (0.9 if now else 0.2)
                 row[look] = now
-        found = stretches(above, 1)
+        found = episodes(above, 1)
         middle = found.median()
         assert middle.value == median_time(found.steps, found.ended).value
         assert middle.interval[0] <= 7 <= middle.interval[1]  # 0.9^7 < 1/2 < 0.9^6
         widths.append(middle.interval[1] - middle.interval[0])
     assert widths[1] <= widths[0]
-    none = stretches(np.zeros((3, 5), bool), 1)
-    assert none.n == 0 and none.median().value is None
-    cut = stretches(np.array([[False, True, True]] * 3), 1).median()
+    none = episodes(np.zeros((3, 5), bool), 1)
+    assert none.median().value is None
+    cut = episodes(np.array([[False, True, True]] * 3), 1).median()
     assert cut.value is None and cut.interval == (None, None)
 
 
@@ -107,7 +106,7 @@ def test_two_scorers_side_by_side():
     other = agreement(scores(A), scores(1 - A, "against"), "a")
     assert other.rank_correlation == pytest.approx(-1) and other.same_label < 0.2
     assert agreement(scores(A), scores(np.full_like(A, 0.3)), "a").rank_correlation is None
-    with pytest.raises(GlauberError, match="same labels and looks"):
+    with pytest.raises(GlauberError, match="same labels and snapshots"):
         agreement(scores(A), scores(A[:, :3]), "a")
 
 

@@ -11,16 +11,30 @@ from scipy.special import log_softmax, softmax
 from conftest import VOCABULARY
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.landscape.descriptions import DESCRIPTIONS, SENTIMENTS, TOPICS
-from glauber.landscape.entailment import ABOUT, FEELING, entailment_scorer
-from glauber.landscape.judgement import held_out_sentences, judge
-from glauber.landscape.labelled import calibration_passages, held_out_passages, sentences
-from glauber.landscape.scorers import load_scorer
-from glauber.landscape.similarity import calibrated, similarity_scorer
-from glauber.landscape.topics import Scorer, check_labels, score_mean, topic_scores
+from glauber.landscape.entailment import ABOUT, FEELING, entailment_scores
+from glauber.landscape.labels import (
+    DESCRIPTIONS,
+    SENTIMENTS,
+    TOPICS,
+    calibration_passages,
+    held_out_passages,
+    sentences,
+)
+from glauber.landscape.scorers import (
+    Scorer,
+    calibrated,
+    check_labels,
+    held_out_sentences,
+    judge,
+    load_scorer,
+    read_labels,
+    similarity_scorer,
+    topic_scores,
+)
+from glauber.landscape.topics import topics
 from glauber.runs.embedding import Embedder
+from glauber.runs.snapshots import snapshots
 from glauber.sampling.sample import sample
-from glauber.statistics import mean_over_chains
 from tiny_nli import make_nli
 
 CAT, DOG, BIRD = (VOCABULARY.index(word) for word in ("cat", "dog", "bird"))
@@ -51,20 +65,18 @@ def test_scores_along_a_run(tmp_path):
     start = [[CAT, CAT, DOG], [BIRD, DOG, DOG]]
     sites, tokens = [[0, 1, 2, 0], [0, 0, 1, 2]], [[DOG, DOG, BIRD, CAT], [CAT, CAT, CAT, CAT]]
     run = crafted_run(tmp_path / "run", start, sites, tokens)
-    seen = []
-    found = topic_scores(run, SCORER, every=2, listener=lambda *done: seen.append(done))
+    found = topic_scores(snapshots(run, every=2), SCORER)
     assert found.steps.tolist() == [0, 2, 4] and found.values.shape == (2, 3, 3)
     assert np.allclose(found.values[0, :, 0] * 4.5, [2.5, 0.5, 1.5])
     assert np.allclose(found.of("bird")[1] * 4.5, [1.5, 0.5, 0.5])
     assert np.allclose(found.values.sum(axis=2), 1) and found.baseline == pytest.approx(1 / 3)
-    assert seen == [(3, 3)]
-    assert topic_scores(run, SCORER).every == 1
+    assert topic_scores(snapshots(run), SCORER).every == 1
 
 
 def test_frozen_sites_need_not_be_read(tmp_path):
     run = crafted_run(tmp_path / "run", [[CAT, DOG, DOG]], [[1]], [[BIRD]])
     run.__dict__["free"] = np.array([[False, True, True]])
-    read = topic_scores(run, SCORER, free_only=True).values[0]
+    read = topic_scores(snapshots(run, free_only=True), SCORER).values[0]
     assert np.allclose(read * 3.5, [[0.5, 2.5, 0.5], [0.5, 1.5, 1.5]])
 
 
@@ -76,12 +88,12 @@ def test_bad_input_is_refused_in_a_sentence(tmp_path, tiny_folder):
             check_labels(listed)
     empty = sample(str(tiny_folder), ["the cat"], steps=0)
     with pytest.raises(GlauberError, match="no steps yet"):
-        topic_scores(empty, SCORER)
+        topics(empty, scorer=SCORER)
     brief = crafted_run(tmp_path / "brief", [[CAT]], [[0, 0]], [[DOG, CAT]])
-    with pytest.raises(GlauberError, match="has 2 steps, but the looks are 5 steps apart"):
-        topic_scores(brief, SCORER, every=5)
+    with pytest.raises(GlauberError, match="has 2 steps, but the snapshots are 5 steps apart"):
+        topics(brief, scorer=SCORER, every=5)
     with pytest.raises(GlauberError, match="not among the labels"):
-        topic_scores(brief, SCORER).of("fish")
+        topic_scores(snapshots(brief), SCORER).of("fish")
 
 
 def test_the_temperature_that_made_the_labels_is_found():
@@ -168,7 +180,7 @@ def test_entailment_logits_of_each_pair_by_itself(tmp_path):
 def test_sentiments_are_asked_for_as_sentiments(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr(
-        "glauber.landscape.scorers.entailment_scorer", lambda *_, **how: asked.update(how)
+        "glauber.landscape.scorers.entailment_scores", lambda *_, **how: asked.update(how)
     )
     load_scorer("any", ["positive", "negative"])
     assert asked["hypothesis"] == FEELING
@@ -178,15 +190,15 @@ def test_sentiments_are_asked_for_as_sentiments(tmp_path, monkeypatch):
 
 def test_what_is_no_entailment_model(tmp_path):
     with pytest.raises(GlauberError, match="neither as a folder nor on the hub"):
-        entailment_scorer("nobody/nothing", LABELS)
+        entailment_scores("nobody/nothing", LABELS)
     folder = make_nli(tmp_path / "other", {"good": 0, "bad": 1})
     with pytest.raises(GlauberError, match="its classes are bad, good"):
-        entailment_scorer(str(folder), LABELS)
+        entailment_scores(str(folder), LABELS)
     (tmp_path / "empty").mkdir()
     with pytest.raises(GlauberError, match="cannot be loaded"):
-        entailment_scorer(str(tmp_path / "empty"), LABELS)
+        entailment_scores(str(tmp_path / "empty"), LABELS)
     with pytest.raises(GlauberError, match="to put a label into"):
-        entailment_scorer(str(folder), LABELS, hypothesis="about")
+        entailment_scores(str(folder), LABELS, hypothesis="about")
 
 
 @pytest.mark.weights
@@ -198,9 +210,32 @@ def test_the_default_scorer_is_worth_trusting():
     assert min(found.recall.values()) >= 0.7
 
 
-def test_intervals_of_scores_end_where_scores_do():
-    mean = score_mean(np.array([0.0, 0.0, 0.9]))
-    assert mean.value == pytest.approx(0.3) and mean.interval == (0.0, 1.0)
-    inside = np.array([0.4, 0.5, 0.6])
-    assert score_mean(inside) == mean_over_chains(inside)
-    assert score_mean(inside[:1]).interval is None
+def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
+    start = [[CAT, CAT, DOG], [BIRD, DOG, DOG], [DOG, DOG, BIRD]]
+    sites = [[0, 1, 2, 0], [0, 0, 1, 2], [0, 1, 2, 2]]
+    tokens = [[DOG, DOG, BIRD, CAT], [CAT, CAT, CAT, CAT], [BIRD, CAT, CAT, DOG]]
+    run = crafted_run(tmp_path / "run", start, sites, tokens)
+    other = Scorer("even", LABELS, lambda texts: np.full((len(texts), 3), 1 / 3))
+    found = topics(run, scorer=(SCORER, other), track="cat", seeds="dog,bird", every=1, judge=False)
+    assert found.seeds == ["dog", "bird", "dog"] and found.run == run.folder
+    assert [row.seed for row in found.tables[0].rows] == ["dog", "bird", "all"]
+    values = topic_scores(snapshots(run, every=1), SCORER).of("cat")
+    above = values > 1 / 3
+    crossed = int((~above[:, :-1] & above[:, 1:]).any(axis=1).sum())
+    assert {row.label: row.crossed for row in found.tables[0].labels}["cat"] == crossed
+    assert found.to_dict()["scores"][0]["means"]["cat"] == pytest.approx(values.mean(axis=0))
+    assert len(found.frame()) == 2 * 3 * 5 and len(found.figures()) == 4
+    assert "name the same label" in str(found)
+
+
+def test_labels_are_a_list_a_text_or_a_bundled_name():
+    assert read_labels("topics") == tuple(TOPICS) and read_labels("a, b") == ("a", "b")
+    assert read_labels(["x", "y"]) == ("x", "y")
+
+
+def test_residues_have_no_topics(tmp_path):
+    from runs.test_snapshots import residues
+
+    run = residues(tmp_path / "run", "ACDEFGHIKLMNPQRSTVWY")
+    with pytest.raises(GlauberError, match=r"none for these texts .*single characters"):
+        topics(run)

@@ -35,7 +35,7 @@ def test_a_text_that_never_moves_has_a_plane_too():
 
 
 def test_what_has_no_plane(monkeypatch):
-    for shape, why in (((1, 1, 3), "two looks"), ((1, 5, 1), "one dimension")):
+    for shape, why in (((1, 1, 3), "two snapshots"), ((1, 5, 1), "one dimension")):
         with pytest.raises(GlauberError, match=why):
             trajectory_in_plane(np.ones(shape, np.float32), STEPS, TEXTS)
     with pytest.raises(GlauberError, match="pca or umap"):
@@ -43,3 +43,13 @@ def test_what_has_no_plane(monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(GlauberError, match=r"glauber\[umap\]"):
         trajectory_in_plane(np.ones((1, 5, 3), np.float32), STEPS, TEXTS, method="umap")
+
+
+def test_many_dimensions_have_the_same_plane(monkeypatch):
+    rng = np.random.default_rng(1)
+    vectors = (rng.normal(size=(3, 20, 8)) * [5, 3, 1, 1, 1, 1, 1, 1]).astype(np.float32)
+    whole = trajectory_in_plane(vectors, STEPS, TEXTS)
+    monkeypatch.setattr("glauber.landscape.trajectory.WIDE", 7)
+    found = trajectory_in_plane(vectors, STEPS, TEXTS)
+    assert np.allclose(found.points, whole.points, atol=1e-6)
+    assert found.explained == pytest.approx(whole.explained)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from glauber import paper
-from glauber.landscape.labelled import Labelled
-from glauber.papers import a_prefixes, topic_runs
+from glauber.landscape.labels import Labelled
+from glauber.papers import topics as pieces
 from tiny_nli import make_nli
 
 
@@ -14,34 +14,33 @@ from tiny_nli import make_nli
 def tiny_scale(monkeypatch, tiny_folder, tmp_path):
     nli = str(make_nli(tmp_path / "nli"))
     small = replace(
-        topic_runs.CONDITIONS["small"], models={"tiny": str(tiny_folder)}, scorers=(nli,),
+        pieces.CONDITIONS["small"], models={"tiny": str(tiny_folder)}, scorers=(nli,),
         steps=20, every=5,
     )  # fmt: skip
-    monkeypatch.setitem(topic_runs.CONDITIONS, "small", small)
-    monkeypatch.setattr(topic_runs, "LENGTH", 5)
-    monkeypatch.setattr(topic_runs, "EACH", 2)
+    monkeypatch.setitem(pieces.CONDITIONS, "small", small)
+    monkeypatch.setattr(pieces, "LENGTH", 5)
+    monkeypatch.setattr(pieces, "EACH", 2)
     starts = [
-        Labelled(topic, f"the cat sat on the {topic} .")
-        for topic in topic_runs.SEEDS
-        for _ in range(2)
+        Labelled(topic, f"the cat sat on the {topic} .") for topic in pieces.SEEDS for _ in range(2)
     ]
-    monkeypatch.setattr(topic_runs, "held_out_passages", lambda: starts)
-    tiny = {"model": str(tiny_folder), "chains": 3, "steps": 8, "length": 4}
-    monkeypatch.setattr(a_prefixes, "SMALL", tiny)
-    monkeypatch.setitem(a_prefixes.EVERY, "small", 2)
-    monkeypatch.setitem(a_prefixes.SCORERS, "small", nli)
+    monkeypatch.setattr(pieces, "held_out_passages", lambda: starts)
+    tiny = dict(model=str(tiny_folder), chains=3, steps=8, length=4, every=2, scorer=nli)
+    monkeypatch.setitem(pieces.PULL_SIZES, "small", tiny)
+    pieces._topics.cache_clear()
+    yield
+    pieces._topics.cache_clear()
 
 
 def test_table_3(tiny_scale, tmp_path):
     made = paper("A-table3", seed=1)
     *topics, everyone, judged = made.rows
-    assert [row["topic"] for row in topics] == list(topic_runs.SEEDS)
+    assert [row["topic"] for row in topics] == list(pieces.SEEDS)
     assert topics[3]["published (pol 0, pol 10k, seed 0, seed 10k)"] == [0.003, 0.174, 0.834, 0.037]
     crossed = [int(row["chains that crossed"].split(" of ")[0]) for row in topics]
     assert everyone["chains that crossed"] == f"{sum(crossed)} of 10"
     assert everyone["baseline"] == pytest.approx(1 / 9)
     assert judged["sentences"] == 90 and judged["chance"] == pytest.approx(1 / 9)
-    assert len(made.write(tmp_path / "out")) == 3
+    assert list(made.figures()) == ["river", "recurrence"]
 
 
 def test_table_4(tiny_scale):
@@ -56,12 +55,12 @@ def test_table_4(tiny_scale):
 def test_prefixes(tiny_scale, tmp_path):
     made = paper("A-prefixes")
     assert len(made.rows) == 5 and all(row["published"] for row in made.rows)
-    assert len(made.write(tmp_path / "out")) == 2
+    assert list(made.figures())[:2] == ["topics", "words"]
 
 
 def test_the_starts_of_the_tables_were_not_calibrated_on():
-    from glauber.landscape.labelled import calibration_passages, held_out_passages
+    from glauber.landscape.labels import calibration_passages, held_out_passages
 
-    used = {each.text for each in held_out_passages() if each.label in topic_runs.SEEDS}
-    assert len(used) == len(topic_runs.SEEDS) * topic_runs.EACH
+    used = {each.text for each in held_out_passages() if each.label in pieces.SEEDS}
+    assert len(used) == len(pieces.SEEDS) * pieces.EACH
     assert not used & {each.text for each in calibration_passages()}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from conftest import TEXTS, VOCABULARY
-from glauber import paper
-from glauber.papers import trajectory_runs
+from glauber import paper, sample
+from glauber.papers import topics as pieces
 from glauber.runs.embedding import Embedder
 
 
@@ -19,23 +19,18 @@ def embed(texts):
 
 @pytest.fixture(autouse=True)
 def tiny_scale(monkeypatch, tiny_folder):
-    small = replace(
-        trajectory_runs.CONDITIONS["small"], model=str(tiny_folder), length=4, steps=60, every=4
-    )
-    monkeypatch.setitem(trajectory_runs.CONDITIONS, "small", small)
-    monkeypatch.setattr(trajectory_runs, "passages", lambda: [("", text) for text in TEXTS[:3]])
-    monkeypatch.setattr(trajectory_runs, "load_embedder", lambda *_: Embedder("words", embed))
+    small = replace(pieces.PATHS["small"], model=str(tiny_folder), length=4, steps=60, every=4)
+    monkeypatch.setitem(pieces.PATHS, "small", small)
+    monkeypatch.setattr(pieces, "_embedder", lambda _: Embedder("words", embed))
+    monkeypatch.setattr(pieces, "sample", lambda model, **how: sample(model, TEXTS[:3], **how))
 
 
 def test_figure_1_is_one_chain(tmp_path):
     made = paper("A-fig1", seed=2)
     (row,) = made.rows
-    assert row["looks"] == 16 and 1 <= row["different texts"] <= 16
+    assert row["snapshots"] == 16 and 1 <= row["different texts"] <= 16
     assert row["longest repeat in steps"] % 4 == 0 and 0 < row["shown spread"] <= 1
-    assert [file.name for file in made.write(tmp_path)] == [
-        "A-fig1.json",
-        "A-fig1-trajectory.html",
-    ]
+    assert list(made.figures()) == ["trajectory"]
 
 
 def test_figure_4_is_three_more():

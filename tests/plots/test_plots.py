@@ -6,11 +6,15 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from glauber.plots.chains import MOST
-from glauber.plots.changed import plot_changed
-from glauber.plots.entropy import plot_entropy
-from glauber.plots.moving import MOMENTS, moving_mean, window_of
-from glauber.plots.survival import plot_survival
+from glauber.figures.runs import (
+    MOMENTS,
+    MOST,
+    moving_mean,
+    plot_changed,
+    plot_entropy,
+    plot_survival,
+    window_of,
+)
 from glauber.plots.timeline import timeline_table
 from glauber.runs.timeline import Look, Piece
 

@@ -2,7 +2,6 @@
 
 import typer
 
-from glauber.cli.compare import compare
 from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.export import export
@@ -10,14 +9,12 @@ from glauber.cli.influence import influence
 from glauber.cli.models import models
 from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
-from glauber.cli.prefixes import prefixes
 from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
-from glauber.cli.topics import topics
 
 app = typer.Typer(
     name="glauber",
@@ -30,7 +27,7 @@ CHAINS = (sample, resume, extend, show, export, models)
 CERTIFICATES = (influence,)
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 
-LANDSCAPE = (topics, prefixes, compare, report)
+LANDSCAPE = (report,)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

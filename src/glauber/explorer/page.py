@@ -12,9 +12,7 @@ from plotly.offline import get_plotlyjs
 from glauber.errors import GlauberError
 from glauber.explorer.skeleton import PAGE, STYLE
 from glauber.explorer.words import summary, title
-from glauber.plots.changed import plot_changed
-from glauber.plots.entropy import plot_entropy
-from glauber.plots.survival import plot_survival
+from glauber.figures.runs import plot_changed, plot_entropy, plot_survival
 from glauber.plots.timeline import timeline_table
 from glauber.runs.export import survival
 from glauber.runs.run import Run

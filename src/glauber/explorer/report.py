@@ -136,8 +136,8 @@ def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[
     if isinstance(looks, str):
         yield Section("way", heading, looks)
         return
+    from glauber.figures.trajectory import plot_trajectory
     from glauber.landscape.trajectory import trajectory_in_plane
-    from glauber.plots.trajectory import plot_trajectory
 
     stuck = () if isinstance(traps, str) else traps.traps
     stays = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
@@ -148,13 +148,13 @@ def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[
 
 
 def _about(run: Run, embedder: "Embedder", embed: Embed) -> Iterator[Section]:
-    from glauber.landscape.similarity import similarity_scorer
-    from glauber.landscape.topics import topic_scores
-    from glauber.plots.topic_river import plot_topic_river
+    from glauber.figures.landscape import plot_topic_river
+    from glauber.landscape.scorers import similarity_scorer, topic_scores
+    from glauber.runs.snapshots import snapshots
 
     heading = "Topics"
     try:
-        scores = topic_scores(run, similarity_scorer(replace(embedder, embed=embed)))
+        scores = topic_scores(snapshots(run), similarity_scorer(replace(embedder, embed=embed)))
     except GlauberError as error:
         yield Section("about", heading, str(error))
         return

@@ -239,8 +239,8 @@ def plot_basin_trajectory(
     snapshots: Snapshots, vectors: NDArray[np.float32], basin_of: NDArray[np.int64]
 ) -> go.Figure:
     """The texts in the plane of their main directions, the chain that saw the most basins first."""
+    from glauber.figures.trajectory import plot_trajectory
     from glauber.landscape.trajectory import trajectory_in_plane
-    from glauber.plots.trajectory import plot_trajectory
 
     plane = trajectory_in_plane(vectors, snapshots.steps, snapshots.texts)
     most = max(range(snapshots.n_chains), key=lambda chain: len(set(basin_of[chain])))

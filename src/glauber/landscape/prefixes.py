@@ -80,7 +80,9 @@ def prefixes(
     ] = (),
     site: Annotated[int, "The site of these words, counted from 0 behind the prefix."] = 0,
     listed: Annotated[int, "Distinctive words to list in each direction."] = 12,
-    folder: Annotated[Path | str | None, "Keep a run per prefix here; resumed if it exists."] = None,
+    folder: Annotated[
+        Path | str | None, "Keep a run per prefix here; resumed if it exists."
+    ] = None,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "PrefixStudy":
@@ -165,8 +167,8 @@ class Contrast:
         yield f"  words of {second}: {_words(self.less)}"
         for word, (mine, other, apart) in self.probabilities.items():
             yield f"  P({word})  {mine.value:.4f} and {other.value:.4f}, {_difference('', apart)}"
-        for mine, other in zip(*self.texts, strict=True):
-            yield f"  texts  {mine}\n         {other}"
+        for pair in zip(*self.texts, strict=True):
+            yield f"  texts  {pair[0]}\n         {pair[1]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,7 +341,11 @@ def _run(opened: Opened, texts: Any, prefix: str, place: Path | None, how: dict[
 
 
 def _scores(
-    read: dict[str, Snapshots], scorer: str | Scorer, labels: Sequence[str], embedder: Any, device: str
+    read: dict[str, Snapshots],
+    scorer: str | Scorer,
+    labels: Sequence[str],
+    embedder: Any,
+    device: str,
 ) -> tuple[dict[str, Floats], Scorer | None, str]:
     """Each chain's mean scores (chains, labels) by prefix, the scorer, or why there are none."""
     try:
@@ -349,7 +355,8 @@ def _scores(
             raise
         return {}, None, f"Topics are left out: {error}"
     found = {
-        prefix: np.asarray(topic_scores(one, by).values.mean(axis=1)) for prefix, one in read.items()
+        prefix: np.asarray(topic_scores(one, by).values.mean(axis=1))
+        for prefix, one in read.items()
     }
     return found, by, ""
 
@@ -408,7 +415,7 @@ def _contrast(
         topics=_means(scores, pair, by.labels, count) if by else {},
         probabilities=_means(chances, pair, words, count),
         more=[word for word in found if word.log_odds > 0][:listed],
-        less=[word for word in reversed(found) if word.log_odds < 0][:listed],
+        less=sorted((w for w in found if w.log_odds < 0), key=lambda w: (w.z, w.word))[:listed],
         texts=(last[0], last[1]),
     )
 

@@ -19,7 +19,13 @@ from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import TopicScores, place_of
 from glauber.runs.run import Run
-from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time_by_chain, share_interval
+from glauber.statistics import (
+    Mean,
+    MedianTime,
+    mean_over_chains,
+    median_time_by_chain,
+    share_interval,
+)
 
 ALL = "all"
 

@@ -42,7 +42,7 @@ Labels = Annotated[
 ]
 Embeds = Annotated[
     str | Embedder | Embed | None,
-    "Embedding model of similarity: a sentence-transformers name (default: the one in the package).",
+    "Sentence-transformers model, by name or folder (default: the one in the package).",
 ]
 
 
@@ -141,7 +141,7 @@ class TopicStudy(Result):
             )
 
     def frame(self) -> "pandas.DataFrame":
-        """One row for each scorer, label and snapshot: the mean score and its spread over chains."""
+        """One row for each scorer, label and snapshot: mean score and spread over chains."""
         import pandas
 
         return pandas.DataFrame(

@@ -77,7 +77,7 @@ def distinctive_words(
         )
         for place, word in enumerate(words)
     ]
-    return sorted(found, key=lambda one: -one.z)
+    return sorted(found, key=lambda one: (-one.z, one.word))
 
 
 def distinctive(own: Counter[str], others: Counter[str], count: int) -> tuple[str, ...]:
@@ -127,10 +127,13 @@ def _table(group: list[Counter[str]], words: list[str]) -> Floats:
 
 
 def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats:
-    """Standard errors (words,): of resampled chains, and no less than of independent words."""
-    generator = np.random.Generator(np.random.Philox(0))
+    """Standard errors (words,): of resampled chains, and no less than of independent words.
+
+    Groups of one size are resampled alike: chain k of both is a pair where they share their noise.
+    """
     drawn, sizes = [], []
     for table, total in zip(counts, totals, strict=True):
+        generator = np.random.Generator(np.random.Philox(0))
         even = np.full(len(table), 1 / len(table))
         times = generator.multinomial(len(table), even, size=RESAMPLES)  # (resamples, chains)
         drawn.append(times @ table)

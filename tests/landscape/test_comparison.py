@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from conftest import TEXTS, make_model, make_tokenizer
-from glauber.comparison.models import compare_models
 from glauber.compatibility.rectangles import rectangles
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
-from glauber.landscape.topics import Scorer
-from glauber.plots.comparison import comparison_table, plot_comparison, plot_topics_by_model
+from glauber.figures.landscape import comparison_table, plot_comparison, plot_topics_by_model
+from glauber.landscape.comparison import compare
+from glauber.landscape.scorers import Scorer
 from glauber.sampling.sample import sample
 
 
@@ -31,10 +31,10 @@ def other_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def compared(tiny_folder, other_folder):
-    return compare_models(
-        [str(tiny_folder), str(other_folder)],
-        SCORER,
-        texts=TEXTS,
+    return compare(
+        [str(tiny_folder), MaskedLM.load(str(other_folder))],
+        TEXTS,
+        scorer=SCORER,
         chains=6,
         length=5,
         steps=60,
@@ -42,7 +42,7 @@ def compared(tiny_folder, other_folder):
         rectangles=12,
         top=10,
         every=20,
-        traps=lambda model, run: {"number": run.n_chains},
+        shortest=10,
     )
 
 
@@ -55,8 +55,10 @@ def test_each_figure_is_that_of_its_study(compared, tiny_folder):
     assert first.changed.value == pytest.approx(float(run.read("changed").any(axis=2).mean()))
     ends = score([run.text(chain) for chain in range(6)])
     assert first.topics_end["t"].value == pytest.approx(ends[:, 0].mean())
-    assert first.texts == [run.text(chain) for chain in range(3)]
-    assert first.traps == {"number": 6} and "steps:60" in first.signature
+    assert first.texts == tuple(run.text(chain) for chain in range(3))
+    assert (
+        set(first.traps) == {"found", "perfect", "share of steps"} and "steps:60" in first.signature
+    )
     # The same starts, another model: equal at 0, not behind it.
     assert first.topics_start == second.topics_start
     assert first.topics_end != second.topics_end
@@ -64,7 +66,7 @@ def test_each_figure_is_that_of_its_study(compared, tiny_folder):
 
 
 def test_the_pictures_hold_the_figures(compared):
-    dots = plot_comparison(compared).data
+    dots = plot_comparison(compared.rows).data
     assert [trace.x[0] for trace in dots] == pytest.approx(
         [
             compared.rows[0].rectangles["mean"],
@@ -73,16 +75,41 @@ def test_the_pictures_hold_the_figures(compared):
         ]
     )
     assert all((np.array(trace.error_x.array) >= 0).all() for trace in dots)
-    bars = plot_topics_by_model(compared).data
+    bars = plot_topics_by_model(compared.rows).data
     assert np.allclose(sum(np.array(bar.x) for bar in bars), 1)
-    table = comparison_table(("model", "Delta"), [("a", "1"), ("b", "2")]).data[0]
-    assert [list(column) for column in table.cells.values] == [["a", "b"], ["1", "2"]]
+    table = comparison_table(compared.rows).data[0]
+    assert list(table.header.values[:2]) == ["model", "mean rectangle Delta"]
+    assert table.cells.values[1][0] == compared.rows[0].written()["mean rectangle Delta"]
 
 
 def test_one_model_and_one_chain_are_refused(tiny_folder):
     with pytest.raises(GlauberError, match="at least two models"):
-        compare_models([str(tiny_folder)], SCORER)
+        compare([str(tiny_folder)])
     with pytest.raises(GlauberError, match="named once"):
-        compare_models(["a", "a"], SCORER)
+        compare(["a", "a"])
     with pytest.raises(GlauberError, match="one chain only"):
-        compare_models(["a", "b"], SCORER, chains=1)
+        compare(["a", "b"], chains=1)
+
+
+def test_a_wrong_name_shows_before_the_first_model_runs(tiny_folder, monkeypatch):
+    monkeypatch.setattr("glauber.landscape.comparison.sample", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr("glauber.landscape.comparison.rectangle_study", lambda *_, **__: 1 / 0)
+    with pytest.raises(GlauberError, match="nobody/nothing"):
+        compare([str(tiny_folder), "nobody/nothing"], TEXTS, chains=4, length=5)
+
+
+def test_shares_stay_between_nothing_and_all(tiny_folder, other_folder):
+    found = compare(
+        [str(tiny_folder), str(other_folder)], TEXTS, chains=2, length=4, steps=40, seed=1,
+        rectangles=4, top=5, scorer=SCORER, temperature=0.2,
+    )  # fmt: skip
+    for row in found.rows:
+        for mean in (row.changed, *row.topics_end.values()):
+            assert 0 <= mean.interval[0] <= mean.value <= mean.interval[1] <= 1
+
+
+def test_two_objects_of_one_name_are_told_apart(tiny_folder):
+    models = [MaskedLM.load(str(tiny_folder)) for _ in range(2)]
+    found = compare(models, TEXTS, chains=4, length=4, steps=40, rectangles=4, top=5, scorer=SCORER)
+    assert [row.model[-4:] for row in found.rows] == [" (1)", " (2)"]
+    assert found.rows[0].changed == found.rows[1].changed

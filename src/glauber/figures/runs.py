@@ -1,0 +1,100 @@
+"""How do the chains of a run go: what is left of the start, and do they still move?"""
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from glauber.figures.style import SHARES, STRONG, THIN, empty_figure
+
+MOST = 64  # chains drawn one by one; the mean is over all
+MOMENTS = 500  # more points than this no screen shows
+
+
+def plot_survival(survival: NDArray[Any], *, every: int = 1) -> go.Figure:
+    """The share of the starting tokens still in place at step 0, every, 2 every, …
+
+    survival (chains, moments) is what `runs.export.survival` gives.
+    """
+    steps = np.arange(survival.shape[1]) * every
+    figure = empty_figure("What is left of the start", "share of the free sites as they began")
+    figure.update_yaxes(range=SHARES, tickformat=".0%")
+    add_chains(figure, steps, survival, number=".0%", shape="hv")
+    return figure
+
+
+def plot_changed(changed: NDArray[Any], *, window: int | None = None) -> go.Figure:
+    """The share of the last `window` steps that changed a token; changed (chains, steps) bool."""
+    window = window or window_of(changed.shape[1])
+    steps, share = moving_mean(changed, window)
+    figure = empty_figure("Steps that changed a token", f"share of the last {window:,} steps")
+    figure.update_yaxes(range=SHARES, tickformat=".0%")
+    add_chains(figure, steps, share, number=".0%")
+    return figure
+
+
+def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> go.Figure:
+    """The mean entropy over the last `window` steps; entropy (chains, steps) in nats."""
+    window = window or window_of(entropy.shape[1])
+    steps, mean = moving_mean(entropy, window)
+    figure = empty_figure("How open the draws were", f"entropy in nats, last {window:,} steps")
+    figure.update_yaxes(tickformat=".1f")
+    add_chains(figure, steps, mean, number=".2f")
+    return figure
+
+
+def add_chains(
+    figure: go.Figure,
+    steps: NDArray[Any],
+    values: NDArray[Any],
+    *,
+    number: str,
+    shape: str = "linear",
+) -> None:
+    """Adds a thin line for each chain and a thick one for their mean.
+
+    steps (moments,), values (chains, moments); number is how a value is written, in d3's words.
+    """
+    told = f"step %{{x:,}}: %{{y:{number}}}<extra>%{{fullData.meta}}</extra>"
+    several = len(values) > 1
+    for chain, row in enumerate(values[:MOST] if several else ()):
+        figure.add_scatter(
+            x=steps,
+            y=row,
+            mode="lines",
+            line=dict(color=THIN, width=1, shape=shape),
+            name="each chain" if len(values) <= MOST else f"each of the first {MOST} chains",
+            legendgroup="chains",
+            showlegend=chain == 0,
+            meta=f"chain {chain}",
+            hovertemplate=told,
+        )
+    name = "mean" if several else "the chain"
+    figure.add_scatter(
+        x=steps,
+        y=values.mean(axis=0),
+        mode="lines",
+        line=dict(color=STRONG, width=2.5, shape=shape),
+        name=name,
+        meta=name,
+        hovertemplate=told,
+        showlegend=several,
+    )
+
+
+def window_of(n_steps: int) -> int:
+    """A twentieth of a run, but not so few steps that the mean is mostly noise."""
+    return min(n_steps, max(20, n_steps // 20))
+
+
+def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Steps (moments,) and the mean over the window that ends at each, (chains, moments).
+
+    values (chains, steps) holds one number per step, the first for step 1. Only whole windows
+    count, so the first moment is at step `window`.
+    """
+    n_steps = values.shape[1]
+    sums = np.cumsum(np.pad(values.astype(np.float64), ((0, 0), (1, 0))), axis=1)
+    ends = np.unique(np.linspace(window, n_steps, MOMENTS).round().astype(np.int64))
+    return ends, (sums[:, ends] - sums[:, ends - window]) / window

@@ -1,0 +1,315 @@
+"""What differs between models that get the same starts, seed and budget?
+
+Lengths are counted in each model's own tokens, so texts are the same up to where they are cut.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+
+from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
+from glauber.compatibility.rectangle_test import TOP
+from glauber.compatibility.rectangles import rectangles as rectangle_study
+from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import Model, load, starts
+from glauber.conditionals.starts import read_texts
+from glauber.errors import GlauberError
+from glauber.landscape.scorers import SIMILARITY, Scorer, TopicScores, read_labels, scorer_for
+from glauber.landscape.scorers import topic_scores as scored
+from glauber.landscape.topics import Embeds, Labels
+from glauber.metastability.catalogue import hamming_traps
+from glauber.parameters import Device, Seed, Temperature, Texts, Trust
+from glauber.progress import check_count, check_seed, quiet, say, track
+from glauber.result import Result, model_parts, plain, study
+from glauber.result import signature as signed
+from glauber.runs.run import Run
+from glauber.runs.signature import signature
+from glauber.runs.snapshots import snapshots
+from glauber.sampling.sample import sample
+from glauber.statistics import Mean, mean_over_chains
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+EXAMPLES = 3  # texts shown of each model
+
+
+@study
+def compare(
+    models: Annotated[Sequence[str | Conditionals], "A model; give it for each, at least twice."],
+    texts: Texts = None,
+    *,
+    chains: Annotated[int, "Chains of each model."] = 20,
+    length: Annotated[int, "Tokens of each text, in each model's own."] = 20,
+    steps: Annotated[int, "Steps of each chain."] = 200,
+    temperature: Temperature = 1.0,
+    seed: Seed = 0,
+    rectangles: Annotated[int, "Random rectangles of each model."] = 100,
+    top: Annotated[int, "Replacements come from so many likeliest tokens."] = TOP,
+    labels: Labels = "topics",
+    scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
+    embedder: Embeds = None,
+    every: Annotated[int, "Steps between snapshots."] = 20,
+    shortest: Annotated[int, "Steps within one token of a text that make a trap."] = 50,
+    device: Device = "auto",
+    trust_remote_code: Trust = False,
+) -> "Comparison":
+    """Compare models: incompatibility, entropy production, moves, traps and topics, same starts.
+
+    Every model is loaded and given its starts before the first one runs. A model that cannot be
+    run as a chain (an autoregressive one scores candidates only) has rectangles alone. Topics are
+    left out where no embedding reads the texts of a model.
+    """
+    listed = read_labels(labels)
+    _check(models, chains, steps, every, rectangles, shortest)
+    check_seed(seed)
+    how: dict[str, Any] = dict(
+        steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
+    )
+    opened = [load(one, device=device, trust_remote_code=trust_remote_code) for one in models]
+    for model in opened:
+        starts(model, texts, chains=chains, length=length)
+    say(f"{len(opened)} models: {chains:,} chains of {steps:,} steps, {rectangles:,} rectangles")
+    settings = Settings(
+        texts, how, rectangles, top, scorer, listed, embedder, every, shortest, device
+    )
+    rows = []
+    with track("models", len(opened)) as advance:
+        for name, model in zip(_names(opened), opened, strict=True):
+            with quiet():
+                rows.append(_row(name, model, settings))
+            advance(note=name)
+    made = signed(models=len(rows), chains=chains, steps=steps, temperature=temperature, seed=seed)
+    return Comparison(rows, chains, steps, made)
+
+
+class Settings(NamedTuple):
+    """What every model is asked."""
+
+    texts: Any
+    how: dict[str, Any]  # for sampling
+    rectangles: int
+    top: int
+    scorer: str | Scorer
+    labels: tuple[str, ...]
+    embedder: Any
+    every: int
+    shortest: int
+    device: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelRow:
+    """One model's figures, each with its error; none where there is none."""
+
+    model: str
+    rectangles: dict[str, Any]  # mean Delta, its interval, noise floor, share certified
+    signature: str
+    seconds: float
+    entropy_production: EntropyProduction | None = None
+    changed: Mean | None = None  # share of a chain's steps that changed a token
+    topics: TopicScores | None = None
+    topics_start: dict[str, Mean] | None = None  # mean score of each label, over chains
+    topics_end: dict[str, Mean] | None = None
+    traps: dict[str, Any] | None = None
+    texts: tuple[str, ...] = ()  # where a few chains ended
+    notes: tuple[str, ...] = ()  # what is left out, and why
+
+    def to_dict(self) -> dict[str, Any]:
+        left = ("topics", "entropy_production")
+        names = [name for name in self.__dataclass_fields__ if name not in left]
+        made = self.entropy_production
+        return {name: plain(getattr(self, name)) for name in names} | {
+            "entropy_production": None if made is None else made.to_dict(),
+            "scorer": None if self.topics is None else self.topics.scorer,
+        }
+
+    def written(self) -> dict[str, str]:
+        """The figures, each with its error, as they are shown."""
+        low, high = self.rectangles["interval"]
+        found = {
+            "mean rectangle Delta": f"{self.rectangles['mean']:.3f} ({low:.3f} to {high:.3f}), "
+            f"{self.rectangles['share_certified']:.0%} certified"
+        }
+        if (made := self.entropy_production) is not None:
+            found["entropy production"] = (
+                f"{made.rate:.3f} +- {made.standard_error:.3f} nats a step"
+            )
+        if self.changed is not None:
+            first, last = self.changed.interval or (self.changed.value, self.changed.value)
+            found["steps that changed"] = f"{self.changed.value:.1%} ({first:.1%} to {last:.1%})"
+        if self.topics_end is not None:
+            ends = sorted(self.topics_end.items(), key=lambda pair: -pair[1].value)[:3]
+            found["topics at the end"] = ", ".join(f"{one} {mean.value:.2f}" for one, mean in ends)
+        if self.traps is not None:
+            found["traps"] = ", ".join(f"{name} {value}" for name, value in self.traps.items())
+        return found
+
+
+@dataclass(frozen=True)
+class Comparison(Result):
+    """The models side by side."""
+
+    rows: list[ModelRow]
+    n_chains: int
+    n_steps: int
+    signature: str
+    kind: str = "estimate"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "models": [row.to_dict() for row in self.rows],
+            "chains": self.n_chains,
+            "steps": self.n_steps,
+            "kind": self.kind,
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        for row in self.rows:
+            yield row.model
+            yield from (f"{name:>24}  {value}" for name, value in row.written().items())
+            yield from (f"{'left out':>24}  {note}" for note in row.notes)
+            yield from (f"{'a text at the end':>24}  {text}" for text in row.texts[:1])
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per model."""
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "model": row.model,
+                "delta": row.rectangles["mean"],
+                "delta_low": row.rectangles["interval"][0],
+                "delta_high": row.rectangles["interval"][1],
+                "certified": row.rectangles["share_certified"],
+                **_columns("entropy_production", production_of(row)),
+                **_columns("changed", interval_of(row.changed)),
+                "traps": np.nan if row.traps is None else row.traps["found"],
+            }
+            for row in self.rows
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.landscape import (
+            comparison_table,
+            plot_comparison,
+            plot_topics_by_model,
+        )
+
+        found = {"comparison": plot_comparison(self.rows)}
+        if any(row.topics_end for row in self.rows):
+            found["topics"] = plot_topics_by_model(self.rows)
+        return found | {"table": comparison_table(self.rows)}
+
+
+Triple = tuple[float, float, float]  # a figure and the ends of its interval
+
+
+def interval_of(mean: Mean | None) -> Triple | None:
+    if mean is None:
+        return None
+    low, high = mean.interval or (mean.value, mean.value)
+    return mean.value, low, high
+
+
+def production_of(row: ModelRow) -> Triple | None:
+    if row.entropy_production is None:
+        return None
+    rate, reach = row.entropy_production.rate, 1.96 * row.entropy_production.standard_error
+    return rate, rate - reach, rate + reach
+
+
+def _columns(name: str, found: Triple | None) -> dict[str, float]:
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found or (np.nan,) * 3, strict=True))
+
+
+def _row(name: str, model: Model, asked: Settings) -> ModelRow:
+    begun = time.perf_counter()
+    found = rectangle_study(
+        model,
+        read_texts(asked.texts)[: asked.how["chains"]],
+        count=asked.rectangles,
+        length=asked.how["length"],
+        top=asked.top,
+        seed=asked.how["seed"],
+    )
+    row: dict[str, Any] = {"signature": signed(**model_parts(model), **asked.how)}
+    if getattr(model, "whole_vocabulary", True):
+        row |= _of_run(model, sample(model, asked.texts, **asked.how), asked)
+    else:
+        row |= {"notes": ("it scores candidates only, so no chain was run",)}
+    spent = time.perf_counter() - begun
+    return ModelRow(model=name, rectangles=found.summary(), seconds=spent, **row)
+
+
+def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
+    """The figures of one model's chains."""
+    row: dict[str, Any] = {
+        "entropy_production": entropy_production(run),
+        "changed": mean_over_chains(run.read("changed").any(axis=2).mean(axis=1), bounds=(0, 1)),
+        "traps": _traps(model, run, asked.shortest),
+        "texts": tuple(run.text(chain) for chain in range(min(EXAMPLES, run.n_chains))),
+        "signature": signature(run.spec),
+    }
+    found = snapshots(run, every=asked.every)
+    try:
+        chosen = scorer_for(
+            found, asked.scorer, asked.labels, embedder=asked.embedder, device=asked.device
+        )
+    except GlauberError as error:
+        if asked.scorer != SIMILARITY or asked.embedder is not None:
+            raise
+        return row | {"notes": (f"topics: {error}",)}
+    scores = scored(found, chosen)
+    starts_ends = {"topics_start": _means(scores, 0), "topics_end": _means(scores, -1)}
+    return row | {"topics": scores} | starts_ends
+
+
+def _traps(model: Model, run: Run, shortest: int) -> dict[str, Any]:
+    """Traps by Hamming balls of radius 1, in figures."""
+    told = hamming_traps(
+        run, model.conditionals(), shortest=shortest, device=model.state_device
+    ).summary()
+    share = f"{told.share:.0%}"
+    return {"found": told.n_traps, "perfect": told.n_perfect, "share of steps": share}
+
+
+def _means(scores: TopicScores, snapshot: int) -> dict[str, Mean]:
+    return {
+        label: mean_over_chains(scores.of(label)[:, snapshot], bounds=(0, 1))
+        for label in scores.labels
+    }
+
+
+def _names(opened: Sequence[Model]) -> list[str]:
+    """A name for each model; equal ones are numbered."""
+    names = [str(one.name) for one in opened]
+    return [
+        f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
+
+
+def _check(
+    models: Sequence[str | Conditionals],
+    chains: int,
+    steps: int,
+    every: int,
+    rectangles: int,
+    shortest: int,
+) -> None:
+    named = [one for one in models if isinstance(one, str)]
+    if isinstance(models, str) or len(models) < 2 or len(set(named)) < len(named):
+        raise GlauberError("a comparison needs at least two models, each of them named once.")
+    if chains == 1:
+        raise GlauberError("there is one chain only, but a comparison needs several.")
+    check_count("number of chains", chains, least=2, most=10**6)
+    check_count("number of steps", steps, least=2)
+    check_count("number of steps between snapshots", every, most=steps)
+    check_count("number of rectangles", rectangles, most=10**7)
+    check_count("shortest trap", shortest)
