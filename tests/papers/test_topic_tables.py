@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from conftest import TEXTS
 from glauber import paper
 from glauber.landscape.labels import Labelled
 from glauber.papers import topics as pieces
@@ -25,6 +26,10 @@ def tiny_scale(monkeypatch, tiny_folder, tmp_path):
     ]
     monkeypatch.setattr(pieces, "held_out_passages", lambda: starts)
     tiny = dict(model=str(tiny_folder), chains=3, steps=8, length=4, every=2, scorer=nli)
+    tiny["texts"] = TEXTS[:3]
+    names = ("the cat", "a dog", "the bird", "the tree", "the sky")
+    monkeypatch.setattr(pieces, "PREFIXES", names)
+    monkeypatch.setattr(pieces, "PULLS", dict(zip(names, pieces.PULLS.values(), strict=True)))
     monkeypatch.setitem(pieces.PULL_SIZES, "small", tiny)
     pieces._topics.cache_clear()
     yield

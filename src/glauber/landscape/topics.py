@@ -76,7 +76,7 @@ def topics(
     own = next((one.labels for one in scorers if isinstance(one, Scorer)), listed)
     followed = own[0] if track is None else track
     place_of(followed, own)
-    opened = run if isinstance(run, Run) else Run(run)
+    opened = Run.of(run)
     stride(opened, every)
     check_several(opened.n_chains)
     begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
