@@ -21,8 +21,11 @@ def tiny_scale(monkeypatch, tiny_folder, tmp_path):
     monkeypatch.setitem(pieces.CONDITIONS, "small", small)
     monkeypatch.setattr(pieces, "LENGTH", 5)
     monkeypatch.setattr(pieces, "EACH", 2)
+    words = ("mat", "tree", "sky", "dog", "bird")
     starts = [
-        Labelled(topic, f"the cat sat on the {topic} .") for topic in pieces.SEEDS for _ in range(2)
+        Labelled(topic, f"the cat sat on the {word} .")
+        for topic, word in zip(pieces.SEEDS, words, strict=True)
+        for _ in range(2)
     ]
     monkeypatch.setattr(pieces, "held_out_passages", lambda: starts)
     tiny = dict(model=str(tiny_folder), chains=3, steps=8, length=4, every=2, scorer=nli)
