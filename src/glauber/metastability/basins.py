@@ -134,7 +134,7 @@ class Basins(BasinModel, Result):
             },
             "notes": self.notes,
             "signature": self.signature,
-        })  # type: ignore[no-any-return]  # fmt: skip
+        })  # fmt: skip
 
     def _basin(self, k: int) -> dict[str, Any]:
         """One basin: its words, and its share of the connected part."""

@@ -157,7 +157,7 @@ class Catalogue:
             },
             "traps": [trap.to_dict() for trap in self.traps],
             "families": {"reach": self.reach, "members": self.families},
-        })  # type: ignore[no-any-return]  # fmt: skip
+        })  # fmt: skip
 
     def lines(self, show: int) -> Iterable[str]:
         """The catalogue for a person: the longest traps, families, and the summary."""
@@ -245,7 +245,7 @@ def hamming_traps(
     check_kernel(run.spec)
     check_ball(radius, shortest)
     found = hamming_episodes(list(sojourns(run)), radius=radius)
-    settings = {"radius": radius, "shortest": shortest}
+    settings: dict[str, float] = {"radius": radius, "shortest": shortest}
     return _catalogue("hamming", settings, run, conditionals, found, reach, device)
 
 
