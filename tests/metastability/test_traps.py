@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 import glauber
 from conftest import VOCABULARY
+from crafted_run import crafted_run
 from glauber.conditionals.base import log_probs
 from glauber.errors import GlauberError
 from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
@@ -121,15 +122,16 @@ def test_the_summary(catalogue):
     assert rank_with([1, 2, 3], [3, 1, 2]) is None and rank_with([1] * 5, range(5)) is None
 
 
-def test_a_token_that_is_never_drawn_is_no_representative(tiny_folder, laws):
-    """[UNK] stands in the start until its site is redrawn."""
-    run = sample(str(tiny_folder), ["the xyzzy sat on it ."], steps=200, temperature=TEMPERATURE)
-    path, paths = states_of(run, 0), list(sojourns(run))
-    gone = next(step for step, state in enumerate(path) if 1 not in state)
-    assert VOCABULARY[1] == "[UNK]" and gone > 0
-    assert census(run, laws, [Episode(0, 0, gone - 1, ended=True)], paths) == []
-    (trap,) = census(run, laws, [Episode(0, 0, gone, ended=True)], paths)
-    assert tuple(trap.tokens.tolist()) == path[gone]
+def test_a_token_that_is_never_drawn_is_no_representative(laws, tmp_path):
+    """[UNK] stands in a start until its site is redrawn."""
+    start = [VOCABULARY.index(word) for word in ["the", "[UNK]", "sat", "on", "it", "."]]
+    sites, tokens = np.full((1, 40), 2), np.full((1, 40), start[2])
+    sites[0, 29:], tokens[0, 29:] = 1, VOCABULARY.index("cat")
+    run = crafted_run(tmp_path / "run", [start], sites, tokens)
+    paths = list(sojourns(run))
+    assert census(run, laws, [Episode(0, 0, 29, ended=True)], paths) == []
+    (trap,) = census(run, laws, [Episode(0, 0, 30, ended=True)], paths)
+    assert trap.tokens.tolist() == [start[0], VOCABULARY.index("cat"), *start[2:]]
 
 
 def test_other_kernels_are_refused(tiny_folder, laws):
@@ -243,6 +245,25 @@ def test_a_bound_that_says_nothing_is_called_vacuous(catalogue):
     warm = replace(loose, margins=replace(loose.margins, temperature=10.0))
     assert warm.margins.escape_bound > 1 and "vacuous" in warm.row()["bound_says"]
     assert "vacuous" in warm.lines()[3]
+
+
+def test_sites_are_numbered_for_people(tiny_folder, tmp_path):
+    """From 0 without [CLS] and the prefix: as `freeze` counts them."""
+    texts, out = ["the cat sat on the mat ."] * 2, tmp_path / "run"
+    run = sample(
+        str(tiny_folder), texts, steps=300, temperature=TEMPERATURE, prefix="a big dog", out=out
+    )
+    (found,) = glauber.traps(run, detector="hamming", shortest=10).catalogues
+    sites = range(run.free[0].sum())
+    assert found.traps and run.free[0, :4].sum() == 0
+    for trap, row in zip(found.traps, found.to_dict()["traps"], strict=True):
+        number = row["weakest"]["site"]
+        assert number == trap.weakest - 4 and number in sites
+        assert run.vocabulary.spell(trap.tokens[4 + number]) == row["weakest"]["token"]
+        assert f"site {number} (exact)" in trap.lines()[2]
+        if trap.escape is not None:
+            assert row["escape"]["site"] == trap.escape.site - 4
+    assert any(trap.escape is not None for trap in found.traps)
 
 
 def test_bad_input_is_one_sentence(run, tiny_folder, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import VOCABULARY
+from conftest import TEXTS, VOCABULARY
 from glauber import paper
 from glauber.metastability.regimes import regime
 from glauber.papers import a_regimes, traps
@@ -28,6 +28,7 @@ def tiny_scale(monkeypatch, tiny_folder):
         temperature=0.05,
     )  # fmt: skip
     monkeypatch.setitem(traps.CONDITIONS, "small", small)
+    monkeypatch.setattr("glauber.conditionals.starts.bundled_texts", lambda model: TEXTS)
     monkeypatch.setitem(a_regimes.SIZES, "small", (2, 150))
     for module in (embedding, a_regimes):
         monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))

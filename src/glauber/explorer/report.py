@@ -16,6 +16,7 @@ from glauber.runs.run import Run
 if TYPE_CHECKING:
     from glauber.conditionals.base import Conditionals
     from glauber.metastability.catalogue import Catalogue
+    from glauber.metastability.trap_census import Trap
     from glauber.runs.embedding import Embedder
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -114,21 +115,24 @@ def _trap_sections(found: "Catalogue | str") -> Iterator[Section]:
         shortest = f"{found.settings['shortest']:,.0f}"
         yield Section("traps", heading, f"{held}. None lasted for {shortest} steps or more.")
         return
-    note = f"{held}. {told.n_traps} were found, {told.n_perfect} of them perfect: every token is "
+    note = f"{held} ({found.how}). "
+    note += f"{told.n_traps} were found, {told.n_perfect} of them perfect: every token is "
     note += "the model's first choice there. They take up "
-    note += f"{told.share:.0%} of all steps."
+    note += f"{told.share:.0%} of all steps. {found.distance}"
+    if told.n_traps > SHOWN:
+        note += f" The {SHOWN} longest are listed."
     drawn = [plot_trap_timeline, plot_gaps_against_duration][: 1 + (len(found.traps) > 3)]
-    longest = sorted(found.traps, key=lambda trap: -trap.duration)[:SHOWN]
-    cards = "\n".join(
-        f'<li><span dir="auto">{escape(trap.text)}</span><br><span class="figures">chain '
-        f"{trap.episode.chain}, {trap.duration:,} steps from step {trap.episode.first:,}; "
-        f"{'perfect' if trap.perfect else 'approximate'}, mean gap {trap.mean_gap:.2f}, smallest "
-        f"{trap.min_gap:.2f}; holds for {trap.margins.holding_time:,.1f} steps on average "
-        "(exact)</span></li>"
-        for trap in longest
-    )
+    cards = "\n".join(map(_card, found.by_duration[:SHOWN]))
     figures = tuple(draw(found) for draw in drawn)
     yield Section("traps", heading, note, figures, f'<ul class="cards">{cards}</ul>')
+
+
+def _card(trap: "Trap") -> str:
+    when, text, *facts = trap.lines()
+    figures = escape("; ".join((when, *facts)))
+    return (
+        f'<li><span dir="auto">{escape(text)}</span><br><span class="figures">{figures}</span></li>'
+    )
 
 
 def _ways(run: Run, looks: "Looks | str", traps: "Catalogue | str") -> Iterator[Section]:

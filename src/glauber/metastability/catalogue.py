@@ -95,6 +95,11 @@ class Catalogue:
         return sorted(self.traps, key=lambda trap: -trap.duration)
 
     @property
+    def how(self) -> str:
+        """The detector's settings in words."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
+
+    @property
     def at_temperature(self) -> str:
         """The chains' temperature in words."""
         low, high = self.temperatures.min(), self.temperatures.max()
@@ -161,10 +166,9 @@ class Catalogue:
 
     def lines(self, show: int) -> Iterable[str]:
         """The catalogue for a person: the longest traps, families, and the summary."""
-        how = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
         yield (
-            f"{self.detector} detector ({how}): {len(self.traps)} traps in {self.n_chains} chains "
-            f"of {self.n_steps:,} steps at {self.at_temperature}"
+            f"{self.detector} detector ({self.how}): {_traps(len(self.traps))} in {self.n_chains} "
+            f"chains of {self.n_steps:,} steps at {self.at_temperature}"
         )
         if "window" in self.settings:
             yield f"  {self.distance}"
@@ -196,7 +200,7 @@ class Catalogue:
             return
         unfinished = f"; {found.n_unfinished} not ended" if found.n_unfinished else ""
         yield (
-            f"{found.n_traps} traps, {found.n_perfect} perfect, mean duration "
+            f"{_traps(found.n_traps)}, {found.n_perfect} perfect, mean duration "
             f"{found.mean_duration:,.0f} steps, {found.shortest:,} to {found.longest:,} (an "
             f"estimate{unfinished}); {found.share:.0%} of all steps"
         )
@@ -279,6 +283,10 @@ def _better(means: RankCorrelation | None, mins: RankCorrelation | None) -> str 
     if means is None or mins is None:
         return None
     return "mean gap" if means.value >= mins.value else "min gap"
+
+
+def _traps(number: int) -> str:
+    return "1 trap" if number == 1 else f"{number} traps"
 
 
 def _ranked(found: RankCorrelation | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.starts import people_of
 from glauber.errors import GlauberError
 from glauber.metastability.episodes import Episode, Ints, Sojourns
 from glauber.metastability.margins import Margins, margins_of
@@ -45,7 +46,7 @@ class Trap:
     margins: Margins  # of the representative, at the chain's temperature
     escape: Escape | None  # none if the run ended first
     spelled: dict[int, str]  # the tokens named below, as the vocabulary spells them
-    numbers: Ints  # (length,): each site as people count it, from 0 without special tokens
+    numbers: Sequence[int]  # (length,): sites for people, without special tokens and prefix
 
     @property
     def duration(self) -> int:
@@ -98,7 +99,7 @@ class Trap:
             "bound_says": self.promise,
             "holding_time": self.margins.holding_time,
             "observed_holding_time": self.observed,
-            "weakest_site": int(self.numbers[self.weakest]),
+            "weakest_site": self.numbers[self.weakest],
             "weakest_token": self.spelled[int(self.tokens[self.weakest])],
         }
 
@@ -116,7 +117,7 @@ class Trap:
         weakest = {"site": row.pop("weakest_site"), "token": row.pop("weakest_token")}
         told = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
         left = None if escape is None else {
-            "step": escape.step, "site": int(self.numbers[escape.site]),
+            "step": escape.step, "site": self.numbers[escape.site],
             "old": self.spelled[escape.old], "new": self.spelled[escape.new],
             "probability": escape.probability, "kind": escape.kind,
         }  # fmt: skip
@@ -134,10 +135,14 @@ class Trap:
             self.text,
             f"gaps: mean {self.mean_gap:.2f}, min {self.min_gap:.2f} at {weak!r}, site "
             f"{self.numbers[self.weakest]} (exact)",
-            f"this text ({self.share:.0%} of the steps) holds {self.margins.holding_time:,.1f} "
-            f"steps (exact; {self.promise}; {seen})",
+            f"this text ({self.share:.0%} of the steps) holds {self._held()} (exact; "
+            f"{self.promise}; {seen})",
             self._escape_line(),
         ]
+
+    def _held(self) -> str:
+        held = self.margins.holding_time
+        return f"{held:,.1f} steps" if np.isfinite(held) else "for longer than a number can say"
 
     def _escape_line(self) -> str:
         escape = self.escape
@@ -171,9 +176,10 @@ def census(
     if episodes:
         say(f"{len(episodes):,} traps: {rows:,} rows through the model")
     traps: list[Trap] = []
+    numbers = people_of(run.vocabulary, range(run.free.shape[1]), prefix=run.spec.prefix)
     with track("traps", len(episodes)) as advance:
         for episode in episodes:
-            found = _trap(run, conditionals, episode, paths[episode.chain], device)
+            found = _trap(run, conditionals, episode, paths[episode.chain], numbers, device)
             traps += [] if found is None else [found]
             advance()
     return traps
@@ -184,6 +190,7 @@ def _trap(
     conditionals: Conditionals,
     episode: Episode,
     path: Sojourns,
+    numbers: Sequence[int],
     device: torch.device | str,
 ) -> Trap | None:
     touched, counts = path.between(episode.first, episode.last)
@@ -206,7 +213,7 @@ def _trap(
             margins=held,
             escape=escape,
             spelled={token: run.vocabulary.spell(token) for token in named},
-            numbers=np.arange(len(tokens)),
+            numbers=numbers,
         )
     return None
 
