@@ -6,7 +6,6 @@ from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.export import export
 from glauber.cli.influence import influence
-from glauber.cli.models import models
 from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
 from glauber.cli.report import report
@@ -23,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-CHAINS = (sample, resume, extend, show, export, models)
+CHAINS = (sample, resume, extend, show, export)
 CERTIFICATES = (influence,)
 MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
 
