@@ -6,7 +6,6 @@ from glauber.cli.couple import couple
 from glauber.cli.diagnose import diagnose
 from glauber.cli.export import export
 from glauber.cli.influence import influence
-from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.phase import phase
 from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
@@ -24,7 +23,7 @@ app = typer.Typer(
 )
 CHAINS = (sample, resume, extend, show, export)
 CERTIFICATES = (influence,)
-MIXING = (couple, phase, semantic_drift, diagnose, parallel_cost)
+MIXING = (couple, phase, semantic_drift, diagnose)
 
 LANDSCAPE = (report,)
 for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
