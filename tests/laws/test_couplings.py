@@ -14,8 +14,7 @@ from glauber.dynamics.loop import run
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.joint_draws import JOINT_DRAWS, Question, joint_draw_named
-from glauber.mixing.pairs import begin, step_together
+from glauber.mixing.pairs import COUPLINGS, Question, begin, joint_draw_named, step_together
 
 SPACE = Space(3, 2)
 PAIRS = SPACE.size**2
@@ -57,7 +56,7 @@ def assert_follows(after, matrix):
 
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("how", JOINT_DRAWS)
+@pytest.mark.parametrize("how", COUPLINGS)
 def test_each_chain_alone_keeps_its_law(how, name, steps):
     matrix = transition_matrix(MODELS[name], SPACE, temperature=0.8).toarray()
     matrix = np.linalg.matrix_power(matrix, steps)
@@ -75,7 +74,7 @@ def test_the_pair_follows_the_enumerated_pair_chain(how):
     assert_follows(left * SPACE.size + right, (step @ step).toarray())
 
 
-@pytest.mark.parametrize("how", JOINT_DRAWS)
+@pytest.mark.parametrize("how", COUPLINGS)
 def test_met_chains_stay_together_under_every_coupling(how):
     table = MODELS["table"]
     left, right = moved(table, how, steps=0)
@@ -111,7 +110,7 @@ def test_how_often_the_two_tokens_agree():
         assert abs(seen - share) < 4 * np.sqrt(share * (1 - share) / n), how
 
 
-@pytest.mark.parametrize("how", JOINT_DRAWS)
+@pytest.mark.parametrize("how", COUPLINGS)
 def test_forbidden_tokens_are_never_drawn(how):
     allowed = torch.tensor([True, False, True])
     left, right = moved(Restricted(MODELS["table"], allowed), how, steps=6)

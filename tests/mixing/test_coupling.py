@@ -11,8 +11,8 @@ from glauber.conditionals.table import Table
 from glauber.errors import GlauberError
 from glauber.exact.pair_chain import mean_distances, mean_meeting_times, pair_matrix
 from glauber.exact.space import Space
-from glauber.mixing import joint_draws
-from glauber.mixing.coupling import coalesce, finished
+from glauber.mixing import pairs as joint_draws
+from glauber.mixing.coalescence import coalesce, finished
 
 N_PAIRS = 10_000
 
@@ -31,9 +31,9 @@ def test_times_and_distances_agree_with_the_exact_pair_chain(how, vocab, length,
     due = mean_meeting_times(matrix, space)[x, y]
     left, right, free = repeated(space, x, y, N_PAIRS)
     found = coalesce(
-        table, left, right, free=free, temperature=temperature, seed=3, budget=1000, how=how
+        table, left, right, free=free, temperature=temperature, seed=3, steps=1000, coupling=how
     )
-    assert found.met.all() and found.how == how
+    assert found.met.all() and found.coupling == how
     error = found.times.std(ddof=1) / np.sqrt(N_PAIRS)
     assert abs(found.times.mean() - due) < 3 * error
     exact = mean_distances(matrix, space, 40)[:, x, y]
@@ -78,20 +78,20 @@ def plain_meeting_time(side, beta, rng):
 
 @pytest.mark.parametrize("beta", [0.1, 0.25])
 def test_ising_meeting_times_agree_with_a_plain_program(beta):
-    side, n = 4, 400
+    side, n = 3, 300
     rng = np.random.default_rng(7)
     plain = [plain_meeting_time(side, beta, rng) for _ in range(n)]
     ones = torch.ones(n, side * side, dtype=torch.int64)
     found = coalesce(
         Torus(side, beta), ones, 0 * ones, free=ones.bool(), temperature=1.0, seed=11,
-        budget=50_000, every=100,
+        steps=50_000, every=100,
     )  # fmt: skip
     assert found.met.all()
     assert ks_2samp(plain, found.times).pvalue > 0.01
     # The comparison can fail: another inverse temperature is told apart.
     other = coalesce(
         Torus(side, beta / 2), ones, 0 * ones, free=ones.bool(), temperature=1.0, seed=11,
-        budget=50_000, every=100,
+        steps=50_000, every=100,
     )  # fmt: skip
     assert ks_2samp(plain, other.times).pvalue < 0.01
 
@@ -114,20 +114,20 @@ def mixed_pairs():
     return left, right, dict(
         free=free,
         temperature=torch.tensor([9.0, 2.0, 30.0, 1.0, 50.0, 5.0, 20.0, 3.0]).double(),
-        budget=torch.tensor([30, 20, 25, 10, 40, 15, 30, 30]),
+        steps=torch.tensor([30, 20, 25, 10, 40, 15, 30, 30]),
         seed=torch.tensor([0, 0, 1, 1, 2, 2, 0, 0]),
         pair=torch.tensor([0, 1, 2, 3, 4, 5, 60, 7]),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("how", joint_draws.JOINT_DRAWS)
+@pytest.mark.parametrize("how", joint_draws.COUPLINGS)
 def test_a_pair_does_not_depend_on_its_neighbours(tiny, how, monkeypatch):
     left, right, given = mixed_pairs()
-    whole = coalesce(tiny, left, right, how=how, **given)
+    whole = coalesce(tiny, left, right, coupling=how, **given)
     assert 0 < whole.met.sum() < len(whole.met) or how != "maximal"
     monkeypatch.setattr(joint_draws, "TOGETHER", 100)  # a row at a time
     for together in (1, 3):
-        again = coalesce(tiny, left, right, how=how, together=together, **given)
+        again = coalesce(tiny, left, right, coupling=how, batch_size=together, **given)
         for name in ("times", "met", "distances"):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     order = torch.tensor([5, 0, 7, 2])
@@ -135,8 +135,8 @@ def test_a_pair_does_not_depend_on_its_neighbours(tiny, how, monkeypatch):
         tiny,
         left[order],
         right[order],
-        how=how,
-        together=2,
+        coupling=how,
+        batch_size=2,
         **{k: v[order] for k, v in given.items()},
     )
     np.testing.assert_array_equal(some.times, whole.times[order])
@@ -147,7 +147,7 @@ def test_a_pair_does_not_depend_on_its_neighbours(tiny, how, monkeypatch):
 def test_censored_pairs_are_kept_as_such(tiny):
     left, right, given = mixed_pairs()
     found = coalesce(tiny, left, right, every=4, **given)
-    budgets = given["budget"].numpy()
+    budgets = given["steps"].numpy()
     np.testing.assert_array_equal(found.times[~found.met], budgets[~found.met])
     assert (found.times[found.met] <= budgets[found.met]).all()
     for row, budget in enumerate(budgets):
@@ -181,38 +181,37 @@ class Counted:
 def test_equal_contexts_are_asked_once_and_met_pairs_never_again():
     space, counted = Space(3, 3), Counted(Table.random(3, 3, seed=4))
     left, right, free = repeated(space, 0, 26, 1)
-    found = coalesce(counted, left, right, free=free, temperature=1.0, seed=2, budget=500)
+    found = coalesce(counted, left, right, free=free, temperature=1.0, seed=2, steps=500)
     assert found.met[0] and len(counted.asked) == found.times[0]
     assert all(len(set(rows)) == len(rows) for rows in counted.asked)
     assert {len(rows) for rows in counted.asked} == {1, 2}
     counted.asked.clear()
-    same = coalesce(counted, left, left, free=free, temperature=1.0, seed=2, budget=500)
+    same = coalesce(counted, left, left, free=free, temperature=1.0, seed=2, steps=500)
     assert same.times[0] == 0 and same.met[0] and not counted.asked
 
 
 def test_finished_pairs_come_as_they_finish():
     space, table = Space(2, 4), Table.random(2, 4, seed=2)
     left, right, free = repeated(space, 0, 15, 40)
-    heard = []
-    given = dict(free=free, temperature=1.0, seed=0, budget=60)
-    rows = list(
-        finished(table, left, right, together=40, progress=lambda *now: heard.append(now), **given)
-    )
+    counted = []
+    given = dict(free=free, temperature=1.0, seed=0, steps=60)
+    advance = lambda more, **_: counted.append(more)  # noqa: E731
+    rows = list(finished(table, left, right, batch_size=40, advance=advance, **given))
     assert sorted(one.row for one in rows) == list(range(40))
     assert [one.time for one in rows] == sorted(one.time for one in rows)
     whole = coalesce(table, left, right, **given)
     assert all(whole.times[one.row] == one.time for one in rows)
-    assert heard[-1][1] == sum(one.time for one in rows)
+    assert sum(counted) == 40 * 60  # what met pairs do not need is counted as done
 
 
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        (dict(budget=0), "the budget is 0 steps"),
-        (dict(budget=torch.tensor([5, 0])), "the budget is 0 steps"),
-        (dict(how="reflection"), "the coupling is reflection"),
+        (dict(steps=0), "the number of steps is 0"),
+        (dict(steps=torch.tensor([5, 0])), "the number of steps is 0"),
+        (dict(coupling="reflection"), "the coupling is reflection"),
         (dict(temperature=0.0), "temperature"),
-        (dict(together=0), "at least 1"),
+        (dict(batch_size=0), "at least 1"),
         (dict(right=torch.tensor([[0, 1, PAD], [0, 1, 1]])), "unequal lengths"),
         (dict(right=torch.zeros(2, 2).long()), "unequal lengths"),
         (dict(free=torch.tensor([[True, True, False]] * 2)), "never redrawn"),
@@ -223,7 +222,7 @@ def test_finished_pairs_come_as_they_finish():
 def test_bad_input_is_refused_in_a_sentence(change, sentence):
     given = dict(
         left=torch.zeros(2, 3).long(), right=torch.ones(2, 3).long(), free=torch.ones(2, 3).bool(),
-        temperature=1.0, seed=0, budget=5,
+        temperature=1.0, seed=0, steps=5,
     )  # fmt: skip
     with pytest.raises(GlauberError, match=sentence):
         coalesce(Table.random(2, 3), **(given | change))

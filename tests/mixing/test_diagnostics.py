@@ -1,14 +1,12 @@
 """Frozen chains are named and get no comfortable number; moving ones agree with closed forms."""
 
-import json
-
 import numpy as np
 import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
 from glauber.mixing.diagnostics import diagnose, diagnoses
-from glauber.mixing.frozen import longest_stretch
+from glauber.mixing.motion import longest_run
 
 CHAINS, SITES, STEPS = 4, 5, 400
 WORDS = np.arange(7, 47)  # tokens of the tiny vocabulary that are words
@@ -104,7 +102,7 @@ def test_chains_that_move_get_figures(tmp_path):
     assert copies.autocorrelation_time == pytest.approx(2 * SITES - 1, rel=0.35)
     assert copies.ess == pytest.approx(12_000 / (2 * SITES - 1), rel=0.35)
     assert copies.state == "agreeing" and copies.kind == "estimate"
-    assert found.motions.words == "all 4 chains move"
+    assert found.motions.summary == "all 4 chains move"
 
 
 def test_a_slow_series_against_its_closed_form():
@@ -151,24 +149,83 @@ def test_too_short_runs_are_refused(tmp_path):
             diagnose(run, burn_in=burn_in)
 
 
-def test_longest_stretch():
+def test_longest_run():
     for flags in ([], [0], [1], [1, 1, 0, 1], [0, 1, 1, 1, 0, 1]):
         by_hand = max(map(len, "".join(map(str, flags)).split("0")))
-        assert longest_stretch(np.array(flags, bool)) == by_hand
+        assert longest_run(np.array(flags, bool)) == by_hand
 
 
-def test_the_command(glauber, tmp_path):
+def conserved(seed=0, n_steps=6000):
+    """Ten sites of which six keep one token under a sharp conditional, as in a protein."""
+    rng = np.random.default_rng(seed)
+    start = np.tile(rng.choice(WORDS, size=10), (CHAINS, 1))
+    sites = rng.integers(10, size=(CHAINS, n_steps))
+    drawn = rng.choice(WORDS, size=sites.shape)
+    tokens = np.where(sites < 6, np.take_along_axis(start, sites, axis=1), drawn)
+    return start, sites, tokens, np.where(sites < 6, 0.05, 3.0)
+
+
+def test_sites_that_the_law_conserves_are_settled_not_frozen(tmp_path):
+    start, sites, tokens, entropy = conserved()
+    found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens, entropy=entropy))
+    assert found.motions.summary == "all 4 chains move"
+    assert found.motions.sites_settled == pytest.approx([0.6] * 4)
+    assert found.motions.sites_moved == pytest.approx([0.4] * 4)
+    distinct = next(row for row in found.rows if row.statistic == "distinct")
+    assert distinct.ess > 300 and distinct.r_hat < 1.05 and "not mixed" not in found.verdict
+    assert "60% of a chain's sites are settled" in str(found)
+
+
+def test_sites_that_could_change_or_differ_between_chains_are_frozen(tmp_path):
+    """Six sites stand still under a wide conditional, or in another token in each chain."""
+    start, sites, tokens, entropy = conserved()
+    wide = diagnose(crafted_run(tmp_path / "wide", start, sites, tokens, entropy=entropy + 1))
+    assert wide.motions.of("partly frozen") == [0, 1, 2, 3] and no_figure(wide)
+    start[1, :6] = WORDS[0] + (start[1, :6] - WORDS[0] + 1) % len(WORDS)
+    apart = np.where(sites < 6, np.take_along_axis(start, sites, axis=1), tokens)
+    found = diagnose(crafted_run(tmp_path / "apart", start, sites, apart, entropy=entropy))
+    assert found.motions.of("partly frozen") == [0, 1, 2, 3]
+
+
+def test_statistics_of_one_s_own(tmp_path):
+    run = crafted_run(tmp_path / "run", *events())
+    found = diagnose(run, statistics={"letters": len})
+    (row,) = found.rows
+    assert row.statistic == "letters"
+    due = [len(run.text(2, step)) for step in range(201, 401)]
+    np.testing.assert_array_equal(found.values["letters"][2], due)
+    assert [row.statistic for row in diagnose(run, statistics="distinct,log_prob").rows] == [
+        "distinct",
+        "log_prob",
+    ]
+    for given, why in (("distinkt", "did you mean distinct"), ({"x": 3}, "functions of a text")):
+        with pytest.raises(GlauberError, match=why):
+            diagnose(run, statistics=given)
+
+
+def test_chains_of_different_temperatures_are_judged_apart(tmp_path):
+    start, sites, tokens = events(n_steps=1000)
+    freeze(start, sites, tokens, 2)
+    run = crafted_run(tmp_path / "run", start, sites, tokens, temperature=[0.5, 0.5, 0.1, 0.5])
+    found = diagnose(run, statistics="distinct")
+    assert [(row.statistic, row.state) for row in found.rows] == [
+        ("distinct at 0.1", "frozen"),
+        ("distinct at 0.5", found.rows[1].state),
+    ]
+    assert found.rows[1].ess is not None and "frozen: chain 2" in found.verdict
+
+
+def test_the_answer(tmp_path):
     start, sites, tokens = events()
     freeze(start, sites, tokens, 2)
     crafted_run(tmp_path / "run", start, sites, tokens)
-    code, out, err = glauber("diagnose", tmp_path / "run", "--json")
-    told = json.loads(out)
-    assert (code, err) == (0, "") and told["rows"][0]["ess"] is None
+    found = diagnose(tmp_path / "run")
+    told = found.to_dict()
+    assert told["rows"][0]["ess"] is None and "values" not in told
     assert told["motions"]["chains"] == ["moving", "moving", "frozen", "moving"]
-    code, out, _ = glauber("diagnose", tmp_path / "run")
-    assert code == 0 and "frozen: chain 2" in out
-    code, out, err = glauber("diagnose", tmp_path / "run", "--burn-in", 395)
-    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "frozen: chain 2" in str(found)
+    first = found.figures()["distinct"]
+    assert len(first.data) == CHAINS and first.data[0].x[-1] == STEPS
     crafted_run(tmp_path / "moving", *events())
-    code, out, _ = glauber("diagnose", tmp_path / "moving")
-    assert code == 0 and "not shown to be mixed" in out and "partly" not in out
+    said = str(diagnose(tmp_path / "moving"))
+    assert "not shown to be mixed" in said and "partly" not in said

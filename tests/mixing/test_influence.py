@@ -10,12 +10,16 @@ import torch
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
+from glauber.exact.influence import exact_influence
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.averaged import averaged_influence
 from glauber.mixing.contexts import every_context, sampled_contexts
-from glauber.mixing.influence import Influence, influence
-from glauber.mixing.threshold import contraction_temperature
+from glauber.mixing.influence_matrix import (
+    InfluenceMatrix,
+    averaged_influence,
+    contraction_temperature,
+    measure_influence,
+)
 
 
 def brute_force(table, temperature):
@@ -46,7 +50,7 @@ def brute_force(table, temperature):
 @pytest.mark.parametrize("kind", [Table, Joint])
 def test_over_every_context_it_is_the_exact_supremum(kind, vocab, length, temperature):
     table = kind.random(vocab, length, seed=vocab)
-    found = influence(table, every_context(table, length), temperature=temperature)
+    found = measure_influence(table, every_context(table, length), temperature=temperature)
     variation, oscillation = brute_force(table, temperature)
     np.testing.assert_allclose(found.total_variation, variation, atol=1e-12)
     np.testing.assert_allclose(found.oscillation, oscillation, atol=1e-12)
@@ -64,13 +68,13 @@ def sampled(table, n_contexts, n_values):
 def test_a_sample_gives_a_lower_bound_that_grows_to_the_supremum():
     table = Table.random(3, 3, seed=1)
     variation, oscillation = brute_force(table, 0.7)
-    few = influence(table, sampled(table, 2, 1), temperature=0.7)
+    few = measure_influence(table, sampled(table, 2, 1), temperature=0.7)
     assert few.kind == "lower bound" and few.threshold_kind == "estimate"
     assert (few.total_variation <= variation + 1e-12).all()
     assert few.total_variation.sum() < variation.sum() - 1e-3
     # The three other-site contexts of each pair are all among 200 states, and 4 replacements
     # (two draws of two without repeats) hold both other tokens.
-    many = influence(table, sampled(table, 200, 4), temperature=0.7)
+    many = measure_influence(table, sampled(table, 200, 4), temperature=0.7)
     np.testing.assert_allclose(many.total_variation, variation, atol=1e-12)
     np.testing.assert_allclose(many.oscillation, oscillation, atol=1e-12)
 
@@ -84,7 +88,7 @@ def asymmetric():
 
 
 def test_alpha_is_the_largest_column_sum():
-    found = influence(asymmetric(), every_context(asymmetric(), 3))
+    found = measure_influence(asymmetric(), every_context(asymmetric(), 3))
     expected = np.array([[0, 0, 0], [0.8, 0, 0], [0.8, 0, 0]])
     np.testing.assert_allclose(found.total_variation, expected, atol=1e-12)
     np.testing.assert_allclose(found.column_sums, [1.6, 0, 0], atol=1e-12)
@@ -107,7 +111,7 @@ def test_forbidden_tokens_do_not_count():
     start, free = torch.zeros(3, dtype=torch.long), torch.ones(3).bool()
     contexts = sampled_contexts(law, start, free, n_contexts=200, n_values=4, temperature=3.0)
     assert int(contexts.values.max()) <= 2
-    found = influence(law, contexts)
+    found = measure_influence(law, contexts)
     variation, oscillation = brute_force(narrow, 1.0)
     np.testing.assert_allclose(found.total_variation, variation, atol=1e-12)
     np.testing.assert_allclose(found.oscillation, oscillation, atol=1e-12)
@@ -119,7 +123,7 @@ def test_frozen_sites_neither_sway_nor_are_swayed():
     contexts = sampled_contexts(
         table, torch.tensor([0, 1, 0, 0]), free, n_contexts=6, n_values=1, seed=1
     )
-    assert influence(table, contexts).sites == (0, 2, 3)
+    assert measure_influence(table, contexts).sites == (0, 2, 3)
     assert bool((contexts.tokens[:, 1] == 1).all())
 
 
@@ -137,13 +141,18 @@ def test_the_threshold_is_where_a_grid_search_finds_it(n):
 def test_two_sites_always_contract():
     assert contraction_temperature(np.array([[0, 50.0], [60.0, 0]])) == 0
     assert contraction_temperature(np.zeros((4, 4))) == 0
-    with pytest.raises(GlauberError, match="infinite"):
-        contraction_temperature(np.full((3, 3), np.inf))
+    assert contraction_temperature(np.full((3, 3), np.inf)) == math.inf
+    one = np.array(
+        [[0, 2.0, 0], [np.inf, 0, 0], [0, 2.0, 0]]
+    )  # an infinite entry alone in its column
+    assert contraction_temperature(one) == pytest.approx(1 / (2 * math.atanh(0.5)))
+    with pytest.raises(GlauberError, match="negative"):
+        contraction_temperature(np.full((3, 3), -1.0))
 
 
 def test_the_mixing_time_bounds_the_exact_one():
     table = Table.random(2, 4, seed=5, strength=0.25)
-    found = influence(table, every_context(table, 4))
+    found = measure_influence(table, every_context(table, 4))
     assert found.alpha < 1
     bound = found.mixing_time(0.25)
     assert bound == math.ceil(4 / (1 - found.alpha) * math.log(16))
@@ -205,6 +214,36 @@ def test_bad_input_is_refused_in_a_sentence():
     with pytest.raises(GlauberError, match="one site"):
         every_context(table, 1)
     with pytest.raises(GlauberError, match="temperature"):
-        influence(table, every_context(table, 3), temperature=0.0)
+        measure_influence(table, every_context(table, 3), temperature=0.0)
     with pytest.raises(GlauberError, match="epsilon"):
-        Influence(np.zeros((2, 2)), np.zeros((2, 2)), (0, 1), 1.0, "exact").mixing_time(2)
+        InfluenceMatrix(np.zeros((2, 2)), np.zeros((2, 2)), (0, 1), 1.0, "exact").mixing_time(2)
+
+
+def forbidding(seed):
+    """Random conditionals in which a token is impossible at a site in some contexts only."""
+    table = Table.random(3, 3, seed=seed)
+    table.entries[1, 0, :, :, 2] = -torch.inf
+    return table
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("make", [lambda seed: Table.random(3, 3, seed=seed), forbidding])
+def test_over_every_context_it_is_the_influence_of_the_exact_room(make, seed, temperature):
+    """Two programs, one definition; a token that is impossible in some contexts too."""
+    table = make(seed)
+    found = measure_influence(table, every_context(table, 3), temperature=temperature)
+    exact = exact_influence(table, Space(3, 3), temperature=temperature)
+    np.testing.assert_allclose(found.total_variation, exact.influence, atol=1e-12)
+    np.testing.assert_allclose(found.oscillation, exact.oscillation, atol=1e-12)
+    assert found.alpha == pytest.approx(exact.alpha, rel=1e-12)
+    assert found.threshold == pytest.approx(exact.threshold_temperature, rel=1e-9)
+    assert found.mixing_time(0.1) == exact.mixing_bound(0.1)
+    assert np.isinf(found.oscillation).any() == (make is forbidding)
+
+
+def test_over_sampled_contexts_it_comes_to_the_same():
+    table = Table.random(3, 3, seed=9)
+    found = measure_influence(table, sampled(table, 200, 4), temperature=0.7)
+    exact = exact_influence(table, Space(3, 3), temperature=0.7)
+    np.testing.assert_allclose(found.total_variation, exact.influence, atol=1e-12)

@@ -42,7 +42,7 @@ def estimate(lag, how="maximal", n=N_PAIRS, seed=1, budget=3000):
     rows = SPACE.states()[[START] * n]
     return lagged(
         TABLE, rows, rows, free=torch.ones(n, 3).bool(), temperature=1.0, seed=seed,
-        budget=budget, lag=lag, how=how,
+        steps=budget, lag=lag, coupling=how,
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def test_starts_may_be_drawn_from_a_law():
         free=torch.ones(n, 3).bool(),
         temperature=1.0,
         seed=2,
-        budget=3000,
+        steps=3000,
         lag=4,
     )
     uniform = np.full((1, SPACE.size), 1 / SPACE.size)
@@ -106,7 +106,7 @@ def test_the_lagged_chain_does_not_reuse_the_noise_of_its_first_steps():
 
 
 def test_the_mean_of_the_formula_by_hand():
-    found = Lagged(np.array([3, 4, 9]), np.array([True, True, True]), lag=3, how="maximal")
+    found = Lagged(np.array([3, 4, 9]), np.array([True, True, True]), lag=3, coupling="maximal")
     # (tau - L - t)/L rounded up: t=0: 0, 1, 2; t=1: 0, 0, 2; t=3: 0, 0, 1; t=6: none
     np.testing.assert_allclose(found.bound([0, 1, 3, 6]), [1, 2 / 3, 1 / 3, 0])
     assert found.mixing_time(0.5) == 3 and found.mixing_time(0.25) == 6
@@ -125,7 +125,7 @@ def test_censored_pairs_are_said_to_lower_the_bound():
 
 
 def test_what_a_lag_and_an_epsilon_may_be():
-    with pytest.raises(GlauberError, match="the lag is 0 steps"):
+    with pytest.raises(GlauberError, match="the lag is 0"):
         estimate(0, n=2)
     with pytest.raises(GlauberError, match="epsilon is 2"):
         estimate(1, n=50).mixing_time(2)

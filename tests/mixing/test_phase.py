@@ -5,9 +5,9 @@ import pytest
 from scipy.special import expit
 
 from glauber.errors import GlauberError
+from glauber.figures.mixing import plot_phase
 from glauber.mixing.crossover import fit, scaling
 from glauber.mixing.phase import phase_diagram
-from glauber.plots.phase import plot_phase
 from glauber.statistics import median_time
 
 TEMPERATURES = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
@@ -98,7 +98,7 @@ def test_medians_of_exponential_times_are_covered():
 
 def test_the_diagram_and_its_picture():
     cells = [
-        {"temperature": t, "length": n, "budget": 9, "times": [9] * 4, "met": [t > n / 4] * 4}
+        {"temperature": t, "length": n, "steps": 9, "times": [9] * 4, "met": [t > n / 4] * 4}
         for t in (0.5, 1.5, 2.5) for n in (4, 8)
     ]  # fmt: skip
     diagram = phase_diagram(cells)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.mixing.hitting import HittingTimes
 from glauber.mixing.scaling import LAWS, fit_scaling
+from glauber.mixing.semantic_drift import HittingTimes
 
 LENGTHS = (6, 9, 13, 19, 28)
 TRUTH = {"n": 5.0, "n log n": 2.0, "n^2": 0.3}

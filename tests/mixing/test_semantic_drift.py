@@ -1,16 +1,23 @@
 """Distances, saturation and hitting times of stored runs, against plain recomputation."""
 
-import json
 import zlib
 from functools import cache
 
 import numpy as np
 import pytest
 
+from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.mixing.drift import Distances, distances, saturation
-from glauber.mixing.hitting import HittingTimes, first_passages, hitting_times
-from glauber.runs.embedding import Embedder
+from glauber.mixing.semantic_drift import (
+    Distances,
+    HittingTimes,
+    distances,
+    first_passages,
+    hitting_times,
+    saturation,
+    semantic_drift,
+)
+from glauber.runs.embedding import Embedder, by_tokens
 from glauber.sampling.sample import sample
 
 
@@ -39,9 +46,8 @@ def plain_distance(run, chain, step):
 
 
 def test_distances_are_those_of_the_texts(run):
-    heard = []
-    found = distances(run, embed, every=7, listener=lambda *looks: heard.append(looks))
-    assert found.steps.tolist() == list(range(0, 120, 7)) and heard[-1] == (18, 18)
+    found = distances(run, embed, every=7)
+    assert found.steps.tolist() == list(range(0, 120, 7))
     for look, step in enumerate(found.steps.tolist()):
         for chain in range(6):
             expected = plain_distance(run, chain, step)
@@ -50,12 +56,6 @@ def test_distances_are_those_of_the_texts(run):
     assert (found.at(14) == found.values[:, 2]).all()
     with pytest.raises(GlauberError, match="every 7 steps"):
         found.at(15)
-
-
-def test_blocks_of_looks_do_not_matter(run, monkeypatch):
-    whole = distances(run, embed, every=3)
-    monkeypatch.setattr("glauber.mixing.drift.TEXTS", 1)
-    assert np.array_equal(distances(run, embed, every=3).values, whole.values)
 
 
 @pytest.mark.parametrize(("threshold", "every"), [(0.3, 1), (0.8, 1), (0.5, 7), (1.9, 5)])
@@ -130,27 +130,54 @@ def test_what_cannot_be_looked_at(run):
             first_passages(run, embed, threshold)
 
 
-def test_the_command(glauber, run, tmp_path, monkeypatch):
-    loaded = lambda *_, **__: Embedder("bag of words", embed)  # noqa: E731
-    monkeypatch.setattr("glauber.runs.embedding.load_embedder", loaded)
-    picture = tmp_path / "drift.html"
-    words = ("semantic-drift", run.folder, "--every", 10, "--threshold", 0.4)
-    code, out, err = glauber(*words, "--json", "--out", picture)
-    told = json.loads(out)
-    assert (code, err) == (0, "") and picture.read_text().startswith("<!doctype html>")
+def test_the_study(run):
+    found = semantic_drift(run, embedder=Embedder("bag of words", embed), every=10, threshold=0.4)
+    told = found.to_dict()
     assert told["steps"] == list(range(0, 121, 10)) and told["embedder"] == "bag of words"
     assert told["saturation"]["kind"] in ("estimate", "lower bound")
     time = told["hitting_time"]
     assert time["hit"] + time["censored"] == 6 and time["median"]["kind"] == "estimate"
-    code, out, _ = glauber(*words)
-    assert code == 0 and f"{time['hit']} of 6 chains reached 0.4" in out
-    code, out, _ = glauber("semantic-drift", run.folder, "--every", 60)
-    assert code == 0 and "too few looks" in out
-    code, out, err = glauber("semantic-drift", run.folder, "--threshold", 0)
-    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert f"{time['hit']} of 6 chains reached 0.4" in str(found)
+    np.testing.assert_allclose(found.frame().distance, found.distances.values.ravel())
+    assert "too few snapshots" in str(semantic_drift(run.folder, embedder=embed, every=60))
+    with pytest.raises(GlauberError, match="threshold is 0"):
+        semantic_drift(run, threshold=0)
 
 
-def test_an_embedder_that_cannot_be_loaded_is_one_sentence(glauber, run, tmp_path):
+def test_what_is_not_english_is_compared_by_tokens(run):
+    """The English embedder would give all these sequences nearly one vector."""
+    found = semantic_drift(run, embedder="tokens", every=20)
+    tokens = [run.tokens(step) for step in range(0, 121, 20)]
+    differ = [((t != tokens[0]) & run.free).sum(1) / run.free.sum(1) for t in tokens]
+    np.testing.assert_allclose(found.distances.values, np.stack(differ, axis=1), atol=1e-6)
+    assert "share of free sites" in str(found)
+    lazy = first_passages(run, by_tokens(), 0.5, every=20)
+    assert lazy.steps.tolist() == hitting_times(found.distances, 0.5).steps.tolist()
+
+
+def test_a_protein_is_never_read_by_the_english_embedder(tmp_path):
+    """Tokens of single letters: the distance is of tokens, and the answer says why."""
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 20, size=(3, 12))
+    sites = rng.integers(0, 12, size=(3, 120))
+    run = crafted_run(tmp_path / "run", start, sites, rng.integers(0, 20, size=(3, 120)))
+    run.vocabulary = Residues()
+    found = semantic_drift(run, every=10)
+    assert found.embedder == "tokens" and "single characters" in found.description
+    assert found.distances.values[:, -1].min() > 0.3
+
+
+class Residues:
+    """Spells tokens as residues, one letter each."""
+
+    def decode(self, tokens):
+        return "".join(self.spell(int(token)) for token in tokens)
+
+    def spell(self, token):
+        return "ACDEFGHIKLMNPQRSTVWY"[token]
+
+
+def test_an_embedder_that_cannot_be_loaded_is_one_sentence(run, tmp_path):
     for name in (tmp_path, "nobody/nothing"):
-        code, out, err = glauber("semantic-drift", run.folder, "--embedder", name, "--json")
-        assert (code, out) == (2, "") and err.count("\n") == 1 and str(name) in err
+        with pytest.raises(GlauberError, match=str(name)):
+            semantic_drift(run, embedder=str(name))

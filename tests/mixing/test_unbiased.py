@@ -9,6 +9,7 @@ from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary
 from glauber.exact.transition import transition_matrix
+from glauber.mixing.unbiased import estimate as run_pairs
 from glauber.mixing.unbiased import unbiased
 
 SPACE = Space(3, 3)
@@ -25,9 +26,9 @@ def statistic(tokens):
 
 def estimate(k, m, lag, n=N_PAIRS, budget=2000, how="maximal", **more):
     rows = SPACE.states()[[5] * n]
-    return unbiased(
+    return run_pairs(
         TABLE, rows, rows, statistic=statistic, free=torch.ones(n, 3).bool(), temperature=1.0,
-        seed=4, budget=budget, k=k, m=m, lag=lag, how=how, **more,
+        seed=4, steps=budget, k=k, m=m, lag=lag, coupling=how, **more,
     )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def test_the_same_pairs_meet_as_in_a_lagged_coupling():
         free=torch.ones(200, 3).bool(),
         temperature=1.0,
         seed=4,
-        budget=2000,
+        steps=2000,
         lag=4,
     ).times
     np.testing.assert_array_equal(estimate(3, 20, 4, n=200).times, times)
@@ -79,8 +80,37 @@ def test_a_budget_that_cuts_pairs_off_is_said_to_bias():
 @pytest.mark.parametrize(
     "k, m, lag, budget, sentence",
     [(3, 2, 1, 9, "k is 3 and m is 2"), (-1, 2, 1, 9, "k is -1"), (0, 0, 0, 9, "lag is 0"),
-     (0, 0, 1, 0, "budget is 0")],
+     (0, 0, 1, 0, "number of steps is 0")],
 )  # fmt: skip
 def test_impossible_numbers_are_refused(k, m, lag, budget, sentence):
     with pytest.raises(GlauberError, match=sentence):
         estimate(k, m, lag, n=2, budget=budget)
+
+
+def test_the_study(tiny_folder):
+    given = dict(pairs=6, temperature=20.0, steps=800, first=5, last=25, lag=3)
+    found = unbiased("the cat sat on it", str(tiny_folder), device="cpu", **given)
+    told = found.to_dict()
+    assert told["met"] == 6 and told["mean"]["kind"] == "unbiased estimate"
+    assert told["mean"]["value"] == pytest.approx(found.frame().estimate.mean())
+    assert "stationary mean of distinct" in str(found)
+    own = unbiased("the cat sat on it", str(tiny_folder), statistic=len, device="cpu", **given)
+    built_in = unbiased(
+        "the cat sat on it", str(tiny_folder), statistic="characters", device="cpu", **given
+    )
+    np.testing.assert_allclose(own.values, built_in.values)
+
+
+def test_statistics_by_name(tiny_folder):
+    """Of a text that stands still: no step is averaged but the first."""
+    given = dict(pairs=2, temperature=20.0, steps=500, first=0, last=0, lag=1, device="cpu")
+    model, values = str(tiny_folder), {}
+    for name in ("distinct", "token:cat"):
+        found = unbiased("the cat sat on the mat", model, statistic=name, **given)
+        values[name] = found
+        assert found.statistic == name and np.isfinite(found.values).all()
+    for name, why in (("words", "must be one of distinct"), ("token:zebra", "not a token")):
+        with pytest.raises(GlauberError, match=why):
+            unbiased("the cat sat", model, statistic=name, **given)
+    with pytest.raises(GlauberError, match="ask for less"):
+        unbiased("the cat sat", model, **given | {"pairs": 10**9})

@@ -8,7 +8,7 @@ import pytest
 from conftest import TEXTS, VOCABULARY
 from glauber import paper
 from glauber.metastability.regimes import regime
-from glauber.papers import a_regimes, traps
+from glauber.papers import mixing, traps
 from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
@@ -29,8 +29,10 @@ def tiny_scale(monkeypatch, tiny_folder):
     )  # fmt: skip
     monkeypatch.setitem(traps.CONDITIONS, "small", small)
     monkeypatch.setattr("glauber.conditionals.starts.bundled_texts", lambda model: TEXTS)
-    monkeypatch.setitem(a_regimes.SIZES, "small", (2, 150))
-    for module in (embedding, a_regimes):
+    monkeypatch.setattr(mixing, "passages", lambda: [("", text) for text in TEXTS])
+    monkeypatch.setitem(mixing.REGIME_SIZES, "small", (2, 150))
+    monkeypatch.setattr(mixing, "passages", lambda: [("", text) for text in TEXTS[:2]])
+    for module in (embedding, mixing):
         monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from glauber.errors import GlauberError
+from glauber.mixing import phase_cells
 from glauber.sweeps.folder import Sweep, begin, left, read_sweep, results
 from glauber.sweeps.grid import grid, pack
 from glauber.sweeps.processes import in_processes
 from glauber.sweeps.run import crew_named, run_sweep
-from glauber.sweeps.studies import coalescence
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def small(tiny_folder, texts):
     """A sweep over the tiny model."""
     settings = {
         "model": str(tiny_folder), "device": "cpu", "dtype": "float32", "texts": texts, "pairs": 5,
-        "budget": 7, "sweeps": None, "seed": 3, "how": "maximal",
+        "steps": 7, "sweeps": None, "seed": 3, "coupling": "maximal",
     }  # fmt: skip
-    return Sweep("coalescence", settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
+    return Sweep(phase_cells.STUDY, settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def expected(small, tmp_path):
 
 def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
     """Each cell by itself, so in other batches, gives what the packed batch gave."""
-    work = coalescence.open_study(small.settings, tmp_path)
+    work = phase_cells.open_cells(small.settings, tmp_path)
     for cell in small.cells:
         ((_, alone),) = work([cell])
         assert expected[cell.name] == {**cell.values, **alone}

@@ -2,15 +2,12 @@
 
 import typer
 
-from glauber.cli.couple import couple
-from glauber.cli.diagnose import diagnose
 from glauber.cli.export import export
-from glauber.cli.influence import influence
-from glauber.cli.phase import phase
+from glauber.cli.models import models
+from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
-from glauber.cli.semantic_drift import semantic_drift
 from glauber.cli.show import show
 from glauber.cli.sweep import sweep
 
@@ -21,11 +18,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-CHAINS = (sample, resume, extend, show, export)
-CERTIFICATES = (influence,)
-MIXING = (couple, phase, semantic_drift, diagnose)
+CHAINS = (sample, resume, extend, show, export, models)
+MIXING = (parallel_cost,)
 
 LANDSCAPE = (report,)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
+for command in (*CHAINS, *MIXING, *LANDSCAPE):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

@@ -148,7 +148,12 @@ def sample(
         "temperature": numbers(temperatures, "temperatures"),
     }
     found = advance(
-        out, Sweep("chains", settings, axes), on=on, workers=workers, address=address, quiet=json
+        out,
+        Sweep("glauber.sweeps.studies.chains:open_study", settings, axes),
+        on=on,
+        workers=workers,
+        address=address,
+        quiet=json,
     )
     if json:
         emit({"sweep": str(out), "cells": list(found.values())})

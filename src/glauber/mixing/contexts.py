@@ -16,6 +16,7 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
+from glauber.progress import check_count, check_memory, track
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,9 @@ def sampled_contexts(
     (the first among them) are drawn from the conditional at the temperature.
     """
     sites = free_sites(free)
-    check_positive("samples", n_contexts)
-    check_positive("replacements", n_values)
+    check_count("samples", n_contexts)
+    check_count("replacements", n_values)
+    _check_size(n_contexts, len(sites), n_values, conditionals.vocab_size)
     visited = chain_states(
         conditionals, tokens, free, n_chains=n_contexts - 1, n_steps=n_sweeps * len(sites),
         temperature=temperature, seed=seed,
@@ -92,8 +94,10 @@ def chain_states(
         tokens.repeat(n_chains, 1), free.repeat(n_chains, 1), temperature=temperature,
         device=tokens.device,
     )  # fmt: skip
-    for after, _ in run(glauber(conditionals), state, n_steps, seed=seed):
-        state = after
+    with track("chain steps", n_steps) as advance:
+        for after, _ in run(glauber(conditionals), state, n_steps, seed=seed):
+            state = after
+            advance()
     return state.tokens
 
 
@@ -123,6 +127,7 @@ def _other_tokens(
     scores: Tensor, present: Tensor, n_values: int, temperature: float, generator: torch.Generator
 ) -> Tensor:
     scores = scores.scatter(1, present[:, None], -torch.inf)
+    scores = scores - scores.amax(dim=1, keepdim=True).clamp(min=-1e300)  # no overflow when cold
     uniform = torch.rand(scores.shape, generator=generator, dtype=torch.float64)
     keys = scores / temperature - (-uniform.log()).log().to(scores.device)
     best = keys.topk(min(n_values, keys.shape[1]), dim=1)
@@ -142,7 +147,8 @@ def free_sites(free: Tensor) -> Tensor:
     return sites
 
 
-def check_positive(name: str, value: int) -> None:
-    """Refuses a count below one."""
-    if value < 1:
-        raise GlauberError(f"the number of {name} is {value}, but it must be at least 1.")
+def _check_size(n_contexts: int, n_sites: int, n_values: int, vocab: int) -> None:
+    """Refuses what would not fit: all contexts at once, and the scores of a single one."""
+    kept = n_contexts * (n_sites * n_values + 2 * vocab) * 8
+    of_one = 3 * n_sites * (1 + min(n_values, vocab)) * vocab * 8
+    check_memory(kept + of_one, f"{n_contexts:,} contexts with {n_values:,} replacements a site")

@@ -1,168 +1,350 @@
-"""When do two chains that share their randomness meet?
+"""Do two chains that share their randomness meet, and when?"""
 
-Two chains from different texts redraw the same site at each step, their two tokens drawn together
-(see joint_draws). The first step after which all sites agree is the coalescence time. A pair that
-has not met within its budget is censored: its time is the budget, and it is kept as such.
-"""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import check_temperature
+from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.errors import GlauberError
-from glauber.mixing.joint_draws import joint_draw_named
-from glauber.mixing.pairs import Pairs, begin, step_together
-from glauber.mixing.streaming import UNKNOWN, Finished, Moments, stream
+from glauber.mixing.coalescence import Coalescence, coalesce
+from glauber.mixing.contexts import sampled_contexts
+from glauber.mixing.influence_matrix import check_epsilon, measure_influence
+from glauber.mixing.lagged import Lagged, lagged
+from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
+from glauber.parameters import Device, Dtype, Freeze, Length, Model, Seed, Temperature, Texts, Trust
+from glauber.progress import check_count, check_memory, check_seed, say
+from glauber.result import Result, model_parts, plain, signature, study
+from glauber.statistics import LEVEL, share_interval
 
-SCORES = 2**22  # scores of one side held at once: so many pairs move together, if none are named
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+LENGTH = 10  # tokens of the bundled passages, if no length is given
+MOMENTS = 400  # distances kept of a pair, at most about
+BOUNDS = 200  # moments of the bound on total variation in the JSON object, about
+STEPS = 10**12  # more than anybody waits for
+
+
+@study
+def couple(
+    model: Model = "bundled:english",
+    texts: Texts = None,
+    *,
+    pairs: Annotated[int, "Pairs of chains."] = 12,
+    length: Length = None,
+    temperature: Temperature = 1.0,
+    steps: Annotated[int, "Steps within which a pair may meet."] = 400,
+    seed: Seed = 0,
+    coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    freeze: Freeze = (),
+    alpha: Annotated[
+        float | None, "Largest influence of a site, for the contraction bound."
+    ] = None,
+    measure_alpha: Annotated[bool, "Sample alpha on the first text."] = False,
+    lag: Annotated[int | None, "Also bound total variation by couplings of this lag."] = None,
+    epsilon: Annotated[float, "Distance that t_mix asks for."] = 0.25,
+    batch_size: Annotated[int | None, "Pairs moved together (default: by memory)."] = None,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    trust_remote_code: Trust = False,
+) -> "Coupling":
+    """Run pairs of chains together until they meet: times, distances, and what they bound.
+
+    Both chains of a pair redraw the same site at each step, the two tokens drawn together. Two
+    texts are one pair, run many times; of more texts (default: the bundled passages, 10 tokens of
+    each) two different ones are drawn for each pair. Times are exact for these pairs, shares and
+    mean distances are estimates. The distance is bounded by contraction if alpha is known (paper
+    A, theorem 2), and the total variation to the stationary law by couplings with a lag (Biswas,
+    Jacob and Vanetti 2019).
+    """
+    _check(texts, pairs, steps, length, lag, alpha, batch_size)
+    check_epsilon(epsilon)
+    check_temperature(temperature)
+    check_seed(seed)
+    joint_draw_named(coupling)
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    refuse_int8(opened)
+    conditionals = opened.conditionals()
+    left, right, free, changed = _starts(opened, texts, pairs, length, freeze, seed)
+    given: dict[str, Any] = dict(
+        free=free, temperature=temperature, seed=seed, steps=steps, coupling=coupling,
+        batch_size=batch_size,
+    )  # fmt: skip
+    say(f"{pairs:,} pairs of at most {steps:,} steps: up to {2 * pairs * steps:,} rows")
+    found = coalesce(conditionals, left, right, every=-(-steps // MOMENTS), **given)
+    later = None
+    one_pair = _is_pair(texts)
+    if lag is not None:
+        # Two given texts are two laws of the start; the bound is on the chain from the first.
+        later = lagged(conditionals, left, left if one_pair else right, lag=lag, **given)
+    kind = "given"
+    if measure_alpha and alpha is None:
+        contexts = sampled_contexts(
+            conditionals, left[0], free[0], n_contexts=4, temperature=temperature, seed=seed
+        )
+        alpha = measure_influence(conditionals, contexts, temperature=temperature).alpha
+        kind = "lower bound"
+    made = signature(
+        **model_parts(opened), pairs=pairs, length=length, temperature=temperature, steps=steps,
+        coupling=coupling, lag=lag, seed=seed,
+    )  # fmt: skip
+    return Coupling(
+        coalescence=found, lagged=later, alpha=alpha, alpha_kind=kind, n_steps=steps,
+        epsilon=epsilon, texts=_spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(),
+        temperature=temperature, seed=seed, name=opened.name, changed=changed,
+        start="the first text" if one_pair else "a text drawn at random", signature=made,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Coalescence:
-    """When pairs met, and how far apart they were on the way."""
+class Coupling(Result):
+    """Pairs of chains: when they met, how far apart they were, and what that bounds."""
 
-    times: NDArray[np.int64]  # (pairs,): the step at which they met, or the budget
-    met: NDArray[np.bool_]  # (pairs,): False where the time is censored
-    distances: NDArray[np.int16]  # (pairs, moments); -1 beyond a pair's budget
-    every: int  # steps between two moments
-    how: str
-
-    @property
-    def initial(self) -> NDArray[np.int16]:
-        """The Hamming distance (pairs,) at the start."""
-        return self.distances[:, 0]
-
-    @property
-    def share_met(self) -> float:
-        """The share of pairs that met within their budget."""
-        return float(self.met.mean())
-
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        """The steps (moments,) at which distances are kept."""
-        return np.arange(self.distances.shape[1]) * self.every
+    coalescence: Coalescence
+    lagged: Lagged | None
+    alpha: float | None
+    alpha_kind: str  # "given", or "lower bound" where it was sampled
+    texts: list[tuple[str, str]]  # left and right
+    n_sites: list[int]  # free tokens of each pair
+    n_steps: int
+    temperature: float
+    seed: int
+    name: str
+    epsilon: float
+    start: str  # of the lagged couplings
+    changed: int  # pairs whose second text took tokens of the first at frozen sites
+    signature: str
 
     @property
-    def mean_distance(self) -> NDArray[np.float64]:
-        """The mean Hamming distance (moments,) over the pairs whose budget reaches so far."""
-        count, total, _ = self._sums
-        return total / count  # the pair with the largest budget reaches every moment
+    def times(self) -> NDArray[np.int64]:
+        """The step (pairs,) at which each pair met; the last one where it did not."""
+        return self.coalescence.times
 
     @property
-    def standard_error(self) -> NDArray[np.float64]:
-        """Of the mean distance (moments,), from the spread between pairs; nan below two pairs."""
-        count, total, squares = self._sums
-        spread = squares - total**2 / count
-        return np.sqrt(np.maximum(spread, 0) / np.where(count > 1, (count - 1) * count, np.nan))
+    def met(self) -> NDArray[np.bool_]:
+        """Whether each pair met (pairs,); where not, its time is censored."""
+        return self.coalescence.met
 
-    def contraction(self, alpha: float, n_sites: ArrayLike) -> NDArray[np.float64] | None:
-        """The mean over pairs (moments,) of (1 - (1 - alpha)/n)^t times the distance at the start.
-
-        n_sites is the number n of free sites, one for all or one per pair. Under the maximal
-        coupling the expected distance does not exceed it, if alpha < 1 is the largest influence
-        that a site exerts. Where alpha >= 1 it says nothing: None.
-        """
-        if not alpha < 1:
+    @property
+    def contraction(self) -> NDArray[np.float64] | None:
+        """The contraction bound (moments,): of the maximal coupling, and where alpha < 1."""
+        if self.alpha is None or self.coalescence.coupling != "maximal":
             return None
-        rate = 1 - (1 - alpha) / np.broadcast_to(n_sites, self.times.shape)
-        return np.asarray((rate ** self.steps[:, None] * self.initial).mean(axis=1))
+        return self.coalescence.contraction(self.alpha, self.n_sites)
 
     @property
-    def _sums(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The number of known distances, their sum and the sum of their squares (moments,)."""
-        known = self.distances != UNKNOWN
-        values = np.where(known, self.distances, 0)
-        squares = np.einsum("ij,ij->j", values, values, dtype=np.int64)
-        return known.sum(axis=0), values.sum(axis=0, dtype=np.int64), squares
+    def share(self) -> tuple[float, float, float]:
+        """The share of pairs that met, and the ends of its 95% interval."""
+        n_met, n = int(self.met.sum()), len(self.met)
+        return n_met / n, *share_interval(n_met, n)
 
+    def to_dict(self) -> dict[str, Any]:
+        found, (share, *interval) = self.coalescence, self.share
+        distance = {
+            "steps": found.moments,
+            "value": found.mean_distance,
+            "standard_error": None if len(self.met) < 2 else found.standard_error,
+            "kind": "estimate",
+        }
+        told = {
+            "model": self.name,
+            "coupling": found.coupling,
+            "temperature": self.temperature,
+            "lengths": sorted(set(self.n_sites)),
+            "steps": self.n_steps,
+            "seed": self.seed,
+            "pairs": self.frame().to_dict(orient="records"),
+            "met": {
+                "value": share, "count": self.met.sum(), "of": len(self.met),
+                "interval": interval, "confidence": LEVEL, "kind": "estimate",
+            },
+            "distance": distance,
+            "contraction": self._contraction(),
+            "total_variation": self._total_variation(),
+            "changed_at_frozen_sites": self.changed,
+            "signature": self.signature,
+        }  # fmt: skip
+        return dict(plain(told))
 
-def coalesce(
-    conditionals: Conditionals,
-    left: Tensor,
-    right: Tensor,
-    *,
-    free: Tensor,
-    temperature: float | Tensor,
-    seed: int | Tensor,
-    budget: int | Tensor,
-    how: str = "maximal",
-    pair: Tensor | None = None,
-    together: int | None = None,
-    every: int = 1,
-    step: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Coalescence:
-    """Coalescence times of pairs of chains; the arguments are those of `finished`."""
-    found = finished(
-        conditionals, left, right, free=free, temperature=temperature, seed=seed, budget=budget,
-        how=how, pair=pair, together=together, every=every, step=step, progress=progress,
-    )  # fmt: skip
-    rows = sorted(found, key=lambda one: one.row)
-    return Coalescence(
-        times=np.array([one.time for one in rows], dtype=np.int64),
-        met=np.array([one.met for one in rows], dtype=np.bool_),
-        distances=np.stack([one.distances for one in rows]),
-        every=every,
-        how=how,
-    )
+    def _contraction(self) -> dict[str, Any] | None:
+        if self.alpha is None:
+            return None
+        bound = self.contraction
+        if self.coalescence.coupling != "maximal":
+            says = "nothing: the bound is about the maximal coupling"
+        elif bound is None:
+            says = "nothing: alpha is not below 1"
+        else:
+            says = "the expected distance is at most this"
+        sampled = self.alpha_kind == "lower bound"
+        return {
+            "alpha": {"value": self.alpha, "kind": self.alpha_kind},
+            "value": bound,
+            "kind": "estimate" if sampled else "upper bound, if alpha is one",
+            "says": says,
+        }
 
+    def _total_variation(self) -> dict[str, Any] | None:
+        found = self.lagged
+        if found is None:
+            return None
+        last = int(found.times.max()) - found.lag
+        steps = np.arange(0, last + 1, max(1, -(-last // BOUNDS)))
+        low, high = found.band(steps)
+        return {
+            "lag": found.lag,
+            "start": self.start,
+            "times": found.times,
+            "met": found.met,
+            "steps": steps,
+            "value": found.bound(steps),
+            "low": low,
+            "high": None if found.n_censored else high,
+            "confidence": LEVEL,
+            "kind": found.kind,
+            "mixing_time": {
+                "value": found.mixing_time(self.epsilon),
+                "high": found.mixing_time_high(self.epsilon),
+                "epsilon": self.epsilon,
+                "kind": found.kind,
+            },
+        }
 
-def finished(
-    conditionals: Conditionals,
-    left: Tensor,
-    right: Tensor,
-    *,
-    free: Tensor,
-    temperature: float | Tensor,
-    seed: int | Tensor,
-    budget: int | Tensor,
-    how: str = "maximal",
-    pair: Tensor | None = None,
-    together: int | None = None,
-    every: int = 1,
-    step: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterator[Finished]:
-    """Each pair as soon as it has met or is censored.
-
-    left, right  (pairs, length) tokens, filled with PAD behind shorter pairs
-    free         (pairs, length) bool: sites that are redrawn; the same for both texts of a pair
-    temperature, seed, budget   one number, or one per pair
-    pair         (pairs,) numbers that key the noise, with seed and step (default: 0, 1, …)
-    together     pairs that move at a time; where one is finished, the next waiting one moves in
-    every        a distance is kept at each such step
-    step         steps already made: the noise goes on from there, times are counted from there
-    progress     called with the pairs finished and the pair-steps made, after every step
-
-    A pair's answer depends neither on `together` nor on the other pairs.
-    """
-    joint = joint_draw_named(how)
-    pairs = begin(left, right, free, temperature=temperature, seed=seed, pair=pair, step=step)
-    budgets = torch.as_tensor(budget, device=left.device).expand(len(left))
-    size = max(1, SCORES // conditionals.vocab_size) if together is None else together
-    _check(budgets, size, every)
-    kept = np.full((len(left), int(budgets.max()) // every + 1), UNKNOWN, dtype=np.int16)
-    moments = Moments(kept, budgets.cpu().numpy(), every, step)
-
-    def move(moving: Pairs) -> Pairs:
-        return step_together(conditionals, joint, moving)
-
-    return stream(move, pairs, moments, size, progress or (lambda finished, updates: None))
-
-
-def _check(budgets: Tensor, together: int, every: int) -> None:
-    """Refuses counts below one, and no pairs at all."""
-    if len(budgets) == 0:
-        raise GlauberError("there is no pair of texts to run.")
-    if int(budgets.min()) < 1:
-        raise GlauberError(f"the budget is {int(budgets.min())} steps, but it must be at least 1.")
-    if together < 1 or every < 1:
-        raise GlauberError(
-            f"{together} pairs together and a distance every {every} steps were asked for, "
-            "but both must be at least 1."
+    def lines(self) -> Iterable[str]:
+        found, (_, low, high) = self.coalescence, self.share
+        lengths = " or ".join(map(str, sorted(set(self.n_sites))))
+        yield (
+            f"{found.coupling} coupling on {self.name} at temperature {self.temperature:g}, "
+            f"{lengths} free tokens, at most {self.n_steps:,} steps"
         )
+        if self.changed:
+            yield f"{self.changed} second texts took the tokens of the first at the frozen sites"
+        yield " pair  distance     step"
+        rows = zip(found.initial, found.times, found.met, strict=True)
+        for number, (far, time, met) in enumerate(rows):
+            yield f"{number:>5}  {far:>8}  {time:>7,}  {'met' if met else 'not met (censored)'}"
+        yield (
+            f"met: {int(self.met.sum())} of {len(self.met)} (estimate; at 95% between {low:.0%} "
+            f"and {high:.0%})"
+        )
+        mean, last = found.mean_distance, found.moments[-1]
+        yield (
+            f"mean distance: {mean[0]:.2f} at the start, {mean[-1]:.2f} at step {last:,} (estimate)"
+        )
+        yield from self._bounds()
+
+    def _bounds(self) -> Iterator[str]:
+        bound = self._contraction()
+        if bound is not None:
+            head = f"contraction with alpha {self.alpha:.4g} ({self.alpha_kind})"
+            if bound["value"] is None:
+                yield f"{head} says {bound['says']}"
+            else:
+                last = self.coalescence.moments[-1]
+                yield f"{head}: at most {bound['value'][-1]:.3g} at step {last:,} ({bound['kind']})"
+        if self.lagged is not None:
+            yield self._variation_line(self.lagged)
+
+    def _variation_line(self, found: Lagged) -> str:
+        first, sure = found.mixing_time(self.epsilon), found.mixing_time_high(self.epsilon)
+        when = f"at most {self.epsilon:g} from step {first:,} on"
+        if found.n_censored:
+            when = f"above {self.epsilon:g} up to step {first:,} at least"
+        elif sure is not None:
+            when += f", at 95% from step {sure:,} on"
+        return (
+            f"bound on total variation from {self.start}, by couplings of lag {found.lag}: {when} "
+            f"({found.kind})"
+        )
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per pair."""
+        import pandas
+
+        left, right = zip(*self.texts, strict=True)
+        found = self.coalescence
+        return pandas.DataFrame(
+            {
+                "left": left,
+                "right": right,
+                "distance": found.initial,
+                "time": found.times,
+                "met": found.met,
+            }
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.mixing import plot_distance, plot_total_variation
+
+        found = {"distance": plot_distance(self.coalescence, self.contraction)}
+        if self.lagged is not None:
+            found["total_variation"] = plot_total_variation(self.lagged, epsilon=self.epsilon)
+        return found
+
+
+def _starts(
+    model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Left and right tokens and free sites (pairs, length), and how many right ones changed.
+
+    Two chains must hold the same tokens where nothing is redrawn: the left ones are taken.
+    """
+    if texts is None:
+        length = length or LENGTH
+    begun = starts(model, texts, length=length, freeze=freeze)
+    rows, free = (part.to(model.state_device) for part in begun)
+    check_memory(pairs * (rows.shape[1] * 40 + 2 * MOMENTS), f"{pairs:,} pairs of chains")
+    chosen = pairs_of_texts(len(rows), pairs, seed=seed).to(rows.device)
+    if _is_pair(texts):
+        chosen = chosen.sort(dim=1).values
+    _check_lengths((rows >= 0).sum(dim=1)[chosen], free.sum(dim=1)[chosen])
+    left, right, free = rows[chosen[:, 0]], rows[chosen[:, 1]], free[chosen[:, 0]]
+    held = torch.where(free, right, left)
+    return left, held, free, int((held != right).any(dim=1).sum())
+
+
+def _is_pair(texts: Any) -> bool:
+    """Whether two texts were given, which are one pair."""
+    return isinstance(texts, list | tuple) and len(texts) == 2
+
+
+def _spelled(model: Any, left: Tensor, right: Tensor) -> list[tuple[str, str]]:
+    """The two texts of each pair."""
+    sides = [[model.vocabulary.decode(row[row >= 0].tolist()) for row in s] for s in (left, right)]
+    return list(zip(*sides, strict=True))
+
+
+def _check_lengths(lengths: Tensor, free: Tensor) -> None:
+    """Refuses pairs (pairs, 2) of unequal lengths, which could never become one text."""
+    unequal = (lengths[:, 0] != lengths[:, 1]).nonzero()[:, 0].tolist()
+    if unequal:
+        one, two = free[unequal[0]].tolist()
+        raise GlauberError(
+            f"the texts of pair {unequal[0]} have {one} and {two} tokens, but a pair needs equal "
+            "lengths: set a length to cut them."
+        )
+
+
+def _check(
+    texts: Any, pairs: int, steps: int, length: int | None, lag: int | None, alpha: float | None,
+    batch_size: int | None,
+) -> None:  # fmt: skip
+    """Refuses impossible questions before a model is loaded."""
+    if isinstance(texts, str) or (isinstance(texts, list | tuple) and len(texts) == 1):
+        raise GlauberError("a pair needs two texts, but 1 was given.")
+    check_count("number of pairs", pairs)
+    check_count("number of steps", steps, most=STEPS)
+    for name, value, most in (
+        ("length", length, 10**9), ("lag", lag, STEPS), ("batch size", batch_size, STEPS),
+    ):  # fmt: skip
+        if value is not None:
+            check_count(name, value, most=most)
+    if alpha is not None and not alpha >= 0:
+        raise GlauberError(f"alpha is {alpha}, but an influence cannot be negative.")

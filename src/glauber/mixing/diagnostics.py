@@ -6,17 +6,23 @@ gets a figure while a chain is frozen or partly frozen, and a statistic that doe
 chain gets none either. What stands in its place is said in words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.mixing.frozen import Motions, motions
-from glauber.mixing.text_statistics import text_statistics
+from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
+from glauber.result import Result, one_of, plain, study
 from glauber.runs.run import Run
+from glauber.runs.signature import signature
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
 DRAWS = 5000  # of a chain, at most; a longer window is thinned
@@ -24,6 +30,61 @@ FEWEST_DRAWS = 20
 REDRAWS = 4  # of each site on average, so that all but one in fifty were chosen at all
 AGREE = 1.01  # R-hat up to which chains count as agreeing (Vehtari and others 2021)
 ENOUGH = 400  # effective draws for figures that are steady themselves (the same)
+VERDICTS = {
+    "constant": "does not vary in half of some chain although the text moves, so it tells nothing",
+    "not finite": "is infinite or missing at some step, so it tells nothing",
+    "disagreeing": f"has R-hat above {AGREE}: the chains still tell their starts apart",
+    "short": f"has fewer than {ENOUGH} effective draws: the run is too short to judge",
+    "alone": "has enough effective draws in its one chain, which no other chain confirms",
+}
+
+
+@study
+def diagnose(
+    run: Annotated[Run | str | Path, "The run's folder."],
+    *,
+    burn_in: Annotated[int | None, "Steps not counted (default: half)."] = None,
+    statistics: Annotated[
+        str | Sequence[str] | Mapping[str, Statistic],
+        "unchanged, distinct, copies, log_prob; in Python also functions of a text, by name.",
+    ] = STATISTICS,
+) -> "Diagnostics":
+    """Judge whether a run has mixed; frozen chains are named and get no comfortable number.
+
+    Effective draws, R-hat and autocorrelation times of numbers of the text along the chains, all
+    estimates. A chain is frozen if it never moved, and partly frozen if it stood still for half of
+    the steps on end or at most of its sites; sites at which the model leaves hardly a choice, and
+    all chains hold the same token, are settled and do not count. Chains of different temperatures
+    are judged apart.
+    """
+    wanted = _statistics(statistics)
+    opened = Run.of(run)
+    burn_in = opened.steps // 2 if burn_in is None else burn_in
+    n_steps = opened.steps - burn_in
+    _check_window(opened, burn_in, n_steps)
+    every = -(-n_steps // DRAWS)
+    moved = motions(opened, burn_in)
+    values = follow(opened, wanted, first=burn_in, every=every)
+    rows = tuple(
+        row
+        for name, chains in _groups(opened)
+        for row in diagnoses(
+            {f"{key}{name}": one[chains] for key, one in values.items()},
+            state=_held([moved.chains[chain] for chain in chains]),
+            every=every,
+        )
+    )
+    return Diagnostics(
+        rows=rows,
+        motions=moved,
+        verdict=_verdict(moved, rows),
+        burn_in=burn_in,
+        n_steps=n_steps,
+        every=every,
+        values=values,
+        run=str(opened.folder),
+        signature=f"{signature(opened.spec)}|burn-in:{burn_in}",
+    )
 
 
 @dataclass(frozen=True)
@@ -38,8 +99,8 @@ class Diagnosis:
     kind: str = "estimate"
 
 
-@dataclass(frozen=True)
-class Diagnostics:
+@dataclass(frozen=True, eq=False)
+class Diagnostics(Result):
     """Every statistic of a run, and the verdict in words."""
 
     rows: tuple[Diagnosis, ...]
@@ -48,19 +109,48 @@ class Diagnostics:
     burn_in: int
     n_steps: int  # behind the burn-in
     every: int  # steps between draws
+    values: dict[str, Floats]  # each statistic (chains, draws)
+    run: str
+    signature: str
 
+    def to_dict(self) -> dict[str, Any]:
+        told = {name: one for name, one in vars(self).items() if name != "values"}
+        return dict(plain(told))
 
-def diagnose(run: Run, *, burn_in: int | None = None) -> Diagnostics:
-    """The diagnostics of a stored run behind its burn-in (default: half)."""
-    burn_in = run.steps // 2 if burn_in is None else burn_in
-    n_steps = run.steps - burn_in
-    _check_window(run, burn_in, n_steps)
-    every = -(-n_steps // DRAWS)
-    moved = motions(run, burn_in)
-    state = _held(moved)
-    found = text_statistics(run, first=burn_in, every=every)
-    rows = diagnoses(found, state=state, every=every)
-    return Diagnostics(rows, moved, _verdict(moved, rows), burn_in, n_steps, every)
+    def lines(self) -> Iterable[str]:
+        width = max(len(row.statistic) for row in self.rows)
+        yield f"{'':>{width}}  effective draws    R-hat  autocorrelation (estimates)"
+        for row in self.rows:
+            ess = "-" if row.ess is None else f"{row.ess:,.0f}"
+            r_hat = "-" if row.r_hat is None else f"{row.r_hat:.3f}"
+            time = row.autocorrelation_time
+            steps = "-" if time is None else f"{time:,.1f} steps"
+            yield f"{row.statistic:>{width}}  {ess:>15} {r_hat:>8}  {steps:>15}  {row.state}"
+        yield (
+            f"{len(self.motions.chains)} chains, {self.n_steps:,} steps each behind a burn-in of "
+            f"{self.burn_in:,}"
+        )
+        settled = max(self.motions.sites_settled)
+        if settled > 0:
+            yield (
+                f"up to {settled:.0%} of a chain's sites are settled: the model leaves hardly a "
+                "choice there, and all chains hold the same token"
+            )
+        yield self.verdict
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per statistic."""
+        import pandas
+
+        return pandas.DataFrame([vars(row) for row in self.rows])
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.mixing import plot_statistics
+
+        n_draws = next(iter(self.values.values())).shape[1]
+        last = (self.burn_in + self.n_steps) // self.every * self.every
+        steps = last - self.every * np.arange(n_draws)[::-1]
+        return plot_statistics(self.values, steps)
 
 
 def diagnoses(
@@ -108,28 +198,18 @@ def _mixed(n_chains: int, ess: float, r_hat: float | None) -> str:
     return "alone" if n_chains == 1 else "agreeing"
 
 
-def _held(moved: Motions) -> str | None:
-    if moved.of("frozen"):
-        return "frozen"
-    return "partly frozen" if moved.of("partly frozen") else None
-
-
-WORDS = {
-    "constant": "does not vary in half of some chain although the text moves, so it tells nothing",
-    "not finite": "is infinite or missing at some step, so it tells nothing",
-    "disagreeing": f"has R-hat above {AGREE}: the chains still tell their starts apart",
-    "short": f"has fewer than {ENOUGH} effective draws: the run is too short to judge",
-    "alone": "has enough effective draws in its one chain, which no other chain confirms",
-}
+def _held(named: Sequence[str]) -> str | None:
+    """The state that withholds every figure of these chains, if there is one."""
+    return next((state for state in ("frozen", "partly frozen") if state in named), None)
 
 
 def _verdict(moved: Motions, rows: tuple[Diagnosis, ...]) -> str:
     """Whether the run mixed, and if not, why not."""
-    if _held(moved) is not None:
-        return f"not mixed: {moved.words}; no effective sample size is given"
+    if _held(moved.chains) is not None:
+        return f"not mixed: {moved.summary}; no effective sample size is given for such chains"
     said = [
         f"{', '.join(row.statistic for row in rows if row.state == state)} {words}"
-        for state, words in WORDS.items()
+        for state, words in VERDICTS.items()
         if any(row.state == state for row in rows)
     ]
     if not said:
@@ -140,11 +220,33 @@ def _verdict(moved: Motions, rows: tuple[Diagnosis, ...]) -> str:
     return "not shown to be mixed: " + "; ".join(said)
 
 
+def _groups(run: Run) -> list[tuple[str, NDArray[np.int64]]]:
+    """The chains of each temperature, and what is added to a statistic's name for them."""
+    each = np.broadcast_to(np.asarray(run.spec.temperature, np.float64), run.n_chains)
+    values = np.unique(each)
+    if len(values) == 1:
+        return [("", np.arange(run.n_chains))]
+    return [(f" at {one:g}", np.flatnonzero(each == one)) for one in values]
+
+
+def _statistics(given: Any) -> tuple[str, ...] | Mapping[str, Statistic]:
+    """Names of built-in statistics, or functions by name."""
+    if isinstance(given, Mapping):
+        if not given or not all(callable(one) for one in given.values()):
+            raise GlauberError("statistics must be functions of a text, by their names.")
+        return given
+    names = given.split(",") if isinstance(given, str) else list(given)
+    found = tuple(one_of("a statistic", str(name).strip(), STATISTICS) for name in names)
+    return found
+
+
 def _check_window(run: Run, burn_in: int, n_steps: int) -> None:
     if not 0 <= burn_in <= run.steps:
         raise GlauberError(
             f"the burn-in is {burn_in} steps, but the run {run.folder} has {run.steps}."
         )
+    if run.steps == 0:
+        raise GlauberError(f"the run {run.folder} has no steps yet, so there is nothing to judge.")
     slots = run.read("site", 0, 1).shape[2]
     needed = max(FEWEST_DRAWS, -(-REDRAWS * int(run.free.sum(axis=1).max()) // slots))
     if n_steps < needed:

@@ -1,126 +1,221 @@
-"""How much does the token at one site change what another site is likely to hold?
+"""Which token of a text sways which, and what does that promise for the speed of mixing?"""
 
-c_ij = sup over contexts and over two tokens at j of TV(pi_i, pi_i'), and delta_ij = sup of
-max_v - min_v of the difference of the two score vectors at i. Here i is the row and j the column:
-the column sum is all the influence that site j exerts, and the contraction theorem speaks of the
-largest column sum alpha.
-"""
-
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
-from glauber.conditionals.batching import in_parts
+from glauber.conditionals.base import check_temperature
+from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.errors import GlauberError
-from glauber.mixing.contexts import Contexts
-from glauber.mixing.threshold import contraction_temperature
+from glauber.mixing.contexts import sampled_contexts
+from glauber.mixing.influence_matrix import (
+    AveragedInfluence,
+    InfluenceMatrix,
+    averaged_influence,
+    check_epsilon,
+    measure_influence,
+)
+from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust
+from glauber.progress import check_count, check_seed, say
+from glauber.result import Result, model_parts, plain, signature, study
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+MOST_SWEEPS = 10**6
+
+
+@study
+def influence(
+    text: Annotated[str, "The sentence."],
+    model: Model = "bundled:english",
+    *,
+    temperature: Temperature = 1.0,
+    samples: Annotated[int, "Contexts: the text, and states of chains from it."] = 4,
+    replacements: Annotated[int, "Tokens tried at each site."] = 4,
+    against: Annotated[
+        Sequence[float] | None, "Temperatures of the averaged influence, such as 0.5,1,2."
+    ] = None,
+    chains: Annotated[int, "Chains of the averaged influence."] = 8,
+    sweeps: Annotated[int, "Steps of a chain, in multiples of the length."] = 5,
+    epsilon: Annotated[float, "Distance that t_mix asks for."] = 0.25,
+    seed: Seed = 0,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    trust_remote_code: Trust = False,
+) -> "Influence":
+    """Measure the influence between the tokens of a text, and what it promises for mixing.
+
+    c_ij is the largest total variation at site i when the token at site j changes, alpha the
+    largest sum of a column, and below alpha = 1 the chain mixes within n / (1 - alpha) log(n /
+    epsilon) steps (paper A, theorem 2 and appendix A.1). The suprema run over sampled contexts, so
+    they are lower bounds; the temperature above which the bound tanh(delta / 4T) contracts, and
+    the mixing time, are estimates. Beside them stands the influence that a chain meets on average.
+    """
+    temperatures = [temperature] if against is None else list(against)
+    for one in (temperature, *temperatures):
+        check_temperature(one)
+    check_count("samples", samples)
+    check_count("replacements", replacements)
+    check_count("chains", chains)
+    check_count("sweeps", sweeps, least=0, most=MOST_SWEEPS)
+    check_epsilon(epsilon)
+    check_seed(seed)
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    refuse_int8(opened)
+    conditionals = opened.conditionals()
+    tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
+    n = int(free.sum())
+    _say_cost(n, samples, replacements, chains * len(temperatures), sweeps)
+    contexts = sampled_contexts(
+        conditionals, tokens, free, n_contexts=samples, n_values=replacements,
+        temperature=temperature, n_sweeps=sweeps, seed=seed,
+    )  # fmt: skip
+    found = measure_influence(conditionals, contexts, temperature=temperature)
+    averages = [
+        averaged_influence(
+            conditionals, tokens, free, temperature=one, n_chains=chains, n_sweeps=sweeps, seed=seed
+        )
+        for one in temperatures
+    ]
+    made = signature(
+        **model_parts(opened), temperature=temperature, samples=samples, replacements=replacements,
+        sweeps=sweeps, chains=chains, seed=seed,
+    )  # fmt: skip
+    return Influence(
+        matrix=found,
+        averages=averages,
+        tokens=[opened.vocabulary.spell(int(tokens[site])) for site in found.sites],
+        contexts=dict(n_contexts=samples, n_values=replacements, n_sweeps=sweeps, seed=seed),
+        epsilon=epsilon,
+        name=opened.name,
+        signature=made,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Influence:
-    """Suprema over some contexts (lower bounds) or over all of them (exact)."""
+class Influence(Result):
+    """The influence of each token of a text on each other one, and what follows from it."""
 
-    total_variation: Floats  # (n, n): c_ij, the influence of site j on site i; 0 at i = j
-    oscillation: Floats  # (n, n): delta_ij, of the scores, before the temperature
-    sites: tuple[int, ...]  # the n free sites, numbered in the row of tokens
-    temperature: float
-    kind: Literal["exact", "lower bound"]  # of both matrices, and of alpha
+    matrix: InfluenceMatrix
+    averages: list[AveragedInfluence]  # one for each temperature that was asked for
+    tokens: list[str]  # (n,) as the vocabulary spells them
+    contexts: dict[str, int]  # how many, and how they were made
+    epsilon: float
+    name: str
+    signature: str
 
     @property
-    def column_sums(self) -> Floats:
-        """All the influence that each site exerts (n,)."""
-        return np.asarray(self.total_variation.sum(axis=0))
+    def total_variation(self) -> NDArray[np.float64]:
+        """c_ij (n, n): the influence of site j on site i, lower bounds."""
+        return self.matrix.total_variation
 
     @property
     def alpha(self) -> float:
-        """The largest column sum; below 1 the chain contracts."""
-        return float(self.column_sums.max())
+        """The largest column sum of c, a lower bound; below 1 the chain contracts."""
+        return self.matrix.alpha
 
     @property
     def threshold(self) -> float:
-        """The temperature above which the tanh bound on alpha is below 1 (see threshold_kind)."""
-        return contraction_temperature(self.oscillation)
+        """An estimate of the temperature above which the chain contracts."""
+        return self.matrix.threshold
 
     @property
-    def threshold_kind(self) -> Literal["upper bound", "estimate"]:
-        """An upper bound on where contraction sets in, or an estimate from sampled suprema."""
-        return "upper bound" if self.kind == "exact" else "estimate"
+    def mixing_time(self) -> int | None:
+        """An estimate of a bound on t_mix(epsilon); None where alpha is not below 1."""
+        return self.matrix.mixing_time(self.epsilon)
 
-    def mixing_time(self, epsilon: float = 0.25) -> int | None:
-        """ceil(n / (1 - alpha) * log(n / epsilon)), or None where alpha >= 1.
+    def to_dict(self) -> dict[str, Any]:
+        found = self.matrix
+        return {
+            "model": self.name,
+            "temperature": found.temperature,
+            "tokens": self.tokens,
+            "influence": _valued(found.total_variation, found.kind),
+            "oscillation": _valued(found.oscillation, found.kind),
+            "column_sums": _valued(found.column_sums, found.kind),
+            "alpha": _valued(found.alpha, found.kind),
+            "threshold": _valued(found.threshold, found.threshold_kind),
+            "mixing_time": _valued(self.mixing_time, "estimate") | {"epsilon": self.epsilon},
+            "averaged": [
+                _valued(one.mean, "estimate")
+                | {"temperature": one.temperature, "standard_error": plain(one.standard_error)}
+                for one in self.averages
+            ],
+            "contexts": self.contexts
+            | {"from": "the text and states of chains that started from it"},
+            "signature": self.signature,
+        }
 
-        An upper bound on t_mix(epsilon) for an exact alpha, an estimate for a sampled one.
-        """
-        if not 0 < epsilon < 1:
-            raise GlauberError(f"epsilon is {epsilon}, but it must lie between 0 and 1.")
-        if self.alpha >= 1:
-            return None
-        n = len(self.sites)
-        return math.ceil(n / (1 - self.alpha) * math.log(n / epsilon))
+    def lines(self) -> Iterable[str]:
+        found, seen = self.matrix, self.contexts
+        width = max(len(token) for token in self.tokens)
+        yield (
+            f"influence that each token exerts on all others, at temperature "
+            f"{found.temperature:g} ({found.kind}s, from {seen['n_contexts']} contexts and "
+            f"{seen['n_values']} replacements a site)"
+        )
+        for site, token in enumerate(self.tokens):
+            yield f"{site:>4}  {token:>{width}}  {found.column_sums[site]:6.3f}"
+        yield f"alpha, the largest of these: {found.alpha:.4g} ({found.kind})"
+        yield (
+            f"contraction threshold temperature, from tanh(delta / (4 T)): {found.threshold:.4g} "
+            f"({found.threshold_kind})"
+        )
+        yield self._mixing_line()
+        for one in self.averages:
+            error = one.standard_error
+            spread = "" if np.isnan(error) else f" +- {error:.2g}"
+            yield (
+                f"influence met on average along a chain at temperature {one.temperature:g}: "
+                f"{one.mean:.4g}{spread} (estimate)"
+            )
+
+    def _mixing_line(self) -> str:
+        name = f"t_mix({self.epsilon:g})"
+        if self.mixing_time is None:
+            return f"{name}: alpha is not below 1, so the theorem promises nothing"
+        return f"{name}: {self.mixing_time:,} steps (estimate)"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per ordered pair of sites, counted from 0 without special tokens."""
+        import pandas
+
+        n = len(self.tokens)
+        onto, by = (axis[~np.eye(n, dtype=bool)] for axis in np.indices((n, n)))
+        return pandas.DataFrame(
+            {
+                "site": by,
+                "token": [self.tokens[j] for j in by],
+                "on_site": onto,
+                "on_token": [self.tokens[i] for i in onto],
+                "influence": self.matrix.total_variation[onto, by],
+                "oscillation": self.matrix.oscillation[onto, by],
+            }
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.mixing import plot_averaged_influence, plot_influence
+
+        found = {"influence": plot_influence(self.matrix, self.tokens)}
+        if len(self.averages) > 1:
+            found["averaged"] = plot_averaged_influence(self.averages)
+        return found
 
 
-def influence(
-    conditionals: Conditionals, contexts: Contexts, *, temperature: float = 1.0
-) -> Influence:
-    """c_ij and delta_ij as suprema over the contexts and all pairs of tokens tried at j."""
-    check_temperature(temperature)
-    n = len(contexts.sites)
-    variation, oscillation = np.zeros((n, n)), np.zeros((n, n))
-    n_values = contexts.values.shape[2] + 1
-    parts = in_parts(torch.arange(len(contexts.tokens)), n * n_values * conditionals.vocab_size)
-    for rows in parts:
-        part = replace(contexts, tokens=contexts.tokens[rows], values=contexts.values[rows])
-        for j, scores in scores_by_value(conditionals, part):
-            others = np.arange(n) != j
-            laws = torch.softmax(scores / temperature, dim=-1)
-            variation[others, j] = np.maximum(variation[others, j], _largest_variation(laws))
-            oscillation[others, j] = np.maximum(oscillation[others, j], _largest_swing(scores))
-    sites = tuple(contexts.sites.tolist())
-    return Influence(variation, oscillation, sites, temperature, contexts.kind)
+def _valued(value: Any, kind: str) -> dict[str, Any]:
+    return {"value": plain(value), "kind": kind}
 
 
-def scores_by_value(conditionals: Conditionals, contexts: Contexts) -> Iterator[tuple[int, Tensor]]:
-    """For each j: scores (1 + m, rows, n - 1, vocab) at the other sites, by the token at the j-th.
-
-    The first is the state as it is, the others have the m replacements at that site.
-    """
-    tokens, sites = contexts.tokens, contexts.sites
-    before = scores_alone(conditionals, tokens, sites)
-    for j, site in enumerate(sites.tolist()):
-        changed = tokens.repeat(contexts.values.shape[2], 1)
-        changed[:, site] = contexts.values[:, j].T.flatten()
-        others = torch.arange(len(sites), device=sites.device) != j
-        after = scores_alone(conditionals, changed, sites[others])
-        yield j, torch.cat([before[None, :, others], after.view(-1, *before[:, others].shape)])
-
-
-def _largest_variation(laws: Tensor) -> Floats:
-    """The largest total variation (n - 1,) between laws (values, rows, n - 1, vocab) of a row."""
-    best = laws.new_zeros(laws.shape[2])
-    for a, law in enumerate(laws):
-        distances = (laws[a + 1 :] - law).abs().sum(-1) / 2
-        best = torch.cat([best[None], distances.flatten(0, 1)]).amax(0)
-    return np.asarray(best.clamp(max=1).cpu().numpy())
-
-
-def _largest_swing(scores: Tensor) -> Floats:
-    """The largest max - min over tokens (n - 1,) of the difference of two score vectors of a row.
-
-    Tokens that are forbidden in both contexts do not count.
-    """
-    best = scores.new_zeros(scores.shape[2])
-    for a, first in enumerate(scores):
-        difference = scores[a + 1 :] - first  # nan where both are -inf
-        top = torch.where(difference.isnan(), -torch.inf, difference).amax(-1)
-        bottom = torch.where(difference.isnan(), torch.inf, difference).amin(-1)
-        best = torch.cat([best[None], (top - bottom).flatten(0, 1)]).amax(0)
-    return np.asarray(best.cpu().numpy())
+def _say_cost(n: int, samples: int, replacements: int, chains: int, sweeps: int) -> None:
+    if n < 2:
+        raise GlauberError(
+            f"the text has {n} free token, but influence needs two: give a longer one."
+        )
+    suprema = samples * n * (1 + replacements * (n - 1))
+    averages = chains * n * (1 + n - 1 + sweeps)
+    say(f"{suprema + averages + samples * n * (1 + sweeps):,} rows of {n} tokens go through it")

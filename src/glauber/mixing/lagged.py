@@ -22,9 +22,10 @@ from glauber.conditionals.base import Conditionals
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.loop import run
-from glauber.errors import GlauberError
-from glauber.mixing.coupling import coalesce
-from glauber.mixing.joint_draws import joint_draw_named
+from glauber.mixing.coalescence import coalesce
+from glauber.mixing.influence_matrix import check_epsilon
+from glauber.mixing.pairs import joint_draw_named
+from glauber.progress import check_count, track
 from glauber.statistics import share_interval
 
 Floats = NDArray[np.float64]
@@ -35,10 +36,12 @@ CELLS = 2**22  # pairs times moments worked on at once
 class Lagged:
     """Meeting times of L-lag couplings, and the bound on total variation that they estimate."""
 
-    times: NDArray[np.int64]  # (pairs,): tau, at least the lag; censored ones stop at the budget
+    times: NDArray[
+        np.int64
+    ]  # (pairs,): tau, at least the lag; that of censored ones is the last step
     met: NDArray[np.bool_]  # (pairs,): False where the time is censored
     lag: int
-    how: str
+    coupling: str
 
     @property
     def n_censored(self) -> int:
@@ -51,7 +54,7 @@ class Lagged:
             return "estimate of an upper bound"
         return (
             f"lower estimate of an upper bound: {self.n_censored} of {len(self.met)} pairs "
-            "did not meet within the budget and are counted as if they met at its end"
+            "did not meet within the steps and are counted as if they met at the last"
         )
 
     def bound(self, steps: ArrayLike) -> Floats:
@@ -101,8 +104,7 @@ class Lagged:
         return self._first(lambda steps: self.band(steps, confidence=confidence)[1], epsilon)
 
     def _first(self, curve: Callable[[ArrayLike], Floats], epsilon: float) -> int:
-        if not 0 < epsilon < 1:
-            raise GlauberError(f"epsilon is {epsilon}, but it must lie between 0 and 1.")
+        check_epsilon(epsilon)
         steps = np.arange(int(self.times.max()) - self.lag + 1)
         above = np.flatnonzero(curve(steps) > epsilon)
         return int(above[-1]) + 1 if len(above) else 0
@@ -126,29 +128,28 @@ def lagged(
     free: Tensor,
     temperature: float | Tensor,
     seed: int | Tensor,
-    budget: int | Tensor,
+    steps: int | Tensor,
     lag: int,
-    how: str = "maximal",
+    coupling: str = "maximal",
     pair: Tensor | None = None,
-    together: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    batch_size: int | None = None,
 ) -> Lagged:
     """L-lag couplings from given starts: left (pairs, length) holds X_0, right holds Y_0.
 
     Both must be draws from one law. For a single text as the start, give it on both sides. The
-    budget counts the steps made together, after the first `lag` steps of X alone. The other
-    arguments are those of `coupling.finished`.
+    steps are those made together, after the first `lag` steps of X alone. The other arguments are
+    those of `coalescence.finished`.
     """
-    check_lag(lag)
+    check_count("lag", lag)
     ahead = advance_alone(
-        conditionals, left, free=free, temperature=temperature, seed=seed, n_steps=lag, how=how,
-        pair=pair,
+        conditionals, left, free=free, temperature=temperature, seed=seed, n_steps=lag,
+        coupling=coupling, pair=pair,
     )  # fmt: skip
     found = coalesce(
-        conditionals, ahead, right, free=free, temperature=temperature, seed=seed, budget=budget,
-        how=how, pair=pair, together=together, every=2**30, step=lag, progress=progress,
+        conditionals, ahead, right, free=free, temperature=temperature, seed=seed, steps=steps,
+        coupling=coupling, pair=pair, batch_size=batch_size, every=2**30, step=lag,
     )  # fmt: skip
-    return Lagged(found.times + lag, found.met, lag, how)
+    return Lagged(found.times + lag, found.met, lag, coupling)
 
 
 def advance_alone(
@@ -159,19 +160,15 @@ def advance_alone(
     temperature: float | Tensor,
     seed: int | Tensor,
     n_steps: int,
-    how: str,
+    coupling: str,
     pair: Tensor | None,
 ) -> Tensor:
     """Where single chains are n_steps later (pairs, length), with the noise of steps 0, 1, …"""
     state = start(tokens, free, temperature=temperature, chain=pair, device=tokens.device)
     seeds = torch.as_tensor(seed, dtype=torch.int64, device=tokens.device)
-    kernel = glauber(conditionals, fill=joint_draw_named(how).alone)
-    for after, _ in run(kernel, state, n_steps, seed=seeds):
-        state = after
+    kernel = glauber(conditionals, fill=joint_draw_named(coupling).alone)
+    with track("steps before the pairs", n_steps) as advance:
+        for after, _ in run(kernel, state, n_steps, seed=seeds):
+            state = after
+            advance()
     return state.tokens
-
-
-def check_lag(lag: int) -> None:
-    """Refuses a lag below one step."""
-    if lag < 1:
-        raise GlauberError(f"the lag is {lag} steps, but it must be at least 1.")

@@ -1,21 +1,35 @@
 """What is a pair of chains, and how does it move?
 
-Both chains redraw the same site, each from its own conditional, the two tokens drawn together.
-Where the two agree everywhere else, the two conditionals are one: the model is asked once and
-both get the same token. So a pair that has met stays together.
+Both chains redraw the same site, each from its own conditional, the two tokens drawn together:
+
+maximal      the same token as often as any joint law allows, with probability 1 - TV(p, q)
+inverse-cdf  both from one uniform number, in the order of the fill (decreasing score)
+gumbel-max   both from the same Gumbel variables
+
+Whichever is used, the left token alone has law p and the right one alone has law q. Draws are
+made in float64, each row by itself, so a pair's draw does not depend on its neighbours. Where the
+two agree everywhere else, the two conditionals are one: the model is asked once and both get the
+same token. So a pair that has met stays together.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
+from glauber.dynamics import noise
+from glauber.dynamics.fills import TOGETHER, Fill, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.scans import uniform
 from glauber.errors import GlauberError
-from glauber.mixing.joint_draws import JointDraw, Question
+from glauber.result import one_of
+from glauber.threads import side_by_side
+
+COUPLINGS = ("maximal", "inverse-cdf", "gumbel-max")
+SLOT = 2  # of the noise that pairs texts; the steps of a pair use 0 and 1
 
 
 class Pairs(NamedTuple):
@@ -37,6 +51,27 @@ class Pairs(NamedTuple):
     def distance(self) -> Tensor:
         """The number of sites at which the two differ (pairs,)."""
         return (self.left != self.right).sum(dim=1)
+
+
+class Question(NamedTuple):
+    """Two conditionals a pair, and the random bits to draw with."""
+
+    left: Tensor  # (pairs, vocab) scores
+    right: Tensor  # (pairs, vocab) scores
+    temperature: Tensor  # (pairs,) float64
+    bits: Tensor  # (pairs, 3) int64
+
+    def split(self, size: int) -> "list[Question]":
+        """The same pairs in parts of at most `size`."""
+        return [Question(*part) for part in zip(*(x.split(size) for x in self), strict=True)]
+
+
+class JointDraw(NamedTuple):
+    """together(question) -> tokens (pairs, 2); `alone` draws where both conditionals are one."""
+
+    name: str
+    alone: Fill
+    together: Callable[[Question], Tensor]
 
 
 def begin(
@@ -78,7 +113,7 @@ def step_together(conditionals: Conditionals, joint: JointDraw, pairs: Pairs) ->
     if len(apart):
         question = Question(
             scores[apart], scores[len(site) :], pairs.temperature[apart],
-            _noise(pairs.rows(apart), fill[apart]),
+            _bits(pairs.rows(apart), fill[apart]),
         )  # fmt: skip
         tokens[apart] = joint.together(question)
     one = same.nonzero()[:, 0]
@@ -93,13 +128,104 @@ def step_together(conditionals: Conditionals, joint: JointDraw, pairs: Pairs) ->
     )
 
 
+def joint_draw_named(name: str) -> JointDraw:
+    """The joint draw of that name."""
+    one_of("the coupling", name, COUPLINGS)
+    if name == "maximal":
+        return maximal()
+    return shared(inverse_cdf() if name == "inverse-cdf" else gumbel_max())
+
+
+def maximal() -> JointDraw:
+    """With probability 1 - TV(p, q) one token from min(p, q) for both, else from the residuals.
+
+    The residuals p - min(p, q) and q - min(p, q) have no token in common; they are drawn from
+    independently, so 1 - TV is all the agreement there is, and no coupling has more.
+    """
+
+    def together(question: Question) -> Tensor:
+        if question.left.is_cuda:
+            return _maximal(question)
+        rows = max(1, TOGETHER // question.left.shape[1])
+        return torch.cat(side_by_side(_maximal, question.split(rows)))
+
+    return JointDraw("maximal", inverse_cdf(), together)
+
+
+def shared(fill: Fill) -> JointDraw:
+    """Both tokens drawn by the fill from the same random bits."""
+
+    def together(question: Question) -> Tensor:
+        ignored = torch.zeros_like(question.bits[:, 0])  # the old tokens: only reported on
+        sides = [
+            fill.draw(scores, question.temperature, question.bits[:, 0], ignored).tokens
+            for scores in (question.left, question.right)
+        ]
+        return torch.stack(sides, dim=1)
+
+    return JointDraw(fill.name, fill, together)
+
+
+def pairs_of_texts(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
+    """Numbers (n_pairs, 2) of two different texts a pair, in an order that the seed decides.
+
+    Every text is used once before any is used again; then they are shuffled anew.
+    """
+    if n_texts < 2:
+        raise GlauberError(
+            f"there is {n_texts} text, but a pair needs two: give more texts, or shorter ones."
+        )
+    per_round = n_texts // 2
+    rounds = torch.arange(-(-n_pairs // per_round))[:, None]
+    key, _ = random_bits(
+        torch.tensor(seed), rounds, torch.arange(n_texts)[None], torch.tensor(SLOT)
+    )
+    order = noise.uniform(key).argsort(dim=1, stable=True)[:, : 2 * per_round]
+    return order.reshape(-1, 2)[:n_pairs]
+
+
 def _sites(conditionals: Conditionals, pairs: Pairs, order: Tensor) -> Tensor:
     """The site (pairs, 1) of the next step, as a single chain of that number would choose it."""
     state = State(pairs.left, pairs.step, pairs.pair, pairs.free, pairs.temperature)
     return uniform().choose(conditionals, state, order[:, None])
 
 
-def _noise(pairs: Pairs, fill: Tensor) -> Tensor:
-    """The words (pairs, 3) of a joint draw: the one of a single chain, and two of the next slot."""
+def _bits(pairs: Pairs, fill: Tensor) -> Tensor:
+    """The bits (pairs, 3) of a joint draw: those of a single chain, and two of the next slot."""
     spare = random_bits(pairs.seed, pairs.pair, pairs.step, torch.ones_like(pairs.step))
     return torch.stack([fill, *spare], dim=1)
+
+
+def _maximal(question: Question) -> Tensor:
+    p, q = (
+        torch.softmax(scores.double() / question.temperature[:, None], dim=-1)
+        for scores in (question.left, question.right)
+    )
+    u, left, right = noise.uniform(question.bits).unbind(dim=1)
+    overlap = torch.minimum(p, q)
+    heap = overlap.cumsum(dim=1)
+    mass = heap[:, -1]
+    # Rounding may leave the mass a hair below u where nothing is left over: then the last token.
+    point = torch.minimum(u, mass.nextafter(torch.zeros_like(mass)))
+    tokens = _first_beyond(heap, point)[:, None].repeat(1, 2)
+    apart = (u >= mass).nonzero()[:, 0]
+    if len(apart):
+        tokens[apart] = _residuals(p[apart], q[apart], left[apart], right[apart], tokens[apart])
+    return tokens
+
+
+def _residuals(p: Tensor, q: Tensor, left: Tensor, right: Tensor, agreed: Tensor) -> Tensor:
+    """Tokens (pairs, 2) from p - min(p, q) and q - min(p, q); `agreed` where one is empty."""
+    overlap = torch.minimum(p, q)
+    heaps = ((p - overlap).cumsum(dim=1), (q - overlap).cumsum(dim=1))
+    empty = (heaps[0][:, -1] <= 0) | (heaps[1][:, -1] <= 0)
+    sides = [
+        _first_beyond(heap, u * heap[:, -1]).clamp(max=p.shape[1] - 1)
+        for heap, u in zip(heaps, (left, right), strict=True)
+    ]
+    return torch.where(empty[:, None], agreed, torch.stack(sides, dim=1))
+
+
+def _first_beyond(heap: Tensor, point: Tensor) -> Tensor:
+    """The first token (rows,) whose cumulative mass in heap (rows, vocab) exceeds the point."""
+    return torch.searchsorted(heap, point[:, None], right=True)[:, 0]

@@ -1,7 +1,7 @@
 """Does the hitting time grow as n, as n log n or as n^2?
 
 T(n) = c g(n) is the mean of a time that varies about it by a gamma law (or a log-normal one) whose
-shape all lengths share. A time that was seen between two looks counts by the chance of that
+shape all lengths share. A time that was seen between two snapshots counts by the chance of that
 interval, a censored one by the chance of being later. The three laws have two parameters each, so
 the difference of their AIC is twice that of their log-likelihoods. A fourth fit, with a mean of
 its own for every length, says whether the best of the three is any good.
@@ -18,7 +18,7 @@ from scipy.special import gammainc, gammaincc, ndtr
 from scipy.stats import chi2
 
 from glauber.errors import GlauberError
-from glauber.mixing.hitting import HittingTimes
+from glauber.mixing.semantic_drift import HittingTimes
 
 Floats = NDArray[np.float64]
 Family = Literal["gamma", "log-normal"]

@@ -10,34 +10,99 @@ has the stationary mean of h as its expectation, whatever k and m. Here c_t is t
 j >= 1 with k <= t - j L <= m.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
-from glauber.mixing.coupling import SCORES
-from glauber.mixing.joint_draws import JointDraw, joint_draw_named
-from glauber.mixing.lagged import check_lag
-from glauber.mixing.pairs import Pairs, begin, step_together
+from glauber.mixing.coalescence import SCORES
+from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together
+from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
+from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
+from glauber.result import Result, model_parts, plain, study
+from glauber.result import signature as signed
 
-# tokens (rows, length) -> (rows,) or (rows, d)
-Statistic = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+TokenStatistic = Callable[[Tensor], Tensor]  # tokens (rows, length) -> (rows,) or (rows, d)
+STEPS = 10**12  # more than anybody waits for
+SPREAD = 1.96  # standard errors on each side: 95% by the normal approximation
+BUILT_IN = "distinct, characters or token:NAME"
+
+
+@study
+def unbiased(
+    text: Annotated[str, "The text that the chains start from."],
+    model: Model = "bundled:english",
+    *,
+    statistic: Annotated[
+        str | Callable[[str], float],
+        "distinct, characters or token:NAME; in Python also a function of a text.",
+    ] = "distinct",
+    pairs: Annotated[int, "Pairs of chains."] = 16,
+    temperature: Temperature = 1.0,
+    steps: Annotated[int, "Steps within which a pair may meet."] = 2000,
+    first: Annotated[int, "First step of the average."] = 100,
+    last: Annotated[int, "Last step of the average."] = 200,
+    lag: Annotated[int, "Steps by which one chain is ahead."] = 10,
+    coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    freeze: Freeze = (),
+    seed: Seed = 0,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    trust_remote_code: Trust = False,
+) -> "Unbiased":
+    """Estimate the stationary mean of a number of the text, without the bias of the start.
+
+    From pairs of chains that meet: the average over some steps of one chain, corrected by what the
+    two of a pair differ by until they meet, has the stationary mean as its expectation (Jacob,
+    O'Leary and Atchade 2020). Pairs that do not meet within the steps bias it, and that is said.
+    distinct is the share of different tokens among the free sites, characters the length of the
+    text, token:NAME the share of free sites with that token.
+    """
+    check_window(first, last, lag, steps)
+    check_count("number of pairs", pairs)
+    check_temperature(temperature)
+    check_seed(seed)
+    joint_draw_named(coupling)
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    refuse_int8(opened)
+    tokens, free = (part.to(opened.state_device) for part in starts(opened, [text], freeze=freeze))
+    check_memory(pairs * tokens.shape[1] * 40, f"{pairs:,} pairs of chains")
+    name = statistic if isinstance(statistic, str) else getattr(statistic, "__name__", "function")
+    asked = _token_statistic(opened, statistic, free[0])
+    rows = tokens.repeat(pairs, 1)
+    say(f"{pairs:,} pairs of {last:,} to {max(last, lag + steps):,} steps")
+    found = estimate(
+        opened.conditionals(), rows, rows, statistic=asked, free=free.repeat(pairs, 1),
+        temperature=temperature, seed=seed, steps=steps, k=first, m=last, lag=lag,
+        coupling=coupling,
+    )  # fmt: skip
+    made = signed(
+        **model_parts(opened), statistic=name, pairs=pairs, temperature=temperature, steps=steps,
+        first=first, last=last, lag=lag, coupling=coupling, seed=seed,
+    )  # fmt: skip
+    return Unbiased(**vars(found), statistic=name, name=opened.name, text=text, signature=made)
 
 
 @dataclass(frozen=True, eq=False)
-class Unbiased:
+class Estimates:
     """Independent estimates of a stationary mean, one a pair."""
 
     values: NDArray[np.float64]  # (pairs, d)
-    times: NDArray[np.int64]  # (pairs,): tau; lag + budget where the pair is censored
+    times: NDArray[np.int64]  # (pairs,): tau; lag + steps where the pair is censored
     met: NDArray[np.bool_]  # (pairs,)
 
     @property
@@ -61,48 +126,100 @@ class Unbiased:
             return "unbiased estimate"
         return (
             f"biased estimate: {censored} of {len(self.met)} pairs did not meet within the "
-            "budget, and what they would still have added is missing"
+            "steps, and what they would still have added is missing"
         )
 
 
-def unbiased(
+@dataclass(frozen=True, eq=False)
+class Unbiased(Estimates, Result):
+    """The stationary mean of a number of the text, from pairs of chains that met."""
+
+    statistic: str
+    name: str
+    text: str
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        error = float(self.standard_error[0])
+        value = float(self.mean[0])
+        told = {
+            "model": self.name,
+            "text": self.text,
+            "statistic": self.statistic,
+            "mean": {
+                "value": value, "standard_error": error,
+                "interval": [value - SPREAD * error, value + SPREAD * error],
+                "kind": self.kind,
+            },
+            "pairs": self.frame().to_dict(orient="records"),
+            "met": int(self.met.sum()),
+            "signature": self.signature,
+        }  # fmt: skip
+        return dict(plain(told))
+
+    def lines(self) -> Iterable[str]:
+        error, n_met = float(self.standard_error[0]), int(self.met.sum())
+        spread = "" if np.isnan(error) else f" +- {error:.2g}"
+        yield f"stationary mean of {self.statistic}: {self.mean[0]:.4g}{spread} ({self.kind})"
+        yield (
+            f"{n_met} of {len(self.met)} pairs met, after {int(np.median(self.times)):,} steps in "
+            f"the median and {int(self.times.max()):,} at most"
+        )
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per pair."""
+        import pandas
+
+        return pandas.DataFrame(
+            {"estimate": self.values[:, 0], "time": self.times, "met": self.met}
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.mixing import plot_estimates
+
+        mean, error = float(self.mean[0]), float(self.standard_error[0])
+        return {"estimates": plot_estimates(self.values[:, 0], mean, error, self.statistic)}
+
+
+def estimate(
     conditionals: Conditionals,
     left: Tensor,
     right: Tensor,
     *,
-    statistic: Statistic,
+    statistic: TokenStatistic,
     free: Tensor,
     temperature: float | Tensor,
     seed: int | Tensor,
-    budget: int,
+    steps: int,
     k: int,
     m: int,
     lag: int = 1,
-    how: str = "maximal",
-) -> Unbiased:
-    """Estimates of the stationary mean of a statistic; left holds X_0 and right Y_0, as in lagged.
+    coupling: str = "maximal",
+) -> Estimates:
+    """Estimates of the stationary mean; left holds X_0 and right Y_0, as in lagged.
 
     k and m are the first and last step of the plain average. A large k makes the correction rare,
-    a large m averages more. The budget counts the steps made together.
+    a large m averages more. The steps are those made together.
     """
-    check_lag(lag)
-    _check(k, m, lag, budget)
-    joint = joint_draw_named(how)
+    check_window(k, m, lag, steps)
+    joint = joint_draw_named(coupling)
     pairs = begin(left, right, free, temperature=temperature, seed=seed)
     size = max(1, SCORES // conditionals.vocab_size)
+    last = max(m, lag + steps)
     parts = []
-    for rows in torch.arange(len(left), device=left.device).split(size):
-        part = pairs.rows(rows)
-        tally = _Tally(statistic, len(rows), k, m, lag)
-        ahead = _alone(conditionals, joint, part, tally, lag)
-        parts.append(_until_met(conditionals, joint, ahead, tally, max(m, lag + budget)))
-    return Unbiased(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    with track("steps of pairs", len(left) * last) as advance:
+        for rows in torch.arange(len(left), device=left.device).split(size):
+            part = pairs.rows(rows)
+            tally = _Tally(statistic, len(rows), k, m, lag)
+            ahead = _alone(conditionals, joint, part, tally, advance)
+            parts.append(_until_met(conditionals, joint, ahead, tally, last, advance))
+    return Estimates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 class _Tally:
     """The sum H of each pair, added up while the chains move."""
 
-    def __init__(self, statistic: Statistic, n_pairs: int, k: int, m: int, lag: int) -> None:
+    def __init__(self, statistic: TokenStatistic, n_pairs: int, k: int, m: int, lag: int) -> None:
         self.statistic, self.n_pairs = statistic, n_pairs
         self.k, self.m, self.lag = k, m, lag
         self.sums: Tensor | None = None  # (pairs, d)
@@ -136,7 +253,7 @@ class _Tally:
 
 
 def _alone(
-    conditionals: Conditionals, joint: JointDraw, pairs: Pairs, tally: _Tally, lag: int
+    conditionals: Conditionals, joint: JointDraw, pairs: Pairs, tally: _Tally, advance: Advance
 ) -> Pairs:
     """The pairs with X a lag ahead of Y; counts X at steps 0 to lag - 1."""
     everyone = torch.arange(len(pairs.step), device=pairs.step.device)
@@ -145,15 +262,17 @@ def _alone(
         device=pairs.left.device,
     )  # fmt: skip
     kernel = glauber(conditionals, fill=joint.alone)
-    for time, (after, _) in enumerate(run(kernel, state, lag, seed=pairs.seed)):
+    for time, (after, _) in enumerate(run(kernel, state, tally.lag, seed=pairs.seed)):
         tally.add(everyone, state.tokens, None, time)
         state = after
+        advance(len(everyone))
     return pairs._replace(left=state.tokens, step=state.step)
 
 
 def _until_met(
-    conditionals: Conditionals, joint: JointDraw, pairs: Pairs, tally: _Tally, last: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+    conditionals: Conditionals, joint: JointDraw, pairs: Pairs, tally: _Tally, last: int,
+    advance: Advance,
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:  # fmt: skip
     """Values, meeting times and whether they met, of pairs that go on to m and until they meet."""
     rows = torch.arange(len(pairs.step), device=pairs.step.device)
     times = torch.full_like(rows, last)
@@ -165,15 +284,51 @@ def _until_met(
         met[rows[together]] = True
         tally.add(rows, pairs.left, pairs.right, time)
         go_on = (~together | (time < tally.m)) & (time < last)
+        advance((last - time) * (len(rows) - int(go_on.sum())))
         rows, pairs = rows[go_on], pairs.rows(go_on)
+        advance(len(rows))
         if len(rows):
             pairs = step_together(conditionals, joint, pairs)
         time += 1
     return tally.values(), times.cpu().numpy(), met.cpu().numpy()
 
 
-def _check(k: int, m: int, lag: int, budget: int) -> None:
+def check_window(k: int, m: int, lag: int, steps: int) -> None:
+    """Refuses steps that cannot be counted."""
+    check_count("lag", lag, most=STEPS)
+    check_count("number of steps", steps, most=STEPS)
     if not 0 <= k <= m:
         raise GlauberError(f"k is {k} and m is {m}, but 0 <= k <= m is needed.")
-    if budget < 1:
-        raise GlauberError(f"the budget is {budget} steps, but it must be at least 1.")
+
+
+def _token_statistic(
+    model: Any, statistic: str | Callable[[str], float], free: Tensor
+) -> TokenStatistic:
+    """A statistic of tokens (rows, length) from its name, or from a function of a text."""
+    if not isinstance(statistic, str):
+        return lambda tokens: _of_texts(model, statistic, tokens)
+    if statistic == "distinct":
+        n = int(free.sum())
+        return lambda tokens: (
+            (tokens[:, free].sort(dim=1).values.diff(dim=1) != 0).sum(1).add(1) / n
+        )
+    if statistic == "characters":
+        return lambda tokens: _of_texts(model, len, tokens)
+    head, _, name = statistic.partition(":")
+    if head != "token" or not name:
+        raise GlauberError(f"the statistic is {statistic}, but it must be one of {BUILT_IN}.")
+    token = _token(model, name)
+    return lambda tokens: (tokens[:, free] == token).double().mean(dim=1)
+
+
+def _of_texts(model: Any, statistic: Callable[[str], float], tokens: Tensor) -> Tensor:
+    texts = [model.vocabulary.decode(row[row >= 0].tolist()) for row in tokens]
+    return torch.tensor([float(statistic(text)) for text in texts], dtype=torch.float64)
+
+
+def _token(model: Any, name: str) -> int:
+    """The token that is spelled so."""
+    found = [token for token in range(model.vocab_size) if model.vocabulary.spell(token) == name]
+    if not found:
+        raise GlauberError(f"{name!r} is not a token of the vocabulary of {model.name}.")
+    return found[0]

@@ -1,5 +1,7 @@
 """How was this figure made? One line to print beside it."""
 
+import numpy as np
+
 from glauber.runs.spec import Spec
 
 
@@ -8,7 +10,7 @@ def signature(spec: Spec) -> str:
     parts = {
         "model": spec.model,
         "weights": spec.fingerprint[:12],
-        "temperature": f"{spec.temperature:g}",
+        "temperature": ",".join(f"{one:g}" for one in np.atleast_1d(spec.temperature)),
         "scan": spec.scan,
         "within": spec.within,
         "fill": spec.fill,

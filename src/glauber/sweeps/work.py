@@ -1,8 +1,8 @@
 """Who does a cell's work? A study, opened once in each process.
 
-A study is a file of `glauber.sweeps.studies` with one function:
+A study is a function named as "module:function":
 
-    open_study(settings, folder) -> work,    work(cells) -> (cell, result) of each when finished
+    function(settings, folder) -> work,    work(cells) -> (cell, result) of each when finished
 
 Results are plain JSON values and depend on the settings and the cell alone, so it does not matter
 where, with whom and in which order cells are run.
@@ -13,9 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from glauber.errors import GlauberError
 from glauber.sweeps.folder import Sweep, read_sweep
 from glauber.sweeps.grid import Cell
 
+# The only functions that a sweep's folder may name: it may come from somebody else.
+STUDIES = ("glauber.mixing.phase_cells:open_cells", "glauber.sweeps.studies.chains:open_study")
 Result = dict[str, Any]
 Work = Callable[[Sequence[Cell]], Iterator[tuple[Cell, Result]]]
 # What does the cells of a sweep's folder: (folder, cells) -> (cell, result) of each.
@@ -24,8 +27,10 @@ Crew = Callable[[Path, Sequence[Cell]], Iterator[tuple[Cell, Result]]]
 
 def open_study(folder: Path, sweep: Sweep) -> Work:
     """The work of the sweep's study, with its model loaded."""
-    study = import_module(f"glauber.sweeps.studies.{sweep.study}")
-    opened: Work = study.open_study(sweep.settings, folder)
+    if sweep.study not in STUDIES:
+        raise GlauberError(f"{folder} holds a sweep of {sweep.study}, which is not known here.")
+    module, _, function = sweep.study.partition(":")
+    opened: Work = getattr(import_module(module), function)(sweep.settings, folder)
     return opened
 
 

@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from glauber.mixing.drift import Distances, saturation
-from glauber.mixing.hitting import HittingTimes
+from glauber.figures.semantic_drift import (
+    plot_distance_by_length,
+    plot_scaling,
+    plot_semantic_drift,
+)
 from glauber.mixing.scaling import fit_scaling
-from glauber.plots.scaling import plot_scaling
-from glauber.plots.semantic_drift import plot_distance_by_length, plot_semantic_drift
+from glauber.mixing.semantic_drift import Distances, HittingTimes, saturation
 from glauber.statistics import mean_over_chains
 
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from glauber.figures.mixing import plot_influence
 from glauber.figures.token_map import FEW
-from glauber.mixing.influence import Influence
-from glauber.plots.influence import plot_influence
+from glauber.mixing.influence_matrix import InfluenceMatrix
 
 
-def measured(matrix: list[list[float]]) -> Influence:
+def measured(matrix: list[list[float]]) -> InfluenceMatrix:
     array = np.array(matrix)
     sites = tuple(range(1, len(array) + 1))
-    return Influence(array, array * 4, sites, 0.5, "lower bound")
+    return InfluenceMatrix(array, array * 4, sites, 0.5, "lower bound")
 
 
 def test_the_cells_are_the_matrix_and_the_largest_column_is_framed() -> None:

@@ -1,0 +1,192 @@
+"""When do coupled chains meet, at each temperature and length?
+
+A cell is (temperature, length): the same pairs of texts at every temperature of a length, with
+noise of the cell's own. All pairs of all cells of a task move in one batch that stays full. The
+cells run in this process, or as a sweep: a folder that keeps each finished cell, and workers.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD
+from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.starts import bundled_texts, read_texts
+from glauber.errors import GlauberError
+from glauber.mixing.coalescence import Finished, finished
+from glauber.mixing.pairs import pairs_of_texts
+from glauber.progress import Advance, counter, track
+from glauber.sweeps.folder import HEADER, Sweep, begin
+from glauber.sweeps.grid import Cell, grid
+from glauber.sweeps.run import crew_named, run_sweep
+from glauber.sweeps.work import Result, Work
+
+BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
+STUDY = "glauber.mixing.phase_cells:open_cells"
+
+
+def run_cells(
+    model: Any,
+    settings: dict[str, Any],
+    axes: dict[str, list[Any]],
+    *,
+    on: str,
+    workers: int | None,
+    address: str | None,
+    out: str | Path | None,
+    trust_remote_code: bool,
+) -> list[dict[str, Any]]:
+    """Every cell's temperature, length, steps, times and met, in the grid's order."""
+    if out is None and on == "local":
+        opened = load(
+            model,
+            device=settings["device"],
+            dtype=settings["dtype"],
+            trust_remote_code=trust_remote_code,
+        )
+        refuse_int8(opened)
+        return _here(opened, settings, axes)
+    if trust_remote_code or not isinstance(model, str):
+        raise GlauberError(
+            "a folder and workers need a model by its name, without code of its own: leave out "
+            "and on at their defaults to run such a model in this process."
+        )
+    if settings["dtype"] == "int8":
+        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
+    texts = None if settings["texts"] is None else read_texts(settings["texts"])
+    crew = crew_named(on, workers=workers, address=address)
+    sweep = Sweep(STUDY, settings | {"model": model, "texts": texts}, axes)
+    with ExitStack() as stack:
+        folder = _checked(out) if out is not None else Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-"))
+        )  # fmt: skip
+        begin(folder, sweep)
+        with track("cells", len(sweep.cells)) as advance:
+            return list(run_sweep(folder, crew=crew, progress=counter(advance)).values())
+
+
+def open_cells(settings: dict[str, Any], folder: Path) -> Work:
+    """The work over (temperature, length) cells, in a worker.
+
+    settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
+    (steps in multiples of the length), seed, coupling.
+    """
+    opened = load(settings["model"], device=settings["device"], dtype=settings["dtype"])
+    return lambda cells: cells_of(opened, settings, cells)
+
+
+def cells_of(
+    model: Any, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
+) -> Iterator[tuple[Cell, Result]]:
+    """(cell, result) of each cell as soon as its last pair is finished."""
+    cells = sorted(cells, key=lambda cell: (cell.values["length"], cell.values["temperature"]))
+    given = settings["texts"]
+    texts = bundled_texts(model) if given is None else read_texts(given)
+    begun = {
+        length: begin_pairs(model, texts, settings["pairs"], length, settings["seed"])
+        for length in {int(cell.values["length"]) for cell in cells}
+    }
+    rows = [(cell, number) for cell in cells for number in range(settings["pairs"])]
+    lengths = [int(cell.values["length"]) for cell, _ in rows]
+    left, right, free = _stacked(
+        [tuple(x[i] for x in begun[n]) for n, (_, i) in zip(lengths, rows, strict=True)]
+    )
+    steps = [steps_of(settings, n) for n in lengths]
+    found = finished(
+        model.conditionals(),
+        *(x.to(model.state_device) for x in (left, right)),
+        free=free.to(model.state_device),
+        temperature=torch.tensor([cell.values["temperature"] for cell, _ in rows]).double(),
+        seed=torch.tensor([cell.seed(settings["seed"]) for cell, _ in rows]),
+        pair=torch.tensor([number for _, number in rows]),
+        steps=torch.tensor(steps),
+        coupling=settings["coupling"],
+        batch_size=None if model.device.type == "cuda" else BATCH,
+        every=max(steps),  # no distances between
+        advance=advance,
+    )
+    yield from _by_cell(cells, rows, found, settings)
+
+
+def steps_of(settings: dict[str, Any], length: int) -> int:
+    """Steps that a pair of that length may take."""
+    sweeps = settings["sweeps"]
+    return int(settings["steps"]) if sweeps is None else int(sweeps) * length
+
+
+def begin_pairs(
+    model: Any, texts: Sequence[str], n_pairs: int, length: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Left and right tokens and free sites (pairs, length): different texts, drawn by the seed."""
+    long = [text for text in texts if model.vocabulary.count(text) >= length]
+    if len(long) < 2:
+        raise GlauberError(
+            f"a pair needs two different texts of {length} tokens or more, but there is "
+            f"{'one' if long else 'none'}."
+        )
+    tokens, free = starts(model, long, length=length)
+    left, right = pairs_of_texts(len(long), n_pairs, seed=seed).unbind(dim=1)
+    return tokens[left], tokens[right], free[left]
+
+
+def _here(model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """All cells as one task in this process and in memory, in the grid's order."""
+    cells = grid(axes)
+    total = settings["pairs"] * sum(steps_of(settings, cell.values["length"]) for cell in cells)
+    with track("steps of pairs", total) as advance:
+        found = {
+            cell.name: cell.values | result
+            for cell, result in cells_of(model, settings, cells, advance)
+        }
+    return [found[cell.name] for cell in cells]
+
+
+def _checked(out: str | Path) -> Path:
+    """The sweep's folder, if it can be one."""
+    folder = Path(out)
+    try:
+        if not (folder / HEADER).exists():
+            from glauber.figures.page import check_place
+
+            if folder.is_file() or folder.suffix in (".html", ".json", ".csv", ".png"):
+                raise GlauberError(f"{out} cannot be the folder of a sweep: give another name.")
+            check_place(folder)
+    except OSError as error:
+        raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
+    return folder
+
+
+def _stacked(rows: list[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of (left, right, free), padded to one length and stacked."""
+    sides = (torch.nn.utils.rnn.pad_sequence([row[i] for row in rows], True, PAD) for i in (0, 1))
+    free = torch.nn.utils.rnn.pad_sequence([row[2] for row in rows], True, False)
+    return (*sides, free)  # type: ignore[return-value]
+
+
+def _by_cell(
+    cells: Sequence[Cell],
+    rows: list[tuple[Cell, int]],
+    found: Iterator[Finished],
+    settings: dict[str, Any],
+) -> Iterator[tuple[Cell, Result]]:
+    """(cell, result) as soon as the last pair of a cell is finished."""
+    waiting: dict[str, dict[int, tuple[int, bool]]] = {cell.name: {} for cell in cells}
+    for one in found:
+        cell, number = rows[one.row]
+        known = waiting[cell.name]
+        known[number] = (one.time, one.met)
+        if len(known) == settings["pairs"]:
+            pairs = [known[number] for number in sorted(known)]
+            yield (
+                cell,
+                {
+                    "steps": steps_of(settings, int(cell.values["length"])),
+                    "times": [time for time, _ in pairs],
+                    "met": [met for _, met in pairs],
+                },
+            )

@@ -1,0 +1,307 @@
+"""How far has the text's meaning moved from where it began, and when did it get there?
+
+d_t = 1 - cos(e(x_0), e(x_t)) for a sentence embedding e: 0 at the start; it rises until the start
+is forgotten, and then stays at a level that two unrelated texts of the chain would have. Where no
+embedding reads the texts, e compares tokens, and d_t is the share of free sites that differ.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.parameters import Device, Trust
+from glauber.result import Result, plain, study
+from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
+from glauber.runs.export import trajectory
+from glauber.runs.run import Run
+from glauber.runs.signature import signature
+from glauber.runs.snapshots import snapshots, stride
+from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+Floats = NDArray[np.float64]
+FEWEST = 8  # snapshots that a saturation level needs
+AHEAD = (
+    8  # snapshots embedded together: a chain that hits early in a block costs no more than these
+)
+
+
+@study
+def semantic_drift(
+    run: Annotated[Run | str | Path, "The run's folder."],
+    *,
+    embedder: Annotated[
+        Choice,
+        "A sentence-transformers model, or tokens (default: the one in the package, for English).",
+    ] = None,
+    every: Annotated[int, "One snapshot every so many steps."] = 50,
+    threshold: Annotated[float, "Distance whose first passage counts."] = 0.5,
+    device: Device = "auto",
+    trust_remote_code: Trust = False,
+) -> "SemanticDrift":
+    """Measure how far a run's texts moved in meaning, where that stays, and when it got there.
+
+    The two protocols of paper A (section 4, figure 3): the distance from the start over time, and
+    the first time that it reaches a threshold, by Kaplan and Meier, with the chains that never did
+    kept as censored. Where the embedder cannot read the texts, as with proteins, the distance is
+    the share of free sites that hold another token, and the answer says so.
+    """
+    check_threshold(threshold)
+    opened = Run.of(run)
+    stride(opened, every)
+    chosen = choose_embedder(opened, embedder, device=device, trust_remote_code=trust_remote_code)
+    found = distances(opened, chosen, every=every)
+    return SemanticDrift(
+        distances=found,
+        saturation=saturation(found) if len(found.steps) >= FEWEST else None,
+        times=hitting_times(found, threshold),
+        temperatures=np.broadcast_to(
+            np.asarray(opened.spec.temperature, np.float64), opened.n_chains
+        ),
+        embedder=chosen.name,
+        description=chosen.description,
+        run=str(opened.folder),
+        signature=f"{signature(opened.spec)}|embedder:{chosen.name}|every:{every}",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """The distance from the start, of each chain at each snapshot."""
+
+    steps: NDArray[np.int64]  # (snapshots,): 0, every, 2 every, …
+    values: Floats  # (chains, snapshots)
+    every: int
+
+    def at(self, step: int) -> Floats:
+        """The distances (chains,) at a step: the first protocol of the paper, d at a fixed t."""
+        found = np.nonzero(self.steps == step)[0]
+        if len(found) == 0:
+            raise GlauberError(
+                f"there is no snapshot after step {step}: there is one every {self.every} steps "
+                f"up to {self.steps[-1]}."
+            )
+        return np.asarray(self.values[:, found[0]])
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """The level that the distance stays at, and whether it has come to stay."""
+
+    level: Mean  # over the last quarter of the snapshots
+    rise: Mean  # of that quarter over the one before
+    settled: bool | None  # no rise that could be told from none; unknown for a single chain
+
+    @property
+    def kind(self) -> str:
+        """A distance that still rises has shown no more than a lower bound on its level."""
+        return "estimate" if self.settled else "lower bound" if self.settled is False else "unknown"
+
+
+@dataclass(frozen=True, eq=False)
+class HittingTimes:
+    """First snapshots at or above a threshold; the time itself lies in (step - every, step].
+
+    A chain that has not reached it by the end of its run is censored: its time is known to be
+    later. Leaving such chains out would make slow mixing look fast, so they stay in everywhere.
+    """
+
+    steps: NDArray[np.int64]  # (chains,): of the first such snapshot, or of the last one at all
+    hit: NDArray[np.bool_]  # (chains,): false where the chain is censored
+    every: int
+    threshold: float
+
+    @property
+    def n_hit(self) -> int:
+        return int(self.hit.sum())
+
+    @property
+    def median(self) -> MedianTime:
+        """Their median, with the censored chains kept."""
+        return median_time(self.steps, self.hit)
+
+    def bounds(self) -> tuple[Floats, Floats]:
+        """Each time lies above the first and at most at the second, (chains,); inf if censored."""
+        low = np.where(self.hit, self.steps - self.every, self.steps).astype(np.float64)
+        return low, np.where(self.hit, self.steps, np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class SemanticDrift(Result):
+    """How far the chains of a run moved in meaning, where that stays, and when they got there."""
+
+    distances: Distances
+    saturation: Saturation | None  # None: too few snapshots
+    times: HittingTimes
+    temperatures: Floats  # (chains,)
+    embedder: str
+    description: str  # what a distance is
+    run: str
+    signature: str
+
+    @property
+    def median(self) -> Floats:
+        """The median distance over the chains (snapshots,)."""
+        return np.asarray(np.median(self.distances.values, axis=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        found, level, times = self.distances, self.saturation, self.times
+        told = {
+            "steps": found.steps,
+            "median": self.median,
+            "distances": found.values,
+            "every": found.every,
+            "saturation": None if level is None else asdict(level) | {"kind": level.kind},
+            "hitting_time": {
+                "threshold": times.threshold,
+                "hit": times.n_hit,
+                "censored": len(times.hit) - times.n_hit,
+                "steps": [s if h else None for s, h in zip(times.steps, times.hit, strict=True)],
+                "median": times.median,
+            },
+            "run": self.run,
+            "embedder": self.embedder,
+            "distance": self.description,
+            "signature": self.signature,
+        }
+        return dict(plain(told))
+
+    def lines(self) -> Iterable[str]:
+        steps, last = self.distances.steps, len(self.distances.steps) - 1
+        yield self.description
+        yield "median distance from the start (estimates)"
+        for i in sorted({round(part * last / 5) for part in range(6)}):
+            yield f"{steps[i]:>10,}  {self.median[i]:.3f}"
+        if len(np.unique(self.temperatures)) > 1:
+            yield "the chains have several temperatures, and the figures below are of all of them"
+        yield _level_line(self.saturation)
+        yield _time_line(self.times)
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per chain and snapshot."""
+        import pandas
+
+        found = self.distances
+        n_chains, n = found.values.shape
+        return pandas.DataFrame(
+            {
+                "chain": np.repeat(np.arange(n_chains), n),
+                "temperature": np.repeat(self.temperatures, n),
+                "step": np.tile(found.steps, n_chains),
+                "distance": found.values.ravel(),
+            }
+        )
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.semantic_drift import plot_semantic_drift
+
+        threshold = self.times.threshold
+        return {
+            "distance": plot_semantic_drift(self.distances, self.saturation, threshold=threshold)
+        }
+
+
+def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) -> Distances:
+    """The distances of a stored run's chains, with a snapshot every so many steps."""
+    found = snapshots(run, every=every)
+    vectors = as_embedder(embedder).vectors(found).astype(np.float64)
+    apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
+    # Rounding may put the distance of equal texts a little below zero.
+    return Distances(found.steps, apart.clip(min=0), every)
+
+
+def saturation(found: Distances) -> Saturation:
+    """The level of the last quarter of the snapshots, and whether it rose over the one before.
+
+    Chains are independent, snapshots of one chain are not: a chain counts by its mean over a
+    quarter.
+    """
+    n = len(found.steps)
+    if n < FEWEST:
+        raise GlauberError(
+            f"there are {n} snapshots, but a saturation level needs at least {FEWEST}: make the "
+            "run longer, or take them more often."
+        )
+    late = found.values[:, -(n // 4) :].mean(axis=1)
+    before = found.values[:, -2 * (n // 4) : -(n // 4)].mean(axis=1)
+    rise = mean_over_chains(late - before)
+    settled = None if rise.interval is None else rise.interval[0] <= 0
+    return Saturation(mean_over_chains(late, bounds=(0.0, 2.0)), rise, settled)
+
+
+def hitting_times(found: Distances, threshold: float) -> HittingTimes:
+    """The second protocol's times: first snapshots with a distance of at least the threshold."""
+    check_threshold(threshold)
+    above = found.values >= threshold
+    hit = np.asarray(above.any(axis=1))
+    steps = np.where(hit, found.steps[above.argmax(axis=1)], found.steps[-1])
+    return HittingTimes(steps, hit, found.every, threshold)
+
+
+def first_passages(
+    run: Run, embedder: Choice | Embedder, threshold: float, *, every: int = 1
+) -> HittingTimes:
+    """The same times from a stored run, embedding a chain's texts only until it has hit."""
+    check_threshold(threshold)
+    stride(run, every)
+    chosen = as_embedder(embedder)
+    if not chosen.reads_meaning:
+        return hitting_times(distances(run, chosen, every=every), threshold)
+    waiting = np.arange(run.n_chains)
+    steps, hit = np.full(run.n_chains, run.steps // every * every), np.zeros(run.n_chains, bool)
+    decode, looks = run.vocabulary.decode, trajectory(run, every)
+    start = np.asarray(chosen.embed([decode(row) for row in run.tokens(0)]), np.float64)
+    while len(waiting) and (block := list(islice(looks, AHEAD))):
+        texts = [decode(tokens[chain]) for _, tokens in block for chain in waiting]
+        vectors = np.asarray(chosen.embed(texts), np.float64).reshape(len(block), len(waiting), -1)
+        above = 1 - (vectors * start[waiting]).sum(axis=2) >= threshold  # (snapshots, waiting)
+        now = np.asarray(above.any(axis=0))
+        when = np.array([step for step, _ in block])[above.argmax(axis=0)]
+        steps[waiting[now]], hit[waiting[now]] = when[now], True
+        waiting = waiting[~now]
+    return HittingTimes(steps, hit, every, threshold)
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuses a distance that is passed at once or never."""
+    if not 0 < threshold <= 2:
+        raise GlauberError(
+            f"the threshold is {threshold}, but 1 - cosine lies between 0 and 2, and a threshold "
+            "must be above 0."
+        )
+
+
+def _level_line(level: Saturation | None) -> str:
+    if level is None:
+        return "too few snapshots for a saturation level: take more, or make the run longer"
+    if level.level.interval is None:
+        return (
+            f"mean of the last quarter {level.level.value:.3f}; one chain cannot show whether "
+            "that is where distances stay"
+        )
+    low, high = level.level.interval
+    figure = f"{level.level.value:.3f} ({level.kind}, 95% interval {low:.3f} to {high:.3f}"
+    if level.settled:
+        return f"saturation level {figure})"
+    return f"no saturation yet: the last quarter rose by {level.rise.value:.3f} to {figure})"
+
+
+def _time_line(times: HittingTimes) -> str:
+    line = f"{times.n_hit} of {len(times.hit)} chains reached {times.threshold:g}"
+    median = times.median
+    if median.value is None:
+        return f"{line}; the median time lies beyond the run"
+    low, high = ("open" if end is None else f"{end:,.0f}" for end in median.interval)
+    return (
+        f"{line}; median time {median.value:,.0f} steps (Kaplan-Meier estimate, 95% interval "
+        f"{low} to {high}, snapshots {times.every} steps apart)"
+    )

@@ -1,0 +1,85 @@
+"""phase: in memory, in a folder, in processes, to the same cells."""
+
+import json
+
+import pytest
+
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.errors import GlauberError
+from glauber.mixing.phase import phase
+from glauber.sweeps.folder import left, results
+from glauber.sweeps.work import here
+
+SMALL = dict(lengths=[2, 4], temperatures=[0.5, 4.0], pairs=3, steps=6, device="cpu")
+
+
+def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
+    model = MaskedLM.load(str(tiny_folder), device="cpu")
+    whole = phase(model, texts, **SMALL)
+    assert [(c.length, c.temperature) for c in whole.cells] == [(2, 0.5), (2, 4), (4, 0.5), (4, 4)]
+    assert all(len(c.times) == 3 and c.steps == 6 for c in whole.cells)
+    assert whole.to_dict()["crossovers"][0]["kind"] == "estimate"
+    folder = tmp_path / "sweep"
+    kept = phase(str(tiny_folder), texts, out=folder, **SMALL)
+    assert kept.cells == whole.cells
+    assert "plotly" in (folder / "phase.html").read_text().lower()
+    (folder / "cells" / "length-4_temperature-4.json").unlink()
+    assert len(left(folder)) == 1
+    assert phase(str(tiny_folder), texts, out=folder, **SMALL).cells == whole.cells
+    assert len(results(folder)) == 4
+
+
+def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkeypatch):
+    """What workers do by themselves is proved in tests/sweeps; here they are this process."""
+    expected = phase(str(tiny_folder), texts, **SMALL)
+    monkeypatch.setattr("glauber.mixing.phase_cells.crew_named", lambda *_, **__: here)
+    found = phase(str(tiny_folder), texts, on="processes", **SMALL)
+    assert found.cells == expected.cells and found.folder is None
+
+
+def test_sweeps_count_in_lengths(tiny_folder, texts):
+    found = phase(str(tiny_folder), texts, sweeps=2, **SMALL)
+    assert [cell.steps for cell in found.cells] == [4, 4, 8, 8]
+
+
+def test_the_answer(tiny_folder, texts):
+    found = phase(str(tiny_folder), texts, **SMALL)
+    assert found.frame().met.tolist() == [sum(cell.met) for cell in found.cells]
+    assert "tokens" in str(found) and f"{found.cells[1].short}" in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (dict(lengths=[]), "the grid is empty: no length"),
+        (dict(temperatures=[]), "the grid is empty: no temperature"),
+        (dict(steps=0), "the number of steps is 0"),
+        (dict(sweeps=0), "the number of sweeps is 0"),
+        (dict(pairs=0), "the number of pairs is 0"),
+        (dict(pairs=10**9), "ask for less"),
+        (dict(temperatures=[1, -1]), "positive finite"),
+        (dict(lengths=[2, 2]), "names a length twice"),
+        (dict(lengths=[2.5]), "whole number"),
+        (dict(lengths=[900]), "two different texts of 900 tokens"),
+        (dict(coupling="magic"), "must be one of"),
+        (dict(seed=10**20), "the seed is"),
+        (dict(on="moon"), "must be one of local, processes, ray"),
+        (dict(on="processes", workers=0), "at least one"),
+        (dict(dtype="int8"), "int8 is for drawing samples only"),
+        (dict(dtype="int8", on="processes"), "int8 is for drawing samples only"),
+    ],
+)
+def test_phase_refuses(tiny_folder, texts, change, said):
+    with pytest.raises(GlauberError, match=said):
+        phase(str(tiny_folder), texts, **SMALL | change)
+
+
+def test_places_that_cannot_be_a_folder(tiny_folder, texts, tmp_path):
+    (tmp_path / "letter").write_text("dear")
+    for out in (tmp_path / "letter", tmp_path / "page.html", "/", tmp_path / ("x" * 400)):
+        with pytest.raises(GlauberError):
+            phase(str(tiny_folder), texts, out=out, **SMALL)
+    model = MaskedLM.load(str(tiny_folder), device="cpu")
+    with pytest.raises(GlauberError, match="by its name"):
+        phase(model, texts, out=tmp_path / "s", **SMALL)
