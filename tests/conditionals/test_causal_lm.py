@@ -3,6 +3,7 @@ import torch
 import transformers
 
 import conftest
+import glauber
 from glauber.conditionals.base import PAD
 from glauber.conditionals.causal_lm import CausalLM, NextToken
 from glauber.errors import GlauberError
@@ -72,9 +73,46 @@ def test_proposals_are_the_next_token_laws(control):
     assert torch.equal(some, scores.gather(-1, chosen))
 
 
+def test_every_token_is_a_candidate_if_none_is_named(control):
+    tokens, sites = torch.tensor([[9, 12, 20, 8], [11, 7, 9, PAD]]), torch.tensor([[2], [0]])
+    whole = control.scores(tokens, sites)
+    assert whole.shape == (2, 1, control.vocab_size)
+    some = control.scores(tokens, sites, torch.tensor([[[4, 9]], [[30, 5]]]))
+    torch.testing.assert_close(some, whole.gather(-1, torch.tensor([[[4, 9]], [[30, 5]]])))
+    log_probs = whole.log_softmax(-1)
+    allowed = control.vocabulary.proposable()
+    limited = control.conditionals().scores(tokens, sites)
+    assert torch.equal(limited[..., ~allowed].isneginf().all(), torch.tensor(True))
+    torch.testing.assert_close(limited[..., allowed], whole[..., allowed])
+    assert torch.isfinite(log_probs).all()
+
+
+def test_an_opening_token_of_the_tokenizer_is_not_said_twice(control):
+    bare, opened = torch.tensor([[9, 12, 20]]), torch.tensor([[2, 9, 12, 20]])
+    torch.testing.assert_close(control.log_joint(bare), control.log_joint(opened))
+    mixed = control.log_joint(torch.tensor([[2, 9, 12, 20], [9, 12, 20, 8]]))
+    assert torch.equal(mixed[:1], control.log_joint(opened))
+
+
+def test_an_autoregressive_folder_is_a_model_of_every_study(control, tmp_path):
+    """Recognised by its config; chains are the same for any batch."""
+    control.model.float().save_pretrained(tmp_path / "gpt")
+    control.vocabulary.tokenizer.save_pretrained(tmp_path / "gpt")
+    model = glauber.load(str(tmp_path / "gpt"), device="cpu")
+    assert isinstance(model, CausalLM) and not model.whole_vocabulary
+    assert model.fingerprint == glauber.load(model).fingerprint
+    texts = ["the cat sat on it", "a dog ran"]
+    run = glauber.sample(model, texts, steps=12, temperature=0.7)
+    alone = glauber.sample(model, texts[1:], steps=12, temperature=0.7, chains=1)
+    assert run.spec.model == model.name and run.steps == 12 and alone.steps == 12
+    split = glauber.sample(model, texts, steps=12, temperature=0.7, batch_size=1)
+    assert (split.tokens() == run.tokens()).all()
+    found = glauber.rectangles(model, ["the cat sat on it"], count=4, length=5)
+    assert found.certified.sum() == 0 and found.delta.max() < 1e-4
+    assert model.in_float64().dtype == "float64"
+
+
 def test_refusals(control):
     tokens = torch.tensor([[8, 9, 13]])
-    with pytest.raises(GlauberError, match="candidate"):
-        control.scores(tokens, torch.tensor([[1]]))
     with pytest.raises(GlauberError, match="one hidden site"):
         control.scores(tokens, torch.tensor([[1, 2]]), torch.zeros(1, 2, 3, dtype=torch.int64))

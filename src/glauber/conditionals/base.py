@@ -71,10 +71,19 @@ class Restricted:
         return self.base.vocab_size
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        if candidates is None and not getattr(self.base, "whole_vocabulary", True):
+            return self._at_allowed(tokens, sites)
         scores = self.base.scores(tokens, sites, candidates)
         allowed = self.allowed.to(scores.device)
         forbidden = ~allowed if candidates is None else ~allowed[candidates]
         return scores.masked_fill(forbidden, -torch.inf)
+
+    def _at_allowed(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """The same where each token costs a pass: only the allowed ones are asked for."""
+        kept = self.allowed.nonzero()[:, 0].to(tokens.device).expand(*sites.shape, -1)
+        scores = self.base.scores(tokens, sites, kept.contiguous())
+        whole = scores.new_full((*sites.shape, self.vocab_size), -torch.inf)
+        return whole.scatter(-1, kept, scores)
 
 
 @dataclass(frozen=True)

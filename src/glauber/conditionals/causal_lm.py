@@ -2,80 +2,170 @@
 
 Its joint law is log p(x) = sum_t log p(x_t | x_<t). At one hidden site the conditional of token v
 is proportional to p(x with v there), so the edge log-ratios are differences of one joint and every
-rectangle closes. Each candidate token costs a pass over the text, so candidates must be given.
+rectangle closes. Each candidate token costs a pass over the text: a site's conditional over a
+vocabulary of V tokens costs V rows, where a masked LM needs one.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
-from glauber.conditionals.batching import rows_at_once
+from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.batching import ExactRows, rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.weights import (
+    check_weights,
+    choose_device,
+    choose_dtype,
+    fingerprint_of,
+    from_pretrained,
+    longest_text,
+    name_of,
+)
 from glauber.errors import GlauberError
 
 
 class CausalLM:
     """Scores of candidate tokens at one hidden site: log p of the whole text with each."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, name: str = "") -> None:
+    whole_vocabulary = False  # a pass scores one token at a hidden site
+
+    def __init__(
+        self, model: Any, tokenizer: Any, *, name: str = "", fingerprint: str = ""
+    ) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.name = name
+        self.name = name or name_of(model)
         self.vocab_size = int(model.config.vocab_size)
         self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
         first = tokenizer.bos_token_id
         # Without a token that opens a text, the first one is not scored: p(x_1) is then a
         # constant, which is a joint law too as long as site 0 is never hidden.
         self.opening = None if first is None else int(first)
+        self.longest = longest_text(model.config, tokenizer) - (self.opening is not None)
+        self._fingerprint = fingerprint
+        self._exact = ExactRows(lambda tokens, sites, _: self._rows(tokens), self.vocab_size)
 
     @classmethod
     def load(
-        cls, name: str, *, device: str = "cpu", dtype: str = "float32", **how: Any
+        cls,
+        name: str,
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        trust_remote_code: bool = False,
+        **how: Any,
     ) -> "CausalLM":
         """An autoregressive model by hub name or local folder; `how` goes to from_pretrained."""
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        place, precision = choose_device(device), choose_dtype(dtype)
+        if dtype == "int8":
+            raise GlauberError("int8 is there for masked LMs only: use float32 for this model.")
+        model, tokenizer = from_pretrained(name, trust_remote_code, kind="causal", **how)
+        check_weights(model, name)
+        made = fingerprint_of(model, tokenizer)
+        return cls(model.to(place, precision), tokenizer, name=name, fingerprint=made)
 
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(name, **how)
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype), **how)
-        except (OSError, ValueError, KeyError) as error:
-            raise GlauberError(f"{name} is no autoregressive LM that can be loaded.") from error
-        return cls(model.to(device), tokenizer, name=name)
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights and vocabulary."""
+        return self._fingerprint or fingerprint_of(self.model, self.vocabulary.tokenizer)
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self.model.device)
+
+    @property
+    def dtype(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
+        return self.device if self.device.type == "cuda" else torch.device("cpu")
+
+    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+        """What a chain should draw from: at each site one pass for every token it may propose."""
+        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
+        return Restricted(self, allowed.to(self.state_device))
+
+    def proposals(self) -> Conditionals:
+        """What ranks the whole vocabulary at a site in one pass, from the text before it alone."""
+        return Restricted(NextToken(self), self.vocabulary.proposable().to(self.state_device))
+
+    def in_float64(self) -> "CausalLM":
+        """The same weights in float64, where that exists: on CUDA or a CPU."""
+        return self._copy(deepcopy(self.model).to(self.state_device, torch.float64))
+
+    def on(self, device: str) -> "CausalLM":
+        """The same weights on another device."""
+        return self._copy(deepcopy(self.model).to(choose_device(device)))
+
+    def _copy(self, model: Any) -> "CausalLM":
+        return CausalLM(
+            model, self.vocabulary.tokenizer, name=self.name, fingerprint=self.fingerprint
+        )
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
-        if candidates is None:
-            raise GlauberError("an autoregressive model needs candidate tokens: one pass each.")
+        """log p of the whole text with each candidate (rows, 1, c) at the sites (rows, 1), float64.
+
+        Without candidates every token of the vocabulary is tried: one pass over the text each.
+        """
         if sites.shape[1] != 1:
             raise GlauberError("an autoregressive model answers for one hidden site at a time.")
         if self.opening is None and bool((sites == 0).any()):
             raise GlauberError(f"{self.name} has no opening token, so site 0 cannot be hidden.")
+        if candidates is None:
+            every = torch.arange(self.vocab_size, device=tokens.device)
+            candidates = every.expand(len(tokens), 1, -1)
+        found = [self._row(*row) for row in zip(tokens, sites[:, 0], candidates, strict=True)]
+        return torch.stack(found)
+
+    def _row(self, tokens: Tensor, site: Tensor, candidates: Tensor) -> Tensor:
+        """log p (1, c) of one text with each candidate (1, c) at the site."""
         count = candidates.shape[-1]
-        filled = tokens.repeat_interleave(count, dim=0)
-        filled = filled.scatter(1, sites.repeat_interleave(count, dim=0), candidates.reshape(-1, 1))
-        return self.log_joint(filled).view(len(tokens), 1, count)
+        filled = tokens.repeat(count, 1)
+        filled[:, int(site)] = candidates[0]
+        return self.log_joint(filled)[None]
 
     def log_joint(self, tokens: Tensor) -> Tensor:
-        """log p of each row of tokens (rows, length), PAD behind shorter rows: (rows,)."""
-        size = rows_at_once(8 * tokens.shape[1] * self.vocab_size, self.model.device)
-        with torch.no_grad():
-            return torch.cat([self._log_joint(rows) for rows in tokens.split(size)])
+        """log p of each row of tokens (rows, length), PAD behind shorter rows: (rows,) float64.
 
-    def _log_joint(self, tokens: Tensor) -> Tensor:
+        On a CPU a row's answer does not depend on the other rows.
+        """
+        with torch.no_grad():
+            if self.device.type == "cuda":
+                size = rows_at_once(8 * tokens.shape[1] * self.vocab_size, self.device)
+                return torch.cat([self._rows(rows)[:, 0, 0] for rows in tokens.split(size)])
+            dummy = torch.zeros(len(tokens), 1, dtype=torch.int64)
+            return self._exact(tokens, dummy, dummy[..., None])[:, 0, 0]
+
+    def _rows(self, tokens: Tensor) -> Tensor:
+        """log p (rows, 1, 1) of rows of tokens in one call of the model."""
         there = tokens != PAD
-        home = self.model.device
         inputs = tokens.clamp(min=0)
         if self.opening is not None:
             inputs = torch.cat([torch.full_like(inputs[:, :1], self.opening), inputs], dim=1)
+            # The tokenizer may have put the opening token there already: it is not said twice.
+            twice = inputs[:, 1] == self.opening
+            inputs = torch.where(twice[:, None], inputs.roll(-1, dims=1), inputs)
+            there = torch.where(twice[:, None], there.roll(-1, dims=1), there)
+            there = there & ~(twice[:, None] & _last(there))
             said, counted = inputs[:, 1:], there
         else:
             said, counted = inputs[:, 1:], there[:, 1:]
         # PAD stands behind the text, where causal attention never looks.
-        logits = self.model(input_ids=inputs.to(home)).logits[:, :-1].to(tokens.device)
-        laws = torch.log_softmax(logits.double(), dim=-1)
-        each = laws.gather(-1, said[..., None])[..., 0]
-        return torch.where(counted, each, 0.0).sum(dim=1)
+        logits = self.model(input_ids=inputs.to(self.device)).logits[:, :-1].to(tokens.device)
+        log_probs = torch.log_softmax(logits.double(), dim=-1)
+        each = log_probs.gather(-1, said[..., None])[..., 0]
+        return torch.where(counted, each, 0.0).sum(dim=1)[:, None, None]
+
+
+def _last(rows: Tensor) -> Tensor:
+    """True in the last column."""
+    return torch.arange(rows.shape[1], device=rows.device) == rows.shape[1] - 1
 
 
 @dataclass(frozen=True)
@@ -93,24 +183,25 @@ class NextToken:
         return self.control.vocab_size
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Scores (rows, 1, vocab or candidates) of the token that follows the text before it."""
         if sites.shape[1] != 1:
             raise GlauberError("an autoregressive model answers for one hidden site at a time.")
         opening = self.control.opening
         if opening is None:
             raise GlauberError(f"{self.control.name} has no opening token, so site 0 has no law.")
         inputs = torch.cat([torch.full_like(tokens[:, :1], opening), tokens.clamp(min=0)], dim=1)
-        size = rows_at_once(8 * inputs.shape[1] * self.vocab_size, self.control.model.device)
+        size = rows_at_once(8 * inputs.shape[1] * self.vocab_size, self.control.device)
         with torch.no_grad():
-            # The opening token stands before site 0, so position t holds the law of site t.
-            laws = torch.cat(
+            # The opening token stands before site 0, so position t scores site t.
+            scores = torch.cat(
                 [self._at(*p) for p in zip(inputs.split(size), sites.split(size), strict=True)]
             )
-        laws = laws.to(tokens.device)
-        return laws if candidates is None else laws.gather(-1, candidates)
+        scores = scores.to(tokens.device)
+        return scores if candidates is None else scores.gather(-1, candidates)
 
     def _at(self, inputs: Tensor, sites: Tensor) -> Tensor:
         """Logits (rows, 1, vocab) at the sites (rows, 1) of inputs (rows, 1 + length)."""
-        home = self.control.model.device
+        home = self.control.device
         logits: Tensor = self.control.model(input_ids=inputs.to(home)).logits
         rows = torch.arange(len(inputs), device=home)[:, None]
         return logits[rows, sites.to(home)]

@@ -3,32 +3,159 @@
 The one place where studies turn what they were given into a model.
 """
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.causal_lm import CausalLM
+from glauber.conditionals.masked_lm import HEADS, MaskedLM
+from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.starts import starts
+from glauber.conditionals.weights import (
+    bundled_folder,
+    bundled_names,
+    choose_device,
+    choose_dtype,
+    kind_of,
+)
 from glauber.errors import GlauberError
+from glauber.parameters import Trust
+from glauber.result import Result, one_of, plain, signature, study
 
-__all__ = ["Model", "load", "refuse_int8", "starts"]
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
 
-Model = Any  # MaskedLM, CausalLM, or another object with what MaskedLM shows to studies
+__all__ = ["Model", "load", "models", "refuse_int8", "starts"]
+
+Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
+KINDS = ("auto", "masked", "causal")
 
 
 def load(
     model: str | Conditionals = "bundled:english",
     *,
+    kind: str = "auto",
     device: str = "auto",
     dtype: str = "float32",
     trust_remote_code: bool = False,
 ) -> Model:
-    """The model of that name (`bundled:NAME`, a folder, a hub name), or the object itself."""
+    """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
+
+    model  a name, a MaskedLM or CausalLM, or a rule of your own: any object with `vocab_size` and
+           `scores(tokens, sites, candidates=None)`, and optionally `name`, `length`, `fingerprint`
+           and `vocabulary` (a list of the tokens' spellings)
+    kind   masked, causal, or auto: what the config of the folder says
+    device an object is moved there; auto leaves it where it is
+    dtype  of a named model; an object keeps its own, and another one than float32 is refused
+    trust_remote_code  allows code that comes with a model to run; nothing else ever does
+    """
+    one_of("the kind", kind, KINDS)
+    choose_dtype(dtype)
     if not isinstance(model, str):
-        return model
-    return MaskedLM.load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+        return _object(model, device, dtype)
+    choose_device(device)
+    chosen = kind_of(model) if kind == "auto" else kind
+    shape: type[CausalLM] | type[MaskedLM] = CausalLM if chosen == "causal" else MaskedLM
+    return shape.load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+
+
+def _object(given: Any, device: str, dtype: str) -> Model:
+    """A model of the object, on the device."""
+    if not hasattr(given, "scores") or not hasattr(given, "vocab_size"):
+        raise GlauberError(
+            f"{type(given).__name__} is no model: it needs vocab_size and scores, or a name."
+        )
+    opened = given if is_model(given) else Own(given)
+    if dtype not in ("float32", opened.dtype):
+        raise GlauberError(f"{opened.name} computes in {opened.dtype}, not in {dtype}.")
+    if device == "auto":
+        return opened
+    place = choose_device(device)
+    same = place.type == opened.device.type and place.index in (None, opened.device.index)
+    return opened if same else opened.on(device)
 
 
 def refuse_int8(model: Model) -> None:
     """What is measured or certified needs the model's own precision."""
     if model.dtype == "int8":
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
+
+
+@study
+def models(
+    name: Annotated[str | None, "A model to look at closely."] = None,
+    *,
+    trust_remote_code: Trust = False,
+) -> "Models":
+    """List the bundled models, or look at one: shape, vocabulary, longest text, fingerprint.
+
+    Any other masked or autoregressive LM of transformers can be given by its folder or its name
+    on the hub. `python -m recipes.antibody --out antibody` in a clone of the repository makes an
+    antibody model.
+    """
+    if name is None:
+        found = [_listed(f"bundled:{one}") for one in bundled_names()]
+        return Models(found, sorted(HEADS), signature(models="bundled"))
+    opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
+    return Models([_looked_at(opened)], sorted(HEADS), signature(models=opened.name))
+
+
+@dataclass(frozen=True)
+class Models(Result):
+    """What is there to ask: a row for each model."""
+
+    rows: list[dict[str, Any]]
+    known_shapes: list[str]  # those whose head is applied at the hidden sites only
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "models": plain(self.rows),
+            "known_shapes": self.known_shapes,
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        for row in self.rows:
+            yield from (f"{key.replace('_', ' '):>14}  {value}" for key, value in row.items())
+        yield f"{'known shapes':>14}  {', '.join(self.known_shapes)}"
+        yield f"{'others':>14}  any masked or autoregressive LM of transformers, by name or folder"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per model."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.style import empty_figure
+
+        figure = empty_figure("Models", "parameters of each")
+        names = [row["name"] for row in self.rows]
+        figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
+        figure.update_xaxes(title="parameters")
+        return {"parameters": figure}
+
+
+def _listed(name: str) -> dict[str, Any]:
+    size = sum(file.stat().st_size for file in bundled_folder(name).iterdir())
+    return _looked_at(load(name, device="cpu")) | {"megabytes": round(size / 1e6, 1)}
+
+
+def _looked_at(model: Model) -> dict[str, Any]:
+    config = model.model.config
+    return {
+        "name": model.name,
+        "kind": "masked" if model.whole_vocabulary else "causal",
+        "shape": config.model_type,
+        "layers": getattr(config, "num_hidden_layers", None),
+        "width": getattr(config, "hidden_size", None),
+        "vocabulary": model.vocab_size,
+        "proposable": int(model.vocabulary.proposable().sum()),
+        "longest": model.longest,
+        "parameters": sum(weight.numel() for weight in model.model.parameters()),
+        "hand_laid": getattr(model, "encoder", None) is not None,
+        "fingerprint": model.fingerprint,
+    }

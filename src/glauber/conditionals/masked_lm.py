@@ -7,6 +7,7 @@ hidden sites only; rows are batched so that on a CPU a row's scores never depend
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -18,15 +19,17 @@ from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.encoder_int8 import EncoderInt8
 from glauber.conditionals.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
-from glauber.conditionals.weights import choose_device, fingerprint_of, from_pretrained
+from glauber.conditionals.weights import (
+    check_weights,
+    choose_device,
+    choose_dtype,
+    fingerprint_of,
+    from_pretrained,
+    longest_text,
+    name_of,
+)
 from glauber.errors import GlauberError
 
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-    "int8": torch.float32,  # the products of the encoder in int8, the rest in float32
-}
 # Where a hidden state becomes scores. Every masked-LM head of the field works on each position
 # alone, so it is applied at the hidden sites only.
 Head = Callable[[Any, Tensor], Tensor]
@@ -75,15 +78,15 @@ class MaskedLM:
         int8: bool = False,
     ) -> None:
         if tokenizer.mask_token_id is None:
-            raise GlauberError(f"the tokenizer of {name or 'this model'} has no mask token.")
+            raise GlauberError(f"the tokenizer of {name or name_of(model)} has no mask token.")
         self.model = model.eval().requires_grad_(False)
-        self.name = name
-        self.fingerprint = fingerprint
+        self.name = name or name_of(model)
+        self._fingerprint = fingerprint
         self.vocab_size = int(model.config.vocab_size)
         self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
         self.hidden_token = int(tokenizer.mask_token_id)
         self.pad_token = int(tokenizer.pad_token_id or 0)
-        self.longest = _longest(model.config, tokenizer)
+        self.longest = longest_text(model.config, tokenizer)
         self.int8 = int8
         self.encoder = self._encoder()
         self._head = HEADS.get(model.config.model_type)
@@ -107,7 +110,7 @@ class MaskedLM:
         if not Encoder.fits(self.model):
             raise GlauberError(
                 "int8 is there for models of BERT's shape only, and "
-                f"{self.name or 'this model'} has the shape {self.model.config.model_type}."
+                f"{self.name} has the shape {self.model.config.model_type}."
             )
         return EncoderInt8(self.model)
 
@@ -128,12 +131,11 @@ class MaskedLM:
         budget: int = ACTIVATIONS,
     ) -> "MaskedLM":
         """The model of that name: `bundled:NAME`, a local folder, or a name on the hub."""
-        place = choose_device(device)
-        if dtype not in DTYPES:
-            raise GlauberError(f"the dtype is {dtype}, but it must be one of {', '.join(DTYPES)}.")
+        place, precision = choose_device(device), choose_dtype(dtype)
         model, tokenizer = from_pretrained(name, trust_remote_code)
+        check_weights(model, name)
         fingerprint = fingerprint_of(model, tokenizer)
-        model = model.to(place, DTYPES[dtype])
+        model = model.to(place, precision)
         return cls(
             model,
             tokenizer,
@@ -145,9 +147,19 @@ class MaskedLM:
 
     whole_vocabulary = True  # one pass scores every token at a hidden site
 
-    def conditionals(self) -> Conditionals:
-        """What a chain should draw from: the tokens that are neither special nor unused."""
-        return Restricted(self, self.vocabulary.proposable().to(self.state_device))
+    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+        """What a chain should draw from: the tokens that may be proposed.
+
+        Neither special nor unused ones, of proteins only the twenty standard residues (all letters
+        with standard_only=False), and none of those that `forbid` names by their spelling.
+        """
+        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
+        return Restricted(self, allowed.to(self.state_device))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights and vocabulary."""
+        return self._fingerprint or fingerprint_of(self.model, self.vocabulary.tokenizer)
 
     def proposals(self) -> Conditionals:
         """What ranks the whole vocabulary at a site: the conditionals themselves."""
@@ -184,6 +196,13 @@ class MaskedLM:
         return self.device if self.device.type == "cuda" else torch.device("cpu")
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Unnormalised log-probabilities (rows, k, vocab) at hidden sites, in the model's dtype.
+
+        tokens (rows, length) int64, PAD (-1) behind shorter rows; sites (rows, k) int64, PAD where
+        a row hides fewer. The sites of a row are hidden together, and what stands there does not
+        matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
+        On a CPU a row's scores do not depend on the other rows.
+        """
         with torch.no_grad():
             return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
 
@@ -224,11 +243,3 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
     rows = torch.arange(len(states), device=states.device)[:, None]
     return states[rows, sites.clamp(min=0)]
-
-
-def _longest(config: Any, tokenizer: Any) -> int:
-    """The most tokens of a text with its special ones."""
-    positions = int(getattr(config, "max_position_embeddings", None) or 2**30)
-    if config.model_type in ("roberta", "xlm-roberta", "mpnet", "esm"):
-        positions -= int(config.pad_token_id or 0) + 1  # positions are numbered from there
-    return min(positions, int(tokenizer.model_max_length))

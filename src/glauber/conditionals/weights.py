@@ -1,15 +1,35 @@
-"""Where are a model's weights, can they be read, and on which device do they go?"""
+"""Where are a model's weights, are they sound, and on which device do they go?
+
+Broken folders end in one sentence that names the file. Code that comes with a model is run only
+if the caller allows it: `trust_remote_code` is never taken from a file.
+"""
 
 import hashlib
+import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from glauber.errors import GlauberError
+from glauber.result import one_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MODELS = PACKAGE / "models"
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+    "int8": torch.float32,  # the products of the encoder in int8, the rest in float32
+}
+DEVICES = ("cpu", "cuda", "mps")
+SIZES = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "dim", "n_layers",
+    "n_heads", "hidden_dim", "embedding_size", "type_vocab_size",
+)  # fmt: skip
+HEAD_NAMES = {"masked": "masked LM", "causal": "autoregressive LM"}
 
 
 def bundled_names() -> list[str]:
@@ -34,10 +54,30 @@ def choose_device(device: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         place = torch.device(device)
+        if place.type not in DEVICES:
+            raise RuntimeError(f"{place.type} is none of {DEVICES}")
         torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:
+    except Exception as error:  # each backend has its own
         raise GlauberError(f"the device {device} cannot be used on this machine.") from error
     return place
+
+
+def choose_dtype(dtype: str) -> torch.dtype:
+    """The precision of that name."""
+    return DTYPES[one_of("the dtype", dtype, DTYPES)]
+
+
+def name_of(model: Any) -> str:
+    """A name for a model that was given none: its config's, or `unnamed`."""
+    return str(getattr(model.config, "_name_or_path", "") or "unnamed")
+
+
+def longest_text(config: Any, tokenizer: Any) -> int:
+    """The most tokens of a text with its special ones."""
+    positions = int(getattr(config, "max_position_embeddings", None) or 2**30)
+    if config.model_type in ("roberta", "xlm-roberta", "mpnet", "esm"):
+        positions -= int(config.pad_token_id or 0) + 1  # positions are numbered from there
+    return min(positions, int(tokenizer.model_max_length))
 
 
 def fingerprint_of(model: Any, tokenizer: Any) -> str:
@@ -50,29 +90,69 @@ def fingerprint_of(model: Any, tokenizer: Any) -> str:
     return digest.hexdigest()
 
 
-def from_pretrained(name: str, trust_remote_code: bool) -> tuple[Any, Any]:
-    """The masked LM and the tokenizer of that name, as transformers makes them."""
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
+def from_pretrained(
+    name: str, trust_remote_code: bool, *, kind: str = "masked", **how: Any
+) -> tuple[Any, Any]:
+    """The model and the tokenizer of that name, as transformers makes them."""
+    import transformers
     from transformers.utils import logging
 
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
     if not reachable(place):
-        raise GlauberError(_why(name, LookupError(name)))
+        raise GlauberError(_why(name, LookupError(name), kind))
+    if Path(place).is_dir() and "gguf_file" not in how:
+        check_folder(Path(place))
+    auto = (
+        transformers.AutoModelForMaskedLM if kind == "masked" else transformers.AutoModelForCausalLM
+    )
     logging.disable_progress_bar()
     loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code)
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            place, dtype="auto", trust_remote_code=trust_remote_code, output_loading_info=True
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            place, trust_remote_code=trust_remote_code, **how
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise GlauberError(_why(name, error)) from error
+        model, report = auto.from_pretrained(
+            place,
+            dtype="auto",
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+            **how,
+        )
+    except Exception as error:  # what a broken file raises depends on where it is broken
+        raise GlauberError(_why(name, error, kind)) from error
     finally:
         logging.set_verbosity(loud)
     if report["missing_keys"]:
         missing = ", ".join(sorted(report["missing_keys"])[:3])
-        raise GlauberError(f"{name} carries no masked-LM head: it lacks the weights {missing}.")
+        raise GlauberError(
+            f"{name} carries no {kind}-LM head: it lacks the weights {missing}."
+            if kind == "masked"
+            else f"{name} is not a whole {HEAD_NAMES[kind]}: it lacks the weights {missing}."
+        )
     return model, tokenizer
+
+
+def check_weights(model: Any, name: str) -> None:
+    """Refuses weights that are not finite numbers: every answer of such a model is one too."""
+    for key, weight in model.state_dict().items():
+        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+            raise GlauberError(f"{name} has weights that are not finite numbers, in {key}.")
+
+
+def kind_of(name: str) -> str:
+    """Whether a model is masked or causal, by the architecture that its config names."""
+    place = str(bundled_folder(name)) if name.startswith("bundled:") else name
+    if not reachable(place):
+        return "masked"
+    try:
+        from transformers import PreTrainedConfig
+
+        config, _ = PreTrainedConfig.get_config_dict(place)  # reads a file, runs nothing
+        named = " ".join(config.get("architectures") or [])
+    except Exception:  # the loader says what is wrong
+        return "masked"
+    causal = "CausalLM" in named or "LMHeadModel" in named
+    return "causal" if causal and "MaskedLM" not in named else "masked"
 
 
 def reachable(name: str) -> bool:
@@ -92,19 +172,94 @@ def reachable(name: str) -> bool:
     return True
 
 
-def _why(name: str, error: Exception) -> str:
+# ---- folders that are broken
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder whose config or weights cannot be what they claim to be."""
+    _check_config(folder / "config.json")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (folder / name).is_file():
+            _json(folder / name)
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        listed = _json(index).get("weight_map")
+        if not isinstance(listed, dict) or not all(isinstance(v, str) for v in listed.values()):
+            raise GlauberError(f"{index} is broken: it does not list the files of the weights.")
+        for part in sorted(set(listed.values())):
+            if not (folder / part).is_file():
+                raise GlauberError(f"{index} names {part}, which is not there.")
+    for path in sorted(folder.glob("*.safetensors")):
+        _check_safetensors(path)
+
+
+def _check_config(path: Path) -> None:
+    if not path.is_file():
+        raise GlauberError(f"{path.parent} is no model: it holds no config.json.")
+    config = _json(path)
+    for key in SIZES:
+        size = config.get(key)
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
+            raise GlauberError(f"{path} is broken: {key} is {size!r}, not a size.")
+    if config.get("vocab_size") == 0:
+        raise GlauberError(f"{path} is broken: vocab_size is 0.")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise GlauberError(f"{path} is broken: it is not JSON.") from error
+    if not isinstance(found, dict):
+        raise GlauberError(f"{path} is broken: it is not a JSON object.")
+    return found
+
+
+def _check_safetensors(path: Path) -> None:
+    """Refuses a file whose header is no header, or that is shorter than its header says."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(8)
+        length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
+        if not 2 <= length <= size - 8:
+            raise GlauberError(f"{path} is broken: it is cut off or no safetensors file.")
+        try:
+            header = json.loads(file.read(length))
+            ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
+            whole = 8 + length + max(ends, default=0)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+            raise GlauberError(f"{path} is broken: its header cannot be read.") from error
+    if size < whole:
+        raise GlauberError(f"{path} is cut off: it has {size:,} bytes of {whole:,}.")
+
+
+def _why(name: str, error: Exception, kind: str) -> str:
     """One sentence on why a model could not be loaded."""
-    if "trust_remote_code" in str(error):
+    said, what = str(error), HEAD_NAMES[kind]
+    if "trust_remote_code" in said:
         return (
             f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
         )
-    if "AutoModelForMaskedLM" in str(error):
-        return f"{name} is not a masked LM: transformers knows no masked-LM head for its shape."
-    if Path(name).is_dir():
-        first = (str(error).strip() or repr(error)).splitlines()[0]
-        return f"the folder {name} holds no masked LM that transformers can load ({first})."
+    if "AutoModelFor" in said:
+        return f"{name} is not a {what}: transformers knows no such head for its shape."
+    if name.startswith("bundled:") or Path(name).is_dir():
+        return (
+            f"the folder {name} holds no {what} that can be loaded ({_reason(name, said, error)})."
+        )
     return (
         f"the model {name} was found neither as a folder nor on the hub; without the hub, "
         "download it elsewhere and give the path of its folder (it holds config.json), "
         "or use bundled:english."
     )
+
+
+def _reason(name: str, said: str, error: Exception) -> str:
+    """What is wrong in the folder, with the file where that is known."""
+    folder = Path(name)
+    pickled = next((path.name for path in sorted(folder.glob("*.bin"))), None)
+    if "size mismatch" in said or "mismatched" in said or "ignore_mismatched_sizes" in said:
+        return "config.json has other sizes than the weights"
+    if pickled is not None and ("Unpickling" in type(error).__name__ or "weights_only" in said):
+        return f"{pickled} holds more than weights, which could run code"
+    first = (said.strip() or repr(error)).splitlines()[0]
+    return first.rstrip(". ")[:200]

@@ -1,0 +1,5 @@
+"""A small call of each public study of the conditionals."""
+
+import glauber
+
+EXAMPLES = {"models": lambda at: glauber.models()}
