@@ -1,5 +1,6 @@
 """The cost of filling at once against full enumeration on small laws, and on a tiny model."""
 
+import json
 from itertools import permutations, product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from conftest import make_model, make_tokenizer
+from glauber import parallel_cost
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
@@ -207,3 +209,66 @@ def test_what_is_refused():
     pairs = pair_costs(law, TOKENS, torch.tensor([1, 2]))
     with pytest.raises(GlauberError, match="the error is 2"):
         filling_plan(law, TOKENS, pairs, error=2)
+
+
+TEXT = "the cat sat on the mat ."
+
+
+def test_the_study(tiny, tmp_path):
+    model, _ = tiny
+    found = parallel_cost(TEXT, model, sites="1,2,5", samples=8, top=10)
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["hidden"] == ["1 cat", "2 sat", "5 mat"] and told["sites"] == [1, 2, 5]
+    lower, upper = (told["pairs"]["total_variation"][key] for key in ("value", "upper_bound"))
+    assert (np.array(lower) <= np.array(upper)).all()
+    assert [one["k"] for one in told["by_count"]] == [1, 2, 3]
+    groups = told["plan"]["groups"]
+    assert sorted(word for group in groups for word in group["sites"]) == told["hidden"]
+    assert all(g["total_variation"]["value"] <= told["plan"]["error"] for g in groups)
+    assert [one["distance"] for one in told["by_distance"]] == [1, 3, 4]
+    frame = found.frame()
+    assert len(frame) == 6 and set(frame["first"]) == {1, 2, 5}
+    row = frame[(frame["first"] == 1) & (frame["second"] == 5)].iloc[0]
+    assert row["total_variation"] == lower[0][2] and row["first_token"] == "cat"
+    page = found.write(tmp_path / "cost.html").read_text()
+    assert "the token filled second" in page and "tokens apart" in page
+    assert "plan:" in str(found) and "the two orders" in str(found)
+
+
+def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
+    model, _ = tiny
+    few = dict(samples=2, top=2)
+    listed, ranged = (
+        parallel_cost(TEXT, model, sites=sites, **few) for sites in ([2, 3, 4], "2-4")
+    )
+    assert listed.to_dict() == ranged.to_dict()
+    for seed in range(6):
+        found = parallel_cost(TEXT, model, hide=0.6, freeze="0-2", seed=seed, **few)
+        assert len(found.numbers) == 4 and min(found.numbers.values()) >= 3
+    # Freezing nothing changes nothing, and a frozen token moves no number.
+    assert parallel_cost(TEXT, model, sites="3,5", freeze="0", **few).hidden == ["3 on", "5 mat"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"sites": "1,9"}, "its tokens are 0 to 6"),
+        ({"sites": "1"}, "at least two"),
+        ({"sites": "a"}, "not a list of sites"),
+        ({"sites": "1,2", "freeze": "2"}, "token 2 cannot be hidden and frozen"),
+        ({"freeze": "0-5"}, "at least two"),
+        ({"hide": 0}, "the share to hide is 0"),
+        ({"hide": float("nan")}, "the share to hide is nan"),
+        ({"error": 2}, "the error is 2"),
+        ({"samples": 10**12}, "cannot be done"),
+        ({"samples": 10**9}, "GiB"),
+        ({"samples": 1}, "at least 2"),
+        ({"top": 0}, "at least 1"),
+        ({"seed": -1}, "the seed is -1"),
+        ({"temperature": 0.0}, "temperature"),
+    ],
+)
+def test_what_the_study_refuses(tiny, asked, said):
+    with pytest.raises(GlauberError, match=said) as problem:
+        parallel_cost(TEXT, tiny[0], **asked)
+    assert "\n" not in str(problem.value)

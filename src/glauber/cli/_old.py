@@ -3,7 +3,6 @@
 import typer
 
 from glauber.cli.export import export
-from glauber.cli.parallel_cost import parallel_cost
 from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
@@ -18,10 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 CHAINS = (sample, resume, extend, show, export)
-CERTIFICATES = ()
-MIXING = (parallel_cost,)
-
 LANDSCAPE = (report,)
-for command in (*CHAINS, *CERTIFICATES, *MIXING, *LANDSCAPE):
+for command in (*CHAINS, *LANDSCAPE):
     app.command()(command)
 app.add_typer(sweep, name="sweep")

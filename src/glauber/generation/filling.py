@@ -18,6 +18,7 @@ from glauber.conditionals.base import Conditionals, check_temperature, log_probs
 from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
+from glauber.progress import Advance
 
 HALVINGS = 8  # of the threshold for pairs, before every site gets a group of its own
 
@@ -68,6 +69,7 @@ def cost_by_count(
     samples: int = 64,
     temperature: float = 1.0,
     seed: int = 0,
+    advance: Advance | None = None,
 ) -> list[FillCost]:
     """The cost of filling k = 1 to n of the n hidden sites (n,) at once, means over random k.
 
@@ -76,7 +78,7 @@ def cost_by_count(
     """
     sites = _checked(tokens, sites, samples, temperature)
     orders = _shuffled([sites.tolist()], samples, seed)
-    walk = _walk(conditionals, tokens, orders, (len(sites),), temperature, seed)
+    walk = _walk(conditionals, tokens, orders, (len(sites),), temperature, seed, advance)
     return [walk.cost(slice(0, k)) for k in range(1, len(sites) + 1)]
 
 
@@ -88,6 +90,7 @@ def cost_of_groups(
     samples: int = 64,
     temperature: float = 1.0,
     seed: int = 0,
+    advance: Advance | None = None,
 ) -> tuple[list[FillCost], FillCost]:
     """The cost of filling groups one after the other, each at once; and that of the whole plan.
 
@@ -98,7 +101,7 @@ def cost_of_groups(
     _checked(tokens, flat, samples, temperature)
     orders = _shuffled(groups, samples, seed)
     sizes = tuple(len(group) for group in groups)
-    walk = _walk(conditionals, tokens, orders, sizes, temperature, seed)
+    walk = _walk(conditionals, tokens, orders, sizes, temperature, seed, advance)
     ends = np.cumsum(sizes).tolist()
     parts = [walk.cost(slice(e - size, e)) for size, e in zip(sizes, ends, strict=True)]
     return parts, walk.cost(slice(0, len(flat)))
@@ -133,24 +136,31 @@ def filling_plan(
     samples: int = 64,
     temperature: float = 1.0,
     seed: int = 0,
+    advance: Advance | None = None,
 ) -> FillingPlan:
     """Groups by pair costs, then measured; the threshold is halved until each stays within error.
 
     The measured cost that is compared with the error is the estimate itself, not its upper end.
     """
-    if not 0 <= error <= 1:
-        raise GlauberError(f"the error is {error}, but it must lie between 0 and 1.")
+    check_error(error)
     threshold = error
     for attempt in range(HALVINGS + 1):
         allowed = threshold if attempt < HALVINGS else -1.0
         groups = greedy_groups(pairs.mean, pairs.sites, allowed)
         costs, whole = cost_of_groups(
-            conditionals, tokens, groups, samples=samples, temperature=temperature, seed=seed
-        )
+            conditionals, tokens, groups, samples=samples, temperature=temperature, seed=seed,
+            advance=advance,
+        )  # fmt: skip
         if all(cost.total_variation.value <= error for cost in costs):
             break
         threshold /= 2
     return FillingPlan(tuple(groups), tuple(costs), whole, error, allowed)
+
+
+def check_error(error: float) -> None:
+    """Refuses what is no total variation."""
+    if not 0 <= error <= 1:
+        raise GlauberError(f"the error is {error}, but it must lie between 0 and 1.")
 
 
 def greedy_groups(costs: Floats, sites: tuple[int, ...], threshold: float) -> list[tuple[int, ...]]:
@@ -182,6 +192,7 @@ def _walk(
     sizes: tuple[int, ...],
     temperature: float,
     seed: int,
+    advance: Advance | None,
 ) -> Walk:
     """Fills every sample in its order (samples, n), the steps cut into groups of the sizes."""
     orders = orders.to(tokens.device)
@@ -189,7 +200,7 @@ def _walk(
     uniforms = torch.rand(orders.shape, generator=generator, dtype=torch.float64)
     held = orders.shape[1] * conditionals.vocab_size * 2
     parts = [
-        _filled(conditionals, tokens, orders[rows], uniforms[rows], sizes, temperature)
+        _filled(conditionals, tokens, orders[rows], uniforms[rows], sizes, temperature, advance)
         for rows in in_parts(torch.arange(len(orders)), held)
     ]
     return Walk(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -202,23 +213,26 @@ def _filled(
     uniforms: Tensor,
     sizes: tuple[int, ...],
     temperature: float,
+    advance: Advance | None,
 ) -> tuple[Floats, Floats, Floats]:
     """The three tables of a Walk (samples, n), for some of its samples."""
     state = tokens.repeat(len(orders), 1)
-    told: list[tuple[Tensor, Tensor, Tensor]] = []
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
     done = 0
     for size in sizes:
         for slot in range(size):
-            laws = log_probs(conditionals, state, orders[:, done:], temperature=temperature)
+            each = log_probs(conditionals, state, orders[:, done:], temperature=temperature)
             if slot == 0:
-                before = laws[:, :size].clone()
-            law, at_once = laws[:, 0], before[:, slot]
+                before = each[:, :size].clone()
+            law, at_once = each[:, 0], before[:, slot]
             drawn = _draw(law, uniforms[:, done])
             state = state.scatter(1, orders[:, done, None], drawn)
             ratio = divergences(law, at_once)
-            told.append((law.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
+            found.append((law.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
             done += 1
-    columns = (torch.stack(column, dim=1).cpu().numpy() for column in zip(*told, strict=True))
+            if advance is not None:
+                advance(len(orders))
+    columns = (torch.stack(column, dim=1).cpu().numpy() for column in zip(*found, strict=True))
     in_turn, once, spent = columns
     return in_turn, once, spent
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, check_temperature, log_probs
 from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
+from glauber.progress import Advance
 
 Floats = NDArray[np.float64]
 
@@ -80,6 +81,7 @@ def pair_costs(
     *,
     top: int = 32,
     temperature: float = 1.0,
+    advance: Advance | None = None,
 ) -> PairCosts:
     """The cost of every ordered pair of sites (n,), all n hidden, in tokens (length,)."""
     check_sites(tokens, sites)
@@ -104,6 +106,8 @@ def pair_costs(
             weights = chances[part][:, None]
             variation[first, columns] += (weights * far).sum(0).cpu().numpy()
             divergence[first, columns] += (weights * kl).sum(0).cpu().numpy()
+            if advance is not None:
+                advance(len(part))
         limit[first, columns] = _largest_divergence(apart[others])
     at_most = divergence + np.where(rest[:, None] > 0, rest[:, None] * limit, 0.0)
     return PairCosts(tuple(sites.tolist()), variation, divergence, rest, at_most, top)
