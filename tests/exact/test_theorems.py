@@ -56,13 +56,20 @@ def freezing(conditionals, space):
 
     One of two traps has at most half the mass. Without two of them some temperature will do.
     """
-    plain = model(conditionals, space, 1.0)
+    plain = Model(space, conditionals, 1.0, None, None, *scored(conditionals, space, 1.0))
     alone = [margin(plain, np.arange(space.size) == x) for x in range(space.size)]
     depths = sorted(depth for depth in alone if depth is not None)
     return depths[-2] / np.log(4 * (space.vocab_size - 1)) if len(depths) > 1 else 0.5
 
 
 def model(conditionals, space, temperature):
+    matrix = transition_matrix(conditionals, space, temperature=temperature).toarray()
+    both = scored(conditionals, space, temperature)
+    return Model(space, conditionals, temperature, matrix, stationary(matrix), *both)
+
+
+def scored(conditionals, space, temperature):
+    """Scores (size, length, vocab) and their softmax at the temperature."""
     states = space.states()
     columns = [
         conditionals.scores(states, torch.full((space.size, 1), site))[:, 0].numpy()
@@ -70,11 +77,7 @@ def model(conditionals, space, temperature):
     ]
     scores = np.stack(columns, axis=1)
     weights = np.exp(scores / temperature)
-    matrix = transition_matrix(conditionals, space, temperature=temperature).toarray()
-    probabilities = weights / weights.sum(axis=2, keepdims=True)
-    return Model(
-        space, conditionals, temperature, matrix, stationary(matrix), scores, probabilities
-    )
+    return scores, weights / weights.sum(axis=2, keepdims=True)
 
 
 def pair_chain(m):

@@ -1,5 +1,6 @@
 """Is the transition matrix the chain of the paper? Plain loops over states, sites and orders."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -14,6 +15,11 @@ from glauber.exact import conditionals as exact_laws
 
 
 def law_of(conditionals, tokens, hidden, site, temperature=1.0):
+    return asked_once(conditionals, tuple(tokens), tuple(hidden), site, temperature)
+
+
+@functools.cache
+def asked_once(conditionals, tokens, hidden, site, temperature):
     """pi_site(. | tokens outside hidden), one evaluation at a time."""
     sites = torch.tensor([list(hidden)])
     scores = conditionals.scores(torch.tensor([list(tokens)]), sites)[0, list(hidden).index(site)]

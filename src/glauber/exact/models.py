@@ -9,7 +9,7 @@ model of two colours is the Ising model of couplings J/2 and fields (h_i(1) - h_
 pseudolikelihood of a family is convex in theta: log p(x_K | x_{-K}) is linear less a log-sum-exp.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -274,7 +274,7 @@ def tilted_family(distribution: Floats, space: Space, statistics: Floats) -> Fam
     return Family(space, statistics, np.log(distribution), names)
 
 
-def state_counts(space: Space, tokens: Sequence[Sequence[int]]) -> Floats:
+def state_counts(space: Space, tokens: ArrayLike) -> Floats:
     """How often each state (size,) occurs in rows of tokens (n, length)."""
     numbers = space.index(torch.as_tensor(np.asarray(tokens, np.int64)))
     return np.bincount(numbers.numpy(), minlength=space.size).astype(np.float64)

@@ -82,7 +82,8 @@ def fit(
         family = _family(tokens.shape[1], k)
         counts = state_counts(family.space, tokens)
     problem = Pseudolikelihood.of_size(family, k)
-    found = fit_pairs(problem, observed(counts, problem.masks, drawing, generator), method=method)
+    seen = observed(counts, problem.masks, drawing, generator)
+    found = fit_pairs(problem, seen, method="lbfgs" if method == "lbfgs" else "newton")
     n_samples = int(counts.sum())
     _check_found(found, n_samples)
     return IsingFit(

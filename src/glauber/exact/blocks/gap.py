@@ -123,15 +123,15 @@ class BestAdaptiveMasks:
 def best_adaptive_masks(
     distribution: Floats, masks: Masks, *, rounds: int = 200, rate: float = 0.05
 ) -> BestAdaptiveMasks:
-    """Ascent of the gap from fixed masks, by Adam on the logits of p_K(K | x)."""
+    """Ascent of the gap from fixed masks, by Adam (Kingma and Ba 2015) on logits of p_K(K | x)."""
     space = masks.space
     _check_searched(space, SEARCHED_ADAPTIVE, "adaptive masks")
     probabilities = torch.from_numpy(distribution)
     labels = [_contexts(space, block) for block in masks.blocks]
     begun = torch.from_numpy(np.log(np.maximum(masks.chances, 1e-6)))
     logits = begun.repeat(space.size, 1).requires_grad_()
-    ascent = torch.optim.Adam([logits], lr=rate)
     best, kept, start = -1.0, torch.softmax(logits.detach(), dim=1), 0.0
+    mean, square = torch.zeros_like(logits), torch.zeros_like(logits)
     for step in range(rounds):
         chances = torch.softmax(logits, dim=1)
         second = _second(_scaled(probabilities, chances, labels), probabilities.sqrt())
@@ -139,9 +139,11 @@ def best_adaptive_masks(
         start = gap if step == 0 else start
         if gap > best:
             best, kept = gap, chances.detach()
-        ascent.zero_grad()
-        second.backward()
-        ascent.step()
+        (slope,) = torch.autograd.grad(second, logits)
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        unbiased, scale = mean / (1 - 0.9 ** (step + 1)), square / (1 - 0.999 ** (step + 1))
+        with torch.no_grad():
+            logits -= rate * unbiased / (scale.sqrt() + 1e-8)
     found = Masks.seeing(space, masks.blocks, kept.numpy().T)
     return BestAdaptiveMasks(found, block_gap(distribution, found), start)
 
