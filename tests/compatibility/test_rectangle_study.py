@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from glauber.compatibility.rectangle_test import draw
-from glauber.compatibility.rectangle_test import evaluate as rectangles
+from glauber.compatibility.rectangle_test import evaluate
 from glauber.compatibility.rectangles import measure as rectangle_study
-from glauber.compatibility.rectangles import read
-from glauber.conditionals.base import Conditionals, Restricted
+from glauber.compatibility.rectangles import read, rectangles
+from glauber.conditionals.base import Conditionals
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import passages, starts
 from glauber.conditionals.table import Joint, Table
+from glauber.errors import GlauberError
 from glauber.statistics import bootstrap_mean
 
 
@@ -87,7 +86,7 @@ def test_a_rectangle_reads_as_four_sentences(tiny_folder):
     tokens, _ = laws.vocabulary.encode(["the cat sat on the mat ."])
     words = laws.vocabulary.tokenizer.get_vocab()
     values = torch.tensor([[words["dog"], words["tree"]]])
-    found = rectangles(laws, tokens, torch.tensor([[2, 6]]), values)
+    found = evaluate(laws, tokens, torch.tensor([[2, 6]]), values)
     reading = read(found, 0, laws.vocabulary)
     assert reading.changes == (("cat", "dog"), ("mat", "tree"))
     assert reading.corners == (
@@ -99,13 +98,56 @@ def test_a_rectangle_reads_as_four_sentences(tiny_folder):
     assert abs(reading.one_way - reading.other_way) == pytest.approx(reading.delta)
 
 
-@pytest.mark.weights
-def test_the_bundled_model_is_as_incompatible_as_the_papers_models():
-    """300 rectangles of 20 tokens: a mean between 0.5 and 0.85 (paper, BERT-base: 0.644)."""
-    model = MaskedLM.load("bundled:english", device="cpu")
-    tokens, free = starts(model, [text for _, text in passages()], length=20)
-    laws = Restricted(model, model.vocabulary.proposable())
-    drawn = draw(laws, tokens, free, count=300)
-    delta = rectangles(laws, *drawn[:3], influence=False).delta
-    print(f"mean {float(delta.mean()):.3f}")
-    assert 0.5 <= float(delta.mean()) <= 0.85
+@pytest.fixture
+def asked(tiny_folder, texts):
+    def ask(**how):
+        how = {"count": 40, "length": 5, "top": 10, "device": "cpu"} | how
+        return rectangles(str(tiny_folder), texts[:3] + texts[4:], **how)
+
+    return ask
+
+
+def test_the_study_says_everything(asked):
+    found = asked(seed=3)
+    answer = found.to_dict()
+    assert answer["count"] == 40
+    assert answer["interval"][0] < answer["mean"] < answer["interval"][1]
+    assert 0 < answer["noise_floor"] < 1e-3 < answer["median"]
+    assert 30 <= answer["certified"] <= 40
+    assert answer["kind"]["mean"] == "estimate"
+    assert "|length:5|rectangles:40|replacements:uniform-top-10|seed:3|" in answer["signature"]
+    assert len(answer["strongest"]) == 3 and len(answer["strongest"][0]["corners"]) == 4
+    assert answer["strongest"][0]["delta"] == answer["quantiles"]["max"]
+    assert {**asked(seed=3).to_dict(), "seconds": 0} == {**answer, "seconds": 0}
+    assert "above the noise floor" in str(found) and "with both" in str(found)
+    assert "were asked for" not in str(found)
+    assert len(found.frame()) == 40 and set(found.figures()) == {"histogram", "influence"}
+
+
+def test_more_first_choices_than_tokens_are_clipped_and_said(asked, tiny_folder):
+    """The tiny vocabulary has 41 words to propose: all of them, whatever is asked."""
+    words = int(MaskedLM.load(str(tiny_folder), device="cpu").vocabulary.proposable().sum())
+    found, all_of_them = asked(top=5000), asked(top=words)
+    assert found.delta.tolist() == all_of_them.delta.tolist()
+    assert (found.top, found.asked) == (words, 5000)
+    assert found.to_dict()["top"] == {"value": words, "asked": 5000}
+    assert f"the {words} tokens that the model proposes; 5000 were asked for" in str(found)
+    assert f"uniform-top-{words}|" in found.signature
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (dict(count=0), "the number of rectangles is 0"),
+        (dict(count=10**12), "cannot be done"),
+        (dict(length=1), "the length is 1, but a rectangle needs two sites"),
+        (dict(length=0), "the length is 0"),
+        (dict(length=30), "no starting text has 30 tokens"),
+        (dict(top=1), "first choices is 1"),
+        (dict(strongest=-1), "at least 0"),
+        (dict(seed=2**70), "the seed is"),
+    ],
+)
+def test_bad_numbers_are_refused_in_one_sentence(asked, how, said):
+    with pytest.raises(GlauberError, match=said):
+        asked(**how)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SCORES = 2**24  # scores held at once, 128 MiB in float64: a text of 512 tokens fits any machine
 ROWS = 1024  # packed rows at once
 VARIANTS = ("auto", "original", "within-word")
-DTYPES = ("float32", "bfloat16", "float64")
 LISTED = 8  # texts whose tokens are drawn
 
 
@@ -55,7 +54,7 @@ def score(
     tokenizer that says which tokens make up one word; the original one needs none.
     """
     one_of("the variant", variant, VARIANTS)
-    one_of("the dtype", dtype, DTYPES)
+    refuse_int8(dtype)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
     listed = read_texts(texts)

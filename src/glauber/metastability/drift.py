@@ -10,11 +10,10 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
-from glauber.metastability.margins import DTYPES
 from glauber.metastability.token_basin import DriftCertificate, LevelDrift, drift_study
 from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, model_parts, one_of, plain, signature, study
+from glauber.result import Result, model_parts, plain, signature, study
 
 if TYPE_CHECKING:
     import pandas
@@ -51,7 +50,7 @@ def drift(
     _check_numbers(count, levels, samples, length, settle)
     check_seed(seed)
     check_temperature(temperature)
-    one_of("the dtype", dtype, DTYPES)
+    refuse_int8(dtype)
     check_memory(64 * samples * length, f"{samples:,} states of {length} tokens")
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)

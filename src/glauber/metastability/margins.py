@@ -21,14 +21,13 @@ from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Temperature, Trust
-from glauber.result import Result, model_parts, one_of, plain, signature, study
+from glauber.result import Result, model_parts, plain, signature, study
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
-DTYPES = ("float32", "bfloat16", "float64")  # int8 is for drawing samples
 
 
 @study
@@ -48,7 +47,7 @@ def margins(
     (paper A, the margin theorem); for a single state the chance itself is known too.
     """
     check_temperature(temperature)
-    one_of("the dtype", dtype, DTYPES)
+    refuse_int8(dtype)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
