@@ -107,7 +107,7 @@ def test_a_wider_stride_scales_the_steps(known):
 
 def exact_model(law):
     matrix = transition_matrix(law, SPACE)
-    return StateModel(np.arange(27), matrix.toarray(), stationary(matrix), 1, 1, 1.0), matrix
+    return StateModel(np.arange(27), matrix.toarray(), 1, 1, 1.0), matrix
 
 
 @pytest.mark.parametrize("name", sorted(LAWS))
@@ -115,6 +115,7 @@ def test_the_exact_matrix_gives_the_exact_passages(name):
     model, matrix = exact_model(LAWS[name])
     sets = metastable_sets(model)
     assert sets.n_sets == 3
+    np.testing.assert_allclose(model.stationary, stationary(matrix), rtol=1e-9)
     np.testing.assert_allclose(sets.memberships.sum(axis=1), 1)
     np.testing.assert_allclose(timescales(model.matrix, 1)[:5], slow_steps(matrix)[:5], rtol=1e-6)
     times = passage_times(model, sets.assignment, 3)
@@ -191,7 +192,7 @@ def test_counts_are_those_of_each_chain_alone():
     np.testing.assert_allclose(model.stationary, [0.75, 0.25])
 
 
-def test_the_error_of_a_mean_over_redrawn_chains():
+def test_the_error_of_a_mean_over_resampled_chains():
     values = np.random.default_rng(1).normal(size=400)
     found = over_chains(lambda weights: np.array([weights @ values / weights.sum()]), 400)
     assert found.value[0] == pytest.approx(values.mean())
@@ -204,15 +205,15 @@ def test_the_error_of_a_mean_over_redrawn_chains():
 
 def test_basins_of_few_chains_have_no_errors():
     labels = state_labels(LAWS["turning"], n_chains=2, n_steps=800)
-    found = basin_model(labels, lag=1)
+    found = basin_model(labels, lag=1, lags=[1])
     assert np.isnan(found.passages.standard_error).all() and np.isfinite(found.passages.value).all()
     assert any("Fewer than 3 chains" in words for words in found.notes)
     assert found.check is not None and found.check.holds is None
 
 
-def test_one_chain_is_told_in_words():
+def test_one_chain_is_said_in_the_notes():
     labels = state_labels(LAWS["turning"], n_chains=1, n_steps=800)
-    found = basin_model(labels, lag=1)
+    found = basin_model(labels, lag=1, lags=[1])
     assert found.n_basins >= 2 and found.passages.standard_error is None
     assert any("one chain only" in words for words in found.notes)
     assert any("too few chains" in words for words in found.notes)
@@ -242,7 +243,7 @@ def test_chains_in_separate_places_have_figures_of_one_place():
     both = (rng.random((2, 60)) < 0.3).astype(np.int64)
     labels = np.concatenate([both, np.repeat([[2], [3], [4], [5]], 60, axis=1)])
     labels[2:, 30:] += 4
-    found = basin_model(labels, lag=1)
+    found = basin_model(labels, lag=1, lags=[1, 5])
     assert found.model.states.tolist() == [0, 1] and found.model.share == pytest.approx(1 / 3, 0.05)
     assert any(words.startswith("Only 3") for words in found.notes)
     assert np.isfinite(found.slow.standard_error).all()

@@ -16,6 +16,7 @@ from a bootstrap over chains, for which deeptime has no models.
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ class StateModel:
 
     states: NDArray[np.int64]  # (n,): which labels these are
     matrix: Floats  # (n, n), rows sum to 1
-    stationary: Floats  # (n,): the stationary distribution of the matrix
     lag: int  # snapshots
     every: int  # steps between snapshots
     share: float  # of the transitions counted, those within these states
@@ -47,6 +47,12 @@ class StateModel:
     @property
     def lag_steps(self) -> int:
         return self.lag * self.every
+
+    @cached_property
+    def stationary(self) -> Floats:
+        """The stationary distribution (n,) of the matrix."""
+        find = deeptime().markov.tools.analysis.stationary_distribution
+        return np.asarray(find(self.matrix, check_inputs=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +91,10 @@ def transition_counts(labels: Labels, lag: int) -> Floats:
 
 def state_model(counts: Floats, *, lag: int = 1, every: int = 1) -> StateModel:
     """The model of counts (states, states), over the connected set with the most of them."""
-    tools = deeptime().markov.tools
     states = largest_set(counts)
     inside = counts[np.ix_(states, states)]
-    matrix = tools.estimation.transition_matrix(inside, reversible=False)
-    stationary = tools.analysis.stationary_distribution(matrix, check_inputs=False)
-    share = float(inside.sum() / counts.sum())
-    return StateModel(states, np.asarray(matrix), np.asarray(stationary), lag, every, share)
+    matrix = inside / inside.sum(axis=1, keepdims=True)
+    return StateModel(states, matrix, lag, every, share=float(inside.sum() / counts.sum()))
 
 
 def largest_set(counts: Floats) -> NDArray[np.int64]:
