@@ -90,12 +90,6 @@ def test_export(glauber, run, tmp_path, to):
     assert json.loads(out)["bytes"] == (tmp_path / "file").stat().st_size > 0
 
 
-def test_models(glauber, tiny_folder):
-    assert "bundled:english" in glauber("models")[1]
-    told = json.loads(glauber("models", tiny_folder, "--json")[1])
-    assert (told["shape"], told["vocabulary"], told["hand-laid"]) == ("bert", 48, True)
-
-
 def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     """The signal is sent when the run has begun to commit; nothing waits for a clock."""
     folder = tmp_path / "run"

@@ -102,10 +102,9 @@ def test_an_autoregressive_folder_is_a_model_of_every_study(control, tmp_path):
     assert isinstance(model, CausalLM) and not model.whole_vocabulary
     assert model.fingerprint == glauber.load(model).fingerprint
     texts = ["the cat sat on it", "a dog ran"]
-    run = glauber.sample(model, texts, steps=12, temperature=0.7)
-    alone = glauber.sample(model, texts[1:], steps=12, temperature=0.7, chains=1)
-    assert run.spec.model == model.name and run.steps == 12 and alone.steps == 12
-    split = glauber.sample(model, texts, steps=12, temperature=0.7, batch_size=1)
+    run = glauber.sample(model, texts, steps=6, temperature=0.7)
+    assert run.spec.model == model.name and run.steps == 6
+    split = glauber.sample(model, texts, steps=6, temperature=0.7, batch_size=1)
     assert (split.tokens() == run.tokens()).all()
     found = glauber.rectangles(model, ["the cat sat on it"], count=4, length=5)
     assert found.certified.sum() == 0 and found.delta.max() < 1e-4

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import glauber
 from conftest import make_model
 from glauber.conditionals import encoder_int8
 from glauber.conditionals.base import log_probs
@@ -15,6 +16,7 @@ from glauber.conditionals.encoder_int8 import (
     round_weight,
 )
 from glauber.conditionals.encoder_int8 import _pack as pack
+from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
@@ -222,27 +224,12 @@ def test_a_machine_without_exact_products_is_refused(monkeypatch):
         EncoderInt8(make_model("bert"))
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("score", "the cat sat ."),
-        ("influence", "the cat sat ."),
-        ("margins", "the cat sat ."),
-        ("couple", "the cat sat .", "the dog ran ."),
-        ("phase",),
-    ],
-)
-def test_what_measures_refuses_int8(command, glauber, tiny_folder):
-    code, out, err = glauber(*command, "--model", tiny_folder, "--dtype", "int8")
-    assert code == 2 and out == ""
-    assert "int8 is for drawing samples only" in " ".join(err.split())
-
-
-def test_certificates_of_a_model_refuse_int8(tiny_folder, texts, tmp_path):
-    from glauber.compatibility.rectangles import rectangles
-
+def test_what_measures_refuses_int8(tiny_folder, texts, tmp_path):
     model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
-    with pytest.raises(GlauberError, match="use float32"):
-        rectangles(model, texts, length=4)
+    with pytest.raises(GlauberError, match="int8 is for drawing samples only: use float32"):
+        refuse_int8(model)
+    for study in (glauber.rectangles, glauber.score):
+        with pytest.raises(GlauberError, match="int8 is for drawing samples only: use float32"):
+            study(model, texts)
     sample(model, texts, steps=5, out=tmp_path / "run")
     assert '"dtype": "int8"' in (tmp_path / "run" / "run.json").read_text()

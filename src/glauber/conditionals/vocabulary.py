@@ -245,18 +245,20 @@ class Vocabulary:
         # Letters, digits, marks and symbols that no token covers were dropped by the tokenizer.
         lost = (i for i, one in enumerate(text) if i not in covered and _counts(one))
         place = next(lost, None)
-        return None if place is None else (place, text[place])
+        return None if place is None else self._first_unknown(text, 0, len(text), place)
 
     def _unknown(self, token: int) -> bool:
         return token in self.text.unknown or token >= self.size
 
-    def _first_unknown(self, text: str, begin: int, end: int) -> tuple[int, str]:
-        """The first character that is unknown by itself, or all of the piece."""
+    def _first_unknown(
+        self, text: str, begin: int, end: int, lost: int | None = None
+    ) -> tuple[int, str]:
+        """The first character that is unknown or lost by itself; else what was given."""
         for place in range(begin, end):
-            one = text[place]
-            if not one.isspace() and any(map(self._unknown, self.pieces(one))):
-                return place, one
-        return begin, text[begin:end]
+            alone = self.pieces(text[place]) if _counts(text[place]) else [0]
+            if not alone or any(map(self._unknown, alone)):
+                return place, text[place]
+        return (begin, text[begin:end]) if lost is None else (lost, text[lost])
 
     def words(self, texts: Sequence[str]) -> Tensor:
         """Which word of its text each token is a piece of, (texts, longest) as `encode` lays out.
