@@ -139,13 +139,16 @@ def _bar(console: Any) -> Any:
 
 
 def _console() -> Any:
-    from rich.console import Console
-
+    """The terminal or notebook that somebody looks at; None on a bare machine without rich."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
     return Console(stderr=True)
 
 
 def _watched(console: Any) -> bool:
-    return bool(console.is_terminal or console.is_jupyter)
+    return console is not None and bool(console.is_terminal or console.is_jupyter)
 
 
 Counter = Callable[[int, int], None]  # done and total, as older loops report them

@@ -1,6 +1,7 @@
 """Does training learn, and does a killed training go on to the same weights?"""
 
 import dataclasses
+import sys
 
 import pytest
 import torch
@@ -138,3 +139,12 @@ def test_the_rate_warms_up_and_cools_down():
     plan = Plan(n_steps=100, warmup=10, peak=1.0, last=0.01)
     assert plan.rate(0) == pytest.approx(0.1) and plan.rate(9) == pytest.approx(1.0)
     assert plan.rate(55) == pytest.approx(0.505) and plan.rate(100) == pytest.approx(0.01)
+
+
+def test_training_needs_no_terminal(monkeypatch):
+    """A bare GPU machine has torch and sentencepiece, but not what draws bars."""
+    for name in ("rich", "rich.console", "plotly", "pandas", "typer"):
+        monkeypatch.setitem(sys.modules, name, None)
+    vocabulary = toy_vocabulary()
+    curve = train(fresh("ar", vocabulary.size), Corpus.of(toy_pairs(30), vocabulary), Plan(2, 8))
+    assert [step for step, _ in curve] == [1, 2]
