@@ -7,8 +7,7 @@ from pathlib import Path
 from glauber.cli.screen import watched
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.explorer.report import write_report
-from glauber.runs.embedding import load_embedder
+from glauber.figures.report import report
 from glauber.runs.run import Run
 from glauber.sampling import sample as sampling
 
@@ -45,14 +44,7 @@ def main() -> None:
     run = demo(chosen.out / "run", chosen.model, chosen.steps)
     for chain, (topic, _) in enumerate(STARTS):
         print(f"chain {chain}, {topic}\n  began  {run.text(chain, 0)}\n  ended  {run.text(chain)}")
-    write_report(
-        run,
-        chosen.out / "index.html",
-        laws=sampling.reopen(run).laws,
-        embedder=load_embedder(),
-        topics=[topic for topic, _ in STARTS],
-        progress=lambda part: print(part, file=sys.stderr),
-    )
+    report(run, out=chosen.out / "index.html")
     print(chosen.out / "index.html")
 
 

@@ -3,7 +3,6 @@
 import typer
 
 from glauber.cli.export import export
-from glauber.cli.report import report
 from glauber.cli.resume import extend, resume
 from glauber.cli.sample import sample
 from glauber.cli.show import show
@@ -17,7 +16,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 CHAINS = (sample, resume, extend, show, export)
-LANDSCAPE = (report,)
-for command in (*CHAINS, *LANDSCAPE):
+for command in CHAINS:
     app.command()(command)
 app.add_typer(sweep, name="sweep")

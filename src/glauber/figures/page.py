@@ -1,21 +1,23 @@
 """How does an answer become a file? A page that needs no network, a picture, JSON or CSV."""
 
+import base64
+import gzip
 import json
 import os
-from html import escape
+import secrets
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from glauber.errors import GlauberError
+from glauber.figures.style import HEIGHT
 from glauber.result import Result, visible
 
 WIDTH, SHARPNESS = 1000, 2  # of a PNG: pixels across, and how many of them for each
 MARK = '<meta name="generator" content="glauber">'  # pages of ours may be written again
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:1000px;margin:24px auto;"
-    "padding:0 16px}pre{white-space:pre-wrap;font-size:13px;background:#f6f8fa;padding:12px}"
-)
 
 
 def write_result(result: Result, path: Path) -> Path:
@@ -25,7 +27,7 @@ def write_result(result: Result, path: Path) -> Path:
     told = json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n"
     match path.suffix.lower():
         case ".html":
-            write_text(path, _page(tuple(figures.values()), str(result)))
+            write_text(path, page("result.html", figures=figures, said=str(result)))
         case ".png":
             write_picture(*figures.values(), path=path)
         case ".json":
@@ -68,10 +70,15 @@ def _ours(path: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file and the folders above it."""
+    """Writes a file in one stroke, and the folders above it: a reader sees the old or the new."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        partial = path.with_name(f".glauber-{secrets.token_hex(8)}")  # no other file's name
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
 
@@ -86,26 +93,59 @@ def write_picture(*figures: go.Figure, path: Path) -> None:
         if path.suffix.lower() == ".png":
             _write_png(figures, path)
         else:
-            path.write_text(_page(figures), encoding="utf-8")
+            named = {f"figure-{number}": figure for number, figure in enumerate(figures, 1)}
+            write_text(path, page("result.html", figures=named))
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def _page(figures: tuple[go.Figure, ...], said: str = "") -> str:
-    parts = [
-        figure.to_html(
-            full_html=False,
-            include_plotlyjs=number == 0,
-            config={"displaylogo": False, "responsive": True},
-        )
-        for number, figure in enumerate(figures)
-    ]
-    head = f'<meta charset="utf-8">{MARK}<meta name="viewport" content="width=device-width">'
-    words = f"<pre>{escape(visible(said))}</pre>" if said else ""
-    body = f"{''.join(parts)}{words}"
-    return (
-        f"<!doctype html><html><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>"
+class Drawn:
+    """Puts figures into a page; remembers whether there was one, for the code that draws them."""
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def __call__(self, name: str, figure: go.Figure) -> Markup:
+        """The place of a figure and its data, which no browser takes for markup."""
+        self.any = True
+        data = figure.to_json().replace("<", "\\u003c")
+        height = int(figure.layout.height or HEIGHT)
+        return Markup(
+            '<div class="plot" id="{}" style="min-height: {}px"></div>'
+            '<script type="application/json" data-figure="{}">{}</script>'
+        ).format(name, height, name, Markup(data))
+
+
+def page(template: str, *, title: str = "glauber", said: str = "", **parts: Any) -> str:
+    """A page that asks nothing of any network; what is put into it is escaped."""
+    drawn = Drawn()
+    return str(
+        _environment()
+        .get_template(template)
+        .render(title=title, said=visible(said), drawn=drawn, plotly=_packed_plotly(), **parts)
     )
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@lru_cache(maxsize=1)
+def _packed_plotly() -> str:
+    """Plotly's code, compressed, as letters that a page can hold: a third of its size."""
+    from plotly.offline import get_plotlyjs
+
+    packed = gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)
+    return base64.b64encode(packed).decode("ascii")
 
 
 def _write_png(figures: tuple[go.Figure, ...], path: Path) -> None:

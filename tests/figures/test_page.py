@@ -1,7 +1,13 @@
 """Figures become pages, or say what a PNG needs."""
 
+import base64
+import gzip
+import json
+import re
+
 import plotly.graph_objects as go
 import pytest
+from plotly.offline import get_plotlyjs
 
 from glauber.errors import GlauberError
 from glauber.figures.page import write_picture
@@ -11,10 +17,28 @@ def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
     figures = [go.Figure(go.Scatter(y=[1, 2])), go.Figure(go.Bar(y=[3]))]
     write_picture(*figures, path=tmp_path / "new" / "p.html")
     page = (tmp_path / "new" / "p.html").read_text()
-    assert page.count("plotly-graph-div") == 2 and page.startswith("<!doctype html>")
+    assert page.count('class="plot"') == 2 and page.startswith("<!doctype html>")
     alone = tmp_path / "one.html"
     write_picture(figures[0], path=alone)
     assert len(page) < 1.1 * len(alone.read_text())  # the script is by far the largest part
+
+
+def test_the_script_travels_compressed_and_whole(tmp_path):
+    write_picture(go.Figure(go.Scatter(y=[1, 2])), path=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    packed = re.search(r'<script id="plotly"[^>]*>(.*?)</script>', page, re.S)[1]
+    assert gzip.decompress(base64.b64decode(packed)).decode() == get_plotlyjs()
+    assert len(page) < 0.5 * len(get_plotlyjs())
+
+
+def test_data_cannot_leave_its_place(tmp_path):
+    """A name with markup in it stays data: JSON gives it back, and no tag begins."""
+    name = "</script><script>alert(1)</script><!--"
+    write_picture(go.Figure(go.Scatter(y=[1], name=name)), path=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    assert "alert(1)</script>" not in page
+    data = re.search(r'data-figure="figure-1">(.*?)</script>', page, re.S)[1]
+    assert json.loads(data)["data"][0]["name"] == name
 
 
 def test_png_files_are_numbered(tmp_path, monkeypatch):

@@ -6,6 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from glauber.figures.page import page
+from glauber.figures.report import _pieces
 from glauber.figures.runs import (
     MOMENTS,
     MOST,
@@ -15,8 +17,7 @@ from glauber.figures.runs import (
     plot_survival,
     window_of,
 )
-from glauber.plots.timeline import timeline_table
-from glauber.runs.timeline import Look, Piece
+from glauber.runs.timeline import Piece
 
 N_CHAINS, N_STEPS, WINDOW = 3, 90, 7
 
@@ -93,9 +94,14 @@ def test_the_timeline_marks_and_escapes_tokens() -> None:
         Piece(' "&"', changed=False, frozen=True),
         Piece(" cat", changed=False, frozen=False),
     ]
-    table = timeline_table([Look(1200, pieces)])
+    chain = {"number": 0, "topic": "", "began": "", "ended": ""}
+    chain["rows"] = [{"step": 1200, "pieces": list(_pieces(pieces))}]
+    table = page(
+        "report.html", summary="", pictures={}, sections=(), n_chains=1, chains=[chain],
+        signature="",
+    )  # fmt: skip
     assert '<th scope="row">1,200</th>' in table
     assert (
         "<mark>&lt;b&gt;</mark><mark>ing</mark> "
-        '<span class="frozen">&quot;&amp;&quot;</span> cat</td>'
+        '<span class="frozen">&#34;&amp;&#34;</span> cat</td>'
     ) in table

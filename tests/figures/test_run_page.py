@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plotly.offline import get_plotlyjs
 from tokenizers import Tokenizer, models
 
 from glauber.errors import GlauberError
-from glauber.explorer.page import MOST, write_page
-from glauber.explorer.words import summary
+from glauber.figures import report as reports
+from glauber.figures.page import _packed_plotly
+from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
 from glauber.runs.signature import signature
 from glauber.runs.spec import Spec, write_spec
@@ -81,12 +81,18 @@ class Read(HTMLParser):
         return " ".join("".join(self.texts).split())
 
 
-def written(run: Run, out: Path, topics: tuple[str, ...] = ()) -> tuple[str, Read]:
+@pytest.fixture(autouse=True)
+def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page without the parts that need a model: they have their own tests."""
+    monkeypatch.setattr(reports, "_sections", lambda *_: [])
+
+
+def written(run: Run, out: Path) -> tuple[str, Read]:
     """The page without plotly's code, as text and as read."""
-    write_page(run, out, topics=topics)
+    report(run, out=out)
     text = out.read_text(encoding="utf-8")
-    code = get_plotlyjs()
-    assert text.count(code) == 1
+    code = _packed_plotly()
+    assert text.count(code) == (1 if run.steps else 0)
     rest = text.replace(code, "")
     return rest, Read(rest)
 
@@ -98,9 +104,12 @@ def test_the_page_asks_nothing_of_any_network(tmp_path: Path) -> None:
     assert "default-src 'none'" in rest
 
 
-def test_every_tag_is_closed_and_tokens_are_escaped(tmp_path: Path) -> None:
+def test_every_tag_is_closed_and_tokens_are_escaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = make_run(tmp_path / "run", model="<b>model</b>")
-    rest, read = written(run, tmp_path / "page.html", topics=("<b>one</b>", "two & three"))
+    monkeypatch.setattr(reports, "seeds_of", lambda _: ["<b>one</b>", "two & three"])
+    rest, read = written(run, tmp_path / "page.html")
     assert read.open == []
     assert read.tags["b"] == 0 and "<b>" not in rest
     for told in ("<b>one</b>", "two & three", "<b>model</b>"):
@@ -110,7 +119,7 @@ def test_every_tag_is_closed_and_tokens_are_escaped(tmp_path: Path) -> None:
 
 def test_the_page_says_what_the_run_holds(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    rest, read = written(run, tmp_path / "page.html", topics=("cats", "dogs"))
+    rest, read = written(run, tmp_path / "page.html")
     assert signature(run.spec) in read.text
     for chain in (0, 1):
         for step in (0, run.steps):
@@ -149,26 +158,33 @@ def test_of_many_chains_the_first_are_shown(tmp_path: Path) -> None:
     assert f"The first {MOST} of {MOST + 3} chains." in read.text
 
 
-def test_topics_must_match_the_chains(tmp_path: Path) -> None:
-    with pytest.raises(GlauberError, match="1 topics for 2 chains"):
-        write_page(make_run(tmp_path / "run"), tmp_path / "page.html", topics=["one"])
-    assert not (tmp_path / "page.html").exists()
-
-
 def test_an_older_page_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     out = tmp_path / "new" / "page.html"
     run = make_run(tmp_path / "run")
-    write_page(run, out)
-    out.write_text("old", encoding="utf-8")
-    write_page(run, out)
-    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+    report(run, out=out)
+    first = out.read_text(encoding="utf-8")
+    report(run, out=out)
+    assert out.read_text(encoding="utf-8") == first and first.startswith("<!doctype html>")
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_what_is_not_ours_is_never_overwritten(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    before = (run.folder / "run.json").read_bytes()
+    for place in (run.folder / "run.json", run.folder / "page.html"):
+        with pytest.raises(GlauberError, match="lies in the run"):
+            report(run, out=place)
+    assert (run.folder / "run.json").read_bytes() == before
+    mine = tmp_path / "mine.html"
+    mine.write_text("a page of somebody", encoding="utf-8")
+    with pytest.raises(GlauberError, match="was not written by glauber"):
+        report(run, out=mine)
 
 
 def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GlauberError, match="cannot be written"):
-        write_page(make_run(tmp_path / "run"), tmp_path / "file" / "page.html")
+        report(make_run(tmp_path / "run"), out=tmp_path / "file" / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -176,8 +192,12 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Pat
     [
         ({"scan": "block:3"}, "hides 3 tokens, picked at random, and draws from what"),
         ({"fill": "greedy", "scan": "sweep"}, "each in turn, and takes what the model finds"),
-        ({"prefix": "a cat", "frozen": [2]}, "the prefix “a cat” and the site 2 (counted from 0)."),
-        ({"frozen": [2, 4]}, "Never redrawn: the sites 2, 4 (counted from 0)."),
+        ({"prefix": "a cat", "frozen": [2]}, "the prefix “a cat” and the site 2 (counted from 0"),
+        ({"temperature": [0.3, 2.0]}, "made 1 steps each at temperatures 0.3 to 2."),
+        (
+            {"frozen": [2, 4]},
+            "Never redrawn: the sites 2, 4 (counted from 0, without special tokens).",
+        ),
     ],
 )
 def test_the_summary_tells_the_dynamics(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
@@ -191,3 +211,8 @@ def test_an_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
     (run.folder / "finished.json").unlink()
     run.spec = replace(run.spec, steps=5000)
     assert "made 3 of 5,000 steps each" in summary(run)
+
+
+def test_sites_are_written_as_ranges() -> None:
+    assert ranges([*range(96), 109, 110, 111, 120]) == "0-95, 109-111, 120"
+    assert ranges([3]) == "3" and ranges([4, 2]) == "2, 4"

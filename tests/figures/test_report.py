@@ -1,0 +1,142 @@
+"""The report of a run: every part is there, or says in one sentence why it is not."""
+
+import re
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import TEXTS
+from glauber import GlauberError, sample
+from glauber.figures import report as reports
+from glauber.figures.report import remembered, report
+from glauber.runs.embedding import Embedder
+from glauber.runs.spec import write_spec
+
+
+def letters(texts):
+    """Unit vectors that count letters: enough of a meaning to move in."""
+    rows = np.array([[text.count(c) + 0.1 for c in "abcdefghijklmnopqrst"] for text in texts])
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+LETTERS = Embedder("letters", letters)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return sample(
+        str(tiny_folder), TEXTS, chains=4, length=4, steps=400, temperature=0.1, out=folder
+    )
+
+
+@pytest.fixture
+def no_basins(monkeypatch):
+    """The part that takes longest is left to the tests that look at it."""
+    monkeypatch.setattr(reports, "_basins", lambda *_: reports.Section("basins", "Basins", ("-.",)))
+
+
+def copied(run, folder, **changes):
+    """The run in another folder, with a changed spec."""
+    shutil.copytree(run.folder, folder)
+    write_spec(folder, replace(run.spec, **changes))
+    return folder
+
+
+def test_a_run_has_every_part(run, tmp_path):
+    found = report(run, out=tmp_path / "page.html", embedder=LETTERS)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for name in ("traps", "way", "about", "basins", "ends", "texts"):
+        assert f'id="{name}"' in page
+    for picture in ("traps-0", "way-0", "about-0", "basins-0", "basins-1"):
+        assert f'id="{picture}"' in page
+    assert "default-src 'none'" in page  # the browser itself refuses any request
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    assert not re.search(r'(src|href)="(https?:)?//', outside)
+    assert run.text(0) in page and len(page) < 2.6e6
+    assert len(found.frame()) == 4 and found.to_dict()["page"].endswith("page.html")
+    assert all(note.endswith(".") for one in found.sections for note in one.notes)
+
+
+def test_traps_say_their_threshold_and_how_many_are_listed(run, no_basins, tmp_path):
+    found = report(run, out=tmp_path / "page.html", embedder=LETTERS, listed=1)
+    traps = found.sections[0]
+    assert re.search(r"at least \d+ steps .*(less than 0.12|within 1 token)", traps.notes[0])
+    counted = re.search(r"\((\d+) of (\d+)\)\.$", traps.notes[-1])
+    assert int(counted[1]) == len(traps.cards) == 1 < int(counted[2])
+
+
+def test_the_path_of_every_chain_can_be_chosen(run, no_basins, tmp_path):
+    found = report(run, out=tmp_path / "page.html", embedder=LETTERS, chain=2)
+    menu = found.figures()["way-trajectory"].layout.updatemenus[0]
+    assert [button.label for button in menu.buttons] == [f"chain {k}" for k in range(4)]
+    assert menu.active == 2
+    with pytest.raises(GlauberError, match="there is no chain 4"):
+        report(run, out=tmp_path / "page.html", chain=4)
+
+
+def test_without_the_embeddings_the_rest_is_written(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    found = report(run, out=tmp_path / "page.html")
+    parts = {one.name: one for one in found.sections}
+    assert "glauber[embeddings]" in parts["about"].notes[0] and not parts["about"].figures
+    assert "share of free sites" in parts["way"].notes[0] and parts["way"].figures
+    assert parts["traps"].figures and parts["basins"].notes
+
+
+def test_an_embedder_that_is_nowhere_is_said_before_anything_is_written(run, tmp_path):
+    with pytest.raises(GlauberError, match="nobody/nothing"):
+        report(run, out=tmp_path / "page.html", embedder="nobody/nothing")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_texts_that_no_embedding_reads_have_no_topics(run, no_basins, tmp_path):
+    same = Embedder("blind", lambda texts: np.ones((len(texts), 3), np.float32))
+    found = report(run, out=tmp_path / "page.html", embedder=same)
+    parts = {one.name: one for one in found.sections}
+    assert "Topics are left out" in parts["about"].notes[0]
+    assert "blind gives different texts the same vector" in parts["way"].notes[0]
+
+
+def test_a_run_drawn_in_int8_is_evaluated_again_and_says_so(run, no_basins, tmp_path):
+    folder = copied(run, tmp_path / "run", dtype="int8")
+    found = report(str(folder), out=tmp_path / "page.html", embedder=LETTERS)
+    assert any("drawn in int8" in note for note in found.sections[0].notes)
+    assert "in int8" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_model_is_gone_has_a_page(run, no_basins, tmp_path):
+    folder = copied(run, tmp_path / "run", model=str(tmp_path / "gone"))
+    found = report(folder, out=tmp_path / "page.html", embedder=LETTERS)
+    assert "Traps were not looked for" in found.sections[0].notes[0]
+    assert found.sections[1].figures
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_short_runs_say_why(tiny_folder, tmp_path, steps):
+    brief = sample(str(tiny_folder), TEXTS, chains=4, length=4, steps=steps)
+    report(brief, out=tmp_path / "page.html", embedder=LETTERS)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    parts = re.findall(r'<h2 id="(?:traps|way|about|basins)">(.*?)</section>', page, re.S)
+    assert len(parts) == 4
+    for part in parts:  # a picture, or one sentence that says why there is none
+        assert "<figure" in part or re.search(r'<p class="note">[^<]+\.</p>', part)
+    assert "<figure" not in parts[3]  # too short for basins
+
+
+def test_a_text_is_embedded_once():
+    asked = []
+
+    def embed(texts):
+        asked.extend(texts)
+        return letters(texts)
+
+    once = remembered(embed)
+    first = once(["ab", "cd", "ab"])
+    again = once(["cd", "ef"])
+    assert asked == ["ab", "cd", "ef"]
+    np.testing.assert_array_equal(first, letters(["ab", "cd", "ab"]))
+    np.testing.assert_array_equal(again, letters(["cd", "ef"]))
