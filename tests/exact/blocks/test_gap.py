@@ -5,13 +5,15 @@ import pytest
 
 from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError
-from glauber.exact import Space, parallel_matrix, stationary, transition_matrix
+from glauber.exact import Space, parallel_matrix, spectrum, stationary, transition_matrix
 from glauber.exact.blocks.dynamics import (
     at_once_matrix,
     block_chain,
     block_operator,
+    dirichlet_form,
     gibbs_matrix,
     one_by_one_matrix,
+    variance,
 )
 from glauber.exact.blocks.gap import best_adaptive_masks, best_masks, block_gap
 from glauber.exact.blocks.masks import Masks
@@ -50,6 +52,25 @@ def test_any_vocabulary_and_any_weights():
         matrix.toarray() * root[:, None] / root,
         atol=1e-12,
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_two_ways_to_a_gap_agree(seed):
+    """By the operator of the blocks, and by the spectrum of the matrix, which is reversible."""
+    joint, space = Joint.random(3, 3, seed=seed), Space(3, 3)
+    law = joint.probabilities().numpy()
+    for masks in (Masks.uniform(space, 2), Masks.least_confident(space, law, 1)):
+        chain = block_chain(law, masks) @ np.eye(27)
+        by_matrix = spectrum(chain, distribution=law)
+        found = block_gap(law, masks)
+        assert by_matrix.reversible and by_matrix.n_states == 27
+        assert found.value == pytest.approx(
+            by_matrix.gap, abs=found.error + by_matrix.error + 1e-12
+        )
+        # The function attains it: the variance over the Dirichlet form is the Poincare constant.
+        f = found.function
+        attained = variance(law, f) / dirichlet_form(law, masks, f)
+        assert attained == pytest.approx(found.poincare, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))

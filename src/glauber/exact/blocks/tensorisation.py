@@ -127,14 +127,14 @@ def _contexts(masks: Masks) -> NDArray[np.int64]:
     return np.asarray(np.stack(seen) + np.arange(len(seen))[:, None] * masks.space.size)
 
 
-def _best(sides: Sides, starts: list[Floats], at_law: float, above: Ceiling) -> Constant:
+def _best(sides: Sides, starts: list[Floats], at_start: float, above: Ceiling) -> Constant:
     """The largest ratio over searches from all starts."""
     ends = [_climb(sides, start) for start in starts]
     ratios = np.array([_ratio(sides, end) for end in ends])
     slot = int(ratios.argmax())
-    inside = ratios[slot] > at_law
+    inside = ratios[slot] > at_start
     return Constant(
-        lower=float(max(ratios[slot], at_law)),
+        lower=float(max(ratios[slot], at_start)),
         upper=above.value,
         upper_by=above.by,
         attained_by=np.exp(_normal(ends[slot])) if inside else None,
