@@ -88,6 +88,7 @@ def test_bad_input_is_one_sentence(tiny_folder, tmp_path):
         (short, {"seed": -1}, "between 0 and"),
         (short, {"seed": 10**20}, "between 0 and"),
         (short, {"every": 0}, "at least 1"),
+        (short, {"lag": 0}, "at least 1"),
         (tmp_path / "nowhere", {}, "nowhere"),
     ):
         with pytest.raises(GlauberError, match=why):

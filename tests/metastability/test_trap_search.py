@@ -123,13 +123,17 @@ def test_a_chain_that_stands_still_is_found(still):
 def test_what_cannot_be_searched(still):
     for settings, why in (
         ({"window": 300}, "200 steps, but the window is 300"),
-        ({"window": 20, "stride": 0}, "at least 1 step"),
+        ({"window": 20, "stride": 0}, "at least 1"),
         ({"window": 20, "stride": 30}, "at least one stride"),
         ({"window": 60, "threshold": 0.0}, "between 0 and 2"),
     ):
         with pytest.raises(GlauberError, match=why):
             check_window(still, **({"stride": 50, "threshold": 0.12} | settings))
-    for settings, why in (({"radius": -1}, "negative"), ({"shortest": 0}, "at least 1")):
+    for settings, why in (
+        ({"radius": -1}, "at least 0"),
+        ({"radius": 0.5}, "whole number"),
+        ({"shortest": 0}, "at least 1"),
+    ):
         with pytest.raises(GlauberError, match=why):
             check_ball(**({"radius": 1, "shortest": 150} | settings))
 

@@ -271,9 +271,11 @@ def test_bad_input_is_one_sentence(run, tiny_folder, tmp_path):
     for folder, asked, why in (
         (run, {"window": 700}, "500 steps, but the window is 700"),
         (run, {"detector": "eyes"}, "both, rolling, hamming"),
-        (run, {"detector": "hamming", "radius": -1}, "negative"),
+        (run, {"detector": "hamming", "radius": -1}, "at least 0"),
         (run, {"threshold": float("nan")}, "between 0 and 2"),
         (run, {"reach": -1}, "at least 0"),
+        (run, {"window": 100.5}, "whole number"),
+        (run, {"shortest": 10**30}, "cannot be done"),
         (run, {"shortest": 0}, "at least 1"),
         (empty, {}, "no steps yet"),
         (empty, {"detector": "hamming"}, "no steps yet"),

@@ -47,6 +47,14 @@ def test_table_5(tiny_scale, tmp_path):
         assert row["published traps, perfect"] == [17, 4]
         assert row["published mean duration"] == 671 and row["published range"] == [150, 4950]
     assert all(trap["duration"] >= 150 for trap in traps)
+    assert len({(trap["detector"], trap["trap"]) for trap in traps}) == len(traps)
+    for trap in traps:
+        bound = trap["bound on its escape"]
+        says = trap["steps it holds by the bound"]
+        assert ("vacuous" in says) == (bound is not None and bound >= 1)
+    better = rolling["better predictor"]
+    verdict = "Too few" if better is None else "disagrees"[3 * (better == "mean gap") :]
+    assert verdict in made.how
     assert len(made.pictures) == 4 and made.write(tmp_path / "out").is_dir()
     assert paper("A-table5", seed=1).rows == made.rows
 

@@ -1,4 +1,4 @@
-"""When was which chain stuck, between which basins does it go, and how does heat change that?"""
+"""When was a chain stuck, between which basins does it go, and what does temperature change?"""
 
 from collections.abc import Sequence
 from html import escape
@@ -149,7 +149,7 @@ def _circle(n: int) -> NDArray[np.float64]:
 
 
 def _traffic(found: BasinModel) -> NDArray[np.float64]:
-    """Steps from basin to basin per look of one lag, in stationarity: (basins, basins)."""
+    """Share of the moves of one lag that go from basin to basin: (basins, basins)."""
     members = np.eye(found.n_basins)[found.sets.assignment]
     flow = members.T @ (found.model.stationary[:, None] * found.model.matrix) @ members
     np.fill_diagonal(flow, 0.0)
@@ -171,10 +171,10 @@ def _arrow(
     line = a + bend * (b - a) + 4 * bend * (1 - bend) * BULGE * across
     colour = COLOURS[pair[0] % len(COLOURS)]
     passage = written(found.passages.part(pair), ",.0f")
-    words = f"from {pair[0]} to {pair[1]}: mean first passage {passage} steps"
+    hover = f"from {pair[0]} to {pair[1]}: mean first passage {passage} steps"
     figure.add_scatter(
         x=line[:, 0], y=line[:, 1], mode="lines", opacity=0.25 + 0.6 * share,
-        line=dict(color=colour, width=0.8 + WIDEST * share), hoverinfo="text", text=words,
+        line=dict(color=colour, width=0.8 + WIDEST * share), hoverinfo="text", text=hover,
     )  # fmt: skip
     head, behind = line[17], line[14]
     figure.add_annotation(

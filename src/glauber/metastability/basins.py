@@ -86,7 +86,8 @@ def basins(
 def _lag_in_snapshots(lag: int | None, every: int) -> int:
     if lag is None:
         return LAG
-    if lag < 1 or lag % every:
+    check_count("lag", lag, most=10**15)
+    if lag % every:
         raise GlauberError(
             f"the lag is {lag} steps, but it must be a multiple of the {every} steps between "
             "snapshots."

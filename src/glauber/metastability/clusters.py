@@ -114,5 +114,5 @@ def _bag(texts: set[str]) -> Counter[str]:
 
 def _central(texts: Sequence[str], vectors: NDArray[np.float32]) -> tuple[str, ...]:
     nearness = vectors @ vectors.mean(axis=0)
-    ordered = (str(texts[look]) for look in np.argsort(-nearness, kind="stable"))
+    ordered = (str(texts[place]) for place in np.argsort(-nearness, kind="stable"))
     return tuple(dict.fromkeys(ordered))[:TEXTS]

@@ -27,11 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.progress import check_count
 from glauber.runs.run import Run
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 WINDOW, STRIDE, THRESHOLD = 300, 50, 0.12  # the paper's
+MOST = 10**15  # steps that a setting may ask for
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +205,8 @@ def check_steps(run: Run) -> None:
 def check_window(run: Run, window: int, stride: int, threshold: float) -> None:
     """Refuses settings that mean nothing, and runs that are too short for them."""
     check_steps(run)
-    if stride < 1:
-        raise GlauberError(f"the stride is {stride}, but it must be at least 1 step.")
+    check_count("stride", stride, most=MOST)
+    check_count("window", window, most=MOST)
     if window < stride:
         raise GlauberError(
             f"the window is {window} steps, but it must hold at least one stride of {stride}."
@@ -220,7 +222,5 @@ def check_window(run: Run, window: int, stride: int, threshold: float) -> None:
 
 def check_ball(radius: int, shortest: int) -> None:
     """Refuses a radius or a shortest duration that means nothing."""
-    if radius < 0:
-        raise GlauberError(f"the radius is {radius}, but a number of tokens cannot be negative.")
-    if shortest < 1:
-        raise GlauberError(f"the shortest trap is {shortest} steps, but it must be at least 1.")
+    check_count("radius", radius, least=0)
+    check_count("number of steps of the shortest trap", shortest, most=MOST)

@@ -165,7 +165,10 @@ class ChapmanKolmogorov:
 
     @property
     def limit(self) -> float:
-        """Standard errors that all comparisons together stay within, in 95% of true models."""
+        """Standard errors that all comparisons together stay within, in about 95% of true models.
+
+        With few chains the errors are too small, and fewer true models pass.
+        """
         error = self.difference.standard_error
         compared = 1 if error is None else max(1, int(np.isfinite(error).sum()))
         return float(norm.ppf(1 - (1 - LEVEL) / 2 / compared))

@@ -115,13 +115,13 @@ class Trap:
             "observed_holding_time": "estimate",
         }
         weakest = {"site": row.pop("weakest_site"), "token": row.pop("weakest_token")}
-        told = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
+        figures = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
         left = None if escape is None else {
             "step": escape.step, "site": self.numbers[escape.site],
             "old": self.spelled[escape.old], "new": self.spelled[escape.new],
             "probability": escape.probability, "kind": escape.kind,
         }  # fmt: skip
-        return told | {"weakest": weakest, "escape": left}
+        return figures | {"weakest": weakest, "escape": left}
 
     def lines(self) -> list[str]:
         """The trap for a person: when, its text, its gaps, how long it holds, how it was left."""

@@ -116,8 +116,8 @@ def conditionals_of(
         f"The run was drawn in {run.spec.dtype}; gaps and holding times are those of the same "
         "weights in float32."
     ]
-    laws = model if run.spec.special_tokens else model.conditionals()
-    return laws, model.state_device, notes if coarse else []
+    conditionals = model if run.spec.special_tokens else model.conditionals()
+    return conditionals, model.state_device, notes if coarse else []
 
 
 @dataclass(frozen=True, eq=False)
