@@ -5,7 +5,7 @@ import torch
 
 from conftest import make_model, make_tokenizer
 from glauber.compatibility.score import pseudo_likelihood
-from glauber.conditionals import packed
+from glauber.conditionals import batching
 from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
@@ -22,7 +22,7 @@ def questions(model, texts):
 
 @pytest.mark.parametrize("shape", ["bert", "roberta", "xlm-roberta", "electra"])
 def test_packed_rows_are_answered_as_if_alone(shape, monkeypatch):
-    monkeypatch.setattr(packed, "PACKED", 50)  # so that there are several calls
+    monkeypatch.setattr(batching, "PACKED", 50)  # so that there are several calls
     model = MaskedLM(make_model(shape).double(), make_tokenizer())
     tokens, sites = questions(model, TEXTS)
     found = model.packed.log_probs(tokens, sites, temperature=0.7)
@@ -67,7 +67,7 @@ def test_a_machine_where_places_matter_does_not_pack(monkeypatch):
     tokens, free = model.vocabulary.encode(TEXTS)
     good = pseudo_likelihood(model, tokens, free).totals
     read = model.packed.read
-    model.packed = packed.PackedRows(
+    model.packed = batching.PackedRows(
         model.encoder,
         lambda states: read(states) * (1 + torch.arange(len(states))[:, None, None]),
         model.hidden_token,

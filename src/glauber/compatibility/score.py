@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
-from glauber.conditionals.batching import largest_call, lengths_of
+from glauber.conditionals.batching import LONGEST, PackedRows, largest_call, lengths_of
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.packed import LONGEST, PackedRows
 from glauber.conditionals.starts import read_texts, readable, starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Trust

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
-from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PackedRows, PaddedRows
 from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.encoder_int8 import EncoderInt8
-from glauber.conditionals.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     check_weights,

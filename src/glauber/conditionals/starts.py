@@ -4,35 +4,26 @@ Sites have one numbering for people, everywhere: from 0, without special tokens 
 prefix. `people_of` and `positions_of` go between these numbers and the columns of `tokens`.
 """
 
-import stat
-import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.texts import Texts, passages, read_named, read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
-from glauber.conditionals.weights import PACKAGE
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
 
-LARGEST = 64 * 2**20  # bytes of a file of texts
+__all__ = [
+    "bundled_texts", "passages", "people_of", "positions_of", "read_named", "read_sites",
+    "read_texts", "readable", "reads_english", "spell_sites", "starts",
+]  # fmt: skip
+
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
-
-Texts = str | Path | Sequence[str] | None
-
-
-@lru_cache
-def passages() -> list[tuple[str, str]]:
-    """(topic, text) of each bundled starting passage, topics taking turns."""
-    lines = (PACKAGE / "data" / "passages.tsv").read_text(encoding="utf-8").splitlines()
-    return [(topic, text) for topic, text in (line.split("\t") for line in lines)]
 
 
 def starts(
@@ -190,99 +181,6 @@ def spell_sites(sites: Iterable[int]) -> str:
         for _, run in groupby(enumerate(rising), key=lambda pair: pair[1] - pair[0])
     ]
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-# ---- what was given
-
-
-class Given(NamedTuple):
-    """One text, and the name that its file gives it."""
-
-    text: str
-    name: str = ""
-
-
-def read_texts(texts: Texts) -> list[str]:
-    """The texts that were given; the bundled passages, if none were.
-
-    A string is one text. A Path is a UTF-8 file with one text a line; `-` is standard input. What
-    begins with `>` is read as FASTA: its headers are names, and wrapped lines are joined.
-    """
-    if texts is None:
-        return [text for _, text in passages()]
-    return [given.text for given in read_named(texts)]
-
-
-def read_named(texts: str | Path | Sequence[str]) -> list[Given]:
-    """The texts that were given, with the names that a FASTA file gives them."""
-    if isinstance(texts, Path):
-        return _read_file(texts)
-    if isinstance(texts, str):
-        return _fasta(texts, "the text") if _is_fasta(texts) else [_text(1, texts)]
-    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise GlauberError(f"texts are a string, a list of strings or a Path, not {texts!r:.60}.")
-    found = [_text(number, text) for number, text in enumerate(texts, start=1)]
-    if not found:
-        raise GlauberError("no text was given: the list is empty.")
-    return found
-
-
-def _text(number: int, text: Any) -> Given:
-    if not isinstance(text, str):
-        raise GlauberError(f"text {number} is {text!r:.60}, but it must be a string.")
-    if not text.strip():
-        raise GlauberError(f"text {number} is empty: there is no token to redraw.")
-    return Given(text.strip("\r\n"))
-
-
-def _read_file(path: Path) -> list[Given]:
-    """The lines of a file of texts, without empty ones, or its FASTA records."""
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        text = _bytes(path, name).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GlauberError(f"{name} cannot be read: it is not UTF-8 text.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GlauberError(f"{name} cannot be read: {reason}.") from error
-    if _is_fasta(text):
-        return _fasta(text, name)
-    found = [Given(line.strip("\r")) for line in text.split("\n") if line.strip()]
-    if not found:
-        raise GlauberError(f"{name} holds no text.")
-    return found
-
-
-def _bytes(path: Path, name: str) -> bytes:
-    """What stands in a file, which must be one that ends."""
-    if str(path) == "-":
-        found = sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        mode = path.stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise GlauberError(f"{name} is a device, not a file of texts.")
-        with path.open("rb") as file:
-            found = file.read(LARGEST + 1)
-    if len(found) > LARGEST:
-        raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
-    return found
-
-
-def _is_fasta(text: str) -> bool:
-    return text.lstrip().startswith(">") and "\n" in text.strip()
-
-
-def _fasta(text: str, name: str) -> list[Given]:
-    """The records of FASTA text; blanks in a sequence and a stop at its end are no part of it."""
-    found = []
-    for record in ("\n" + text.strip()).split("\n>")[1:]:
-        header, *lines = record.split("\n")
-        kept = [line for line in lines if not line.startswith(";")]
-        sequence = "".join("".join(kept).split()).removesuffix("*")
-        if not sequence:
-            raise GlauberError(f"{name}: the record {header.strip()!r:.60} has no sequence.")
-        found.append(Given(sequence, header.strip()))
-    return found
 
 
 # ---- what a vocabulary can read

@@ -94,34 +94,15 @@ def from_pretrained(
     name: str, trust_remote_code: bool, *, kind: str = "masked", **how: Any
 ) -> tuple[Any, Any]:
     """The model and the tokenizer of that name, as transformers makes them."""
-    import transformers
-    from transformers.utils import logging
-
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
     if not reachable(place):
         raise GlauberError(_why(name, LookupError(name), kind))
     if Path(place).is_dir() and "gguf_file" not in how:
         check_folder(Path(place))
-    auto = (
-        transformers.AutoModelForMaskedLM if kind == "masked" else transformers.AutoModelForCausalLM
-    )
-    logging.disable_progress_bar()
-    loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            place, trust_remote_code=trust_remote_code, **how
-        )
-        model, report = auto.from_pretrained(
-            place,
-            dtype="auto",
-            trust_remote_code=trust_remote_code,
-            output_loading_info=True,
-            **how,
-        )
+        model, tokenizer, report = _opened(place, kind, trust_remote_code=trust_remote_code, **how)
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(_why(name, error, kind)) from error
-    finally:
-        logging.set_verbosity(loud)
     if report["missing_keys"]:
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise GlauberError(
@@ -130,6 +111,25 @@ def from_pretrained(
             else f"{name} is not a whole {HEAD_NAMES[kind]}: it lacks the weights {missing}."
         )
     return model, tokenizer
+
+
+def _opened(place: str, kind: str, **how: Any) -> tuple[Any, Any, Any]:
+    """Model, tokenizer and what was missing, without a word on the terminal."""
+    import transformers
+    from transformers.utils import logging
+
+    auto = {
+        "masked": transformers.AutoModelForMaskedLM,
+        "causal": transformers.AutoModelForCausalLM,
+    }[kind]
+    logging.disable_progress_bar()
+    loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **how)
+        model, report = auto.from_pretrained(place, dtype="auto", output_loading_info=True, **how)
+    finally:
+        logging.set_verbosity(loud)
+    return model, tokenizer, report
 
 
 def check_weights(model: Any, name: str) -> None:
