@@ -221,13 +221,12 @@ def rolling_traps(
     shortest: int = SHORTEST,
     reach: int = REACH,
     device: torch.device | str = "cpu",
-    trust_remote_code: bool = False,
 ) -> Catalogue:
     """The traps in which the meaning stood still: the paper's detector."""
     check_kernel(run.spec)
     check_window(run, window, stride, threshold)
     texts = snapshots(run, every=stride)
-    chosen = choose_embedder(texts, embedder, trust_remote_code=trust_remote_code)
+    chosen = choose_embedder(texts, embedder)
     found = rolling_episodes(
         chosen.vectors(texts), window=window, stride=stride, threshold=threshold
     )

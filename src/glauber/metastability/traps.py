@@ -25,7 +25,7 @@ from glauber.metastability.trap_census import check_kernel
 from glauber.parameters import Trust
 from glauber.progress import check_count
 from glauber.result import Result, one_of, plain, study
-from glauber.runs.embedding import Choice
+from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.signature import signature as signed
 from glauber.sampling.plan import model_of
@@ -93,8 +93,10 @@ def traps(
     found = []
     if detector != "hamming":
         rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}
-        how: dict[str, Any] = {"embedder": embedder, "trust_remote_code": trust_remote_code}
-        found += [rolling_traps(opened, conditionals, **how, **rolling, **common)]
+        chosen = choose_embedder(
+            opened, embedder, device=device, trust_remote_code=trust_remote_code
+        )
+        found += [rolling_traps(opened, conditionals, chosen, **rolling, **common)]
     if detector != "rolling":
         found += [hamming_traps(opened, conditionals, radius=radius, **common)]
     made = f"{signed(opened.spec)}|detector:{detector}|shortest:{shortest}"
