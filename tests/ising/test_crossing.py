@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact import Space
+from glauber.exact import Space, hitting_times
 from glauber.exact.blocks.clique import Clique
 from glauber.exact.blocks.dynamics import at_once_matrix, gibbs_matrix
 from glauber.exact.blocks.masks import Masks
@@ -101,6 +101,16 @@ def test_the_distribution_adds_up_to_the_mean():
     np.testing.assert_allclose((1 - arrived).sum(axis=0), means, rtol=1e-9)
     logs = log_arrival_within(model.log_gibbs(2), model.all_ones, 37)
     np.testing.assert_allclose(np.exp(logs), arrived[37], rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 37, 1000])
+def test_squaring_in_logarithms_is_going_step_by_step(monkeypatch, n_steps):
+    model = Clique(12, 12, coupling=1.5, field=0.01)
+    logs, target = model.log_parallel(), model.all_ones
+    steps = log_arrival_within(logs, target, n_steps)
+    monkeypatch.setattr(hitting_times, "SQUARED_AFTER", 0)
+    squared = log_arrival_within(logs, target, n_steps)
+    np.testing.assert_allclose(squared, steps, rtol=1e-11, atol=1e-14)  # atol: chances near 1
 
 
 def test_tiny_chances_keep_their_digits():

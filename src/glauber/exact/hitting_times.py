@@ -24,6 +24,7 @@ Bools: TypeAlias = NDArray[np.bool_]  # (size,): whether a state is in the set
 
 ELIMINATION_LIMIT = 1024  # states outside the set; beyond it a sparse solve
 LONGEST = 1e15  # steps; what a sparse solve says beyond it is rounding
+SQUARED_AFTER = 2000  # steps in logarithms; beyond it products of matrices are faster
 NEVER = "the set is never reached from some state, or not within floats."
 
 
@@ -119,8 +120,12 @@ def arrival_within(matrix: ArrayLike | csr_array, target: Bools, n_steps: int) -
 
 
 def log_arrival_within(log_matrix: Floats, target: Bools, n_steps: int) -> Floats:
-    """log of the same (size,), step by step: for chances below all floats."""
+    """log of the same (size,), for chances below all floats: step by step, or by squaring."""
     _outside(len(log_matrix), target)
+    if n_steps > SQUARED_AFTER:
+        held = np.where(np.eye(len(target)) > 0, 0.0, -np.inf)
+        stopped = np.where(target[:, None], held, log_matrix)
+        return np.asarray(logsumexp(_log_power(stopped, n_steps)[:, target], axis=1))
     arrived = np.where(target, 0.0, -np.inf)
     for _ in range(n_steps):
         arrived = np.where(target, 0.0, logsumexp(log_matrix + arrived, axis=1))
@@ -180,6 +185,20 @@ def _power(matrix: Floats, exponent: int) -> Floats:
         if digit == "1":
             power = power @ matrix
         power /= power.sum(axis=1, keepdims=True)
+    return power
+
+
+def _log_power(log_matrix: Floats, exponent: int) -> Floats:
+    """log of the same, from log transition probabilities."""
+
+    def product(left: Floats, right: Floats) -> Floats:
+        rows = np.stack([logsumexp(row[:, None] + right, axis=0) for row in left])
+        return np.asarray(rows - logsumexp(rows, axis=1, keepdims=True))
+
+    power = log_matrix
+    for digit in f"{exponent:b}"[1:]:
+        power = product(power, power)
+        power = product(power, log_matrix) if digit == "1" else power
     return power
 
 
