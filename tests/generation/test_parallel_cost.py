@@ -266,6 +266,8 @@ def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
         ({"top": 0}, "at least 1"),
         ({"seed": -1}, "the seed is -1"),
         ({"temperature": 0.0}, "temperature"),
+        ({"temperature": 1e-320}, "temperature"),
+        ({"hide": "a"}, "the share to hide is a"),
     ],
 )
 def test_what_the_study_refuses(tiny, asked, said):

@@ -21,8 +21,8 @@ SMALL = [
     "--layers=1",
     "--inner=48",
     "--batch=32",
-    "--warmup=5",
-    "--steps=12",
+    "--warmup=2",
+    "--steps=5",
 ]
 
 
@@ -30,7 +30,7 @@ SMALL = [
 def made(tmp_path_factory):
     """A folder in which every step of the recipe was run at toy size."""
     folder = tmp_path_factory.mktemp("recipe")
-    write_pairs(folder / "train.tsv", toy_pairs(200))
+    write_pairs(folder / "train.tsv", toy_pairs(120))
     write_pairs(folder / "test.tsv", toy_pairs(30, seed=9))
     where = ["--out", str(folder), "--device", "cpu"]
     main(["prepare", "--train", str(folder / "train.tsv"), "--vocab", "60", *where])
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
     main(["distil", "--beams", "2", *where])
     main(["student", "--begin-from", "teacher", *SMALL, *where])
     main(["ar-distilled", *SMALL, *where])
-    test = ["--test", str(folder / "test.tsv"), "--limit", "6", "--long", "3", "--timed", "1"]
+    test = ["--test", str(folder / "test.tsv"), "--limit", "3", "--long", "2", "--timed", "1"]
     main(["evaluate", *test, *where])
     test = test[:-2]
     main(["ablate", *test, "--steps", "3", "--batch", "16", "--warmup", "1", *where])
@@ -117,6 +117,11 @@ def test_the_studies_read_what_the_recipe_leaves(made):
         ("train.tsv", {"layers": -1}, "at least 1"),
         ("train.tsv", {"further": "latin.tsv"}, "not UTF-8"),
         ("train.tsv", {"out": "train.tsv"}, "is a file"),
+        ("train.tsv", {"out": ""}, "has no name"),
+        ("train.tsv", {"out": "."}, "holds other things"),
+        ("train.tsv", {"out": "x" * 5000}, "cannot be the folder"),
+        ("train.tsv", {"out": "a\0b"}, "cannot be the folder"),
+        ("x" * 5000, {}, "no file"),
         ("train.tsv", {"seed": -1}, "the seed is -1"),
     ],
 )

@@ -193,6 +193,7 @@ def test_an_evaluation_prints_tabulates_and_draws_itself(folder):
         ({"decoder": ""}, "the decoder is missing"),
         ({"limit": 0}, "the limit is 0"),
         ({"steps": 10**9}, "more than 10,000"),
+        ({"steps": ["a"]}, "must be a whole number"),
         ({"long": 10**12}, "cannot be done"),
         ({"learned": "taste"}, "the learned metric is taste"),
         ({"learned": "comet"}, "unbabel-comet"),
@@ -289,6 +290,8 @@ def test_what_cannot_be_translated_is_one_sentence(folder, texts, asked, said):
 def test_broken_folders_are_one_sentence(folder, tmp_path):
     with pytest.raises(GlauberError, match="no vocabulary"):
         translate("the cat", model="nowhere")
+    with pytest.raises(GlauberError, match="no vocabulary"):
+        translate("the cat", model="x" * 5000)
     for name in (VOCABULARY, "student.json", "teacher.json", "teacher.safetensors"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "student.safetensors").write_bytes(b"no weights")

@@ -90,6 +90,8 @@ def pair_costs(
         raise GlauberError(f"{top} tokens were to be tried at a site, but at least 1 is needed.")
     n = len(sites)
     apart = log_probs(conditionals, tokens[None], sites[None], temperature=temperature)[0]
+    if bool(apart.isnan().any()):
+        raise GlauberError(f"the scores are not finite at temperature {temperature:g}.")
     variation, divergence, limit = (np.zeros((n, n)) for _ in range(3))
     rest = np.zeros(n)
     for first in range(n):

@@ -255,7 +255,7 @@ def _check(
     check_error(error)
     check_count("number of tokens tried", top)
     check_count("number of samples", samples, least=2)
-    if not 0 < hide <= 1:
+    if not isinstance(hide, int | float) or not 0 < hide <= 1:
         raise GlauberError(f"the share to hide is {hide}, but it must lie between 0 and 1.")
 
 

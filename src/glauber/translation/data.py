@@ -19,7 +19,7 @@ from torch import Tensor
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import visible
-from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN
+from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, is_file
 
 VOCABULARY = "vocabulary.model"  # its file in the folder of a translator
 Pair = tuple[str, str]
@@ -40,8 +40,8 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
         """The vocabulary in a file."""
-        if not path.is_file():
-            raise GlauberError(f"there is no vocabulary {path}.")
+        if not is_file(path):
+            raise GlauberError(f"there is no vocabulary {visible(str(path))[:200]}.")
         try:
             return cls(path.read_bytes())
         except (RuntimeError, ValueError) as problem:
@@ -169,8 +169,8 @@ def read_training(name: str | Path) -> list[Pair]:
 
 def _content(path: Path) -> str:
     """The text of a file, plain or xz."""
-    if not path.is_file():
-        raise GlauberError(f"there is no file {path}.")
+    if not is_file(path):
+        raise GlauberError(f"there is no file {visible(str(path))[:200]}.")
     try:
         raw = path.read_bytes()
         return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")

@@ -13,7 +13,7 @@ from glauber.result import Result, one_of, plain, signature, study
 from glauber.tables import table
 from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.decoding import JUDGES, Decoding
-from glauber.translation.schedules import ORDERS
+from glauber.translation.schedules import MOST_STEPS, ORDERS
 from glauber.translation.score import (
     Learned,
     check_learned,
@@ -83,8 +83,13 @@ def evaluate_translator(
         remask_repeats=remask_repeats, remask=remask,
     )  # fmt: skip
     like.check()
+    passes = [steps] if isinstance(steps, int) else list(steps)
+    if not passes:
+        raise GlauberError("no number of steps was given.")
+    for count in passes:
+        check_count("number of steps", count, most=MOST_STEPS)
     chosen = frontier_systems() if frontier else systems(
-        [steps] if isinstance(steps, int) else list(steps),
+        passes,
         lengths,
         decoders=_listed("the decoder", decoder, ORDERS),
         judges=_listed("the judge", judge, JUDGES),

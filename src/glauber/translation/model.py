@@ -303,6 +303,14 @@ def save(model: Translator, folder: Path, name: str) -> None:
     (folder / f"{name}.json").write_text(json.dumps(asdict(model.shape), indent=2) + "\n")
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def load(
     folder: Path, name: str, *, device: str = "cpu", dtype: torch.dtype = torch.float32
 ) -> Translator:
@@ -311,7 +319,7 @@ def load(
     from safetensors.torch import load_file
 
     path, shape = folder / f"{name}.safetensors", folder / f"{name}.json"
-    if not path.is_file() or not shape.is_file():
+    if not is_file(path) or not is_file(shape):
         raise GlauberError(f"there is no translator {name} in {folder}.")
     try:
         model = Translator(Shape(**json.loads(shape.read_text(encoding="utf-8"))))

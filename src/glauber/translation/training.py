@@ -21,7 +21,7 @@ from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
 from glauber.progress import check_count, check_memory, say, track
-from glauber.result import Result, plain, signature, study
+from glauber.result import Result, plain, signature, study, visible
 from glauber.translation.data import (
     VOCABULARY,
     Corpus,
@@ -83,9 +83,7 @@ def train_translator(
     )
     shape.check()
     check_size(shape, plan)
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise GlauberError(f"{folder} is a file, not the folder of a translator.")
+    folder = _folder(out)
     sentences = read_lines(Path(further)) if further else []
     found = read_training(pairs)
     say(f"{len(found):,} pairs; teacher and student, {steps:,} steps of {batch:,} pairs each")
@@ -148,6 +146,24 @@ class TrainedTranslator(Result):
         from glauber.figures.translation import plot_losses
 
         return {"loss": plot_losses(self.models)}
+
+
+def _folder(out: str | Path) -> Path:
+    """Where the translator goes: a new or empty folder, or one that holds a begun translator."""
+    folder = Path(out)
+    try:
+        if not str(out).strip():
+            raise GlauberError("the folder of the translator has no name.")
+        if "\0" in str(out):
+            raise ValueError("it has a null byte")
+        if folder.exists() and not folder.is_dir():
+            raise GlauberError(f"{folder} is a file, not the folder of a translator.")
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / VOCABULARY).is_file():
+            raise GlauberError(f"{folder} holds other things than a translator; give a new name.")
+    except (OSError, ValueError) as problem:
+        said = f"{visible(str(out))[:200]} cannot be the folder of a translator"
+        raise GlauberError(f"{said}: {getattr(problem, 'strerror', None) or problem}.") from problem
+    return folder
 
 
 def check_size(shape: Shape, plan: Plan) -> None:
