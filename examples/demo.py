@@ -4,35 +4,21 @@ import argparse
 import sys
 from pathlib import Path
 
-from glauber.cli.screen import watched
+import glauber
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.figures.report import report
-from glauber.runs.run import Run
-from glauber.sampling import sample as sampling
 
 PLACE = Path(__file__).resolve().parent.parent / "demo"
 STARTS = passages()[:8]  # of eight topics
 
 
-def prepared(folder: Path, model: str, steps: int) -> sampling.Plan:
-    """A new run in that folder, or the one that is there, gone on with."""
+def demo(folder: Path, model: str, steps: int) -> glauber.Run:
+    """The run of the demo, with at least that many steps; one that is there is made longer."""
     if folder.exists():
-        print(f"going on with {folder}", file=sys.stderr)
-        return sampling.reopen(Run(folder), steps=steps)
+        there = glauber.Run(folder)
+        return glauber.extend(there, steps=max(steps, there.steps))
     texts = [text for _, text in STARTS]
-    planned = sampling.plan(model, texts, steps=steps, length=20, temperature=1.0, seed=0)
-    sampling.begin(planned, folder)
-    return planned
-
-
-def demo(folder: Path, model: str, steps: int) -> Run:
-    """The run of the demo, with at least that many steps unless it is stopped by Ctrl-C."""
-    if not folder.exists() or Run(folder).steps < steps:
-        planned = prepared(folder, model, steps)
-        with watched(planned.model.vocabulary.text, steps, quiet=False) as session:
-            sampling.advance(planned, folder, session=session)
-    return Run(folder)
+    return glauber.sample(model, texts, steps=steps, length=20, temperature=1.0, seed=0, out=folder)
 
 
 def main() -> None:
@@ -44,7 +30,7 @@ def main() -> None:
     run = demo(chosen.out / "run", chosen.model, chosen.steps)
     for chain, (topic, _) in enumerate(STARTS):
         print(f"chain {chain}, {topic}\n  began  {run.text(chain, 0)}\n  ended  {run.text(chain)}")
-    report(run, out=chosen.out / "index.html")
+    glauber.report(run, out=chosen.out / "index.html")
     print(chosen.out / "index.html")
 
 

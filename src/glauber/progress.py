@@ -54,6 +54,11 @@ def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
+def watched() -> bool:
+    """Whether somebody looks: a terminal or a notebook, and no `quiet`."""
+    return not _quiet.get() and _watched(_console())
+
+
 @contextmanager
 def track(what: str, total: float) -> Iterator[Advance]:
     """Counts work of a known size: `with track("pairs", 12) as advance: … advance()`."""

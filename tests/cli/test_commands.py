@@ -35,14 +35,21 @@ def test_sample_prints_one_json_object(glauber, tiny_folder, source, tmp_path):
     assert (spec["temperature"], spec["seed"], spec["dtype"]) == (1.5, 9, "float64")
 
 
-def test_sample_says_what_it_will_cost(glauber, tiny_folder, source, tmp_path):
-    code, out, err = glauber(
+def test_sample_says_what_became_of_the_texts(glauber, tiny_folder, source, tmp_path):
+    code, out, _ = glauber(
         "sample", "--model", tiny_folder, "--from", source, "--steps", 20, "--out", tmp_path / "r"
     )
     assert code == 0
-    assert "5 chains x 20 steps" in err and "steps/s" in err and "MB" in err
     assert "began  the cat sat on the mat." in out
     assert "model:" in out and "|seed:0|" in out.replace("\n", "")
+
+
+def test_a_run_without_a_name_gets_one(glauber, tiny_folder, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--model", tiny_folder, "--from", source, "--steps", 3, "--temperature", 0.5, "--json"]
+    for number in (1, 2):
+        told = json.loads(glauber("sample", *words)[1])
+        assert told["run"] == f"runs/tiny-t0.5-s0-{number}" and Run(told["run"]).finished
 
 
 def test_a_prefix_is_never_redrawn(glauber, tiny_folder, source, tmp_path):
@@ -105,9 +112,9 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
         if (folder / "committed.json").is_file() and Run(folder).steps > 0:
             child.send_signal(signal.SIGINT)
             break
-    _, err = child.communicate()
+    out, err = child.communicate()
     assert child.returncode == 0, err
-    assert "glauber resume" in err
+    assert f"go on with: glauber resume {folder}" in out
     assert "Traceback" not in err
     stopped = Run(folder)
     assert 0 < stopped.steps < 100_000 and not stopped.finished
@@ -121,7 +128,7 @@ BAD = {
     "temperature negative": (["--temperature", "-1"], "positive finite"),
     "temperature nan": (["--temperature", "nan"], "positive finite"),
     "temperature infinite": (["--temperature", "inf"], "positive finite"),
-    "steps negative": (["--steps", "-3"], "cannot be negative"),
+    "steps negative": (["--steps", "-3"], "at least 0"),
     "chains zero": (["--chains", "0"], "at least 1"),
     "length zero": (["--length", "0"], "at least 1"),
     "length beyond": (["--length", "30"], "no starting text has 30"),
@@ -145,6 +152,15 @@ BAD = {
     "unknown device": (["--device", "abacus"], "cannot be used"),
     "unknown dtype": (["--dtype", "int3"], "must be one of"),
     "batch size zero": (["--batch-size", "0"], "at least 1"),
+    "chains of no machine": (["--chains", "1000000000"], "GiB of memory"),
+    "steps of no disk": (["--steps", "1000000000000000"], "MB left"),
+    "steps of no run": (["--steps", "1" + "0" * 18], "cannot be done"),
+    "memo of no machine": (["--memo", "1000000000"], "GiB of memory"),
+    "no name": (["--out", ""], "no name"),
+    "the root": (["--out", "/"], "no name"),
+    "a name too long": (["--out", "x" * 300], "too long"),
+    "temperatures too few": (["--temperature", "1,2", "--chains", "3"], "2 temperatures"),
+    "an unknown token": (["--forbid", "birdd"], "not a single token"),
 }  # fmt: skip
 
 

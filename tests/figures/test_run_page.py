@@ -16,8 +16,7 @@ from glauber.figures import report as reports
 from glauber.figures.page import _packed_plotly
 from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
-from glauber.runs.spec import Spec, write_spec
+from glauber.runs.spec import Spec, signature, write_spec
 from glauber.runs.store import Writer, create
 
 WORDS = ["[UNK]", "<b>", "&", '"', "cat", "</script>", "dog", "##s"]

@@ -43,7 +43,7 @@ def run(tiny_folder, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def laws(run):
-    return reopen(run).laws
+    return reopen(run).conditionals
 
 
 def states_of(run, chain):

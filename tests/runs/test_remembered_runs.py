@@ -65,7 +65,7 @@ def test_progress_tells_what_was_remembered(tiny_folder, texts, monkeypatch):
 
 
 def test_less_than_no_memo(tiny_folder, texts, glauber, tmp_path):
-    with pytest.raises(GlauberError, match="less than 0"):
+    with pytest.raises(GlauberError, match="at least 0"):
         sample(str(tiny_folder), texts, memo=-1, **OPTIONS)
     code, _, err = glauber("sample", "--memo", -1, "--model", tiny_folder, "--out", tmp_path / "r")
-    assert code == 2 and "less than 0" in err
+    assert code == 2 and "at least 0" in err

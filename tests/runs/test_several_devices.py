@@ -3,8 +3,8 @@
 import pytest
 
 from glauber.errors import GlauberError
+from glauber.sampling.engine import rate
 from glauber.sampling.sample import Session, plan, resume, sample
-from glauber.sampling.session import rate
 from run_bytes import contents
 
 OPTIONS = {"steps": 80, "temperature": 0.4, "seed": 4, "chains": 6}
@@ -38,7 +38,7 @@ def test_the_same_bytes(device, batch_size, plain, tiny_folder, texts, tmp_path)
 
 def test_each_device_has_its_share(tiny_folder, texts):
     planned = plan(str(tiny_folder), texts, device="cpu,cpu,cpu", **OPTIONS)
-    models = [crew.model for crew in planned.crews]
+    models = [one.model for one in planned.per_device]
     assert len(models) == 3 and len({id(model.model) for model in models}) == 3
     assert len({model.fingerprint for model in models}) == 1
     assert rate(planned) > 0

@@ -11,7 +11,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,8 +36,14 @@ class Spelling(typing.NamedTuple):
     read: Callable[[Any], Any]  # from what typer gives to what the study takes
 
 
-def command(study: Callable[..., Any]) -> Callable[..., None]:
-    """A function with the signature that typer reads, which asks the study."""
+Around = Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]
+
+
+def command(study: Callable[..., Any], *, around: Around | None = None) -> Callable[..., None]:
+    """A function with the signature that typer reads, which asks the study.
+
+    around is entered while the study works; it gets what was asked and gives what to add to it.
+    """
     spelled = spellings(study)
     own_out = "out" in inspect.signature(study).parameters
 
@@ -54,7 +60,9 @@ def command(study: Callable[..., Any]) -> Callable[..., None]:
 
             check_place(place)
         with _terminal(silent=silent, yes=yes):
-            show(study(**asked), silent=silent, place=place)
+            with nullcontext({}) if around is None else around(asked) as more:
+                answer = study(**(asked | more))
+            show(answer, silent=silent, place=place)
 
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=s.default, annotation=s[0])

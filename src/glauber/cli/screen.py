@@ -1,21 +1,14 @@
 """What the terminal shows: results on stdout, everything else on stderr."""
 
 import json as json_module
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text as Line
-
-from glauber.conditionals.vocabulary import Text
-from glauber.sampling.sample import Progress as Heard
-from glauber.sampling.sample import Session
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 out = Console()
 err = Console(stderr=True)
@@ -43,26 +36,6 @@ def answer(
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     if picture is not None:
         say(f"the picture is in {picture}")
-
-
-@contextmanager
-def watched(words: Text, steps: int, *, quiet: bool) -> Iterator[Session]:
-    """A session with a progress bar and one chain's live text; Ctrl-C stops it after its step."""
-    bar = Progress(
-        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]:,.0f} steps/s"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[changed]:.0%} changed{task.fields[remembered]}"),
-        console=err,
-    )
-    task = bar.add_task("", total=steps, rate=0.0, changed=0.0, remembered="")
-    session = Session()
-    with Live(console=err, refresh_per_second=4, transient=True) as live:
-        if not quiet:
-            session.listener = lambda heard: _show(live, bar, task, words, heard)
-        with _stopping(session):
-            yield session
 
 
 @contextmanager
@@ -99,29 +72,3 @@ def looking(*, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     ) as bar:
         task = bar.add_task("", total=1)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _show(live: Live, bar: Progress, task: TaskID, words: Text, heard: Heard) -> None:
-    rate = heard.updates / heard.seconds
-    known = "" if heard.remembered is None else f", {heard.remembered:.0%} remembered"
-    bar.update(task, completed=heard.step, rate=rate, changed=heard.changed, remembered=known)
-    text = Line(
-        "  " + words.decode(heard.tokens.tolist()), style="dim", overflow="ellipsis", no_wrap=True
-    )
-    live.update(Group(bar, text))
-
-
-@contextmanager
-def _stopping(session: Session) -> Iterator[None]:
-    """Ctrl-C asks the session to stop; a second one stops at once."""
-
-    def stop(*_: object) -> None:
-        if session.stopping:
-            raise KeyboardInterrupt
-        session.stopping = True
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

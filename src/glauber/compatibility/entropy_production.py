@@ -22,8 +22,7 @@ from glauber.parameters import Trust
 from glauber.progress import check_count
 from glauber.result import Result, plain, study
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
-from glauber.runs.spec import Spec
+from glauber.runs.spec import Spec, signature
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from glauber.progress import check_count, check_memory, say
 from glauber.result import Result, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
+from glauber.runs.spec import signature
 
 if TYPE_CHECKING:
     import pandas

@@ -8,15 +8,18 @@ further rows cost next to nothing. Nothing of a pass asks the host, so it can be
 host only looks now and then whether the slowest chain has reached the end of a window of steps.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.errors import GlauberWarning
 
 WINDOW = 256  # steps kept on the device before they are handed out
+Answer = TypeVar("Answer")
 ROOM = 16  # rows that a pass takes at about the price of one
 
 
@@ -34,11 +37,17 @@ def replayed(kernel: Kernel) -> Kernel:
     """
     recorded: _Recorded | None = None
     last: State | None = None
+    refused = False  # a step of this kernel cannot be recorded
 
     def step(state: State, noise: Noise) -> tuple[State, Info]:
-        nonlocal recorded, last
+        nonlocal recorded, last, refused
+        if refused:
+            return kernel.step(state, noise)
         if recorded is None or recorded.state.tokens.shape != state.tokens.shape:
             recorded, last = _record(kernel.step, state, noise), None
+        if recorded is None:
+            refused = True
+            return kernel.step(state, noise)
         if last is None or state.tokens is not last.tokens or state.step is not last.step:
             _copy(recorded.state, state)
         _copy(recorded.noise, noise)
@@ -52,21 +61,47 @@ def replayed(kernel: Kernel) -> Kernel:
 
 def _record(
     step: Callable[[State, Noise], tuple[State, Info]], state: State, noise: Noise
-) -> _Recorded:
+) -> _Recorded | None:
+    """A step recorded for that shape; None, and a note, where it cannot be recorded."""
     own = State(*(part.clone() for part in state))
     bits = Noise(*(part.clone() for part in noise))
+
+    def once() -> Info:
+        after, info = step(own, bits)
+        own.tokens.copy_(after.tokens)
+        own.step.copy_(after.step)
+        return info
+
+    graph, info = _captured(once)
+    return None if graph is None or info is None else _Recorded(graph, own, bits, info)
+
+
+def _captured(once: Callable[[], Answer]) -> tuple[torch.cuda.CUDAGraph | None, Answer | None]:
+    """What `once` does as a CUDA graph, and its answer; none, and a note, where that fails.
+
+    A model whose step copies between the host and the device cannot be recorded.
+    """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
         for _ in range(3):
-            step(own, bits)
+            once()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        after, info = step(own, bits)
-        own.tokens.copy_(after.tokens)
-        own.step.copy_(after.step)
-    return _Recorded(graph, own, bits, info)
+    try:
+        with torch.cuda.graph(graph):
+            answer = once()
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        why = (str(error).strip() or repr(error)).splitlines()[0]
+        warnings.warn(
+            f"steps of this model cannot be recorded as a CUDA graph, so they are made one by one "
+            f"({why}).",
+            GlauberWarning,
+            stacklevel=2,
+        )
+        return None, None
+    return graph, answer
 
 
 def _copy(into: State | Noise, values: State | Noise) -> None:
@@ -161,15 +196,7 @@ def _recorded(own: State, kept: Window, one_pass: Callable[[], None]) -> Callabl
     if not own.tokens.is_cuda:
         return one_pass
     before = State(*(part.clone() for part in own))
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
-        for _ in range(3):
-            one_pass()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        one_pass()
+    graph, _ = _captured(one_pass)
     for part, value in zip(own, before, strict=True):
         part.copy_(value)
-    return graph.replay
+    return one_pass if graph is None else graph.replay

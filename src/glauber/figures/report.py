@@ -34,9 +34,8 @@ from glauber.result import Result, study
 from glauber.runs.embedding import Choice, Embed, Embedder, Vectors, by_tokens, choose_embedder
 from glauber.runs.export import survival
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
 from glauber.runs.snapshots import Snapshots, snapshots
-from glauber.runs.spec import Spec
+from glauber.runs.spec import Spec, signature
 from glauber.runs.timeline import looks_at, timeline
 
 if TYPE_CHECKING:

@@ -1,21 +1,38 @@
 """How do the chains of a run go: what is left of the start, and do they still move?"""
 
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import SHARES, STRONG, THIN, empty_figure
+from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
+from glauber.runs.run import Run, survival
+from glauber.runs.timeline import Look, Piece
 
 MOST = 64  # chains drawn one by one; the mean is over all
 MOMENTS = 500  # more points than this no screen shows
+HEAD = '<tr><th scope="col">step</th><th scope="col">text</th></tr>'
+
+
+def run_figures(run: Run) -> dict[str, go.Figure]:
+    """The pictures of a run; of one that has no steps yet, what is left of the start alone."""
+    every = max(1, run.steps // MOMENTS)
+    found = {"survival": plot_survival(survival(run, every), every=every)}
+    if run.steps:
+        there = run.read("site") >= 0
+        spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2) / there.sum(axis=2)
+        found["changed"] = plot_changed(np.asarray(run.read("changed").any(axis=2)))
+        found["entropy"] = plot_entropy(spread)
+    return found
 
 
 def plot_survival(survival: NDArray[Any], *, every: int = 1) -> go.Figure:
     """The share of the starting tokens still in place at step 0, every, 2 every, …
 
-    survival (chains, moments) is what `runs.export.survival` gives.
+    survival (chains, moments) is what `runs.run.survival` gives.
     """
     steps = np.arange(survival.shape[1]) * every
     figure = empty_figure("What is left of the start", "share of the free sites as they began")
@@ -41,6 +58,27 @@ def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> go.Figu
     figure = empty_figure("How open the draws were", f"entropy in nats, last {window:,} steps")
     figure.update_yaxes(tickformat=".1f")
     add_chains(figure, steps, mean, number=".2f")
+    return figure
+
+
+def plot_timeline(looks: Sequence[Look]) -> go.Figure:
+    """Which sites of one chain changed from one moment to the next, with their tokens."""
+    figure = empty_figure("A chain's text over time", "blue: changed since the row above")
+    figure.add_heatmap(
+        x=[site + looks[0].first for site in range(len(looks[0].pieces))],
+        y=[f"{look.step:,}" for look in looks],
+        z=[[int(piece.changed) for piece in look.pieces] for look in looks],
+        text=[[escape(piece.text.strip()) for piece in look.pieces] for look in looks],
+        texttemplate="%{text}",
+        hovertemplate="step %{y}, site %{x}: %{text}<extra></extra>",
+        colorscale=[[0, FAINT], [1, STRONG]],
+        zmin=0,
+        zmax=1,
+        showscale=False,
+    )
+    figure.update_layout(height=max(figure.layout.height, 120 + 24 * len(looks)))
+    figure.update_xaxes(title=dict(text="site", font_size=13), rangemode="normal")
+    figure.update_yaxes(type="category", autorange="reversed", nticks=len(looks))
     return figure
 
 
@@ -98,3 +136,25 @@ def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], N
     sums = np.cumsum(np.pad(values.astype(np.float64), ((0, 0), (1, 0))), axis=1)
     ends = np.unique(np.linspace(window, n_steps, MOMENTS).round().astype(np.int64))
     return ends, (sums[:, ends] - sums[:, ends - window]) / window
+
+
+def timeline_table(looks: Iterable[Look]) -> str:
+    """An HTML table with a row per moment; <mark> holds a changed token, .frozen a held one."""
+    rows = "\n".join(_row(look) for look in looks)
+    return f'<table class="timeline">\n<thead>{HEAD}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
+
+
+def _row(look: Look) -> str:
+    text = "".join(_piece(piece) for piece in look.pieces).strip()
+    return f'<tr><th scope="row">{look.step:,}</th><td dir="auto">{text}</td></tr>'
+
+
+def _piece(piece: Piece) -> str:
+    """The token, its space outside of what is marked."""
+    bare = piece.text.lstrip(" ")
+    space = piece.text[: len(piece.text) - len(bare)]
+    if piece.changed:
+        return f"{space}<mark>{escape(bare)}</mark>"
+    if piece.frozen:
+        return f'{space}<span class="frozen">{escape(bare)}</span>'
+    return space + escape(bare)

@@ -26,8 +26,8 @@ from glauber.progress import check_count, check_seed, quiet, say, track
 from glauber.result import Result, model_parts, plain, study
 from glauber.result import signature as signed
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
 from glauber.runs.snapshots import snapshots
+from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
 from glauber.statistics import Mean, mean_over_chains
 

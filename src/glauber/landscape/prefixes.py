@@ -32,8 +32,8 @@ from glauber.parameters import Device, Length, Model, Seed, Temperature, Texts, 
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, one_of, plain, study
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
 from glauber.runs.snapshots import Snapshots, snapshots
+from glauber.runs.spec import signature
 from glauber.runs.words import WordContrast, distinctive_words
 from glauber.sampling.sample import resume, sample
 from glauber.statistics import LEVEL, Mean, mean_over_chains

@@ -30,8 +30,8 @@ from glauber.parameters import Device
 from glauber.result import Result, plain, study
 from glauber.runs.embedding import Embed, Embedder
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
 from glauber.runs.snapshots import snapshots, stride
+from glauber.runs.spec import signature
 
 if TYPE_CHECKING:
     import pandas

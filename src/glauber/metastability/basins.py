@@ -16,9 +16,9 @@ from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, plain, study
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
-from glauber.runs.signature import signature as signed
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.runs.snapshots import stride as stride_of
+from glauber.runs.spec import signature as signed
 from glauber.statistics import Estimate
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from glauber.progress import check_count
 from glauber.result import Result, one_of, plain, study
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
-from glauber.runs.signature import signature as signed
+from glauber.runs.spec import signature as signed
 from glauber.sampling.plan import model_of
 
 if TYPE_CHECKING:

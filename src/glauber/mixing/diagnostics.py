@@ -18,7 +18,7 @@ from glauber.errors import GlauberError
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
 from glauber.result import Result, one_of, plain, study
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
+from glauber.runs.spec import signature
 
 if TYPE_CHECKING:
     import pandas

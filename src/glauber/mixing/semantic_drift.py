@@ -20,8 +20,8 @@ from glauber.result import Result, plain, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.runs.signature import signature
 from glauber.runs.snapshots import snapshots, stride
+from glauber.runs.spec import signature
 from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time
 
 if TYPE_CHECKING:

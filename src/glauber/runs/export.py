@@ -1,42 +1,94 @@
 """How does a run leave for other tools: ArviZ, Parquet, JSON lines, plain text?"""
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import uuid
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.runs.run import Run, replay
-from glauber.runs.store import FIELDS
+from glauber.progress import check_count
+from glauber.result import Result, one_of, study
+from glauber.runs.run import BLOCK, Run, survival, trajectory
+from glauber.runs.spec import DRAFT
+from glauber.runs.store import FIELDS, check_new
 
 if TYPE_CHECKING:
     import arviz
+    import pandas
+    import plotly.graph_objects as go
 
-BLOCK = 512  # steps read at a time
-
-
-def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
-    tokens = run.tokens(0)
-    yield 0, tokens.copy()
-    for first in range(0, run.steps, BLOCK):
-        last = min(first + BLOCK, run.steps)
-        sites, new = run.read("site", first, last), run.read("token", first, last)
-        for i in range(last - first):
-            replay(tokens, sites[:, i : i + 1], new[:, i : i + 1])
-            if (first + i + 1) % every == 0:
-                yield first + i + 1, tokens.copy()
+__all__ = ["Exported", "export", "survival", "to_arviz", "trajectory"]
 
 
-def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
-    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
-    start, free = run.tokens(0), run.free
-    same = [((tokens == start) & free).sum(axis=1) for _, tokens in trajectory(run, every)]
-    return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)
+@study
+def export(
+    run: Annotated[Run | str | Path, "Folder of a run."],
+    *,
+    to: Annotated[str, "arviz, parquet, jsonl or text."],
+    out: Annotated[str | Path, "File to write; an existing one is kept."],
+    every: Annotated[int, "jsonl: one object every so many steps."] = 1,
+) -> "Exported":
+    """Write a run as ArviZ netCDF, Parquet, JSON lines or plain text.
+
+    text is the last text of each chain, one a line, as `--from` reads them; parquet has a row per
+    event, by position as it is stored; jsonl counts sites from 0 without special tokens and
+    prefix. The whole run is replayed first: one that is damaged is not exported.
+    """
+    one_of("the format", to, WRITERS)
+    check_count("number of steps between objects", every, most=10**15)
+    path = Path(out)
+    check_new(path, "file")
+    opened = Run.of(run)
+    opened.verify()
+    partial = path.with_name(f".{uuid.uuid4().hex}{DRAFT}")
+    try:
+        WRITERS[to](opened, partial, every)
+        partial.replace(path)
+    except OSError as error:
+        raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+    return Exported(opened, to, path, path.stat().st_size, opened.signature)
+
+
+@dataclass(frozen=True, eq=False)
+class Exported(Result):
+    """A file that holds a run for other tools."""
+
+    run: Run
+    to: str
+    path: Path
+    size: int  # bytes
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": str(self.run.folder),
+            "to": self.to,
+            "out": str(self.path),
+            "bytes": self.size,
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        yield f"{self.path}: {self.size / 1e6:,.2f} MB"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row: the file."""
+        import pandas
+
+        return pandas.DataFrame([self.to_dict()])
+
+    def figures(self) -> "dict[str, go.Figure]":
+        return self.run.figures()
 
 
 def to_arviz(run: Run) -> "arviz.InferenceData":
@@ -72,7 +124,13 @@ def _over_slots(run: Run, values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _write_arviz(run: Run, out: Path, every: int) -> None:
-    to_arviz(run).to_netcdf(str(out))
+    data = to_arviz(run)
+    # HDF5 does not survive a full disk, so the room is taken before, by a file of that size.
+    needed = 2**20 + 2 * sum(int(group.nbytes) for group in data.values())
+    with out.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, needed)
+    out.unlink()
+    data.to_netcdf(str(out))
 
 
 def _write_parquet(run: Run, out: Path, every: int) -> None:
@@ -102,25 +160,26 @@ def _write_parquet(run: Run, out: Path, every: int) -> None:
 
 
 def _write_jsonl(run: Run, out: Path, every: int) -> None:
-    """One object per chain and step: its text, and the sites that changed."""
+    """One object per chain and step: its text, and the sites that changed, as people count them."""
     with out.open("w", encoding="utf-8") as file:
-        for step, tokens in trajectory(run, every):
+        for step, tokens in run.states(every):
             changed = _changed_sites(run, step) if step else [[] for _ in tokens]
             for chain, row in enumerate(tokens):
                 line: dict[str, Any] = {"chain": chain, "step": step}
-                line["text"] = run.vocabulary.decode(row)
+                line["text"] = run.spelled(row)
                 line["changed"] = changed[chain]
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def _changed_sites(run: Run, step: int) -> list[list[int]]:
     sites, changed = run.read("site", step - 1, step), run.read("changed", step - 1, step)
-    return [row[there].tolist() for row, there in zip(sites[:, 0], changed[:, 0], strict=True)]
+    moved = zip(sites[:, 0] - run.first_site, changed[:, 0], strict=True)
+    return [row[there].tolist() for row, there in moved]
 
 
 def _write_text(run: Run, out: Path, every: int) -> None:
     """The last text of each chain, one a line, as `--from` reads them."""
-    lines = [run.vocabulary.decode(row) for row in run.tokens()]
+    lines = [run.spelled(row) for row in run.tokens()]
     out.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
 
@@ -130,22 +189,3 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "jsonl": _write_jsonl,
     "text": _write_text,
 }
-
-
-def export(run: Run, to: str, out: Path, *, every: int = 1) -> None:
-    """Writes the run as arviz (netCDF), parquet, jsonl or text; never over an existing file."""
-    if to not in WRITERS:
-        raise GlauberError(f"the format is {to}, but it must be one of {', '.join(WRITERS)}.")
-    if every < 1:
-        raise GlauberError(f"every is {every}, but it must be at least 1.")
-    if out.exists():
-        raise GlauberError(f"{out} exists already; give another file.")
-    partial = out.with_name(out.name + ".partial")
-    try:
-        WRITERS[to](run, partial, every)
-        partial.replace(out)
-    except OSError as error:
-        raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()

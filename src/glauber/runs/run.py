@@ -1,5 +1,10 @@
-"""What does a stored run say? Everything here only reads."""
+"""What does a stored run say? Everything here only reads.
 
+Events are stored by position, the special tokens included. People count sites from 0 without
+special tokens and prefix: `run.first_site` is the position of that site 0.
+"""
+
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,17 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.progress import check_count
+from glauber.result import Result, plain
+from glauber.runs.replay import contradiction, replay
 from glauber.runs.spec import Spec, read_spec
-from glauber.runs.store import EVENTS, FIELDS, FINISH, committed_steps, open_group
+from glauber.runs.store import (
+    EVENTS,
+    FIELDS,
+    FINISH,
+    chunk_file,
+    committed_steps,
+    missing_chunk,
+    open_group,
+)
 
 if TYPE_CHECKING:
     import arviz
+    import pandas
+    import plotly.graph_objects as go
     import xarray
 
     from glauber.conditionals.vocabulary import Text
 
+BLOCK = 512  # steps read at a time
+SHOWN = 8  # chains written out for a person
 
-class Run:
+
+class Run(Result):
     """A run's folder, opened for reading."""
 
     def __init__(self, folder: str | Path) -> None:
@@ -37,9 +58,29 @@ class Run:
     def _check(self) -> None:
         for name in (*FIELDS, "tokens", "free"):
             if name not in self._group:
-                raise GlauberError(f"the run {self.folder} is damaged: {EVENTS} lacks {name}.")
+                raise self._damaged(f"{EVENTS} lacks {name}")
         if self._array("site").shape[1] < self.steps:
-            raise GlauberError(f"the run {self.folder} is damaged: committed steps are missing.")
+            raise self._damaged("committed steps are missing")
+        try:
+            self._every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
+            chains = {self._array(name).shape[0] for name in (*FIELDS, "free")}
+            same = self._array("tokens").shape[1:] == self._array("free").shape
+            sound = self._every > 0 and chains == {self.spec.chains} and same
+        except (KeyError, TypeError, ValueError, IndexError):
+            sound = False
+        if not sound:
+            raise self._damaged(f"the arrays of {EVENTS} do not fit each other")
+        lost = missing_chunk(self.folder, self.steps, self._every)
+        if lost is not None:
+            raise self._damaged(f"{lost} is missing")
+
+    def _damaged(self, why: str) -> GlauberError:
+        return GlauberError(f"the run {self.folder} is damaged: {why}.")
+
+    @property
+    def signature(self) -> str:  # type: ignore[override]
+        """One line that says how the run was made."""
+        return self.spec.signature
 
     @property
     def finished(self) -> bool:
@@ -49,6 +90,16 @@ class Run:
     @property
     def n_chains(self) -> int:
         return self.spec.chains
+
+    @property
+    def temperatures(self) -> NDArray[np.float64]:
+        """The temperature of each chain, (chains,)."""
+        return np.array(self.spec.temperatures, np.float64)
+
+    @property
+    def share_changed(self) -> float:
+        """The share of steps that changed a token."""
+        return float(self.read("changed").any(axis=2).mean()) if self.steps else 0.0
 
     @cached_property
     def vocabulary(self) -> "Text":
@@ -60,7 +111,19 @@ class Run:
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Sites that are redrawn, (chains, length)."""
-        return np.asarray(self._array("free")[:])
+        free = self._read("free", slice(None))
+        if not free.any(axis=1).all():
+            raise self._damaged("a chain has no free site")
+        return free
+
+    @cached_property
+    def first_site(self) -> int:
+        """The position of site 0: special tokens and the prefix stand before it."""
+        first = int(self.free.argmax(axis=1).min())
+        rank = next(
+            site for site in range(len(self.spec.frozen) + 1) if site not in self.spec.frozen
+        )
+        return max(0, first - rank)
 
     def events(self) -> "xarray.Dataset":
         """The committed events: (chain, step, slot) variables, opened lazily."""
@@ -71,14 +134,16 @@ class Run:
     def read(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """One field of the events for the steps first <= step < last: (chains, steps, slots)."""
         last = self.steps if last is None else last
-        try:
-            values = np.asarray(self._array(name)[:, first:last])
-        except Exception as error:
-            raise GlauberError(
-                f"the run {self.folder} is damaged: {name} cannot be read."
-            ) from error
-        if name == "site" and (values[:, :, 0] < 0).any():
-            raise GlauberError(f"the run {self.folder} is damaged: committed steps are missing.")
+        values = self._read(name, (slice(None), slice(first, last)))
+        if name == "site" and values.size:
+            if (values[:, :, 0] < 0).any():
+                raise self._damaged("committed steps are missing")
+            if values.max() >= self._array("free").shape[1]:
+                raise self._damaged("an event lies outside the texts")
+        if name == "changed" and values.size:
+            for place in range(first // self._every, -(-last // self._every)):
+                if not (self.folder / chunk_file("changed", place)).is_file():
+                    self._verify_part(place)  # it is not there while nothing changes
         return values
 
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
@@ -90,17 +155,45 @@ class Run:
             raise GlauberError(
                 f"step {step} is outside the run, which has steps 0 to {self.steps}."
             )
-        every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-        first = step // every * every
-        tokens = np.asarray(self._array("tokens")[step // every]).astype(np.int64)
+        first = step // self._every * self._every
+        tokens = self._read("tokens", step // self._every).astype(np.int64)
         replay(tokens, self.read("site", first, step), self.read("token", first, step))
-        if len(self._seen) < 64:  # looks at one chain after another ask for the same steps
+        if len(self._seen) < 64:  # views of one chain after another ask for the same steps
             self._seen[step] = tokens.copy()
         return tokens
 
+    def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """(step, tokens (chains, length)) at step 0, every, 2 every, … in one pass."""
+        check_count("number of steps between states", every, most=10**15)
+        tokens = self.tokens(0)
+        yield 0, tokens.copy()
+        for first in range(0, self.steps, BLOCK):
+            last = min(first + BLOCK, self.steps)
+            sites, new = self.read("site", first, last), self.read("token", first, last)
+            for i in range(last - first):
+                replay(tokens, sites[:, i : i + 1], new[:, i : i + 1])
+                if (first + i + 1) % every == 0:
+                    yield first + i + 1, tokens.copy()
+
     def text(self, chain: int = 0, step: int | None = None) -> str:
         """The text of one chain after that many steps (default: the last)."""
-        return self.vocabulary.decode(self.tokens(step)[self.check_chain(chain)])
+        return self.spelled(self.tokens(step)[self.check_chain(chain)])
+
+    def texts(self, *, every: int) -> list[list[str]]:
+        """The texts of each chain at step 0, every, 2 every, …"""
+        known: dict[bytes, str] = {}
+        found: list[list[str]] = [[] for _ in range(self.n_chains)]
+        for _, tokens in self.states(every):
+            for chain, row in enumerate(tokens):
+                key = row.tobytes()
+                if key not in known:
+                    known[key] = self.spelled(row)
+                found[chain].append(known[key])
+        return found
+
+    def spelled(self, tokens: Iterable[int]) -> str:
+        """One row of this run's tokens as text."""
+        return self.vocabulary.decode(tokens)
 
     def check_chain(self, chain: int) -> int:
         """That chain's number, if there is such a chain."""
@@ -109,6 +202,104 @@ class Run:
                 f"there is no chain {chain}: the run has chains 0 to {self.n_chains - 1}."
             )
         return chain
+
+    def verify(self) -> None:
+        """Replays the whole run against its marks and refuses what does not fit: swapped parts.
+
+        What is left unseen are figures that are wrong and possible; zarr's checksums see flips.
+        """
+        for place in range(-(-self.steps // self._every)):
+            self._verify_part(place)
+
+    def _verify_part(self, place: int) -> None:
+        """The steps from one mark to the next."""
+        first, last = place * self._every, min((place + 1) * self._every, self.steps)
+        part = {name: self._read(name, (slice(None), slice(first, last))) for name in FIELDS}
+        start = self._read("tokens", place).astype(np.int64)
+        whole = last % self._every == 0
+        end = self._read("tokens", place + 1).astype(np.int64) if whole else None
+        why = contradiction(part, start, end, self.free)
+        if why is not None:
+            raise self._damaged(f"steps {first} to {last} {why}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """A run in one JSON object."""
+        return {
+            "run": str(self.folder),
+            "signature": self.signature,
+            "chains": self.n_chains,
+            "steps": self.steps,
+            "planned": self.spec.steps,
+            "finished": self.finished,
+            "temperatures": plain(self.temperatures),
+            "changed": self.share_changed,
+            "texts": [self.spelled(row) for row in self.tokens()],
+        }
+
+    def lines(self) -> Iterable[str]:
+        """Where a few chains began and where they are now."""
+        first, last = self.tokens(0), self.tokens()
+        several = len(set(self.spec.temperatures)) > 1
+        for chain in range(min(self.n_chains, SHOWN)):
+            yield f"chain {chain}" + (f" at {self.temperatures[chain]:g}" if several else "")
+            yield f"  began  {self.spelled(first[chain])}"
+            yield f"  now    {self.spelled(last[chain])}"
+        if self.n_chains > SHOWN:
+            yield f"… and {self.n_chains - SHOWN} more chains"
+        yield (
+            f"{self.n_chains} chains, {self.steps:,} steps each, "
+            f"{self.share_changed:.1%} of them changed a token"
+        )
+        if not self.finished:
+            yield self.where()
+        yield f"run: {self.folder}"
+
+    def where(self) -> str:
+        """Where an unfinished run stands, and how to go on."""
+        return (
+            f"stopped at step {self.steps:,} of {self.spec.steps:,}; "
+            f"go on with: glauber resume {self.folder}"
+        )
+
+    def frame(self, *, events: bool = False) -> "pandas.DataFrame":
+        """One row per chain: where it began, where it is, what it did; or one row per event."""
+        import pandas
+
+        if events:
+            return pandas.DataFrame(self._event_columns())
+        first, last = self.tokens(0), self.tokens()
+        there = self.read("site") >= 0
+        spread = np.where(there, self.read("entropy"), 0.0).sum(axis=(1, 2))
+        with np.errstate(invalid="ignore"):  # a run of no steps has no shares
+            entropy = spread / there.sum(axis=(1, 2))
+            changed = self.read("changed").any(axis=2).sum(axis=1) / np.float64(self.steps)
+        return pandas.DataFrame(
+            {
+                "chain": np.arange(self.n_chains),
+                "temperature": self.temperatures,
+                "steps": self.steps,
+                "changed": changed,
+                "entropy": entropy,
+                "kept": ((first == last) & self.free).sum(axis=1) / self.free.sum(axis=1),
+                "began": [self.spelled(row) for row in first],
+                "text": [self.spelled(row) for row in last],
+            }
+        )
+
+    def _event_columns(self) -> dict[str, Any]:
+        parts = {name: self.read(name) for name in FIELDS}
+        chain, step, slot = np.nonzero(parts["site"] >= 0)
+        columns: dict[str, Any] = {"chain": chain, "step": step + 1}
+        columns |= {name: values[chain, step, slot] for name, values in parts.items()}
+        columns["site"] = columns["site"] - self.first_site
+        tokens, places = np.unique(columns["token"], return_inverse=True)
+        spelled = np.array([self.vocabulary.spell(int(token)) for token in tokens], dtype=object)
+        return columns | {"spelling": spelled[places] if len(tokens) else []}
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.runs import run_figures
+
+        return run_figures(self)
 
     def to_arviz(self) -> "arviz.InferenceData":
         """Statistics of the text along each chain, as ArviZ reads them."""
@@ -123,11 +314,20 @@ class Run:
     def _array(self, name: str) -> Any:
         return self._group[name]
 
+    def _read(self, name: str, where: Any) -> NDArray[Any]:
+        try:
+            return np.asarray(self._array(name)[where])
+        except Exception as error:
+            raise self._damaged(f"{name} cannot be read") from error
 
-def replay(tokens: NDArray[Any], sites: NDArray[Any], new: NDArray[Any]) -> None:
-    """Applies events (chains, steps, slots) to tokens (chains, length), in place."""
-    chains = np.arange(len(tokens))
-    for step in range(sites.shape[1]):
-        for slot in range(sites.shape[2]):
-            there = sites[:, step, slot] >= 0
-            tokens[chains[there], sites[there, step, slot]] = new[there, step, slot]
+
+def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
+    return run.states(every)
+
+
+def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
+    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
+    start, free = run.tokens(0), run.free
+    same = [((tokens == start) & free).sum(axis=1) for _, tokens in run.states(every)]
+    return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)

@@ -3,29 +3,33 @@
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, field, fields
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from glauber.conditionals.base import check_temperature
 from glauber.errors import GlauberError
 
 FORMAT = 1
 HEADER = "run.json"
+DRAFT = ".glauber-draft"  # how the names of files and folders end that are not finished yet
 
 
 @dataclass(frozen=True)
 class Spec:
     """Everything that decides a trajectory, apart from the starting tokens."""
 
-    model: str
+    model: str  # empty: an object without a name, which must be given again to go on
     fingerprint: str
     device: str
     dtype: str
     seed: int
     steps: int
     chains: int
-    temperature: float
+    temperature: float | list[float]  # of all chains, or one of each
     scan: str = "uniform"
     within: str = "sequential"
     fill: str = "inverse-cdf"
@@ -33,9 +37,47 @@ class Spec:
     prefix: str = ""
     frozen: list[int] = field(default_factory=list)
     special_tokens: bool = False
-    trust_remote_code: bool = False
+    trust_remote_code: bool = False  # the run asks for it; whoever opens it gives it, or does not
     versions: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
+    forbid: list[str] = field(default_factory=list)  # tokens never proposed, as they are spelled
+    standard_only: bool = False  # of a protein alphabet only the standard residues; not before 0.2
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The temperature of each chain."""
+        several = isinstance(self.temperature, list)
+        return list(self.temperature) if several else [self.temperature] * self.chains  # type: ignore[arg-type, list-item]
+
+    @property
+    def signature(self) -> str:
+        """The spec in one line, short enough to paste beside a result."""
+        return signature(self)
+
+
+def signature(spec: Spec) -> str:
+    """A run's spec in one line, short enough to paste beside a result."""
+    parts = {
+        "model": spec.model or "an object",
+        "weights": spec.fingerprint[:12] or "unknown",
+        "temperature": ",".join(f"{one:g}" for one in _shown(spec)),
+        "scan": spec.scan,
+        "within": spec.within,
+        "fill": spec.fill,
+        "chains": str(spec.chains),
+        "steps": str(spec.steps),
+        "seed": str(spec.seed),
+        "device": f"{spec.device}/{spec.dtype}",
+        "glauber": spec.versions.get("glauber", "?"),
+        "torch": spec.versions.get("torch", "?"),
+    }
+    if spec.within == "sequential" and not spec.scan.startswith("block"):
+        del parts["within"]  # says nothing where one site is redrawn at a time
+    return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def _shown(spec: Spec) -> list[float]:
+    return spec.temperatures if isinstance(spec.temperature, list) else [spec.temperature]
 
 
 def versions() -> dict[str, str]:
@@ -53,14 +95,17 @@ def _own_version() -> str:
 
 def write_spec(folder: Path, spec: Spec) -> None:
     """Writes `run.json` in one stroke."""
-    write_json(folder / HEADER, asdict(spec))
+    told = asdict(spec)
+    if not spec.forbid:
+        del told["forbid"]
+    write_json(folder / HEADER, told)
 
 
 def read_spec(folder: Path) -> Spec:
     """The spec of a run's folder; refuses damaged and newer ones."""
-    if not (folder / HEADER).is_file():
-        raise GlauberError(f"{folder} is not a run: it has no {HEADER}.")
     try:
+        if not (folder / HEADER).is_file():
+            raise GlauberError(f"{folder} is not a run: it has no {HEADER}.")
         found = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         number = int(found["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
@@ -70,18 +115,68 @@ def read_spec(folder: Path) -> Spec:
             f"the run {folder} has format {number}, but this version of glauber reads up to "
             f"{FORMAT}: use a newer glauber."
         )
+    _check_entries(folder, found)
+    return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
+
+
+KINDS: dict[str, Any] = {
+    "seed": int, "steps": int, "chains": int, "temperature": (float, int, list), "frozen": list,
+    "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,
+    "versions": dict, "format": int, "forbid": list, "standard_only": bool,
+}  # fmt: skip
+
+
+def _check_entries(folder: Path, found: dict[str, Any]) -> None:
+    """Refuses a header that lacks an entry or has one of another kind."""
+    for one in fields(Spec):
+        needed = one.default is MISSING and one.default_factory is MISSING
+        if one.name not in found and not needed:
+            continue
+        if one.name not in found:
+            raise GlauberError(f"the run {folder} is damaged: {HEADER} lacks entries.")
+        if not isinstance(found[one.name], KINDS.get(one.name, str)):
+            raise GlauberError(f"the run {folder} is damaged: {one.name} in {HEADER} is wrong.")
+    values = found["temperature"]
+    several = values if isinstance(values, list) else [values] * max(1, found["chains"])
     try:
-        return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
-    except TypeError as error:
-        raise GlauberError(f"the run {folder} is damaged: {HEADER} lacks entries.") from error
+        if found["chains"] < 1 or found["steps"] < 0 or len(several) != found["chains"]:
+            raise GlauberError("")
+        for value in set(several):
+            check_temperature(value)
+    except (GlauberError, TypeError) as error:
+        raise GlauberError(
+            f"the run {folder} is damaged: a number in {HEADER} is wrong."
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file in one stroke: a reader sees the old file or the new one."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    """Writes a JSON file in one stroke: a reader, or a power cut, sees the old file or the new."""
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync(path.parent)
+
+
+def sync(*places: Path) -> None:
+    """Makes files, or the names that folders hold, outlast a power cut."""
+    if len(places) < 2:
+        for place in places:
+            _sync(place)
+        return
+    with ThreadPoolExecutor(min(16, len(places)), "glauber-sync") as pool:
+        list(pool.map(_sync, places))  # side by side: a disk takes many in one go
+
+
+def _sync(place: Path) -> None:
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

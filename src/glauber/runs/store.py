@@ -1,4 +1,4 @@
-"""How are a run's events kept so that a kill at any moment loses nothing that was committed?
+"""How are a run's events kept so that a kill or a power cut loses nothing that was committed?
 
     RUN/run.json        how it was made
     RUN/events.zarr     what happened: (chain, step, slot) arrays, and tokens at regular marks
@@ -7,14 +7,18 @@
     RUN/tokenizer/      what turns tokens into text
     RUN/lock            held by the one writer
 
-Steps are written first and committed after; what lies beyond the commit is cut off on reopening.
+Steps are written and synced first and committed after; what lies beyond the commit is cut off on
+reopening.
 """
 
 import errno
 import fcntl
 import json
+import os
+import shutil
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -23,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.runs.spec import write_json
+from glauber.runs.spec import DRAFT, HEADER, sync, write_json
 
 if TYPE_CHECKING:
     import zarr
@@ -56,6 +60,52 @@ def bytes_needed(n_chains: int, n_steps: int, n_slots: int, length: int) -> int:
     event = sum(np.dtype(dtype).itemsize for dtype, _ in FIELDS.values())
     marks = 1 + n_steps // chunk_steps(n_chains, n_slots)
     return n_chains * (n_steps * n_slots * event + marks * length * 4) + 2**21
+
+
+def check_new(path: Path, what: str = "folder") -> None:
+    """Refuses a place that exists, lies in a run or could not be made, before any work is done."""
+    try:
+        whole = path.absolute()
+        if not path.name or whole == whole.parent:
+            raise GlauberError(f"{str(path)!r} is no name for a {what}.")
+        inside = next((one for one in whole.parents if (one / HEADER).exists()), None)
+        if whole.exists() or whole.is_symlink():
+            hint = ", or resume it" if (whole / HEADER).exists() else ""
+            raise GlauberError(f"the {what} {path} exists already; give another one{hint}.")
+        if inside is not None:
+            raise GlauberError(f"{path} lies in the run {inside}: nothing else is written there.")
+        above = next(one for one in whole.parents if one.exists())
+        if not above.is_dir():
+            raise GlauberError(f"{path} cannot be made: {above} is a file.")
+        if not os.access(above, os.W_OK):
+            raise GlauberError(f"{path} cannot be made: {above} is not writable.")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GlauberError(f"{path} cannot be made: {reason}.") from error
+
+
+def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """A new folder that `fill` has filled, whole or not at all, also after a power cut."""
+    draft: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".", suffix=DRAFT, dir=folder.parent))
+        draft.chmod(0o777 & ~_umask())  # a temporary folder is for its owner alone
+        fill(draft)
+        sync(*draft.rglob("*"), draft)
+        draft.rename(folder)
+        sync(folder.parent)
+    except OSError as error:
+        raise GlauberError(f"{folder} cannot be made: {error.strerror or error}.") from error
+    finally:
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _umask() -> int:
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
 
 
 def create(folder: Path, start: NDArray[Any], free: NDArray[Any], n_slots: int) -> None:
@@ -123,9 +173,33 @@ def open_group(folder: Path, mode: str = "r") -> "zarr.Group":
 def committed_steps(folder: Path) -> int:
     """How many steps of every chain are safely stored."""
     try:
-        return int(json.loads((folder / COMMIT).read_text(encoding="utf-8"))["steps"])
+        steps = int(json.loads((folder / COMMIT).read_text(encoding="utf-8"))["steps"])
+        if steps < 0:
+            raise ValueError
+        return steps
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GlauberError(f"the run {folder} is damaged: {COMMIT} cannot be read.") from error
+
+
+def chunk_file(name: str, place: int) -> str:
+    """The file of one chunk of an array: the events of so many steps, or the tokens at a mark."""
+    if name == "free":
+        return f"{EVENTS}/free/c/0/0"
+    inside = f"{place}/0" if name == "tokens" else f"0/{place}"
+    return f"{EVENTS}/{name}/c/{inside}/0"
+
+
+def missing_chunk(folder: Path, steps: int, every: int) -> str | None:
+    """A chunk file that so many steps need and that is not there; zarr would read it as empty.
+
+    A chunk of `changed` is not written while nothing changes, so it is not asked for here.
+    """
+    needed = [("tokens", mark) for mark in range(1 + steps // every)] + [("free", 0)]
+    for name in FIELDS:
+        if name != "changed":
+            needed += [(name, place) for place in range(-(-steps // every))]
+    files = (chunk_file(name, place) for name, place in needed)
+    return next((one for one in files if not (folder / one).is_file()), None)
 
 
 class Writer:
@@ -144,9 +218,14 @@ class Writer:
         self.steps = committed_steps(self.folder)
         self._group = open_group(self.folder, "r+")
         self.every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
+        lost = missing_chunk(self.folder, self.steps, self.every)
+        if lost is not None:
+            raise GlauberError(f"the run {self.folder} is damaged: {lost} is missing.")
         with _explained(self.folder):
-            for rest in self.folder.rglob("*.partial"):
-                rest.unlink()  # left by a writer that was killed in the middle of a file
+            # What a writer left that was killed in the middle of a file: zarr's, and our own.
+            left = [*(self.folder / EVENTS).rglob("*.partial"), *self.folder.glob(f".*{DRAFT}")]
+            for rest in left:
+                rest.unlink()
             self._resize(self.steps)
 
     def append(self, events: Events, marks: dict[int, NDArray[Any]]) -> None:
@@ -159,8 +238,21 @@ class Writer:
             for step, tokens in marks.items():
                 self._group["tokens"][step // self.every] = tokens  # type: ignore[index]
             _consolidate(self.folder)
+            self._sync(first, last, list(marks))
             write_json(self.folder / COMMIT, {"steps": last})
         self.steps = last
+
+    def _sync(self, first: int, last: int, marks: list[int]) -> None:
+        """What a commit rests on, on the disk before the commit is."""
+        places = range(first // self.every, -(-last // self.every))
+        names = [chunk_file(name, place) for name in FIELDS for place in places]
+        names += [chunk_file("tokens", step // self.every) for step in marks]
+        files = [self.folder / name for name in names if (self.folder / name).exists()]
+        arrays = [self.folder / EVENTS / name for name in (*FIELDS, "tokens")]
+        files += [array / "zarr.json" for array in (*arrays, self.folder / EVENTS)]
+        folders = {one for path in files for one in _between(path, self.folder)}
+        sync(*files)
+        sync(*folders)
 
     def finish(self) -> None:
         """Sets the finish mark."""
@@ -186,6 +278,11 @@ class Writer:
             array.resize((array.shape[0], steps, array.shape[2]))
         marks: Any = self._group["tokens"]
         marks.resize((1 + steps // self.every, *marks.shape[1:]))
+
+
+def _between(path: Path, folder: Path) -> list[Path]:
+    """The folders from a file up to the run's own."""
+    return [one for one in path.parents if one == folder or folder in one.parents]
 
 
 def _take_lock(folder: Path) -> IO[str]:

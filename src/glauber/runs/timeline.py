@@ -1,23 +1,56 @@
-"""What changed in a chain's text from one look to the next?"""
+"""What changed in a chain's text over time?"""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.progress import check_count
+from glauber.result import Result, study
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
     from glauber.conditionals.vocabulary import Text
+
+MOST = 10**5  # rows that anybody reads
+
+
+@study
+def show(
+    run: Annotated[Run | str | Path, "Folder of a run."],
+    *,
+    chain: Annotated[int, "Which chain."] = 0,
+    rows: Annotated[int, "How many moments, evenly spread."] = 20,
+    every: Annotated[int | None, "One moment every so many steps, instead of rows."] = None,
+) -> "Timeline":
+    """Show a chain's text over time, with what changed since the row above.
+
+    Sites are counted from 0 without special tokens and prefix. What changed stands between
+    asterisks in the printed lines, and is highlighted in a notebook.
+    """
+    check_count("number of rows", rows, most=MOST)
+    if every is not None:
+        check_count("number of steps between rows", every, most=10**15)
+    opened = Run.of(run)
+    if every is not None and opened.steps // every >= MOST:
+        raise GlauberError(f"every {every} steps makes more than {MOST:,} rows: take fewer.")
+    steps = moments(opened, rows) if every is None else list(range(0, opened.steps + 1, every))
+    found = timeline(opened, chain, steps)
+    return Timeline(opened, chain, found, opened.signature)
 
 
 class Piece(NamedTuple):
     """One token as it stands in the text."""
 
     text: str  # with the space before it, if it has one
-    changed: bool  # since the look before
+    changed: bool  # since the snapshot before
     frozen: bool
 
 
@@ -26,17 +59,82 @@ class Look(NamedTuple):
 
     step: int
     pieces: list[Piece]
+    first: int = 0  # the number of the first piece's site; a prefix has negative ones
 
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces).strip()
 
+    @property
+    def changed(self) -> list[int]:
+        """The sites that changed since the snapshot before."""
+        return [site for site, piece in enumerate(self.pieces, self.first) if piece.changed]
+
+    @property
+    def marked(self) -> str:
+        """The text with asterisks around what changed."""
+        return "".join(_marked(piece) for piece in self.pieces).strip()
+
+
+def _marked(piece: Piece) -> str:
+    bare = piece.text.lstrip(" ")
+    space = piece.text[: len(piece.text) - len(bare)]
+    return f"{space}*{bare}*" if piece.changed else piece.text
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline(Result):
+    """A chain's text at some moments."""
+
+    run: Run
+    chain: int
+    looks: list[Look]
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        looks = [
+            {"step": look.step, "text": self._text(look), "changed": look.changed}
+            for look in self.looks
+        ]
+        return {
+            "run": str(self.run.folder),
+            "chain": self.chain,
+            "looks": looks,
+            "signature": self.signature,
+        }
+
+    def _text(self, look: Look) -> str:
+        return self.run.text(self.chain, look.step)
+
+    def lines(self) -> Iterable[str]:
+        for look in self.looks:
+            yield f"{look.step:>8,} {look.marked}"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per moment."""
+        import pandas
+
+        return pandas.DataFrame(self.to_dict()["looks"])
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.runs import plot_timeline, run_figures
+
+        return {"timeline": plot_timeline(self.looks)} | run_figures(self.run)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from glauber.figures.runs import timeline_table
+
+        return f"{timeline_table(self.looks)}<p><small>{escape(self.signature)}</small></p>"
+
 
 def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Look]:
-    """Looks at one chain after the given steps; changes are against the look before."""
+    """One chain after the given steps; changes are against the step before in that list."""
     run.check_chain(chain)
     free = run.free[chain]
-    inside = slice(*_inside(run, chain))
+    first, last = _inside(run, chain)
+    inside = slice(first, last)
     looks: list[Look] = []
     before: NDArray[np.int64] | None = None
     for step in steps:
@@ -44,16 +142,19 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Look]:
         changed = np.zeros(len(tokens), bool) if before is None else tokens != before
         texts = spelled(run.vocabulary, tokens[inside])
         marks = zip(texts, changed[inside], ~free[inside], strict=True)
-        looks.append(Look(step, [Piece(text, bool(new), bool(held)) for text, new, held in marks]))
+        pieces = [Piece(text, bool(new), bool(held)) for text, new, held in marks]
+        looks.append(Look(step, pieces, first - run.first_site))
         before = tokens
     return looks
 
 
-def looks_at(run: Run, count: int) -> list[int]:
+def moments(run: Run, count: int) -> list[int]:
     """About `count` steps of a run, evenly spread, the first and the last among them."""
-    if count < 1:
-        raise GlauberError(f"the number of rows is {count}, but it must be at least 1.")
+    check_count("number of rows", count, most=MOST)
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
+
+
+looks_at = moments
 
 
 def _inside(run: Run, chain: int) -> tuple[int, int]:
@@ -64,12 +165,12 @@ def _inside(run: Run, chain: int) -> tuple[int, int]:
     return min(sites), max(sites) + 1
 
 
-def spelled(words: "Text", tokens: Iterable[int]) -> list[str]:
+def spelled(vocabulary: "Text", tokens: Iterable[int]) -> list[str]:
     """Each token as it would be read, with a space before where a word begins."""
     tokens = [int(token) for token in tokens]
-    names = [words.spell(token) for token in tokens]
+    names = [vocabulary.spell(token) for token in tokens]
     if any(name.startswith("Ġ") for name in names):  # byte-level BPE spells bytes, not letters
-        return [words.decode([token]) for token in tokens]
+        return [vocabulary.decode([token]) for token in tokens]
     if any(name.startswith("▁") for name in names):  # sentencepiece marks where a word begins
         return [name.replace("▁", " ") for name in names]
     return [name[2:] if name.startswith("##") else " " + name for name in names]

@@ -1,156 +1,239 @@
 """What will a run do? Everything it needs, checked before anything is written."""
 
+import operator
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Restricted
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import starts
-from glauber.dynamics.cuda import replayed
-from glauber.dynamics.fills import fill_named
+from glauber.conditionals.base import Conditionals, Restricted, check_temperature
+from glauber.conditionals.load import Model, load
+from glauber.conditionals.starts import read_sites, starts
+from glauber.conditionals.weights import choose_dtype
+from glauber.dynamics.fills import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
-from glauber.dynamics.scans import scan_named
+from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
+from glauber.progress import check_count, check_memory, check_seed
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
+from glauber.runs.store import bytes_needed
 
-FEW = 256  # up to this many chains a CUDA step is bound by launches, and is replayed as a graph
+STEPS = 10**15  # no run is longer
+CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
 
 @dataclass(frozen=True)
 class Plan:
     """A run about to be made: the model, the spec, and where the chains begin."""
 
-    model: MaskedLM
+    model: Model
     spec: Spec
     tokens: Tensor  # (chains, length)
     free: Tensor  # (chains, length)
-    others: tuple[MaskedLM, ...] = ()  # the same model on further devices
+    others: tuple[Model, ...] = ()  # the same model on further devices
 
     @property
-    def crews(self) -> "list[Plan]":
+    def per_device(self) -> "list[Plan]":
         """This plan on each of its devices."""
         return [replace(self, model=model, others=()) for model in (self.model, *self.others)]
 
     @property
     def on_cuda(self) -> bool:
         """Whether the model is on a CUDA device."""
-        return self.model.device.type == "cuda"
+        return bool(self.model.device.type == "cuda")
 
-    @property
-    def laws(self) -> Conditionals:
-        """The conditionals that the run draws from, over the tokens it may propose."""
-        return _laws(self.model, self.spec)
+    @cached_property
+    def scan(self) -> Scan:
+        return scan_named(self.spec.scan)
+
+    @cached_property
+    def fill(self) -> Fill:
+        return fill_named(self.spec.fill)
+
+    @cached_property
+    def conditionals(self) -> Conditionals:
+        """What the run draws from, over the tokens it may propose."""
+        model, spec = self.model, self.spec
+        if not spec.special_tokens:
+            found: Conditionals = model.conditionals(
+                standard_only=spec.standard_only, forbid=spec.forbid
+            )
+            return found
+        allowed = torch.ones(model.vocab_size, dtype=torch.bool)
+        allowed[[model.vocabulary.token(name) for name in spec.forbid]] = False
+        return Restricted(model, allowed.to(model.state_device)) if spec.forbid else model
 
     @property
     def kernel(self) -> Kernel:
-        """The run's kernel; few chains on a CUDA device replay a recording of it."""
-        kernel, scan = self.plain_kernel, scan_named(self.spec.scan)
-        few = self.on_cuda and self.spec.chains <= FEW
-        return replayed(kernel) if few and scan.can_be_recorded else kernel
-
-    @property
-    def plain_kernel(self) -> Kernel:
-        """The kernel itself, not a recording."""
-        scan, fill = scan_named(self.spec.scan), fill_named(self.spec.fill)
-        return glauber(self.laws, scan=scan, fill=fill, within=self.spec.within)  # type: ignore[arg-type]
+        return glauber(
+            self.conditionals,
+            scan=self.scan,
+            fill=self.fill,
+            within=self.spec.within,  # type: ignore[arg-type]
+        )
 
     @property
     def slots(self) -> int:
         """Sites redrawn in one step, at most."""
-        return scan_named(self.spec.scan).sites_per_step(self.free)
+        return self.scan.sites_per_step(self.free)
+
+    @property
+    def disk(self) -> int:
+        """Bytes that the run takes on disk, at most."""
+        size = self.tokens.shape[1]
+        return bytes_needed(self.spec.chains, self.spec.steps, self.slots, size)
 
 
 def plan(
-    model: str | MaskedLM = "bundled:english",
-    texts: Sequence[str] | None = None,
+    model: str | Conditionals = "bundled:english",
+    texts: str | Path | Sequence[str] | None = None,
     *,
     steps: int,
-    temperature: float = 1.0,
+    temperature: float | Sequence[float] = 1.0,
     seed: int = 0,
     chains: int | None = None,
     length: int | None = None,
     prefix: str = "",
-    frozen: Sequence[int] = (),
+    freeze: Sequence[int] | str = (),
     scan: str = "uniform",
     within: str | None = None,
     fill: str = "inverse-cdf",
+    forbid: Sequence[str] | str = (),
     special_tokens: bool = False,
     device: str = "auto",
-    dtype: str = "float32",
+    dtype: str | None = None,
     trust_remote_code: bool = False,
 ) -> Plan:
-    """Everything a run needs, checked, before anything is written.
-
-    chains      number of chains; they take the texts in turn (default: one per text)
-    device      one, or several with commas (cuda:0,cuda:1): each takes a share of the chains
-    length      tokens of each text without the special ones; shorter texts are left out
-    prefix      text put before each start and never redrawn; it does not count in length
-    frozen      further sites that are never redrawn, counted from 0 without the special tokens
-    within      sequential, or parallel where the scan is everywhere, unless it is given
-    """
-    _check_numbers(steps, chains, length, seed)
-    others: tuple[MaskedLM, ...] = ()
-    if isinstance(model, str):
-        model, others = _loaded(model, device, dtype, trust_remote_code)
+    """Everything a run needs, checked, before anything is written; parameters as in `sample`."""
+    heats = read_temperature(temperature)
+    if isinstance(heats, list) and chains is None:
+        chains = len(heats)
+    steps, seed = _whole(steps), _whole(seed)
+    check_numbers(steps, chains, length, seed)
+    if not isinstance(prefix, str):
+        raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
+    scanned, filled, sites = scan_named(scan), fill_named(fill), read_sites(freeze)
+    if isinstance(heats, list) and len(heats) != chains:
+        raise GlauberError(f"there are {len(heats)} temperatures, but {chains} chains.")
+    opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
-    tokens, free = starts(model, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
+    tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)
     spec = Spec(
-        model=model.name,
-        fingerprint=model.fingerprint,
-        device=model.device.type,
-        dtype=model.dtype,
+        model=opened.name,
+        fingerprint=opened.fingerprint,
+        device=opened.device.type,
+        dtype=opened.dtype,
         seed=seed,
         steps=steps,
         chains=len(tokens),
-        temperature=temperature,
-        scan=scan_named(scan).name,
-        within=within or ("parallel" if scan == "everywhere" else "sequential"),
-        fill=fill_named(fill).name,
+        temperature=heats,
+        scan=scanned.name,
+        within=within or ("parallel" if scanned.size is None else "sequential"),
+        fill=filled.name,
         length=length,
         prefix=prefix,
-        frozen=list(frozen),
+        frozen=sites,
         special_tokens=special_tokens,
         trust_remote_code=trust_remote_code,
         versions=versions(),
+        forbid=_names(forbid),
+        standard_only=True,
     )
-    planned = Plan(model, spec, tokens, free, others)
+    planned = Plan(opened, spec, tokens, free, others)
     _check_plan(planned)
     return planned
 
 
-def _check_numbers(steps: int, chains: int | None, length: int | None, seed: int) -> None:
-    if steps < 0:
-        raise GlauberError(f"the number of steps is {steps}, but it cannot be negative.")
-    if chains is not None and chains < 1:
-        raise GlauberError(f"the number of chains is {chains}, but it must be at least 1.")
-    if length is not None and length < 1:
-        raise GlauberError(f"the length is {length}, but it must be at least 1.")
-    if not 0 <= seed < 2**63:
-        raise GlauberError(f"the seed is {seed}, but it must be between 0 and 2^63 - 1.")
+def _whole(value: Any) -> Any:
+    """numpy's whole numbers as Python's; everything else as it is."""
+    return operator.index(value) if hasattr(value, "__index__") else value
+
+
+def read_temperature(given: Any) -> float | list[float]:
+    """One temperature, or one of each chain; refuses what is none."""
+    several = isinstance(given, Sequence) or getattr(given, "ndim", 0) == 1
+    values = list(given) if several and not isinstance(given, str) else [given]
+    try:
+        found = [float(value) for value in values if not isinstance(value, bool | str)]
+    except (TypeError, ValueError):
+        found = []
+    if not values or len(found) < len(values):
+        raise GlauberError(f"the temperature is {given!r}, but it must be a number.")
+    for value in set(found):
+        check_temperature(value)
+    return found if several else found[0]
+
+
+def check_numbers(steps: int, chains: int | None, length: int | None, seed: int) -> None:
+    """Refuses counts that are none, and what no machine has room for."""
+    check_count("number of steps", steps, least=0, most=STEPS)
+    check_seed(seed)
+    if length is not None:
+        check_count("length", length)
+    if chains is not None:
+        check_count("number of chains", chains, most=10**12)
+        needed = chains * (CHAIN_BYTES + SITE_BYTES * (length or 16))
+        check_memory(needed, f"{chains:,} chains")
+
+
+def check_disk(place: Path, needed: float) -> None:
+    """Refuses a run that the disk has no room for."""
+    above = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists())
+    left = shutil.disk_usage(above).free
+    if needed > left:
+        raise GlauberError(
+            f"the run may need {needed / 1e6:,.0f} MB, but {above} has {left / 1e6:,.0f} MB left."
+        )
+
+
+def _names(given: Sequence[str] | str) -> list[str]:
+    listed = given.split(",") if isinstance(given, str) else list(given)
+    return [name.strip() for name in listed if name.strip()]
 
 
 def _check_plan(planned: Plan) -> None:
-    start(planned.tokens, planned.free, temperature=planned.spec.temperature)
-    _ = planned.plain_kernel  # refuses unknown names
-    fewest = scan_named(planned.spec.scan).fewest
+    spec = planned.spec
+    heats = torch.tensor(spec.temperatures, dtype=torch.float64)
+    start(planned.tokens, planned.free, temperature=heats)
+    _ = planned.kernel  # refuses unknown names
+    fewest = planned.scan.fewest
     if int(planned.free.sum(dim=1).min()) < fewest:
         raise GlauberError(
             f"a block of {fewest} sites needs texts with at least {fewest} free sites."
         )
+    size = planned.tokens.shape[1]
+    check_memory(
+        spec.chains * (CHAIN_BYTES + SITE_BYTES * size), f"{spec.chains:,} chains of {size} tokens"
+    )
 
 
-def reopen(run: Run, *, steps: int | None = None, device: str | None = None) -> Plan:
-    """The plan of a stored run, with its model loaded and checked against the fingerprint."""
-    spec = run.spec if steps is None else replace(run.spec, steps=steps)
-    model, others = _loaded(spec.model, device or spec.device, spec.dtype, spec.trust_remote_code)
-    _check_fingerprint(model, run)
-    return Plan(model, spec, torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free), others)
+def reopen(
+    run: Run | str | Path,
+    *,
+    steps: int | None = None,
+    device: str | None = None,
+    model: str | Conditionals | None = None,
+    trust_remote_code: bool = False,
+) -> Plan:
+    """The plan of a stored run, with its model loaded and checked against the fingerprint.
+
+    model is the model itself, or where it lies now, for one whose name does not lead to it.
+    """
+    opened = Run.of(run)
+    spec = opened.spec if steps is None else replace(opened.spec, steps=steps)
+    found, others = _model_of(opened, model, device, None, trust_remote_code)
+    begun = torch.from_numpy(opened.tokens(0))
+    if int(begun.max()) >= found.vocab_size:
+        raise GlauberError(f"{found.name} is not the model of {opened.folder}: a token is unknown.")
+    return Plan(found, spec, begun, torch.from_numpy(opened.free), others)
 
 
 def model_of(
@@ -159,37 +242,70 @@ def model_of(
     device: str | None = None,
     dtype: str | None = None,
     trust_remote_code: bool = False,
-) -> MaskedLM:
+) -> Model:
     """The model that made a stored run, checked against the run's fingerprint."""
-    opened = Run.of(run)
-    model, _ = _loaded(
-        opened.spec.model,
-        device or opened.spec.device,
-        dtype or opened.spec.dtype,
-        trust_remote_code or opened.spec.trust_remote_code,
-    )
-    _check_fingerprint(model, opened)
-    return model
+    return _model_of(Run.of(run), None, device, dtype, trust_remote_code)[0]
 
 
-def _check_fingerprint(model: MaskedLM, run: Run) -> None:
-    if model.fingerprint != run.spec.fingerprint:
+def _model_of(
+    run: Run,
+    model: str | Conditionals | None,
+    device: str | None,
+    dtype: str | None,
+    trust_remote_code: bool,
+) -> tuple[Model, tuple[Model, ...]]:
+    spec = run.spec
+    if isinstance(model, str) or model is None:
+        name = spec.model if model is None else model
+        if model is None:
+            _check_trust(run, trust_remote_code)
+        where, kind = device or spec.device, dtype or spec.dtype
+        found, others = open_model(name, where, kind, trust_remote_code)
+    else:
+        found, others = open_model(model, device or "auto", dtype, trust_remote_code)
+    if found.fingerprint != spec.fingerprint:
         raise GlauberError(
-            f"{run.spec.model} is not the model that made the run {run.folder}: its weights or its "
-            "vocabulary have changed."
+            f"{found.name or 'this model'} is not the model that made the run {run.folder}: its "
+            "weights or its vocabulary have changed."
+        )
+    return found, others
+
+
+def _check_trust(run: Run, trusted: bool) -> None:
+    """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
+    name = run.spec.model
+    if not name:
+        raise GlauberError(
+            f"the run {run.folder} was made from a model without a name: give the model itself, "
+            "resume(run, model=…)."
+        )
+    if run.spec.trust_remote_code and not trusted:
+        raise GlauberError(
+            f"the run {run.folder} asks to run code that comes with the model {name}: allow it "
+            "with trust_remote_code (--trust-remote-code) if you trust both."
+        )
+    home, place = run.folder.resolve(), Path(os.path.realpath(name))
+    if not trusted and place.exists() and (place == home or home in place.parents):
+        raise GlauberError(
+            f"the run {run.folder} names a model inside its own folder: allow it with "
+            "trust_remote_code (--trust-remote-code) if you trust where the run comes from."
         )
 
 
-def _loaded(
-    name: str, device: str, dtype: str, trust_remote_code: bool
-) -> tuple[MaskedLM, tuple[MaskedLM, ...]]:
-    """The model on the first of the devices, and its copies on the others."""
+def open_model(
+    model: str | Conditionals, device: str, dtype: str | None, trust_remote_code: bool
+) -> tuple[Model, tuple[Model, ...]]:
+    """The model on the first of the devices, and its copies on the others.
+
+    A model object may be moved; another dtype than its own is refused.
+    """
     first, *further = device.split(",")
-    model = MaskedLM.load(name, device=first, dtype=dtype, trust_remote_code=trust_remote_code)
-    return model, tuple(model.on(one) for one in further)
-
-
-def _laws(model: MaskedLM, spec: Spec) -> Conditionals:
-    if spec.special_tokens:
-        return model
-    return Restricted(model, model.vocabulary.proposable().to(model.state_device))
+    if isinstance(model, str):
+        found = load(
+            model, device=first, dtype=dtype or "float32", trust_remote_code=trust_remote_code
+        )
+    else:
+        found = load(model, device=first, trust_remote_code=trust_remote_code)
+        if dtype is not None and choose_dtype(dtype) != choose_dtype(found.dtype):
+            raise GlauberError(f"the model is in {found.dtype}, but {dtype} was asked for.")
+    return found, tuple(found.on(one) for one in further)

@@ -3,22 +3,36 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
+from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
+from glauber.progress import check_count, say, track, watched
+from glauber.result import study
 from glauber.runs.run import Run
-from glauber.sampling.plan import Plan, plan, reopen
+from glauber.runs.store import bytes_needed, check_new, committed_steps
+from glauber.sampling.engine import check_memo, rate
+from glauber.sampling.plan import (
+    STEPS,
+    Plan,
+    check_disk,
+    check_numbers,
+    model_of,
+    plan,
+    read_temperature,
+    reopen,
+)
 from glauber.sampling.session import (
     Progress,
     Session,
     advance,
     begin,
     check_batch_size,
-    check_memo,
-    rate,
+    stopped_by_interrupt,
 )
 
 __all__ = [
@@ -29,59 +43,251 @@ __all__ = [
     "begin",
     "check_batch_size",
     "check_memo",
+    "extend",
+    "model_of",
     "plan",
     "rate",
     "reopen",
     "resume",
     "sample",
 ]
+Folder = Annotated[Run | str | Path, "Folder of a run."]
+BatchSize = Annotated[int | None, "Chains advanced together (default: all)."]
+Remembered = Annotated[int | None, "MiB for remembered conditionals, 0 for none (CPU: 256)."]
+Sitting = Annotated[Session | None, "Counts the steps, reports them and can stop the run."]
+OtherDevice = Annotated[str | None, "Another device than the run's own."]
+OtherModel = Annotated[
+    str | Conditionals | None, "The run's model, where its name does not lead to it any more."
+]
 
 
+@study
 def sample(
-    model: str | MaskedLM = "bundled:english",
-    texts: Sequence[str] | None = None,
+    model: Model = "bundled:english",
+    texts: Texts = None,
     *,
-    steps: int,
-    temperature: float = 1.0,
-    seed: int = 0,
-    out: str | Path | None = None,
-    batch_size: int | None = None,
-    memo: int | None = None,
-    session: Session | None = None,
-    **options: Any,
+    steps: Annotated[int, "Steps of every chain, in all."] = 1000,
+    temperature: Annotated[
+        float | Sequence[float], "Cold (0.3) repeats itself, hot (2) is noise; or one per chain."
+    ] = 1.0,
+    seed: Seed = 0,
+    chains: Annotated[int | None, "Number of chains; they take the texts in turn."] = None,
+    length: Length = None,
+    prefix: Annotated[str, "Text put before each start and never redrawn."] = "",
+    freeze: Freeze = "",
+    scan: Annotated[str, "uniform, sweep, block:K, everywhere or least-confident."] = "uniform",
+    within: Annotated[
+        str | None,
+        "Sites of one step: sequential, product or parallel (default: sequential; parallel for "
+        "everywhere).",
+    ] = None,
+    fill: Annotated[str, "inverse-cdf, gumbel-max or greedy."] = "inverse-cdf",
+    forbid: Annotated[Sequence[str] | str, "Tokens never proposed, such as X,B,Z."] = "",
+    special_tokens: Annotated[bool, "Let special and unused tokens be proposed."] = False,
+    device: Annotated[str, "auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains."] = "auto",
+    dtype: Annotated[
+        str | None,
+        "float32 (default), bfloat16, float64, or int8: faster on a CPU, coarser.",
+    ] = None,
+    batch_size: BatchSize = None,
+    memo: Remembered = None,
+    out: Annotated[str | Path | None, "New folder of the run."] = None,
+    trust_remote_code: Trust = False,
+    session: Sitting = None,
 ) -> Run:
-    """Glauber dynamics from each text, stored as a run in the folder `out`.
+    """Run Glauber dynamics from starting texts and store every event.
 
-    texts default to the bundled passages. Without `out` the run lives in a temporary folder that
-    goes with the object. memo is the room for remembered conditionals in MiB: it changes the speed
-    and nothing else. Further options are those of `plan`.
+    Each step hides sites of every chain, asks the model for their conditionals and redraws them
+    (paper A, section 2). The run can be read while it goes on, stopped, resumed and made longer.
+    Without `out`, Python keeps it in a temporary folder that goes with the object, and the command
+    line makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """
-    planned = plan(model, texts, steps=steps, temperature=temperature, seed=seed, **options)
-    brief = tempfile.mkdtemp(prefix="glauber-") if out is None else None
-    folder = Path(str(out)) if brief is None else Path(brief) / "run"
-    begin(planned, folder)
-    advance(planned, folder, batch_size=batch_size, memo=memo, session=session)
+    check_batch_size(batch_size)
+    check_memo(memo)
+    _check_cost(steps, temperature, seed, chains, length, out)
+    planned = plan(
+        model,
+        texts,
+        steps=steps,
+        temperature=temperature,
+        seed=seed,
+        chains=chains,
+        length=length,
+        prefix=prefix,
+        freeze=freeze,
+        scan=scan,
+        within=within,
+        fill=fill,
+        forbid=forbid,
+        special_tokens=special_tokens,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+    )
+    temporary = tempfile.mkdtemp(prefix="glauber-") if out is None else None
+    folder = Path(temporary) / "run" if temporary is not None else Path(str(out))
+    with _nothing_left(folder, temporary):
+        check_disk(folder, planned.disk)
+        _say_cost(planned, folder, batch_size)
+        begin(planned, folder)
+        _advance(planned, folder, batch_size, memo, session)
     run = Run(folder)
-    if brief is not None:
-        weakref.finalize(run, shutil.rmtree, brief, ignore_errors=True)
+    if temporary is not None and run.finished:
+        weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
     return run
 
 
+@study
 def resume(
-    folder: str | Path,
+    run: Folder,
     *,
-    steps: int | None = None,
-    batch_size: int | None = None,
-    memo: int | None = None,
-    device: str | None = None,
-    session: Session | None = None,
+    model: OtherModel = None,
+    batch_size: BatchSize = None,
+    memo: Remembered = None,
+    device: OtherDevice = None,
+    trust_remote_code: Trust = False,
+    session: Sitting = None,
 ) -> Run:
-    """Goes on with a run that was stopped; with steps, to that many (`extend`)."""
-    run = Run(folder)
-    if steps is not None and steps < run.steps:
-        raise GlauberError(f"the run has {run.steps} steps already, more than {steps}.")
-    if run.finished and (steps is None or steps == run.spec.steps):
-        return run
-    planned = reopen(run, steps=steps, device=device)
-    advance(planned, run.folder, batch_size=batch_size, memo=memo, session=session)
-    return Run(run.folder)
+    """Go on with a run that was stopped or killed; it ends as if it never had been.
+
+    What is there is replayed first: a run that was damaged is refused.
+    """
+    return _go_on(run, None, model, batch_size, memo, device, trust_remote_code, session)
+
+
+@study
+def extend(
+    run: Folder,
+    *,
+    steps: Annotated[int, "Steps of every chain, in all: the new total."],
+    model: OtherModel = None,
+    batch_size: BatchSize = None,
+    memo: Remembered = None,
+    device: OtherDevice = None,
+    trust_remote_code: Trust = False,
+    session: Sitting = None,
+) -> Run:
+    """Make a run longer: steps is the new total, so the same command can be given again."""
+    check_count("number of steps", steps, least=0, most=STEPS)
+    return _go_on(run, steps, model, batch_size, memo, device, trust_remote_code, session)
+
+
+def _go_on(
+    run: Run | str | Path,
+    steps: int | None,
+    model: str | Conditionals | None,
+    batch_size: int | None,
+    memo: int | None,
+    device: str | None,
+    trust_remote_code: bool,
+    session: Session | None,
+) -> Run:
+    check_batch_size(batch_size)
+    check_memo(memo)
+    opened = Run(Run.of(run).folder)  # as it is now
+    if steps is not None and steps < opened.steps:
+        raise GlauberError(
+            f"the run has {opened.steps} steps already, more than {steps}: steps is the new total."
+        )
+    opened.verify()
+    if opened.finished and steps in (None, opened.spec.steps):
+        return opened
+    total = opened.spec.steps if steps is None else steps
+    slots, size = opened.read("site", 0, 0).shape[2], opened.free.shape[1]
+    check_disk(opened.folder, bytes_needed(opened.n_chains, total - opened.steps, slots, size))
+    planned = reopen(
+        opened, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
+    )
+    _say_cost(planned, opened.folder, batch_size, done=opened.steps)
+    _advance(planned, opened.folder, batch_size, memo, session)
+    return Run(opened.folder)
+
+
+def _check_cost(
+    steps: int,
+    temperature: float | Sequence[float],
+    seed: int,
+    chains: int | None,
+    length: int | None,
+    out: str | Path | None,
+) -> None:
+    """What needs no model: numbers, the place, and whether the disk has room for them at all."""
+    read_temperature(temperature)
+    check_numbers(steps, chains, length, seed)
+    if out is not None:
+        check_new(Path(str(out)))
+    place = Path(tempfile.gettempdir()) if out is None else Path(str(out))
+    check_disk(place, bytes_needed(chains or 1, steps, 1, length or 1))
+
+
+@contextmanager
+def _nothing_left(folder: Path, temporary: str | None) -> Iterator[None]:
+    """A start that fails leaves nothing behind; what has steps, or was interrupted, is kept."""
+    there = folder.exists()
+    try:
+        yield
+    except Exception:
+        if not there and not ((folder / "run.json").exists() and committed_steps(folder)):
+            shutil.rmtree(folder if temporary is None else temporary, ignore_errors=True)
+        raise
+
+
+def _advance(
+    planned: Plan,
+    folder: Path,
+    batch_size: int | None,
+    memo: int | None,
+    session: Session | None,
+) -> None:
+    """Makes the missing steps with progress; an interrupt says where the run is."""
+    with ExitStack() as stack:
+        ours = session is None
+        if session is None:
+            bar = stack.enter_context(track("steps", planned.spec.steps))
+            session = Session(lambda now: bar(to=now.step, note=now.text))
+            stack.enter_context(stopped_by_interrupt(session))
+        try:
+            advance(planned, folder, batch_size=batch_size, memo=memo, session=session)
+        except KeyboardInterrupt:  # the second one, or one of another thread
+            session.stopping = ours = True
+    if ours and session.stopping:
+        place = Run(folder)
+        raise KeyboardInterrupt(
+            f"{place.where()}, or in Python: glauber.resume({str(place.folder)!r})"
+        )
+
+
+def _say_cost(planned: Plan, folder: Path, batch_size: int | None, *, done: int = 0) -> None:
+    """What the run will cost: steps, disk, time at the measured rate."""
+    if watched() and planned.spec.steps > done:
+        say(cost(planned, folder, rate(planned, batch_size=batch_size), done=done))
+
+
+def cost(planned: Plan, folder: Path, steps_per_second: float, *, done: int = 0) -> str:
+    """The cost of the missing steps in one line."""
+    spec = planned.spec
+    seconds = spec.chains * (spec.steps - done) / steps_per_second
+    return (
+        f"{spec.chains} chains x {spec.steps - done:,} steps on {spec.device} in {spec.dtype}: "
+        f"up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
+        f"at most {planned.disk / 1e6:,.1f} MB in {folder}"
+    )
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def unused_folder(
+    parent: Path, model: str, temperature: float | Sequence[float], seed: int
+) -> Path:
+    """A folder name that says what the run is and is not taken."""
+    heats = temperature if isinstance(temperature, Sequence) else [temperature]
+    heat = "-".join(f"{float(one):g}" for one in sorted(set(heats))[:3])
+    name = f"{Path(model.replace(':', '-')).name}-t{heat}-s{seed}"
+    number = 1
+    while (parent / f"{name}-{number}").exists():
+        number += 1
+    return parent / f"{name}-{number}"
