@@ -274,7 +274,7 @@ def _model_of(
 def _check_trust(run: Run, trusted: bool) -> None:
     """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
     name = run.spec.model
-    if not name:
+    if name in ("", "unnamed"):
         raise GlauberError(
             f"the run {run.folder} was made from a model without a name: give the model itself, "
             "resume(run, model=…)."
@@ -306,6 +306,6 @@ def open_model(
         )
     else:
         found = load(model, device=first, trust_remote_code=trust_remote_code)
-        if dtype is not None and choose_dtype(dtype) != choose_dtype(found.dtype):
+        if dtype is not None and choose_dtype(dtype) and dtype != found.dtype:
             raise GlauberError(f"the model is in {found.dtype}, but {dtype} was asked for.")
     return found, tuple(found.on(one) for one in further)
