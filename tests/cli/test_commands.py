@@ -138,7 +138,7 @@ BAD = {
     "no mask token": (["--model", "NO_MASK"], "no mask token"),
     "no head": (["--model", "NO_HEAD"], "no masked-LM head"),
     "not a model": (["--model", "EMPTY_FOLDER"], "holds no"),
-    "prefix freezes all": (["--freeze", "0,1,2,3", "--length", "4"], "every site of a text is frozen"),
+    "prefix freezes all": (["--freeze", "0,1,2,3", "--length", "4"], "text is frozen"),
     "site outside": (["--freeze", "9", "--length", "4"], "cannot be frozen"),
     "not sites": (["--freeze", "x"], "not a list of sites"),
     "existing folder": (["--out", "EMPTY_FOLDER"], "exists already"),
