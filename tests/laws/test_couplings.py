@@ -138,3 +138,10 @@ def test_with_shared_noise_each_side_is_the_engines_own_chain(how, fill):
         for after, _ in run(glauber(table, fill=fill()), state, 20, seed=9):
             state = after
         assert torch.equal(state.tokens, side)
+
+
+def test_next_to_zero_the_maximal_coupling_takes_the_best_token():
+    scores = torch.tensor([[1.0, 3.0, 2.0]]).expand(10, -1)
+    cold = torch.full((10,), 1e-320, dtype=torch.float64)
+    tokens = joint_draw_named("maximal").together(Question(scores, scores, cold, rows_of_words(10)))
+    assert (tokens == 1).all()

@@ -18,6 +18,7 @@ from glauber.mixing.semantic_drift import (
     semantic_drift,
 )
 from glauber.runs.embedding import Embedder, by_tokens
+from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 
 
@@ -40,8 +41,15 @@ def run(tiny_folder, tmp_path_factory):
 
 
 @cache
+def texts_after(run):
+    """The texts of every chain after each step, by replaying the events."""
+    return [[run.vocabulary.decode(row) for row in tokens] for _, tokens in trajectory(run)]
+
+
+@cache
 def plain_distance(run, chain, step):
-    begun, now = embed([run.text(chain, 0), run.text(chain, step)]).astype(np.float64)
+    texts = texts_after(run)
+    begun, now = embed([texts[0][chain], texts[step][chain]]).astype(np.float64)
     return 1 - begun @ now
 
 

@@ -197,10 +197,7 @@ def _bits(pairs: Pairs, fill: Tensor) -> Tensor:
 
 
 def _maximal(question: Question) -> Tensor:
-    p, q = (
-        torch.softmax(scores.double() / question.temperature[:, None], dim=-1)
-        for scores in (question.left, question.right)
-    )
+    p, q = (_probabilities(scores, question.temperature) for scores in question[:2])
     u, left, right = noise.uniform(question.bits).unbind(dim=1)
     overlap = torch.minimum(p, q)
     heap = overlap.cumsum(dim=1)
@@ -212,6 +209,14 @@ def _maximal(question: Question) -> Tensor:
     if len(apart):
         tokens[apart] = _residuals(p[apart], q[apart], left[apart], right[apart], tokens[apart])
     return tokens
+
+
+def _probabilities(scores: Tensor, temperature: Tensor) -> Tensor:
+    """Softmax of each row; the largest score is taken off first, so that no quotient overflows."""
+    scores = scores.double()
+    return torch.softmax(
+        (scores - scores.amax(dim=-1, keepdim=True)) / temperature[:, None], dim=-1
+    )
 
 
 def _residuals(p: Tensor, q: Tensor, left: Tensor, right: Tensor, agreed: Tensor) -> Tensor:
