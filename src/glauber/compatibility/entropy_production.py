@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.compatibility.reevaluation import conditionals_of, evaluate_again
+from glauber.compatibility.reevaluation import check_device, conditionals_of, evaluate_again
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
@@ -48,6 +48,7 @@ def entropy_production(
     was drawn in int8 recorded rounded conditionals: those of the steps behind the burn-in are
     evaluated again in float32.
     """
+    check_device(device)
     opened = Run.of(run)
     check_kernel(opened.spec)
     if opened.steps == 0:

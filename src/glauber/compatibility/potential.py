@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import check_burn_in
 from glauber.compatibility.hodge import Ranking, rank_correlation, ranking, with_neighbours
-from glauber.compatibility.reevaluation import conditionals_of
+from glauber.compatibility.reevaluation import check_device, conditionals_of
+from glauber.conditionals.base import check_temperature
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say
@@ -58,6 +59,9 @@ def potential(
     check_count("number of states", states, least=2, most=10**6)
     check_count("number of neighbours", neighbours, least=0)
     check_count("number of texts to print", show, least=0)
+    check_device(device)
+    if temperature is not None:
+        check_temperature(temperature)
     opened = Run.of(run)
     if opened.steps == 0:
         raise GlauberError(f"the run {opened.folder} has no steps yet, so it visited nothing.")

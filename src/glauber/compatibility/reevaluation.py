@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals, log_probs
+from glauber.conditionals.masked_lm import choose_device
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
@@ -31,6 +32,12 @@ def conditionals_of(
         trust_remote_code=trust_remote_code,
     )
     return model if run.spec.special_tokens else model.conditionals()
+
+
+def check_device(device: str | None) -> None:
+    """Refuses a device that is not there, before anything is read."""
+    for one in () if device is None else device.split(","):
+        choose_device(one)
 
 
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:

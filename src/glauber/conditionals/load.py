@@ -79,7 +79,7 @@ def _object(given: Any, device: str, dtype: str) -> Model:
 
 def refuse_int8(model: Model) -> None:
     """What is measured or certified needs the model's own precision; a model, or a dtype's name."""
-    if (model if isinstance(model, str) else model.dtype) == "int8":
+    if getattr(model, "dtype", model) == "int8":
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
 
 

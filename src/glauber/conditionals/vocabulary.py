@@ -233,6 +233,9 @@ class Vocabulary:
 
     def strange(self, text: str) -> tuple[int, str] | None:
         """Place (from 0) and spelling of the first thing that the vocabulary cannot spell."""
+        halves = [i for i, one in enumerate(text) if "\ud800" <= one <= "\udfff"]
+        if halves:  # bytes that were no UTF-8, which tokenizers cannot read
+            return halves[0], ascii(text[halves[0]])
         if not self.tokenizer.is_fast:
             unknown = any(map(self._unknown, self.pieces(text)))
             return self._first_unknown(text, 0, len(text)) if unknown else None

@@ -194,6 +194,8 @@ def _check_numbers(count: int, levels: int, samples: int, length: int, settle: i
 def _token_named(model: Any, name: str) -> int:
     """The token that is spelled so, by itself or as the vocabulary writes it."""
     vocabulary = model.vocabulary
+    if not isinstance(name, str):
+        raise GlauberError(f"the token is {name!r:.60}, but it must be a text.")
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
