@@ -24,7 +24,11 @@ LIMIT = 1.0  # seconds of work for one answer
 PATIENCE = 20  # seconds after which a call is stopped, however busy the machine is
 SURROGATE = "the \udcff cat"  # what a byte that is not UTF-8 becomes in an argument
 # "study.parameter" of rooms that are still being rebuilt.
-NOT_YET: set[str] = set()
+NOT_YET = {
+    "unbiased.last", "unbiased.lag", "basins.device", "report.chain", "report.embedder",
+    "report.device",
+}  # fmt: skip
+LONG = {"report"}  # a right answer takes seconds: only what must be refused is asked
 
 # Small values, so that a study that takes a wrong value for a right one ends soon.
 SMALL = {
@@ -92,7 +96,7 @@ def bad_values(parameter, found, places):
         if float not in found:
             return [Bad((one,)) for one in numbers] + [Bad(()), Bad("hot", wrong_type=True)]
         refused = [Bad(one) for one in numbers] + [Bad("hot", wrong_type=True)]
-        return [*refused, Bad(1e-320, refused=False)]
+        return [*refused, Bad(1e-320)]
     if parameter == "texts":
         texts = [SURROGATE, [SURROGATE], "", [], [""], Path("/no/such/file")]
         return [*map(Bad, texts), Bad(["the cat", 3], wrong_type=True), Bad(3, wrong_type=True)]
@@ -117,7 +121,9 @@ def bad_values(parameter, found, places):
         listed += [Bad((math.nan,)), Bad(("x",), wrong_type=True)]
     if str in found and bool not in found:
         listed += [Bad(SURROGATE), Bad("no-such-thing", refused=parameter in CHOICES)]
-        listed += [Bad("", refused=parameter in CHOICES), Bad(3.5, wrong_type=True)]
+        listed += [Bad(3.5, wrong_type=True)]
+        if parameter != "embedder":  # the package's own one, which takes seconds to load
+            listed.append(Bad("", refused=parameter in CHOICES))
         if not any(isinstance(one, str) for one in found):
             listed.append(Bad(["the", "cat"], wrong_type=True))
     return listed
@@ -179,6 +185,8 @@ def test_wrong_values_are_answered_in_a_sentence(name, parameter, ground, places
     given = small(study, ground, places)
     before = contents(places)
     for bad in bad_values(parameter, kinds(hint), places):
+        if name in LONG and not bad.refused:
+            continue
         said = answer(study, given | {parameter: bad.value}, bad)
         if said is None:  # it was no wrong value for this one
             assert not bad.refused, f"{name}({parameter}={bad.value!r}) was taken"

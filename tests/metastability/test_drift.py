@@ -167,7 +167,7 @@ def test_the_study_samples_every_level(tiny_folder, texts):
         (dict(settle=-1), "at least 0"),
         (dict(settle=10**15), "cannot be done"),
         (dict(seed=-1), "the seed is -1"),
-        (dict(temperature=1e-320), "divided by it have no value"),
+        (dict(temperature=1e-320), "at least 1e-300"),
     ],
 )
 def test_the_study_refuses_in_one_sentence(tiny_folder, texts, how, said):

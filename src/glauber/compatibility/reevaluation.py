@@ -36,7 +36,7 @@ def conditionals_of(
 
 def check_device(device: str | None) -> None:
     """Refuses a device that is not there, before anything is read."""
-    for one in () if device is None else device.split(","):
+    for one in () if device is None else str(device).split(","):
         choose_device(one)
 
 

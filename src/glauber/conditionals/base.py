@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glauber.errors import GlauberError
 
+COLDEST = 1e-300  # scores up to 1e8 divided by it are still finite
 PAD = -1  # fills `tokens` beyond the end of a row, and `sites` where a row hides fewer than k
 
 
@@ -135,10 +136,11 @@ def scores_alone(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> T
 
 
 def check_temperature(temperature: float) -> None:
-    """Refuses what is not a positive finite number."""
-    if not (0 < temperature < float("inf")):
+    """Refuses what is not a positive finite number, or so small that scores divided by it are not."""
+    if not (COLDEST <= temperature < float("inf")):
         raise GlauberError(
-            f"the temperature is {temperature}, but it must be a positive finite number."
+            f"the temperature is {temperature}, but it must be a positive finite number"
+            + (f", at least {COLDEST:g}." if 0 < temperature < COLDEST else ".")
         )
 
 

@@ -191,7 +191,7 @@ def margins_of(
         raise GlauberError(f"the token at site {site} may never be drawn, so it has no gap.")
     rest = scores.scatter(1, present, -torch.inf)
     # As a sum over the other tokens: 1 - pi(x_i) would lose every digit at low temperature.
-    probs = torch.softmax(at_temperature(scores, temperature), dim=1)
+    probs = torch.softmax(scores / temperature, dim=1)
     leaving = probs.scatter(1, present, 0.0).sum(1)
     return Margins(
         gaps=np.asarray((own - rest.amax(1)).cpu().numpy()),
@@ -200,16 +200,6 @@ def margins_of(
         n_tokens=int((scores > -torch.inf).any(0).sum()),
         temperature=temperature,
     )
-
-
-def at_temperature(scores: Tensor, temperature: float) -> Tensor:
-    """Scores divided by the temperature; refuses one so small that this has no value."""
-    found = scores / temperature
-    if not bool((found.isfinite() | scores.isinf()).all()):
-        raise GlauberError(
-            f"the temperature is {temperature:g}, but the scores divided by it have no value."
-        )
-    return found
 
 
 def escape_bound(margin: float, *, n_tokens: int, temperature: float) -> float:
@@ -259,7 +249,7 @@ def basin_margin(
     outside = _leaves(states, conditionals.vocab_size)
     own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
     ways = outside.any(-1)
-    laws = torch.softmax(at_temperature(scores, temperature), dim=-1)
+    laws = torch.softmax(scores / temperature, dim=-1)
     return BasinMargin(
         margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
         argmax=bool((own[:, :, 0] >= scores.amax(-1))[ways].all()),

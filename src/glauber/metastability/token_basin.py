@@ -23,7 +23,6 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
-from glauber.metastability.margins import at_temperature
 from glauber.progress import track
 from glauber.statistics import share_interval
 
@@ -112,7 +111,7 @@ def expected_change(
     with track("states", len(tokens)) as advance:
         for rows in in_parts(torch.arange(len(tokens)), len(sites) * conditionals.vocab_size):
             scores = scores_alone(conditionals, tokens[rows], sites)
-            law = torch.softmax(at_temperature(scores, temperature), dim=-1)[:, :, token]
+            law = torch.softmax(scores / temperature, dim=-1)[:, :, token]
             found.append((law - (tokens[rows][:, sites] == token).double()).mean(1).cpu())
             advance(len(rows))
     return np.asarray(torch.cat(found).numpy())
