@@ -136,7 +136,7 @@ def scores_alone(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> T
 
 
 def check_temperature(temperature: float) -> None:
-    """Refuses what is not a positive finite number, or so small that scores divided by it are not."""
+    """Refuses what is not a positive finite number that scores can be divided by."""
     if not (COLDEST <= temperature < float("inf")):
         raise GlauberError(
             f"the temperature is {temperature}, but it must be a positive finite number"
