@@ -25,6 +25,7 @@ from glauber.result import Result, visible
 FROM = "File of texts, one a line, or FASTA; - for standard input."
 OUT = "Write the answer: .html (a page), .png, .json, .csv, or a new folder with all of it."
 JSON = "Print one JSON object and nothing else."
+SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times
 YES = "Do it even if it takes days."
 
 
@@ -130,7 +131,7 @@ def _spelling(name: str, parameter: inspect.Parameter, hint: Any) -> Spelling | 
     if positional:
         option: Any = typer.Argument(help=help_text, metavar=name.upper().replace("_", "-"))
     else:
-        flag = "--model" if name == "models" else "--" + name.replace("_", "-")
+        flag = SINGULAR.get(name) or "--" + name.replace("_", "-")
         # A switch that is on can be switched off.
         flags = (f"{flag}/--no-{flag[2:]}",) if annotation is bool and default else (flag,)
         option = typer.Option(*flags, help=help_text)
@@ -158,7 +159,7 @@ def _shape(kind: Any) -> Shape | None:
         return Path, _same, _same
     for one in options:
         element = _element(one)
-        if element is str:
+        if element is not None and str in _options(element):
             return list[str], list, list
         if element in (int, float):
             several = not any(single in options for single in (int, float))

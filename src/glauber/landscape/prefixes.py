@@ -96,7 +96,8 @@ def prefixes(
     """
     asked = _check(prefixes, against, chains, steps, every)
     check_seed(seed)
-    wanted = tuple(w.strip() for w in (words.split(",") if isinstance(words, str) else words))
+    asked_for = words.split(",") if isinstance(words, str) else words
+    wanted = tuple(word.strip() for word in asked_for if word.strip())
     labels = read_labels(labels)
     pairs = _pairs(asked, against)
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
