@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.metastability.clusters import cluster, distinctive, readable
+from glauber.metastability.clusters import WORDS, cluster, readable
+from glauber.runs.words import distinctive
 
 
 def test_central_texts_and_distinctive_words():
@@ -27,9 +28,9 @@ def test_central_texts_and_distinctive_words():
 def test_a_word_seen_often_beats_a_word_seen_once():
     own = Counter({"the": 50, "sea": 20, "once": 1})
     others = Counter({"the": 50, "sea": 1})
-    words = distinctive(own, others)
+    words = distinctive(own, others, WORDS)
     assert words[0] == "sea" and "the" not in words
-    assert distinctive(Counter({"one": 3}), Counter()) == ("one",)
+    assert distinctive(Counter({"one": 3}), Counter(), WORDS) == ("one",)
 
 
 def test_clusters_are_those_of_the_points():

@@ -120,7 +120,8 @@ def _contrast_figure(found: Contrast, subtitle: str, n_rows: int) -> go.Figure:
     figure = empty_figure(f"right: {first}<br>left: {second}", below)
     lines = f"{first}{second}{below}".count("<br>") + 3
     figure.update_layout(height=150 + 22 * lines + 24 * n_rows, hovermode="closest")
-    figure.update_layout(margin=dict(l=130, t=50 + 22 * lines, b=40), title_y=0.98)
+    figure.update_layout(margin=dict(l=130, t=60 + 22 * lines, b=40))
+    figure.update_layout(title=dict(y=1, yanchor="top", pad=dict(t=16)))
     figure.update_yaxes(ticks="", showgrid=True, nticks=0, tickmode="linear")
     figure.add_vline(x=0, line=dict(color=QUIET, width=1))
     return figure

@@ -16,6 +16,7 @@ from glauber.compatibility.rectangles import rectangles as rectangle_study
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.load import Model, load, starts
 from glauber.conditionals.starts import read_texts
+from glauber.conditionals.weights import reachable
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import SIMILARITY, Scorer, TopicScores, read_labels, scorer_for
 from glauber.landscape.scorers import topic_scores as scored
@@ -70,6 +71,9 @@ def compare(
     how: dict[str, Any] = dict(
         steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
     )
+    for one in models:  # a name that is nowhere is refused before any other model is read
+        if isinstance(one, str) and not one.startswith("bundled:") and not reachable(one):
+            load(one)
     opened = [load(one, device=device, trust_remote_code=trust_remote_code) for one in models]
     for model in opened:
         starts(model, texts, chains=chains, length=length)

@@ -167,7 +167,8 @@ class Contrast:
         yield f"  words of {first}: {_words(self.more)}"
         yield f"  words of {second}: {_words(self.less)}"
         for word, (mine, other, apart) in self.probabilities.items():
-            yield f"  P({word})  {mine.value:.4f} and {other.value:.4f}, {_difference('', apart)}"
+            less = _difference("", apart, 4)
+            yield f"  P({word})  {mine.value:.4f} and {other.value:.4f}, {less}"
         for pair in zip(*self.texts, strict=True):
             yield f"  texts  {pair[0]}\n         {pair[1]}"
 
@@ -255,10 +256,10 @@ def excludes_zero(mean: Mean) -> bool:
     return mean.interval is not None and not mean.interval[0] <= 0 <= mean.interval[1]
 
 
-def _difference(name: str, mean: Mean) -> str:
+def _difference(name: str, mean: Mean, digits: int = 3) -> str:
     low, high = mean.interval or (np.nan, np.nan)
-    value, low, high = (round(one, 3) + 0.0 for one in (mean.value, low, high))  # no -0.000
-    return f"{name} {value:+.3f} ({low:+.3f} to {high:+.3f})".strip()
+    value, low, high = (round(one, digits) + 0.0 for one in (mean.value, low, high))  # no -0.000
+    return f"{name} {value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})".strip()
 
 
 def _words(found: list[WordContrast]) -> str:

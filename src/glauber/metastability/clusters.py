@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.metastability.state_model import MISSING, Assignment, Labels
+from glauber.runs.words import distinctive
 
 MOST = 40  # clusters, where nothing else is said
 TEXTS = 3
 WORDS = 8
-PRIOR = 10.0  # words that the prior is worth: rare words need more than one sight
 
 
 def usual_clusters(n_texts: int) -> int:
@@ -80,31 +80,12 @@ def readable(
     return tuple(
         Readable(
             _central(every[basins == basin], vectors[basins == basin]),
-            distinctive(bags[basin], everything - bags[basin]),
+            distinctive(bags[basin], everything - bags[basin], WORDS),
             int((basins == basin).sum()),
             int((basins == basin).any(axis=1).sum()),
         )
         for basin in range(n_basins)
     )
-
-
-def distinctive(own: Counter[str], others: Counter[str], count: int = WORDS) -> tuple[str, ...]:
-    """The words whose log-odds against the others are furthest above zero in standard errors.
-
-    Log-odds with a prior in proportion to all words (Monroe, Colaresi and Quinn 2008).
-    """
-    together = own + others
-    size, own_size, other_size = (sum(bag.values()) for bag in (together, own, others))
-
-    def score(word: str) -> float:
-        prior = PRIOR * together[word] / size
-        a, b = own[word] + prior, others[word] + prior
-        odds = np.log(a / (own_size + PRIOR - a)) - np.log(b / (other_size + PRIOR - b))
-        return float(odds / np.sqrt(1 / a + 1 / b))
-
-    scores = {word: score(word) for word in own} if len(together) > 1 else dict.fromkeys(own, 1.0)
-    best = sorted((word for word in scores if scores[word] > 0), key=lambda w: (-scores[w], w))
-    return tuple(best[:count])
 
 
 def _bag(texts: set[str]) -> Counter[str]:
