@@ -167,7 +167,7 @@ def test_race_as_it_is_asked_for():
         (dict(blocks=[11]), "k must be from 1 to 10"),
         (dict(blocks=[0]), "k must be from 1 to 10"),
         (dict(couplings=[]), "no coupling was given"),
-        (dict(couplings=[1e308]), "1e[+]308, but at most 1e[+]06"),
+        (dict(couplings=[1e308]), "1e[+]308, but it must be a number of at most 1e[+]06"),
         (dict(couplings=[float("nan")]), "is nan"),
         (dict(clique=12), "a clique has 12 sites"),
         (dict(sites=10**9), "more than 1,000 cannot be done"),

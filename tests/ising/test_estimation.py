@@ -63,6 +63,10 @@ def test_covariance_of_every_k(tmp_path):
         (dict(seed=-1), "the seed is -1"),
         (dict(clique=7), "a clique has 7 sites"),
         (dict(model="no-such-file.json"), "cannot be read"),
+        (dict(model=5), "a file or an Ising"),
+        (dict(coupling=float("inf")), "coupling is inf"),
+        (dict(k=2.5), "k = 2.5 sites, but"),
+        (dict(data=[[1, -1], [1]]), "as many numbers -1 and 1"),
     ],
 )
 def test_mistakes_end_in_one_sentence(given, said):

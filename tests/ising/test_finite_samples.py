@@ -14,6 +14,7 @@ from glauber.exact.space import Space
 from glauber.exact.stationary import total_variation
 from glauber.ising.finite_samples import (
     Setting,
+    bound,
     excess_loss,
     finite_sample_bound,
     population_bound,
@@ -68,8 +69,8 @@ def test_the_excess_loss_bounds_the_distance(seed):
         by_losses = float(problem.loss(other, seen) - problem.loss(theta, seen))
         assert excess == pytest.approx(by_losses, abs=1e-12) and excess > 0
         above = ceiling(learnt, masks, block_gap(learnt, masks)).value
-        bound = population_bound(learnt, truth, masks, tensorisation=above)
-        assert total_variation(learnt, truth) <= bound
+        promised = population_bound(learnt, truth, masks, tensorisation=above)
+        assert total_variation(learnt, truth) <= promised
 
 
 def test_what_is_refused():
@@ -77,3 +78,18 @@ def test_what_is_refused():
         Setting(10, 10, delta=1.0)
     with pytest.raises(GlauberError, match="at least one sequence"):
         Setting(0, 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (dict(sequences=[]), "no number of sequences"),
+        (dict(sequences=[2], masks=5), "no finite, unique estimate"),
+        (dict(delta=2.0), "delta is 2.0"),
+        (dict(k=4), "k must be from 1 to 3"),
+        (dict(masks=0), "masks is 0"),
+    ],
+)
+def test_the_study_refuses_in_one_sentence(given, said):
+    with pytest.raises(GlauberError, match=said):
+        bound(**given)

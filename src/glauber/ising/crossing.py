@@ -16,7 +16,7 @@ from glauber.exact.hitting_times import (
     log_mean_hitting_times,
 )
 from glauber.exact.space import Floats
-from glauber.ising.model import Field, Sites
+from glauber.ising.model import Field, Sites, check_strengths
 from glauber.ising.propositions import check_delta, gibbs_horizon, parallel_horizon
 from glauber.ising.simulation import Arrivals, simulated_gibbs, simulated_parallel
 from glauber.parameters import Seed
@@ -60,6 +60,7 @@ def race(
     check_count("number of chains", chains, least=0)
     if not len(couplings):
         raise GlauberError("no coupling was given: name one at least, such as 0.5.")
+    check_strengths(field, *couplings)
     models = [Clique(sites, clique, j, field) for j in couplings]
     ks = tuple(range(1, sites + 1)) if blocks is None else tuple(blocks)
     for k in ks:

@@ -20,7 +20,7 @@ from glauber.exact.blocks.products import (
     product_distance,
 )
 from glauber.exact.models import Ising
-from glauber.ising.model import Field, Model, Sites, model_of
+from glauber.ising.model import Field, Model, Sites, check_strengths, model_of
 from glauber.progress import check_seed, say, track
 from glauber.result import Result, plain, signature, study
 
@@ -56,6 +56,7 @@ def gap(
     """
     if not len(couplings):
         raise GlauberError("no coupling was given: name one at least, such as 0.5.")
+    check_strengths(*couplings)
     if adaptive and not search:
         raise GlauberError("adaptive masks are looked for with search only: switch it on too.")
     if random is not None:

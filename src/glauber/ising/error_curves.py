@@ -60,6 +60,8 @@ def errors(
     )
     family, theta = ising_family(chosen.n_sites), ising_theta(chosen)
     ks = tuple(range(1, chosen.n_sites + 1)) if blocks is None else tuple(blocks)
+    if not ks:
+        raise GlauberError("no block size was given: name one at least, such as 1.")
     for k in ks:
         check_block(k, chosen.n_sites)
     fits = len(samples) * repetitions

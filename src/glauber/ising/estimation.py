@@ -85,7 +85,7 @@ def fit(
     seen = observed(counts, problem.masks, drawing, generator)
     found = fit_pairs(problem, seen, method="lbfgs" if method == "lbfgs" else "newton")
     n_samples = int(counts.sum())
-    _check_found(found, n_samples)
+    check_found(found, n_samples)
     return IsingFit(
         names=family.names,
         estimate=found.theta,
@@ -208,10 +208,15 @@ def _family(n_sites: int, k: int) -> Family:
 def _tokens(data: str | Path | NDArray[np.int64]) -> NDArray[np.int64]:
     if isinstance(data, str | Path):
         return read_spins(Path(data))
-    return spins_to_tokens(np.asarray(data), "the rows of data are not all numbers -1 and 1.")
+    wrong = "the rows of data are not all as many numbers -1 and 1."
+    try:
+        return spins_to_tokens(np.asarray(data, np.float64), wrong)
+    except (ValueError, TypeError):
+        raise GlauberError(wrong) from None
 
 
-def _check_found(found: Fit, n_samples: int) -> None:
+def check_found(found: Fit, n_samples: int) -> None:
+    """Refuses a fit that has no finite, unique estimate."""
     if not found.found:
         raise GlauberError(
             f"these {n_samples:,} samples have no finite, unique estimate: "

@@ -29,7 +29,7 @@ from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, draw_counts,
 from glauber.exact.models import Ising, ising_family, ising_theta
 from glauber.exact.space import Floats, check_positive
 from glauber.exact.stationary import total_variation
-from glauber.ising.estimation import drawing_of
+from glauber.ising.estimation import check_found, drawing_of
 from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_seed, say, track
@@ -103,6 +103,7 @@ def _row(problem: Pseudolikelihood, model: Ising, given: "Setting", seed: int) -
     counts = draw_counts(p, given.n_sequences, 1, generator)[0]
     seen = random_masks(counts, masks, generator, given.n_masks)
     found = fit_pairs(problem, seen)
+    check_found(found, given.n_sequences)
     learnt = family.distribution(found.theta)
     above = ceiling(learnt, masks, block_gap(learnt, masks)).value
     losses = float(found.loss), float(problem.loss(truth, seen))

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.exact.models import Ising, check_ising_fits
+from glauber.exact.models import STRONGEST, Ising, check_ising_fits
 from glauber.progress import check_count
 
 Model = Annotated[
@@ -33,12 +33,27 @@ def model_of(
     """The model that was asked for; to be learnt it has to fit memory with its statistics."""
     if isinstance(model, Ising):
         return model
-    if model is not None:
+    if isinstance(model, str | Path):
         return read_model(Path(model))
+    if model is not None:
+        raise GlauberError(f"the model is {model!r}, but it must be a file or an Ising.")
     check_count("number of sites", sites)
+    if clique is not None:
+        check_count("number of sites of the clique", clique)
+    check_strengths(coupling, field)
     if learnt:
         check_ising_fits(sites)
     return Ising.clique(sites, sites if clique is None else clique, coupling=coupling, field=field)
+
+
+def check_strengths(*values: float) -> None:
+    """Refuses fields and couplings that are no numbers, or too large to compute with."""
+    for value in values:
+        if not isinstance(value, int | float) or not abs(value) <= STRONGEST:
+            raise GlauberError(
+                f"a field or a coupling is {value}, but it must be a number of at most "
+                f"{STRONGEST:g} in size."
+            )
 
 
 def read_model(file: Path) -> Ising:
@@ -71,7 +86,7 @@ def read_spins(file: Path) -> NDArray[np.int64]:
     return spins_to_tokens(rows, wrong)
 
 
-def spins_to_tokens(rows: NDArray[np.int64], wrong: str) -> NDArray[np.int64]:
+def spins_to_tokens(rows: NDArray[Any], wrong: str) -> NDArray[np.int64]:
     """Tokens (n, N) of 0 and 1 from spins (n, N) of -1 and 1; refused if they are not."""
     if rows.ndim != 2 or rows.size == 0 or not np.isin(rows, (-1, 1)).all():
         raise GlauberError(wrong)

@@ -170,8 +170,8 @@ def lemma_3_example() -> tuple[Anything, Anything]:
 
 
 def check_block(k: int, n_sites: int) -> None:
-    """Refuses a block size outside 1 to N."""
-    if not 1 <= k <= n_sites:
+    """Refuses a block size that is no whole number from 1 to N."""
+    if not isinstance(k, int | np.integer) or not 1 <= k <= n_sites:
         raise GlauberError(f"the block has k = {k} sites, but k must be from 1 to {n_sites}.")
 
 
