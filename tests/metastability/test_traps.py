@@ -12,7 +12,7 @@ import torch
 from scipy.stats import spearmanr
 
 import glauber
-from conftest import VOCABULARY
+from conftest import VOCABULARY, make_model, make_tokenizer
 from crafted_run import crafted_run
 from glauber.conditionals.base import log_probs
 from glauber.errors import GlauberError
@@ -20,6 +20,7 @@ from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_
 from glauber.metastability.catalogue import hamming_traps, rank_with, rolling_traps
 from glauber.metastability.episodes import Episode, sojourns
 from glauber.metastability.margins import margins_of
+from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import census
 from glauber.metastability.traps import PUBLISHED
 from glauber.runs.export import trajectory
@@ -222,16 +223,34 @@ def test_the_published_count_stands_beside_the_published_model_only(run):
     assert same.published == PUBLISHED and "published for this model: 17 traps" in str(same)
 
 
-def test_each_chain_is_held_at_its_own_temperature(run, laws, catalogue, monkeypatch):
-    warm = np.linspace(0.1, 0.5, 5)
-    monkeypatch.setattr("glauber.metastability.trap_census.temperatures", lambda _: warm)
-    monkeypatch.setattr("glauber.metastability.catalogue.temperatures", lambda _: warm)
-    found = hamming_traps(run, laws, radius=1, shortest=30)
-    assert "temperatures 0.1 to 0.5" in next(iter(found.lines(0)))
-    for trap, cold in zip(found.traps, catalogue.traps, strict=True):
-        assert trap.margins.temperature == warm[trap.episode.chain]
-        colder = trap.episode.chain > 0
-        assert (trap.margins.holding_time < cold.margins.holding_time) == colder
+def test_each_chain_is_held_at_its_own_temperature(tiny_folder, tmp_path):
+    heats = [0.1, 0.2, 0.4]
+    texts, out = ["the cat sat on the mat ."] * 3, tmp_path / "run"
+    run = sample(str(tiny_folder), texts, steps=300, temperature=heats, out=out)
+    found = glauber.traps(run, detector="hamming", shortest=5)
+    (catalogue,) = found.catalogues
+    assert "temperatures 0.1 to 0.4" in str(found)
+    assert found.to_dict()["catalogues"][0]["temperatures"] == heats
+    assert {trap.episode.chain for trap in catalogue.traps} == {0, 1, 2}
+    model = glauber.load(str(tiny_folder)).conditionals()
+    for trap in catalogue.traps:
+        free = torch.from_numpy(run.free[trap.episode.chain])
+        own = heats[trap.episode.chain]
+        held = margins_of(model, torch.from_numpy(trap.tokens), free, temperature=own)
+        assert trap.margins.temperature == own
+        assert trap.margins.holding_time == pytest.approx(held.holding_time)
+    with pytest.raises(GlauberError, match="one temperature"):
+        regime(run, embed)
+
+
+def test_a_run_without_the_name_of_its_model_takes_the_model(tmp_path):
+    model = glauber.MaskedLM(make_model(), make_tokenizer())
+    run = sample(model, ["the cat sat on the mat ."], steps=60, out=tmp_path / "run")
+    with pytest.raises(GlauberError, match="without a name"):
+        glauber.traps(run, detector="hamming", shortest=2)
+    assert glauber.traps(run, detector="hamming", shortest=2, model=model).catalogues[0].traps
+    with pytest.raises(GlauberError, match="is not the model that made"):
+        glauber.traps(run, detector="hamming", shortest=2, model="bundled:english")
 
 
 def test_a_bound_that_says_nothing_is_called_vacuous(catalogue):

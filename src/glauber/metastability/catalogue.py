@@ -31,7 +31,7 @@ from glauber.metastability.episodes import (
     rolling_episodes,
     sojourns,
 )
-from glauber.metastability.trap_census import Trap, census, check_kernel, temperatures
+from glauber.metastability.trap_census import Trap, census, check_kernel
 from glauber.result import plain
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
@@ -265,7 +265,7 @@ def _catalogue(
     traps = census(run, conditionals, long, list(sojourns(run)) if long else [], device=device)
     longest = max(found, key=lambda episode: episode.duration, default=None)
     return Catalogue(
-        detector, settings, tuple(traps), run.n_chains, run.steps, temperatures(run), longest, reach
+        detector, settings, tuple(traps), run.n_chains, run.steps, run.temperatures, longest, reach
     )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from glauber.errors import GlauberError
 from glauber.metastability.episodes import check_steps, episodes_of_chain, sojourns
-from glauber.metastability.trap_census import temperatures
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
@@ -34,7 +33,7 @@ class Regime:
 def regime(run: Run, embedder: Choice = None, *, stride: int = 50, shortest: int = 150) -> Regime:
     """What a stored run shows of its regime, over all its chains."""
     check_steps(run)
-    temperature = np.unique(temperatures(run))
+    temperature = np.unique(run.temperatures)
     if len(temperature) > 1:
         raise GlauberError("a regime is that of one temperature, but the chains have several.")
     half = run.steps // 2

@@ -228,18 +228,13 @@ def _margins(
             conditionals,
             torch.from_numpy(tokens).to(device),
             torch.from_numpy(free).to(device),
-            temperature=float(temperatures(run)[chain]),
+            temperature=float(run.temperatures[chain]),
         )
     except GlauberError:
         # Only a token of the start can be one that is never drawn.
         if not (tokens == run.tokens(0)[chain])[free].any():
             raise
         return None
-
-
-def temperatures(run: Run) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The temperature of each chain, (chains,)."""
-    return np.broadcast_to(np.asarray(run.spec.temperature, np.float64), (run.n_chains,))
 
 
 def _by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:

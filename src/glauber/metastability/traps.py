@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import load, refuse_int8
+from glauber.errors import GlauberError
 from glauber.metastability.catalogue import (
     REACH,
     SHORTEST,
@@ -69,6 +71,9 @@ def traps(
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
     show: Annotated[int, "How many traps to print."] = 20,
+    model: Annotated[
+        str | Conditionals | None, "The model that made the run, if its name does not lead to it."
+    ] = None,
     device: Annotated[str | None, "Another device than the run's."] = None,
     trust_remote_code: Trust = False,
 ) -> "Traps":
@@ -88,7 +93,7 @@ def traps(
     check_count("number of traps to show", show, least=0)
     if detector != "hamming":
         check_window(opened, window, stride, threshold)
-    conditionals, place, notes = conditionals_of(opened, device, trust_remote_code)
+    conditionals, place, notes = conditionals_of(opened, model, device, trust_remote_code)
     common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": place}
     found = []
     if detector != "hamming":
@@ -104,22 +109,25 @@ def traps(
 
 
 def conditionals_of(
-    run: Run, device: str | None, trust_remote_code: bool
+    run: Run, model: str | Conditionals | None, device: str | None, trust_remote_code: bool
 ) -> "tuple[Conditionals, Device, list[str]]":
     """What a run drew from, where its states should live, and what must be said about it."""
     coarse = run.spec.dtype in COARSE
-    model = model_of(
-        run,
-        device=device,
-        dtype="float32" if coarse else None,
-        trust_remote_code=trust_remote_code,
-    )
+    dtype = "float32" if coarse else run.spec.dtype
+    if model is None:
+        opened = model_of(run, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    else:
+        place = device or "auto"
+        opened = load(model, device=place, dtype=dtype, trust_remote_code=trust_remote_code)
+        refuse_int8(opened)
+        if opened.fingerprint != run.spec.fingerprint:
+            raise GlauberError(f"{opened.name} is not the model that made the run {run.folder}.")
     notes = [
         f"The run was drawn in {run.spec.dtype}; gaps and holding times are those of the same "
         "weights in float32."
     ]
-    conditionals = model if run.spec.special_tokens else model.conditionals()
-    return conditionals, model.state_device, notes if coarse else []
+    conditionals = opened if run.spec.special_tokens else opened.conditionals()
+    return conditionals, opened.state_device, notes if coarse else []
 
 
 @dataclass(frozen=True, eq=False)
