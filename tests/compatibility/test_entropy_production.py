@@ -1,7 +1,6 @@
 """Entropy production: the estimate from the engine's events against the exact chain."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,7 +194,20 @@ def test_it_is_the_mean_over_the_recorded_events(made):
     answer = found.to_dict()
     assert answer["kind"] == "estimate" and answer["evaluated_again"] is None
     assert f"{found.rate:.4f} nats per step" in str(found) and "estimate" in str(found)
-    assert entropy_production(str(run.folder)).burn_in == 100  # a folder is a run, too
+    half = entropy_production(str(run.folder))  # a folder is a run, too
+    assert half.burn_in == 100
+    ratio = run.to_arviz().sample_stats["log_ratio"].values
+    assert ratio[:, 100:].mean() == pytest.approx(half.rate, rel=1e-5)
+
+
+def test_a_start_that_the_run_may_not_draw_is_not_counted(made):
+    run = made(steps=6, chains=40, forbid=["the"])
+    the = run.vocabulary.pieces("the")[0]
+    kept = (run.tokens() == the).any(axis=1)
+    old = run.read("log_prob_old")[:, :, 0]
+    assert kept.any() and not kept.all()
+    late = np.isneginf(old[:, 3:]).any(axis=1)
+    assert entropy_production(run, burn_in=0).n_chains == (~kept & ~late).sum()
 
 
 def test_unknown_start_words_are_not_counted(tiny_folder, tmp_path):
@@ -238,10 +250,8 @@ def test_a_run_drawn_in_int8_is_evaluated_again_in_float32(made):
     assert "int8" in str(found) and "float32" in str(found) and "exact" not in str(found)
 
 
-def test_each_temperature_of_a_run_has_its_estimate(made, monkeypatch):
-    monkeypatch.setattr("glauber.compatibility.entropy_production.signature", str)
-    run = made(steps=80, chains=4)
-    run.spec = replace(run.spec, temperature=[2.0, 3.0, 2.0, 3.0])
+def test_each_temperature_of_a_run_has_its_estimate(made):
+    run = made(steps=80, chains=4, temperature=[2.0, 3.0, 2.0, 3.0])
     found = entropy_production(run, burn_in=20)
     old, entropy = run.read("log_prob_old")[:, :, 0], run.read("entropy")[:, :, 0]
     assert list(found.by_temperature) == [2.0, 3.0]

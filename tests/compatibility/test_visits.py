@@ -1,7 +1,6 @@
 """Visits of a run against a plain count, and ranks from visits against the exact ones."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,9 +107,11 @@ def test_an_int8_run_is_never_called_exact(tiny_folder, texts, tmp_path):
     assert "exact" not in found.to_dict()["share"]["kind"]
 
 
-def test_of_several_temperatures_the_coldest_or_the_named_one_counts(made, monkeypatch):
-    monkeypatch.setattr("glauber.compatibility.potential.signature", str)
-    made.spec = replace(made.spec, temperature=[0.4, 0.8, 0.4, 0.8, 0.4])
+def test_of_several_temperatures_the_coldest_or_the_named_one_counts(tiny_folder, texts, tmp_path):
+    made = sample(
+        str(tiny_folder), texts, steps=60, chains=5, length=3, device="cpu",
+        temperature=[0.4, 0.8, 0.4, 0.8, 0.4], out=tmp_path / "run",
+    )  # fmt: skip
     cold, warm = potential(made, states=20), potential(made, states=20, temperature=0.8)
     assert (cold.temperature, cold.n_chains) == (0.4, 3) and (warm.n_chains) == 2
     assert "its 3 chains at 0.4" in str(cold)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.compatibility.reevaluation import check_device, conditionals_of, evaluate_again
+from glauber.conditionals.vocabulary import RESIDUES
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
@@ -65,7 +66,7 @@ def entropy_production(
         old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, laws, burn_in)
     first = _first_clean(opened)
     counted = _counted(old, entropy, burn_in, first)
-    temperatures = np.broadcast_to(opened.spec.temperature, opened.n_chains)
+    temperatures = opened.temperatures
     whole = production(list(counted.values()), burn_in)
     return EntropyProduction(
         **vars(whole),
@@ -304,8 +305,17 @@ def _first_clean(run: Run) -> NDArray[np.int64]:
     left = run.free.copy()
     sites = run.read("site")[:, :, 0]
     left[np.arange(run.n_chains)[:, None], sites] = False
-    if run.spec.special_tokens:
+    if run.spec.special_tokens and not run.spec.forbid:
         left[:] = False
     tokens = run.tokens(0)
-    drawn = np.isin(tokens, run.vocabulary.normal)
-    return np.where((left & ~drawn).any(axis=1), run.steps, 0)
+    never = [int(token) for token in np.unique(tokens[left]) if _never_drawn(run, int(token))]
+    return np.where((left & np.isin(tokens, never)).any(axis=1), run.steps, 0)
+
+
+def _never_drawn(run: Run, token: int) -> bool:
+    """Whether a token is special or unused, or one that this run was told not to draw."""
+    text, spelled = run.vocabulary, run.vocabulary.spell(token)
+    if spelled in run.spec.forbid or run.spec.special_tokens:
+        return spelled in run.spec.forbid
+    odd = run.spec.standard_only and text.proteins and spelled not in RESIDUES
+    return odd or token not in text.normal

@@ -189,7 +189,7 @@ class PotentialStudy(Result):
 
 def _chains_at(run: Run, temperature: float | None) -> tuple[NDArray[np.int64], float]:
     """The chains at that temperature (default: the coldest of the run), and the temperature."""
-    there = np.broadcast_to(np.asarray(run.spec.temperature, np.float64), run.n_chains)
+    there = run.temperatures
     at = float(there.min()) if temperature is None else temperature
     chains = np.flatnonzero(there == at)
     if len(chains) == 0:

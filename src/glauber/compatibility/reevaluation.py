@@ -11,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals, log_probs
-from glauber.conditionals.masked_lm import choose_device
+from glauber.conditionals.weights import choose_device
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.sampling.plan import model_of
+from glauber.sampling.plan import Plan, model_of
 
 Floats = NDArray[np.float64]
 SCORES = 2**24  # scores held at once
@@ -31,7 +31,8 @@ def conditionals_of(
         dtype="float32" if run.spec.dtype == "int8" else None,
         trust_remote_code=trust_remote_code,
     )
-    return model if run.spec.special_tokens else model.conditionals()
+    tokens, free = torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free)
+    return Plan(model, run.spec, tokens, free).conditionals
 
 
 def check_device(device: str | None) -> None:
@@ -43,7 +44,7 @@ def check_device(device: str | None) -> None:
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:
     """log_prob_old and entropy (chains, steps - begin) of a run's events from step `begin` on."""
     sites = run.read("site")[:, :, 0]
-    temperatures = torch.as_tensor(np.broadcast_to(run.spec.temperature, run.n_chains).copy())
+    temperatures = torch.from_numpy(run.temperatures)
     steps = run.steps - begin
     say(f"{steps * run.n_chains:,} conditionals to evaluate again in float32")
     old, entropy = np.empty((run.n_chains, steps)), np.empty((run.n_chains, steps))
