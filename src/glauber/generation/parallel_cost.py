@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-NAMED = 10  # pairs told
+NAMED = 10  # pairs that are written out
 NOISE = 1e-4  # of a total variation from scores in float32
 
 

@@ -104,11 +104,11 @@ def evaluate_translator(
         for one in made
         if learned is not None
     ]
-    told = signature(
+    how = signature(
         translator=folder.name, pairs=Path(pairs or TEST_PAIRS).name, sentences=len(judged),
         long=long or None, timed=timed, seed=seed, device=on, bleu=made[0].quality.bleu_signature,
     )  # fmt: skip
-    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(on), made, metric, told)
+    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(on), made, metric, how)
 
 
 @dataclass(frozen=True, eq=False)
