@@ -7,8 +7,8 @@ import pytest
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.mixing.phase import phase
+from glauber.sweeps.executor import here
 from glauber.sweeps.folder import left, results
-from glauber.sweeps.work import here
 
 SMALL = dict(lengths=[2, 4], temperatures=[0.5, 4.0], pairs=3, steps=6, device="cpu")
 
@@ -32,7 +32,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
 def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkeypatch):
     """What workers do by themselves is proved in tests/sweeps; here they are this process."""
     expected = phase(str(tiny_folder), texts, **SMALL)
-    monkeypatch.setattr("glauber.mixing.phase_cells.crew_named", lambda *_, **__: here)
+    monkeypatch.setattr("glauber.mixing.phase_cells.executor_named", lambda *_, **__: here)
     found = phase(str(tiny_folder), texts, on="processes", **SMALL)
     assert found.cells == expected.cells and found.folder is None
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from glauber.sweeps.run import crew_named, run_sweep
+from glauber.sweeps.executor import executor_named, run_sweep
 
 killed: list[int] = []
 
@@ -33,5 +33,5 @@ def kill_once(done: int, total: int) -> None:
 
 
 if __name__ == "__main__":
-    run_sweep(Path(sys.argv[1]), crew=crew_named("ray", workers=2), progress=kill_once)
+    run_sweep(Path(sys.argv[1]), executor=executor_named("ray", workers=2), progress=kill_once)
     print(len(killed))

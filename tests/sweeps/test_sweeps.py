@@ -11,10 +11,8 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.mixing import phase_cells
-from glauber.sweeps.folder import Sweep, begin, left, read_sweep, results
-from glauber.sweeps.grid import grid, pack
-from glauber.sweeps.processes import in_processes
-from glauber.sweeps.run import crew_named, run_sweep
+from glauber.sweeps.executor import executor_named, in_processes, run_sweep
+from glauber.sweeps.folder import Sweep, begin, grid, left, pack, read_sweep, results
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
 
 def test_two_processes_give_the_same_cells(small, expected, tmp_path):
     begin(tmp_path / "two", small)
-    assert run_sweep(tmp_path / "two", crew=in_processes(2)) == expected
+    assert run_sweep(tmp_path / "two", executor=in_processes(2)) == expected
 
 
 def test_a_ray_cluster_gives_the_same_cells_and_survives_a_killed_worker(small, expected, tmp_path):
@@ -73,7 +71,7 @@ def test_a_killed_worker_loses_nothing(small, expected, tmp_path):
             killed.append(workers[0])
             os.kill(workers[0], signal.SIGKILL)
 
-    found = run_sweep(folder, crew=in_processes(2), progress=kill_once)
+    found = run_sweep(folder, executor=in_processes(2), progress=kill_once)
     assert killed and found == expected
 
 
@@ -105,10 +103,10 @@ def test_a_stopped_sweep_goes_on(small, expected, tmp_path):
 
 def test_a_study_that_cannot_begin_is_one_sentence(small, tmp_path):
     wrong = Sweep(small.study, small.settings | {"model": "/nowhere"}, small.axes)
-    for number, crew in enumerate((crew_named("local"), in_processes(2))):
+    for number, executor in enumerate((executor_named("local"), in_processes(2))):
         begin(tmp_path / str(number), wrong)
         with pytest.raises(GlauberError, match="nowhere"):
-            run_sweep(tmp_path / str(number), crew=crew)
+            run_sweep(tmp_path / str(number), executor=executor)
 
 
 def test_another_sweep_is_not_written_over(small, tmp_path):
@@ -146,13 +144,13 @@ def test_tasks_hold_every_cell_once():
     ("how", "words"),
     [
         ({"on": "moon"}, "must be one of"),
-        ({"on": "processes", "workers": 0}, "at least one"),
+        ({"on": "processes", "workers": 0}, "at least 1"),
         ({"on": "local", "address": "ray://x:1"}, "for ray"),
     ],
 )
-def test_crews_that_are_refused(how, words):
+def test_executors_that_are_refused(how, words):
     with pytest.raises(GlauberError, match=words):
-        crew_named(**how)
+        executor_named(**how)
 
 
 def test_a_ray_address_that_does_not_answer(tiny_folder, source, tmp_path):
@@ -166,6 +164,59 @@ def test_a_ray_address_that_does_not_answer(tiny_folder, source, tmp_path):
     said = "glauber: no Ray cluster answers at 127.0.0.1:1; finished cells are kept."
     assert done.stderr.splitlines()[-1] == said
     assert len(left(tmp_path / "s")) == 7
+
+
+HEADERS = {
+    "unknown study": {"study": "os:system"},
+    "a study of another module": {"study": "glauber.progress:say"},
+    "a study that is a list": {"study": ["coalescence"]},
+    "an axis that is a path": {"axes": {"../../x": [1, 2]}},
+    "an axis of texts": {"axes": {"length": ["a/b"], "temperature": [1.0]}},
+    "an axis that is a text": {"axes": {"length": "123"}},
+    "settings that are a list": {"settings": [1]},
+    "settings that lack the model": {"settings": {}},
+    "a format of words": {"format": "new"},
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+def test_foreign_headers_end_in_one_sentence(case, small, tmp_path):
+    from glauber.sweeps.cells import resume, status
+
+    begin(tmp_path / "s", small)
+    header = tmp_path / "s" / "sweep.json"
+    header.write_text(json.dumps(json.loads(header.read_text()) | HEADERS[case]))
+    with pytest.raises(GlauberError) as caught:
+        status(tmp_path / "s")
+        resume(tmp_path / "s")
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "s" / "cells").iterdir())
+
+
+def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
+    from glauber.runs.run import Run
+    from glauber.sweeps.cells import resume, sample, status
+
+    options = dict(temperatures=[0.5, 2.0], lengths=[4], chains=3, steps=12, freeze="0-1")
+    found = sample(str(tiny_folder), texts, out=tmp_path / "s", device="cpu", **options)
+    assert [cell["temperature"] for cell in found.cells] == [0.5, 2.0] and not found.left
+    run = Run(tmp_path / "s" / found.cells[1]["run"])
+    assert run.free.sum(axis=1).tolist() == [2, 2, 2] and run.first_site == 1
+    assert run.spec.frozen == [0, 1] and run.temperatures.tolist() == [2.0] * 3
+    (tmp_path / "s" / "cells" / "length-4_temperature-2.json").unlink()
+    assert status(tmp_path / "s").left == ["length-4_temperature-2"]
+    assert resume(tmp_path / "s").cells == found.cells
+
+
+def test_sweeps_of_the_first_version_still_open(small, expected, tmp_path):
+    """They named the study and two of its settings otherwise."""
+    folder = tmp_path / "old"
+    begin(folder, small)
+    header = json.loads((folder / "sweep.json").read_text())
+    settings = header["settings"]
+    settings |= {"budget": settings.pop("steps"), "how": settings.pop("coupling")}
+    (folder / "sweep.json").write_text(json.dumps(header | {"study": "coalescence"}))
+    assert read_sweep(folder) == small and run_sweep(folder) == expected
 
 
 def test_damaged_folders(small, tmp_path):

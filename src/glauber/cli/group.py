@@ -86,27 +86,13 @@ def single(name: str, home: str) -> Any:
 
 
 def _made(attribute: str, home: str) -> Any:
-    try:
-        module = import_module(f"glauber.{home}")
-        found = getattr(module, attribute)
-        if not hasattr(found, "__wrapped__"):
-            raise AttributeError
-    except (ImportError, AttributeError):  # TRANSITION: not a study yet
-        old = import_module("glauber.cli._old")
-        return getattr(old, attribute)
-    return command(found)
+    return command(getattr(import_module(f"glauber.{home}"), attribute))
 
 
 @cache
 def laboratory(name: str) -> Any:
     """The group of a laboratory's studies."""
-    old = import_module("glauber.cli._old")  # TRANSITION
-    try:
-        room = import_module(f"glauber.{ROOMS[name]}")
-    except ImportError:
-        return typer.main.get_command(old.__dict__[name])
-    if not hasattr(room, "STUDIES"):
-        return typer.main.get_command(old.__dict__[name])
+    room = import_module(f"glauber.{ROOMS[name]}")
     return _group(name, {name: dict(room.STUDIES)}, (room.__doc__ or "").strip().splitlines()[0])
 
 

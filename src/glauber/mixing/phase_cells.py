@@ -21,10 +21,8 @@ from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import pairs_of_texts
 from glauber.progress import Advance, counter, track
-from glauber.sweeps.folder import HEADER, Sweep, begin
-from glauber.sweeps.grid import Cell, grid
-from glauber.sweeps.run import crew_named, run_sweep
-from glauber.sweeps.work import Result, Work
+from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
+from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid
 
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
 STUDY = "glauber.mixing.phase_cells:open_cells"
@@ -59,7 +57,7 @@ def run_cells(
     if settings["dtype"] == "int8":
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
     texts = None if settings["texts"] is None else read_texts(settings["texts"])
-    crew = crew_named(on, workers=workers, address=address)
+    executor = executor_named(on, workers=workers, address=address)
     sweep = Sweep(STUDY, settings | {"model": model, "texts": texts}, axes)
     with ExitStack() as stack:
         folder = _checked(out) if out is not None else Path(
@@ -67,7 +65,7 @@ def run_cells(
         )  # fmt: skip
         begin(folder, sweep)
         with track("cells", len(sweep.cells)) as advance:
-            return list(run_sweep(folder, crew=crew, progress=counter(advance)).values())
+            return list(run_sweep(folder, executor=executor, progress=counter(advance)).values())
 
 
 def open_cells(settings: dict[str, Any], folder: Path) -> Work:

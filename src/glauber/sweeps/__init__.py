@@ -1,1 +1,27 @@
-"""Many cells of a grid: in one process, in several, or on a Ray cluster, to the same bits."""
+"""Many cells of a grid: in one process, in several, or on a Ray cluster, to the same bits.
+
+    glauber.sweeps.sample(out="sweep", temperatures=[0.5, 1, 2], lengths=[10, 20])
+    glauber.sweeps.status("sweep")
+    glauber.sweeps.resume("sweep", on="processes")
+
+Every question is a function here, and the same function is a command: `glauber sweep status`.
+"""
+
+from typing import Any
+
+# Every study and the module that answers it.
+STUDIES = {"sample": "sweeps.cells", "status": "sweeps.cells", "resume": "sweeps.cells"}
+__all__ = sorted(STUDIES)
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a study when it is asked for."""
+    from importlib import import_module
+
+    if name not in STUDIES:
+        raise AttributeError(f"module 'glauber.sweeps' has no attribute {name!r}")
+    return getattr(import_module(f"glauber.{STUDIES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "STUDIES"]

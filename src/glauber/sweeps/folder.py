@@ -1,29 +1,79 @@
-"""What is a sweep on disk? A header that says what it is, and a file for each finished cell.
+"""What is a sweep? A grid of cells, a header that says what they are, a file for each finished one.
 
 sweep.json         the study, its settings and the axes; enough to run every cell again
 cells/NAME.json    the result of a finished cell, written in one stroke
 """
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import pairwise, product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.runs.spec import versions, write_json
-from glauber.sweeps.grid import Cell, grid
+from glauber.runs.store import check_new
 
 FORMAT = 1
 HEADER = "sweep.json"
+AXIS = re.compile(r"[a-z_]{1,40}")
+MOST = 10**6  # cells
+# What glauber 0.1 called the studies.
+OLD = {
+    "chains": "glauber.sweeps.cells:open_runs",
+    "glauber.sweeps.studies.chains:open_study": "glauber.sweeps.cells:open_runs",
+    "coalescence": "glauber.mixing.phase_cells:open_cells",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: a value for each axis."""
+
+    values: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Such as `length-6_temperature-0.5`, a file's name."""
+        return "_".join(f"{axis}-{value:g}" for axis, value in sorted(self.values.items()))
+
+    def seed(self, seed: int) -> int:
+        """A seed of the cell's own, the same whatever other cells there are."""
+        digest = hashlib.sha256(f"{seed}|{self.name}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+
+def grid(axes: Mapping[str, Sequence[Any]]) -> list[Cell]:
+    """Every combination of the axes' values; the last axis changes fastest."""
+    if not axes:
+        raise GlauberError("the grid has no axis, so there is nothing to run.")
+    for axis, values in axes.items():
+        if len(values) == 0:
+            raise GlauberError(f"the grid is empty: no {axis} is given.")
+        if len(set(values)) < len(values):
+            raise GlauberError(f"the grid names a {axis} twice.")
+    if prod(len(values) for values in axes.values()) > MOST:
+        raise GlauberError(f"the grid has more than {MOST:,} cells: give fewer values.")
+    return [Cell(dict(zip(axes, point, strict=True))) for point in product(*axes.values())]
+
+
+def pack(cells: Sequence[Cell], n_tasks: int) -> list[list[Cell]]:
+    """The cells in at most n_tasks tasks of neighbours, as even as they go."""
+    n_tasks = min(n_tasks, len(cells))
+    cuts = [round(i * len(cells) / n_tasks) for i in range(n_tasks + 1)] if n_tasks else []
+    return [list(cells[a:b]) for a, b in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
 class Sweep:
     """What a sweep computes: a study by its name, its settings, and the grid's axes."""
 
-    study: str  # a file of `glauber.sweeps.studies`
+    study: str  # module:function that opens the work, one of `executor.STUDIES`
     settings: dict[str, Any]  # plain JSON values
     axes: dict[str, list[Any]]
 
@@ -33,16 +83,18 @@ class Sweep:
 
 
 def begin(folder: Path, sweep: Sweep) -> None:
-    """Makes the folder; one that holds the very same sweep is gone on with."""
+    """Makes the folder; one that holds the very same sweep is resumed."""
     cells = sweep.cells  # refuses a bad grid before anything is written
-    if (folder / HEADER).exists():
+    if _there(folder / HEADER):
         if read_sweep(folder) != sweep:
             raise GlauberError(
                 f"{folder} holds another sweep: give a new folder, or the settings it began with."
             )
         return
-    if folder.exists() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise GlauberError(f"the folder {folder} exists already and is not a sweep.")
+    if not folder.is_dir():
+        check_new(folder)
     made = {"format": FORMAT, **asdict(sweep), "n_cells": len(cells), "versions": versions()}
     with writing(folder):
         (folder / "cells").mkdir(parents=True, exist_ok=True)
@@ -50,16 +102,45 @@ def begin(folder: Path, sweep: Sweep) -> None:
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """The sweep of a folder; refuses damaged and newer ones."""
-    if not (folder / HEADER).is_file():
+    """The sweep of a folder; refuses damaged, foreign and newer ones."""
+    if not _there(folder / HEADER):
         raise GlauberError(f"{folder} is not a sweep: it has no {HEADER}.")
     found = _read(folder / HEADER)
     try:
         if int(found["format"]) > FORMAT:
             raise GlauberError(f"{folder} was made by a newer glauber: use that one.")
-        return Sweep(str(found["study"]), dict(found["settings"]), dict(found["axes"]))
+        study, settings, axes = found["study"], found["settings"], found["axes"]
     except (KeyError, TypeError, ValueError) as error:
         raise GlauberError(f"the sweep {folder} is damaged: {HEADER} lacks entries.") from error
+    if not (isinstance(study, str) and isinstance(settings, dict) and _are_axes(axes)):
+        raise GlauberError(f"the sweep {folder} is damaged: an entry of {HEADER} is wrong.")
+    return _renamed(Sweep(study, settings, axes))
+
+
+def _are_axes(axes: Any) -> bool:
+    """Whether these are names, each with numbers."""
+    return isinstance(axes, dict) and all(
+        AXIS.fullmatch(name) and isinstance(values, list) and all(map(_is_number, values))
+        for name, values in axes.items()
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _renamed(sweep: Sweep) -> Sweep:
+    """A sweep as it is named now; those of glauber 0.1 had other names."""
+    words = {"budget": "steps", "how": "coupling"} if sweep.study == "coalescence" else {}
+    settings = {words.get(name, name): value for name, value in sweep.settings.items()}
+    return Sweep(OLD.get(sweep.study, sweep.study), settings, sweep.axes)
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def save(folder: Path, cell: Cell, result: Mapping[str, Any]) -> None:
@@ -74,7 +155,8 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
     for cell in read_sweep(folder).cells:
         path = folder / "cells" / f"{cell.name}.json"
         if path.is_file():
-            found[cell.name] = _read(path)
+            one = _read(path)
+            found[cell.name] = one if "budget" not in one else {"steps": one.pop("budget"), **one}
     return found
 
 

@@ -15,27 +15,25 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.sweeps.folder import Sweep, read_sweep
-from glauber.sweeps.grid import Cell, pack
-from glauber.sweeps.processes import TASKS_EACH, TRIES
-from glauber.sweeps.work import Crew, Result, open_alone
+from glauber.sweeps.executor import TASKS_EACH, TRIES, Executor, Result, open_alone
+from glauber.sweeps.folder import Cell, Sweep, pack, read_sweep
 
 PATIENCE = 10.0  # seconds for a cluster's first answer
 
 
-def on_ray(n_workers: int, address: str | None = None) -> Crew:
-    """A crew of that many actors on the cluster at the address, or on one of this machine."""
+def on_ray(n_workers: int, address: str | None = None) -> Executor:
+    """That many actors on the cluster at the address, or on one of this machine."""
     if n_workers < 1:
         raise GlauberError(f"there are {n_workers} workers, but a sweep needs at least one.")
 
-    def crew(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
+    def execute(folder: Path, cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         # Ray prints what it has to say about dead workers to stdout, which is for results.
         with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
             tasks = deque(reversed(pack(cells, TASKS_EACH * n_workers)))  # the longest first
             workers = [_Actor(ray, folder) for _ in range(min(n_workers, len(tasks)))]
             yield from _share(ray, tasks, workers)
 
-    return crew
+    return execute
 
 
 @contextmanager

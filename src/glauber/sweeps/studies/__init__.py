@@ -1,1 +1,0 @@
-"""What a sweep's cells can be made of: one file per study."""
