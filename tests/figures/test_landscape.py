@@ -8,7 +8,7 @@ from glauber.figures.landscape import (
     plot_recurrence,
     plot_topic_river,
 )
-from glauber.landscape.prefixes import Contrast
+from glauber.landscape.prefix_contrast import Contrast
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.words import WordContrast
 from glauber.statistics import Mean

@@ -10,8 +10,9 @@ import pytest
 
 from conftest import TEXTS
 from glauber import GlauberError, sample
-from glauber.figures import report as reports
-from glauber.figures.report import remembered, report
+from glauber.figures import report_parts
+from glauber.figures.report import report
+from glauber.figures.report_parts import remembered
 from glauber.runs.embedding import Embedder
 from glauber.runs.spec import write_spec
 
@@ -36,7 +37,9 @@ def run(tiny_folder, tmp_path_factory):
 @pytest.fixture
 def no_basins(monkeypatch):
     """The part that takes longest is left to the tests that look at it."""
-    monkeypatch.setattr(reports, "_basins", lambda *_: reports.Section("basins", "Basins", ("-.",)))
+    monkeypatch.setattr(
+        report_parts, "_basins", lambda *_: report_parts.Section("basins", "Basins", ("-.",))
+    )
 
 
 def copied(run, folder, **changes):

@@ -14,7 +14,8 @@ from tokenizers import Tokenizer, models
 from glauber.errors import GlauberError
 from glauber.figures import report as reports
 from glauber.figures.page import _packed_plotly
-from glauber.figures.report import MOST, ranges, report, summary
+from glauber.figures.report import MOST, report
+from glauber.figures.report_summary import ranges, summary
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature, write_spec
 from glauber.runs.store import Writer, create
@@ -83,7 +84,7 @@ class Read(HTMLParser):
 @pytest.fixture(autouse=True)
 def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page without the parts that need a model: they have their own tests."""
-    monkeypatch.setattr(reports, "_sections", lambda *_: [])
+    monkeypatch.setattr(reports, "sections_of", lambda *_: [])
 
 
 def written(run: Run, out: Path) -> tuple[str, Read]:

@@ -239,3 +239,15 @@ def test_residues_have_no_topics(tmp_path):
     run = residues(tmp_path / "run", "ACDEFGHIKLMNPQRSTVWY")
     with pytest.raises(GlauberError, match=r"none for these texts .*single characters"):
         topics(run)
+
+
+def test_scorers_by_name_with_commas(tmp_path):
+    nli = make_nli(tmp_path / "nli")
+    start = [[CAT, CAT, DOG], [BIRD, DOG, DOG]]
+    run = crafted_run(tmp_path / "run", start, [[0, 1], [0, 1]], [[DOG, DOG], [CAT, CAT]])
+    found = topics(run, labels=",".join(LABELS), scorer=f"{nli},{nli}", device="cpu")
+    assert found.track == "cat" and found.agreement[0].same_label == 1
+    assert found.tables[0] == found.tables[1]
+    alone = crafted_run(tmp_path / "alone", start[:1], [[0, 1]], [[DOG, DOG]])
+    with pytest.raises(GlauberError, match="one chain only"):
+        topics(alone, scorer=SCORER)

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 from glauber.figures.runs import add_chains
 from glauber.figures.style import FAINT, FONT, INK, QUIET, SHARES, STRONG, empty_figure
 from glauber.landscape.comparison import ModelRow, Triple, interval_of, production_of
-from glauber.landscape.prefixes import Contrast, excludes_zero
+from glauber.landscape.prefix_contrast import Contrast, excludes_zero
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.words import WordContrast
 from glauber.statistics import Mean

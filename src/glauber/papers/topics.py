@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from glauber.landscape.labels import held_out_passages
-from glauber.landscape.prefixes import PREFIXES, Contrast, prefixes
+from glauber.landscape.prefix_contrast import Contrast
+from glauber.landscape.prefixes import PREFIXES, prefixes
 from glauber.landscape.recurrence import Recurrence, SeedRow
 from glauber.landscape.scorers import SIMILARITY, Judgement
 from glauber.landscape.topics import TopicStudy, topics

@@ -1,0 +1,221 @@
+"""Where did a run get stuck, where did its texts go, what are they about, and are there basins?
+
+The parts of a run's page that need more than the run itself. Each can fail alone (the run is too
+short, the model is gone, a package is missing, the texts are not English), and says so then.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.figures.landscape import plot_topic_river
+from glauber.figures.metastability import (
+    plot_basin_network,
+    plot_gaps_against_duration,
+    plot_implied_timescales,
+    plot_trap_timeline,
+)
+from glauber.figures.trajectory import plot_trajectory
+from glauber.landscape.scorers import scorer_for, topic_scores
+from glauber.landscape.trajectory import trajectory_in_plane
+from glauber.metastability.basins import basins
+from glauber.metastability.catalogue import Catalogue, hamming_traps, rolling_traps
+from glauber.metastability.trap_census import check_kernel
+from glauber.metastability.traps import conditionals_of
+from glauber.progress import say
+from glauber.runs.embedding import Choice, Embed, Embedder, Vectors, by_tokens, choose_embedder
+from glauber.runs.run import Run
+from glauber.runs.snapshots import Snapshots, snapshots
+
+SNAPSHOTS = 200  # of a chain, about, for its path and its basins
+SHORTEST = 150  # steps of the paper's traps
+
+
+@dataclass(frozen=True)
+class Card:
+    """A text with what is known about it."""
+
+    text: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page beyond what every run has."""
+
+    name: str  # for the link to it
+    heading: str
+    notes: tuple[str, ...] = ()  # sentences
+    figures: dict[str, go.Figure] = field(default_factory=dict)
+    cards: tuple[Card, ...] = ()
+
+
+def sections_of(
+    run: Run,
+    embedder: Choice,
+    chain: int | None,
+    listed: int,
+    device: str | None,
+    trust_remote_code: bool,
+) -> Iterable[Section]:
+    """Traps, paths, topics and basins, each of them or why it is not there."""
+    say("reading and embedding the texts")
+    read, chosen, missing = _read(run, embedder, device, trust_remote_code)
+    say("looking for traps")
+    found, notes = _traps(run, chosen, device, trust_remote_code)
+    yield _trap_section(found, notes, listed)
+    if isinstance(read, str):
+        yield Section("way", "Where the texts went", (read,))
+        yield Section("about", "Topics", (read,))
+        yield Section("basins", "Basins", (read,))
+        return
+    yield _way(read, chosen, found, chain)
+    say("scoring topics and finding basins")
+    yield Section("about", "Topics", (missing,)) if missing else _about(read, chosen, device)
+    yield _basins(run, chosen, read.every)
+
+
+def _read(
+    run: Run, embedder: Choice, device: str | None, trust_remote_code: bool
+) -> tuple[Snapshots | str, Embedder, str]:
+    """The snapshots, or why there are none; the embedder; what is missing for the default one."""
+    try:
+        read = snapshots(run, count=SNAPSHOTS)
+    except GlauberError as error:
+        return str(error), by_tokens(), ""
+    try:
+        chosen = choose_embedder(read, embedder, device=device, trust_remote_code=trust_remote_code)
+    except GlauberError as error:
+        if embedder is not None:
+            raise
+        return read, by_tokens(str(error).rstrip(".")), str(error)
+    return read, replace(chosen, embed=remembered(chosen.embed)), ""
+
+
+def remembered(embed: Embed) -> Embed:
+    """The same embedding, each text worked out once."""
+    known: dict[str, NDArray[np.float32]] = {}
+
+    def once(texts: Sequence[str]) -> Vectors:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            known.update(zip(new, embed(new), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return once
+
+
+def _traps(
+    run: Run, chosen: Embedder, device: str | None, trust_remote_code: bool
+) -> tuple[Catalogue | None, list[str]]:
+    """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
+    try:
+        check_kernel(run.spec)
+        if run.steps == 0:
+            raise GlauberError("The run has no steps yet, so no chain got stuck.")
+        laws, place, notes = conditionals_of(run, device, trust_remote_code)
+    except GlauberError as error:
+        return None, [f"Traps were not looked for: {error}"]
+    try:
+        found = rolling_traps(run, laws, chosen, shortest=SHORTEST, device=place)
+        if found.traps:
+            return found, notes
+    except GlauberError:  # the run is shorter than the window
+        pass
+    shortest = min(SHORTEST, max(20, run.steps // 10))
+    try:
+        return hamming_traps(run, laws, shortest=shortest, device=place), notes
+    except GlauberError as error:
+        return None, [f"Traps were not looked for: {error}"]
+
+
+def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) -> Section:
+    heading = "Where the chains got stuck"
+    if found is None:
+        return Section("traps", heading, tuple(notes))
+    told = [_what_a_trap_is(found), *notes]
+    if not found.traps:
+        return Section("traps", heading, (*told, found.none_found()))
+    counted = found.summary()
+    few = min(listed, counted.n_traps)
+    told.append(
+        f"{counted.n_traps} were found, {counted.n_perfect} of them perfect: every token is the "
+        f"model's first choice there. They take up {counted.share:.0%} of all steps. "
+        + (f"The {few} longest are" if few < counted.n_traps else "All are")
+        + f" written out below ({few} of {counted.n_traps})."
+    )
+    figures = {"timeline": plot_trap_timeline(found)}
+    if len(found.traps) > 3:
+        figures["gaps"] = plot_gaps_against_duration(found)
+    cards = (trap.lines() for trap in found.by_duration[:listed])
+    return Section(
+        "traps",
+        heading,
+        tuple(told),
+        figures,
+        tuple(Card(text, (when, *rest)) for when, text, *rest in cards),
+    )
+
+
+def _what_a_trap_is(found: Catalogue) -> str:
+    asked = found.settings
+    if found.detector == "rolling":
+        return (
+            f"A trap is an episode of at least {asked['shortest']:,.0f} steps in which the text "
+            f"drifted by less than {asked['threshold']:g} on average over the next "
+            f"{asked['window']:,.0f} steps. {found.distance}"
+        )
+    return (
+        f"A trap is an episode of at least {asked['shortest']:,.0f} steps in which the text stayed "
+        f"within {asked['radius']:g} token of one state."
+    )
+
+
+def _way(read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None) -> Section:
+    heading = "Where the texts went"
+    stuck = () if found is None else found.traps
+    stays = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
+    if chain is None:  # the chain with the most traps has most to show; of equals, the first
+        chain = max(range(read.n_chains), key=lambda c: sum(stay[0] == c for stay in stays))
+    what = "its embeddings" if chosen.reads_meaning else "its tokens"
+    try:
+        plane = trajectory_in_plane(chosen.vectors(read), read.steps, read.texts, what=what)
+    except GlauberError as error:
+        return Section("way", heading, (str(error),))
+    drawn = plot_trajectory(plane, chain=chain, traps=stays, choose=True)
+    return Section("way", heading, (chosen.description,), {"trajectory": drawn})
+
+
+def _about(read: Snapshots, chosen: Embedder, device: str | None) -> Section:
+    try:
+        scores = topic_scores(read, scorer_for(read, embedder=chosen, device=device or "auto"))
+    except GlauberError as error:
+        return Section("about", "Topics", (f"Topics are left out: {error}",))
+    note = "Scores from the similarity to descriptions of the labels; an estimate."
+    return Section("about", "Topics", (note,), {"river": plot_topic_river(scores)})
+
+
+def _basins(run: Run, chosen: Embedder, every: int) -> Section:
+    heading = "Basins of meaning" if chosen.reads_meaning else "Basins"
+    try:
+        found = basins(run, embedder=chosen, every=every)
+    except GlauberError as error:
+        return Section("basins", heading, (str(error),))
+    figures = {
+        "network": plot_basin_network(found, found.readable),
+        "timescales": plot_implied_timescales(found.timescales, lag=found.model.lag_steps),
+    }
+    cards = tuple(
+        Card(own.texts[0], (f"basin {number}: {', '.join(own.words)}",))
+        for number, own in enumerate(found.readable)
+        if own.texts
+    )
+    return Section("basins", heading, tuple(map(_sentence, found.notes)), figures, cards)
+
+
+def _sentence(note: str) -> str:
+    return note if note.endswith((".", "!", "?")) else note + "."
