@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from glauber.figures.page import check_place, page, write_text
 from glauber.figures.report_parts import Section, sections_of
 from glauber.figures.report_summary import share_changed, summary, survivors, title
-from glauber.figures.runs import plot_entropy, plot_survival
+from glauber.figures.runs import plot_changed, plot_entropy, plot_survival
 from glauber.landscape.recurrence import seeds_of
 from glauber.parameters import Trust
 from glauber.progress import check_count, say
