@@ -40,7 +40,7 @@ def test_all_frozen_in_one_state(tmp_path):
     start[:] = start[0]
     for chain in range(CHAINS):
         freeze(start, sites, tokens, chain)
-    noise = np.random.default_rng(1).normal(size=sites.shape)
+    noise = -np.random.default_rng(1).exponential(size=sites.shape)
     found = diagnose(crafted_run(tmp_path / "run", start, sites, tokens, noise))
     (alone,) = diagnoses({"log_prob": noise[:, STEPS // 2 :]})
     assert alone.ess > 400 and alone.state == "agreeing"  # the danger is real
