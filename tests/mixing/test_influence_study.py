@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from glauber.conditionals.base import COLDEST
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.mixing.influence import influence
@@ -40,8 +41,8 @@ def test_each_figure_has_its_kind(tiny):
     assert "t_mix(0.25): " in hot and "steps (estimate)" in hot
 
 
-def test_a_temperature_next_to_zero(tiny):
-    found = influence(TEXT, tiny, temperature=1e-320, samples=2, replacements=2, chains=1)
+def test_a_cold_temperature(tiny):
+    found = influence(TEXT, tiny, temperature=COLDEST, samples=2, replacements=2, chains=1)
     assert np.isfinite(found.total_variation).all() and found.total_variation.max() == 1
 
 
@@ -54,6 +55,7 @@ def test_a_temperature_next_to_zero(tiny):
         (TEXT, {"samples": 10**9}, "ask for less"),
         (TEXT, {"replacements": 10**9}, "ask for less"),
         (TEXT, {"temperature": 0.0}, "temperature is 0.0"),
+        (TEXT, {"temperature": 1e-320}, "temperature is 1e-320"),
         (TEXT, {"against": [1.0, -1.0]}, "temperature is -1.0"),
         (TEXT, {"epsilon": 1.5}, "epsilon is 1.5"),
         (TEXT, {"seed": -1}, "the seed is -1"),

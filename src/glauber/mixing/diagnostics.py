@@ -18,7 +18,6 @@ from glauber.errors import GlauberError
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
 from glauber.result import Result, one_of, plain, study
 from glauber.runs.run import Run
-from glauber.runs.spec import signature
 
 if TYPE_CHECKING:
     import pandas
@@ -83,7 +82,7 @@ def diagnose(
         every=every,
         values=values,
         run=str(opened.folder),
-        signature=f"{signature(opened.spec)}|burn-in:{burn_in}",
+        signature=f"{opened.signature}|burn-in:{burn_in}",
     )
 
 
@@ -222,7 +221,7 @@ def _verdict(moved: Motions, rows: tuple[Diagnosis, ...]) -> str:
 
 def _groups(run: Run) -> list[tuple[str, NDArray[np.int64]]]:
     """The chains of each temperature, and what is added to a statistic's name for them."""
-    each = np.broadcast_to(np.asarray(run.spec.temperature, np.float64), run.n_chains)
+    each = run.temperatures
     values = np.unique(each)
     if len(values) == 1:
         return [("", np.arange(run.n_chains))]

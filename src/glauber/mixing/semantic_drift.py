@@ -21,7 +21,6 @@ from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedde
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
-from glauber.runs.spec import signature
 from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time
 
 if TYPE_CHECKING:
@@ -64,13 +63,11 @@ def semantic_drift(
         distances=found,
         saturation=saturation(found) if len(found.steps) >= FEWEST else None,
         times=hitting_times(found, threshold),
-        temperatures=np.broadcast_to(
-            np.asarray(opened.spec.temperature, np.float64), opened.n_chains
-        ),
+        temperatures=opened.temperatures,
         embedder=chosen.name,
         description=chosen.description,
         run=str(opened.folder),
-        signature=f"{signature(opened.spec)}|embedder:{chosen.name}|every:{every}",
+        signature=f"{opened.signature}|embedder:{chosen.name}|every:{every}",
     )
 
 
