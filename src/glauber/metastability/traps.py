@@ -93,7 +93,7 @@ def traps(
     check_count("number of traps to show", show, least=0)
     if detector != "hamming":
         check_window(opened, window, stride, threshold)
-    conditionals, place, notes = conditionals_of(opened, model, device, trust_remote_code)
+    conditionals, place, notes = conditionals_of(opened, device, trust_remote_code, model)
     common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": place}
     found = []
     if detector != "hamming":
@@ -109,7 +109,10 @@ def traps(
 
 
 def conditionals_of(
-    run: Run, model: str | Conditionals | None, device: str | None, trust_remote_code: bool
+    run: Run,
+    device: str | None,
+    trust_remote_code: bool,
+    model: str | Conditionals | None = None,
 ) -> "tuple[Conditionals, Device, list[str]]":
     """What a run drew from, where its states should live, and what must be said about it."""
     coarse = run.spec.dtype in COARSE
