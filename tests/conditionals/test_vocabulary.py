@@ -84,6 +84,19 @@ def test_letters_have_no_blanks_between_them(tmp_path):
     assert smiles.decode(smiles.encode(["C(=O)"])[0][0]) == "C(=O)"
 
 
+def test_the_parts_of_a_text_are_the_text(vocabulary, kind):
+    """Up to the blanks that a decoder puts before full stops or takes away."""
+    tokens, free = vocabulary.encode(TEXTS[kind][:1])
+    parts = vocabulary.text.parts(tokens[0, free[0]])
+    assert len(parts) == int(free.sum())
+    if kind not in ("byte-level", "spaced residues"):
+        assert "".join(parts).replace(" .", ".").strip() == vocabulary.decode(tokens[0]).replace(
+            " .", "."
+        )
+    if vocabulary.text.letters and kind != "spaced residues":
+        assert "".join(parts) == vocabulary.decode(tokens[0])
+
+
 def test_masks_are_shown(vocabulary, kind):
     row = vocabulary.encode(TEXTS[kind][:1])[0][0].tolist()
     opening, _ = vocabulary.text.around

@@ -61,6 +61,18 @@ class Text:
         name = self._name(int(token))
         return f"#{token}" if name is None else str(name)
 
+    def parts(self, tokens: Iterable[int]) -> list[str]:
+        """Each token as it is read in a text, with a blank before it where a word begins."""
+        row = [int(token) for token in tokens]
+        names = [self.spell(token) for token in row]
+        if self._joiner == self._joined:
+            return names
+        if any(name.startswith("Ġ") for name in names):  # byte-level BPE spells bytes, not letters
+            return [self.decode([token]) for token in row]
+        if any(name.startswith("▁") for name in names):  # sentencepiece marks where a word begins
+            return [name.replace("▁", " ") for name in names]
+        return [name[2:] if name.startswith("##") else " " + name for name in names]
+
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text, without the special ones around it."""
         if self._fast:

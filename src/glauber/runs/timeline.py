@@ -167,10 +167,4 @@ def _inside(run: Run, chain: int) -> tuple[int, int]:
 
 def spelled(vocabulary: "Text", tokens: Iterable[int]) -> list[str]:
     """Each token as it would be read, with a space before where a word begins."""
-    tokens = [int(token) for token in tokens]
-    names = [vocabulary.spell(token) for token in tokens]
-    if any(name.startswith("Ġ") for name in names):  # byte-level BPE spells bytes, not letters
-        return [vocabulary.decode([token]) for token in tokens]
-    if any(name.startswith("▁") for name in names):  # sentencepiece marks where a word begins
-        return [name.replace("▁", " ") for name in names]
-    return [name[2:] if name.startswith("##") else " " + name for name in names]
+    return vocabulary.parts(tokens)
