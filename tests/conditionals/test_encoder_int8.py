@@ -21,7 +21,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.runs.store import FIELDS
-from glauber.sampling.sample import resume, sample
+from glauber.sampling.sample import extend, sample
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +201,7 @@ def test_runs_in_int8_resume_and_do_not_depend_on_the_batch(tiny_folder, texts, 
     whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **how)
     small = sample(str(tiny_folder), texts, steps=30, batch_size=2, out=tmp_path / "small", **how)
     sample(str(tiny_folder), texts, steps=11, out=tmp_path / "cut", **how)
-    cut = resume(tmp_path / "cut", steps=30)
+    cut = extend(tmp_path / "cut", steps=30)
     assert whole.spec.dtype == cut.spec.dtype == "int8"
     for run in (small, cut):
         for name in FIELDS:
