@@ -243,6 +243,14 @@ def test_each_chain_is_held_at_its_own_temperature(tiny_folder, tmp_path):
         regime(run, embed)
 
 
+def test_tokens_that_a_run_forbids_have_no_part_in_its_gaps(tiny_folder, tmp_path):
+    how = dict(steps=120, temperature=TEMPERATURE, forbid=["dog", "bird"], out=tmp_path / "run")
+    run = sample(str(tiny_folder), ["the cat sat on the mat ."], **how)
+    (found,) = glauber.traps(run, detector="hamming", shortest=2).catalogues
+    every = glauber.load(str(tiny_folder)).vocabulary.proposable().sum()
+    assert found.traps and {trap.margins.n_tokens for trap in found.traps} == {int(every) - 2}
+
+
 def test_a_run_without_the_name_of_its_model_takes_the_model(tmp_path):
     model = glauber.MaskedLM(make_model(), make_tokenizer())
     run = sample(model, ["the cat sat on the mat ."], steps=60, out=tmp_path / "run")

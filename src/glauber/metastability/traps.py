@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
+
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.load import load, refuse_int8
 from glauber.errors import GlauberError
@@ -30,7 +32,7 @@ from glauber.result import Result, one_of, plain, study
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.spec import signature as signed
-from glauber.sampling.plan import model_of
+from glauber.sampling.plan import Plan, model_of
 
 if TYPE_CHECKING:
     import pandas
@@ -129,7 +131,8 @@ def conditionals_of(
         f"The run was drawn in {run.spec.dtype}; gaps and holding times are those of the same "
         "weights in float32."
     ]
-    conditionals = opened if run.spec.special_tokens else opened.conditionals()
+    tokens, free = torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free)
+    conditionals = Plan(opened, run.spec, tokens, free).conditionals
     return conditionals, opened.state_device, notes if coarse else []
 
 
