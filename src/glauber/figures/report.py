@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import plotly.graph_objects as go
 
+from glauber.conditionals.base import Conditionals
 from glauber.figures.page import check_place, page, write_text
 from glauber.figures.report_parts import Section, sections_of
 from glauber.figures.report_summary import share_changed, summary, survivors, title
@@ -47,6 +48,10 @@ def report(
     embedder: Annotated[
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."
     ] = None,
+    model: Annotated[
+        str | Conditionals | None,
+        "The model that made the run, if its name does not lead to it.",
+    ] = None,
     device: Annotated[str | None, "Another device than the run's."] = None,
     trust_remote_code: Trust = False,
 ) -> "Report":
@@ -62,7 +67,7 @@ def report(
     check_count("number of traps", listed, least=0)
     if chain is not None:
         opened.check_chain(chain)
-    parts = tuple(sections_of(opened, embedder, chain, listed, device, trust_remote_code))
+    parts = tuple(sections_of(opened, embedder, chain, listed, model, device, trust_remote_code))
     pictures = dict(_pictures(opened)) if opened.steps else {}
     say("writing the page")
     made = Report(

@@ -11,6 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
 from glauber.figures.landscape import plot_topic_river
 from glauber.figures.metastability import (
@@ -59,6 +60,7 @@ def sections_of(
     embedder: Choice,
     chain: int | None,
     listed: int,
+    model: str | Conditionals | None,
     device: str | None,
     trust_remote_code: bool,
 ) -> Iterable[Section]:
@@ -66,7 +68,7 @@ def sections_of(
     say("reading and embedding the texts")
     read, chosen, missing = _read(run, embedder, device, trust_remote_code)
     say("looking for traps")
-    found, notes = _traps(run, chosen, device, trust_remote_code)
+    found, notes = _traps(run, chosen, model, device, trust_remote_code)
     yield _trap_section(found, notes, listed)
     if isinstance(read, str):
         yield Section("way", "Where the texts went", (read,))
@@ -110,14 +112,18 @@ def remembered(embed: Embed) -> Embed:
 
 
 def _traps(
-    run: Run, chosen: Embedder, device: str | None, trust_remote_code: bool
+    run: Run,
+    chosen: Embedder,
+    model: str | Conditionals | None,
+    device: str | None,
+    trust_remote_code: bool,
 ) -> tuple[Catalogue | None, list[str]]:
     """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
     try:
         check_kernel(run.spec)
         if run.steps == 0:
             raise GlauberError("The run has no steps yet, so no chain got stuck.")
-        laws, place, notes = conditionals_of(run, device, trust_remote_code)
+        laws, place, notes = conditionals_of(run, model, device, trust_remote_code)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
     try:
