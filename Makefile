@@ -27,7 +27,7 @@ bench: $(READY)
 	$(BIN)/python -m bench
 
 docs: $(READY)
-	$(BIN)/python -m typer glauber.cli utils docs --name glauber --output docs/commands.md
+	$(BIN)/python -m glauber.cli.reference > docs/commands.md
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
