@@ -144,6 +144,13 @@ def _escaped(one: str) -> str:
     return one if one == "\u00a0" or (one.isspace() and ord(one) > 0x20) else ascii(one)[1:-1]
 
 
+def needed(name: str, value: str | None) -> str:
+    """The value that a study cannot do without."""
+    if value is None:
+        raise GlauberError(f"a {name} is needed: give one, in quotes on the command line.")
+    return value
+
+
 def one_of(name: str, value: str, known: Iterable[str]) -> str:
     """The value, if it is a known one; else the error names the nearest."""
     names = list(known)

@@ -216,7 +216,7 @@ TEXT = "the cat sat on the mat ."
 
 def test_the_study(tiny, tmp_path):
     model, _ = tiny
-    found = parallel_cost(TEXT, model, sites="1,2,5", samples=8, top=10)
+    found = parallel_cost(model, TEXT, sites="1,2,5", samples=8, top=10)
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert told["hidden"] == ["1 cat", "2 sat", "5 mat"] and told["sites"] == [1, 2, 5]
     lower, upper = (told["pairs"]["total_variation"][key] for key in ("value", "upper_bound"))
@@ -239,14 +239,14 @@ def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
     model, _ = tiny
     few = dict(samples=2, top=2)
     listed, ranged = (
-        parallel_cost(TEXT, model, sites=sites, **few) for sites in ([2, 3, 4], "2-4")
+        parallel_cost(model, TEXT, sites=sites, **few) for sites in ([2, 3, 4], "2-4")
     )
     assert listed.to_dict() == ranged.to_dict()
     for seed in range(6):
-        found = parallel_cost(TEXT, model, hide=0.6, freeze="0-2", seed=seed, **few)
+        found = parallel_cost(model, TEXT, hide=0.6, freeze="0-2", seed=seed, **few)
         assert len(found.numbers) == 4 and min(found.numbers.values()) >= 3
     # Freezing nothing changes nothing, and a frozen token moves no number.
-    assert parallel_cost(TEXT, model, sites="3,5", freeze="0", **few).hidden == ["3 on", "5 mat"]
+    assert parallel_cost(model, TEXT, sites="3,5", freeze="0", **few).hidden == ["3 on", "5 mat"]
 
 
 @pytest.mark.parametrize(
@@ -272,5 +272,5 @@ def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
 )
 def test_what_the_study_refuses(tiny, asked, said):
     with pytest.raises(GlauberError, match=said) as problem:
-        parallel_cost(TEXT, tiny[0], **asked)
+        parallel_cost(tiny[0], TEXT, **asked)
     assert "\n" not in str(problem.value)

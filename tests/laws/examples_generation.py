@@ -4,6 +4,6 @@ import glauber
 
 EXAMPLES = {
     "parallel_cost": lambda at: glauber.parallel_cost(
-        at.texts[0], at.model, sites="1,2,5", samples=8, top=10
+        at.model, at.texts[0], sites="1,2,5", samples=8, top=10
     ),
 }

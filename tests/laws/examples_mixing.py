@@ -4,7 +4,7 @@ import glauber
 
 EXAMPLES = {
     "influence": lambda at: glauber.influence(
-        at.texts[0], at.model, samples=2, replacements=2, chains=2, against=[1.0, 2.0]
+        at.model, at.texts[0], samples=2, replacements=2, chains=2, against=[1.0, 2.0]
     ),
     "couple": lambda at: glauber.couple(
         at.model, at.texts, pairs=3, length=4, steps=20, temperature=5.0, lag=2, alpha=0.5
@@ -15,6 +15,6 @@ EXAMPLES = {
     "semantic_drift": lambda at: glauber.semantic_drift(at.run, embedder="tokens", every=5),
     "diagnose": lambda at: glauber.diagnose(at.run, burn_in=0),
     "unbiased": lambda at: glauber.unbiased(
-        at.texts[0], at.model, pairs=3, temperature=20.0, steps=60, first=2, last=5, lag=2
+        at.model, at.texts[0], pairs=3, temperature=20.0, steps=60, first=2, last=5, lag=2
     ),
 }

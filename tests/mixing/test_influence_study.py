@@ -18,7 +18,7 @@ def tiny(tiny_folder):
 
 
 def test_the_matrix_and_what_follows(tiny):
-    found = influence(TEXT, tiny, samples=2, replacements=2, against=[0.5, 2.0], chains=2)
+    found = influence(tiny, TEXT, samples=2, replacements=2, against=[0.5, 2.0], chains=2)
     told = found.to_dict()
     matrix = np.array(told["influence"]["value"])
     assert matrix.shape == (7, 7) and (np.diag(matrix) == 0).all() and matrix.max() <= 1
@@ -33,16 +33,16 @@ def test_the_matrix_and_what_follows(tiny):
 
 def test_each_figure_has_its_kind(tiny):
     few = dict(samples=1, replacements=1, chains=1)
-    said = str(influence(TEXT, tiny, **few)).splitlines()
+    said = str(influence(tiny, TEXT, **few)).splitlines()
     for start in ("alpha", "contraction threshold", "influence met on average"):
         (line,) = (line for line in said if line.startswith(start))
         assert any(f"({kind})" in line for kind in KINDS), line
-    hot = str(influence(TEXT, tiny, temperature=1000.0, **few))
+    hot = str(influence(tiny, TEXT, temperature=1000.0, **few))
     assert "t_mix(0.25): " in hot and "steps (estimate)" in hot
 
 
 def test_a_cold_temperature(tiny):
-    found = influence(TEXT, tiny, temperature=COLDEST, samples=2, replacements=2, chains=1)
+    found = influence(tiny, TEXT, temperature=COLDEST, samples=2, replacements=2, chains=1)
     assert np.isfinite(found.total_variation).all() and found.total_variation.max() == 1
 
 
@@ -63,4 +63,4 @@ def test_a_cold_temperature(tiny):
 )
 def test_bad_input_ends_in_one_sentence(tiny, text, more, sentence):
     with pytest.raises(GlauberError, match=sentence):
-        influence(text, tiny, **more)
+        influence(tiny, text, **more)

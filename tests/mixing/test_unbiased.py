@@ -89,14 +89,14 @@ def test_impossible_numbers_are_refused(k, m, lag, budget, sentence):
 
 def test_the_study(tiny_folder):
     given = dict(pairs=6, temperature=20.0, steps=800, first=5, last=25, lag=3)
-    found = unbiased("the cat sat on it", str(tiny_folder), device="cpu", **given)
+    found = unbiased(str(tiny_folder), "the cat sat on it", device="cpu", **given)
     told = found.to_dict()
     assert told["met"] == 6 and told["mean"]["kind"] == "unbiased estimate"
     assert told["mean"]["value"] == pytest.approx(found.frame().estimate.mean())
     assert "stationary mean of distinct" in str(found)
-    own = unbiased("the cat sat on it", str(tiny_folder), statistic=len, device="cpu", **given)
+    own = unbiased(str(tiny_folder), "the cat sat on it", statistic=len, device="cpu", **given)
     built_in = unbiased(
-        "the cat sat on it", str(tiny_folder), statistic="characters", device="cpu", **given
+        str(tiny_folder), "the cat sat on it", statistic="characters", device="cpu", **given
     )
     np.testing.assert_allclose(own.values, built_in.values)
 
@@ -106,11 +106,11 @@ def test_statistics_by_name(tiny_folder):
     given = dict(pairs=2, temperature=20.0, steps=500, first=0, last=0, lag=1, device="cpu")
     model, values = str(tiny_folder), {}
     for name in ("distinct", "token:cat"):
-        found = unbiased("the cat sat on the mat", model, statistic=name, **given)
+        found = unbiased(model, "the cat sat on the mat", statistic=name, **given)
         values[name] = found
         assert found.statistic == name and np.isfinite(found.values).all()
     for name, why in (("words", "must be one of distinct"), ("token:zebra", "not a token")):
         with pytest.raises(GlauberError, match=why):
-            unbiased("the cat sat", model, statistic=name, **given)
+            unbiased(model, "the cat sat", statistic=name, **given)
     with pytest.raises(GlauberError, match="ask for less"):
-        unbiased("the cat sat", model, **given | {"pairs": 10**9})
+        unbiased(model, "the cat sat", **given | {"pairs": 10**9})

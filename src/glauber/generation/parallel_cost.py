@@ -23,7 +23,7 @@ from glauber.generation.filling import (
 from glauber.generation.pair_costs import PairCosts, pair_costs
 from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
 from glauber.progress import check_count, check_memory, check_seed, say, track
-from glauber.result import Result, model_parts, plain, signature, study
+from glauber.result import Result, model_parts, needed, plain, signature, study
 
 if TYPE_CHECKING:
     import pandas
@@ -35,8 +35,8 @@ NOISE = 1e-4  # of a total variation from scores in float32
 
 @study
 def parallel_cost(
-    text: Annotated[str, "The sentence."],
     model: Model = "bundled:english",
+    text: Annotated[str | None, "The sentence."] = None,
     *,
     sites: Annotated[
         str | Sequence[int], "Hidden tokens, such as 2,5,9-12: from 0, without special ones."
@@ -59,6 +59,7 @@ def parallel_cost(
     dependencies). Of pairs it is bounded, of larger groups estimated from sequential fills; the
     conditionals of a masked LM agree on no joint law, so costs are means over orders.
     """
+    text = needed("text", text)
     _check(hide, error, top, samples, temperature, seed)
     named, held = read_sites(sites), read_sites(freeze)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)

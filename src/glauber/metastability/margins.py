@@ -21,7 +21,7 @@ from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Temperature, Trust
-from glauber.result import Result, model_parts, plain, signature, study
+from glauber.result import Result, model_parts, needed, plain, signature, study
 
 if TYPE_CHECKING:
     import pandas
@@ -32,8 +32,8 @@ Floats = NDArray[np.float64]
 
 @study
 def margins(
-    text: Annotated[str, "The text, taken as a state of the chain."],
     model: Model = "bundled:english",
+    text: Annotated[str | None, "The text, taken as a state of the chain."] = None,
     *,
     temperature: Temperature = 1.0,
     device: Device = "auto",
@@ -46,6 +46,7 @@ def margins(
     the theorem bounds the chance to leave in one step by (|V| - 1) exp(-min gap / temperature)
     (paper A, the margin theorem); for a single state the chance itself is known too.
     """
+    text = needed("text", text)
     check_temperature(temperature)
     refuse_int8(dtype)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)

@@ -20,7 +20,7 @@ from glauber.mixing.influence_matrix import (
 )
 from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust
 from glauber.progress import check_count, check_seed, say
-from glauber.result import Result, model_parts, plain, signature, study
+from glauber.result import Result, model_parts, needed, plain, signature, study
 
 if TYPE_CHECKING:
     import pandas
@@ -31,8 +31,8 @@ MOST_SWEEPS = 10**6
 
 @study
 def influence(
-    text: Annotated[str, "The sentence."],
     model: Model = "bundled:english",
+    text: Annotated[str | None, "The sentence."] = None,
     *,
     temperature: Temperature = 1.0,
     samples: Annotated[int, "Contexts: the text, and states of chains from it."] = 4,
@@ -56,6 +56,7 @@ def influence(
     they are lower bounds; the temperature above which the bound tanh(delta / 4T) contracts, and
     the mixing time, are estimates. Beside them stands the influence that a chain meets on average.
     """
+    text = needed("text", text)
     temperatures = [temperature] if against is None else list(against)
     for one in (temperature, *temperatures):
         check_temperature(one)

@@ -29,7 +29,7 @@ from glauber.mixing.coalescence import SCORES
 from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together
 from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
-from glauber.result import Result, model_parts, plain, study
+from glauber.result import Result, model_parts, needed, plain, study
 from glauber.result import signature as signed
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ BUILT_IN = "distinct, characters or token:NAME"
 
 @study
 def unbiased(
-    text: Annotated[str, "The text that the chains start from."],
     model: Model = "bundled:english",
+    text: Annotated[str | None, "The text that the chains start from."] = None,
     *,
     statistic: Annotated[
         str | Callable[[str], float],
@@ -72,6 +72,7 @@ def unbiased(
     distinct is the share of different tokens among the free sites, characters the length of the
     text, token:NAME the share of free sites with that token.
     """
+    text = needed("text", text)
     check_window(first, last, lag, steps)
     check_count("number of pairs", pairs)
     check_temperature(temperature)

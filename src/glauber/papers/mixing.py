@@ -212,7 +212,7 @@ def coupling_figure(scale: Scale, *, seed: int) -> Reproduction:
 def influence_of_a_sentence(scale: Scale, *, seed: int) -> Reproduction:
     """alpha and the threshold temperature of appendix A.1, and the heat map."""
     name = SMALL_MODEL if scale == "small" else "bert-base-uncased"
-    found = influence(SENTENCE, name, samples=4 if scale == "small" else 32, chains=1, seed=seed)
+    found = influence(name, SENTENCE, samples=4 if scale == "small" else 32, chains=1, seed=seed)
     row = {
         "model": name,
         "alpha": found.alpha,
