@@ -125,7 +125,7 @@ TEXT = "the cat sat on the mat ."
 
 
 def test_the_study_is_the_models_own_conditionals(tiny_folder):
-    found = study(TEXT, str(tiny_folder), temperature=0.7, device="cpu")
+    found = study(str(tiny_folder), TEXT, temperature=0.7, device="cpu")
     model = MaskedLM.load(str(tiny_folder), device="cpu")
     law = Restricted(model, model.vocabulary.proposable())
     tokens = model.vocabulary.encode([TEXT])[0]
@@ -168,4 +168,4 @@ def test_a_bound_below_all_numbers_is_said():
 )
 def test_the_study_refuses_in_one_sentence(tiny_folder, text, how, said):
     with pytest.raises(GlauberError, match=said):
-        study(text, str(tiny_folder), device="cpu", **how)
+        study(str(tiny_folder), text, device="cpu", **how)
