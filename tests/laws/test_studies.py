@@ -18,15 +18,11 @@ from glauber.cli.group import ROOMS, panels, summary
 from glauber.result import Result
 
 TOP = {name: home for group in glauber.STUDIES.values() for name, home in group.items()}
-LABORATORY = {}
-for room in ROOMS.values():
-    try:  # TRANSITION
-        module = import_module(f"glauber.{room}")
-    except ImportError:
-        continue
-    for name, home in getattr(module, "STUDIES", {}).items():
-        LABORATORY[f"{room}.{name.replace('-', '_')}"] = home
-
+LABORATORY = {
+    f"{room}.{name.replace('-', '_')}": home
+    for room in ROOMS.values()
+    for name, home in import_module(f"glauber.{room}").STUDIES.items()
+}
 HOMES = TOP | LABORATORY
 EXAMPLES = {
     name: call

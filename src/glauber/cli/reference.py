@@ -52,7 +52,8 @@ def _flag(name: str) -> str:
 
 def _default(spelling: Spelling) -> str:
     shown = spelling.default
-    return "" if shown in (None, ..., False, "") else f"`{shown}`"
+    empty = shown is None or shown is ... or shown is False or shown == ""
+    return "" if empty else f"`{shown}`"
 
 
 def _help(spelling: Spelling) -> str:
