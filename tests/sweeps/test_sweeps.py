@@ -43,11 +43,6 @@ def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
     assert min(shares.values()) < 5
 
 
-def test_two_processes_give_the_same_cells(small, expected, tmp_path):
-    begin(tmp_path / "two", small)
-    assert run_sweep(tmp_path / "two", executor=in_processes(2)) == expected
-
-
 def test_a_ray_cluster_gives_the_same_cells_and_survives_a_killed_worker(small, expected, tmp_path):
     begin(tmp_path / "ray", small)
     script = Path(__file__).parent / "on_ray.py"
@@ -58,7 +53,9 @@ def test_a_ray_cluster_gives_the_same_cells_and_survives_a_killed_worker(small, 
     assert results(tmp_path / "ray") == expected
 
 
-def test_a_killed_worker_loses_nothing(small, expected, tmp_path):
+def test_two_processes_give_the_same_cells_and_a_killed_one_loses_nothing(
+    small, expected, tmp_path
+):
     """Kills a worker process once two cells are kept."""
     folder = tmp_path / "killed"
     begin(folder, small)
@@ -103,7 +100,7 @@ def test_a_stopped_sweep_goes_on(small, expected, tmp_path):
 
 def test_a_study_that_cannot_begin_is_one_sentence(small, tmp_path):
     wrong = Sweep(small.study, small.settings | {"model": "/nowhere"}, small.axes)
-    for number, executor in enumerate((executor_named("local"), in_processes(2))):
+    for number, executor in enumerate((executor_named("local"), in_processes(1))):
         begin(tmp_path / str(number), wrong)
         with pytest.raises(GlauberError, match="nowhere"):
             run_sweep(tmp_path / str(number), executor=executor)
