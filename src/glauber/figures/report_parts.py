@@ -123,7 +123,9 @@ def _traps(
         check_kernel(run.spec)
         if run.steps == 0:
             raise GlauberError("The run has no steps yet, so no chain got stuck.")
-        laws, place, notes = conditionals_of(run, model, device, trust_remote_code)
+        laws, place, notes = conditionals_of(
+            run, device=device, trust_remote_code=trust_remote_code, model=model
+        )
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
     try:
