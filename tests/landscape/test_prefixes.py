@@ -145,6 +145,8 @@ def test_bad_input(model):
         (dict(prefixes=["the"], against="each-other"), "one prefix only"),
         (dict(prefixes=["the"], against="nothing"), "must be one of none, each-other"),
         (dict(prefixes=["the"], every=0), "at least 1"),
+        (dict(prefixes=["the"], temperature=0.0), "temperature is 0"),
+        (dict(prefixes=["the"], chains=10**12), "cannot be done"),
         (dict(prefixes=["the"], words=["cats"]), r"'cats' is 2 tokens .*cat, ##s"),
         (dict(prefixes=["the"], words=["cat"], site=5), "site of the words is 5"),
     ):

@@ -212,7 +212,7 @@ def _basins(run: Run, chosen: Embedder, every: int) -> Section:
     try:
         found = basins(run, embedder=chosen, every=every)
     except GlauberError as error:
-        return Section("basins", heading, (str(error),))
+        return Section("basins", heading, (f"There are no basins: {error}",))
     figures = {
         "network": plot_basin_network(found, found.readable),
         "timescales": plot_implied_timescales(found.timescales, lag=found.model.lag_steps),

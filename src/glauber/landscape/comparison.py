@@ -13,7 +13,7 @@ import numpy as np
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import Model, load, starts
 from glauber.conditionals.starts import read_texts
 from glauber.conditionals.weights import reachable
@@ -68,6 +68,9 @@ def compare(
     listed = read_labels(labels)
     _check(models, chains, steps, every, rectangles, shortest)
     check_seed(seed)
+    check_temperature(temperature)
+    check_count("length", length)
+    check_count("number of first choices", top, least=2)
     how: dict[str, Any] = dict(
         steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load, starts
 from glauber.errors import GlauberError
@@ -92,6 +93,10 @@ def prefixes(
     """
     asked = _check(prefixes, against, chains, steps, every)
     check_seed(seed)
+    check_temperature(temperature)
+    check_count("number of words", listed, least=0, most=10**6)
+    if length is not None:
+        check_count("length", length)
     asked_for = words.split(",") if isinstance(words, str) else words
     wanted = tuple(word.strip() for word in asked_for if word.strip())
     labels = read_labels(labels)
