@@ -53,9 +53,7 @@ def test_a_ray_cluster_gives_the_same_cells_and_survives_a_killed_worker(small, 
     assert results(tmp_path / "ray") == expected
 
 
-def test_two_processes_give_the_same_cells_and_a_killed_one_loses_nothing(
-    small, expected, tmp_path
-):
+def test_two_processes_give_the_same_cells_and_survive_a_kill(small, expected, tmp_path):
     """Kills a worker process once two cells are kept."""
     folder = tmp_path / "killed"
     begin(folder, small)

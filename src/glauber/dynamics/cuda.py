@@ -93,7 +93,7 @@ def _captured(once: Callable[[], Answer]) -> tuple[torch.cuda.CUDAGraph | None, 
             answer = once()
     except RuntimeError as error:
         torch.cuda.synchronize()
-        why = (str(error).strip() or repr(error)).splitlines()[0]
+        why = (str(error).strip() or repr(error)).splitlines()[-1]
         warnings.warn(
             f"steps of this model cannot be recorded as a CUDA graph, so they are made one by one "
             f"({why}).",

@@ -9,6 +9,7 @@ All of them make the same steps: to the bit on a CPU, up to the rounding of a ba
 """
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -21,6 +22,7 @@ from glauber.dynamics.kernel import Info, State, start
 from glauber.dynamics.loop import run
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scheduler import can_be_memoised, memoised
+from glauber.errors import GlauberWarning
 from glauber.progress import check_count, check_memory
 from glauber.sampling.plan import Plan
 
@@ -113,7 +115,8 @@ def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     devices = planned.per_device
     share = -(-len(planned.tokens) // len(devices))
     rows = torch.arange(min(batch_size or share, share))
-    with on_its_device(devices[0]):
+    with on_its_device(devices[0]), warnings.catch_warnings():
+        warnings.simplefilter("ignore", GlauberWarning)  # the run itself says it
         begun = begin_at(devices[0], planned.tokens[rows], rows)
         graph = choose(devices[0], len(rows), len(devices), None) in ("graph", "multi-step")
         kernel = replayed(planned.kernel) if graph else planned.kernel
