@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
+import transformers
 
-from conftest import TEXTS, make_model, make_tokenizer
+from conftest import TEXTS, VOCABULARY, make_model, make_tokenizer
 from glauber.compatibility.rectangles import rectangles
+from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.figures.landscape import comparison_table, plot_comparison, plot_topics_by_model
@@ -113,3 +116,22 @@ def test_two_objects_of_one_name_are_told_apart(tiny_folder):
     found = compare(models, TEXTS, chains=4, length=4, steps=40, rectangles=4, top=5, scorer=SCORER)
     assert [row.model[-4:] for row in found.rows] == [" (1)", " (2)"]
     assert found.rows[0].changed == found.rows[1].changed
+
+
+def test_an_autoregressive_control_has_rectangles_alone(tiny_folder):
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=len(VOCABULARY), n_embd=16, n_layer=1, n_head=2, n_positions=40
+    )
+    tokenizer = make_tokenizer()
+    tokenizer.bos_token = "[CLS]"
+    control = CausalLM(transformers.GPT2LMHeadModel(config).eval(), tokenizer, name="control")
+    found = compare(
+        [str(tiny_folder), control], TEXTS, chains=4, length=4, steps=40, rectangles=4, top=5,
+        scorer=SCORER,
+    )  # fmt: skip
+    masked, causal = found.rows
+    assert causal.changed is None and "no chain was run" in causal.notes[0]
+    assert causal.rectangles["count"] == 4 and masked.changed is not None
+    assert found.figures() and len(found.frame()) == 2
+    assert "left out" in str(found)
