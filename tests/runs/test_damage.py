@@ -13,7 +13,7 @@ from glauber.runs import spec as spec_module
 from glauber.runs import store
 from glauber.runs.export import export
 from glauber.runs.run import Run
-from glauber.sampling.plan import model_of
+from glauber.sampling.reopened import model_of
 from glauber.sampling.sample import extend, resume, sample
 
 CODE = """

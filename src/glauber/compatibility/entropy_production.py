@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.compatibility.reevaluation import check_device, conditionals_of, evaluate_again
+from glauber.compatibility.reevaluation import check_device, evaluate_again
 from glauber.conditionals.vocabulary import RESIDUES
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
@@ -24,6 +24,7 @@ from glauber.progress import check_count
 from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
+from glauber.sampling.reopened import COARSE, drawn_from
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
@@ -39,15 +40,15 @@ def entropy_production(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
     burn_in: Annotated[int | None, "Steps not counted (default: half)."] = None,
-    device: Annotated[str | None, "For runs drawn in int8: where to evaluate again."] = None,
+    device: Annotated[str | None, "For int8 and bfloat16 runs: where to evaluate again."] = None,
     trust_remote_code: Trust = False,
 ) -> "EntropyProduction":
     """Estimate a run's entropy production: zero exactly when one joint law owns the model.
 
     The mean of -H(pi_i) - log pi_i(old token) over the recorded steps of a random scan of single
     sites; other kernels are refused, because undoing their steps has another chance. A run that
-    was drawn in int8 recorded rounded conditionals: those of the steps behind the burn-in are
-    evaluated again in float32.
+    was drawn in int8 or bfloat16 recorded rounded conditionals: those of the steps behind the
+    burn-in are evaluated again in float32.
     """
     check_device(device)
     opened = Run.of(run)
@@ -60,9 +61,9 @@ def entropy_production(
     old, entropy = (
         opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
     )
-    again = opened.spec.dtype == "int8"
+    again = opened.spec.dtype in COARSE
     if again:
-        laws = conditionals_of(opened, device=device, trust_remote_code=trust_remote_code)
+        laws = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
         old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, laws, burn_in)
     first = _first_clean(opened)
     counted = _counted(old, entropy, burn_in, first)
@@ -80,6 +81,7 @@ def entropy_production(
             for one in np.unique(temperatures)
             if (rows := [row for c, row in counted.items() if temperatures[c] == one])
         },
+        dtype=opened.spec.dtype,
         evaluated_again=again,
         signature=signature(opened.spec),
     )
@@ -116,7 +118,8 @@ class EntropyProduction(Production, Result):
     run: str
     chains: tuple[ChainProduction, ...]  # those that were counted
     by_temperature: dict[float, Production]
-    evaluated_again: bool  # in float32, for a run drawn in int8
+    dtype: str  # that the run was drawn in
+    evaluated_again: bool  # in float32, for a run drawn in int8 or bfloat16
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +152,10 @@ class EntropyProduction(Production, Result):
             f"{self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
         )
         if self.evaluated_again:
-            yield "drawn in int8: the conditionals of these steps were evaluated again in float32"
+            yield (
+                f"drawn in {self.dtype}: the conditionals of these steps were evaluated again in "
+                "float32"
+            )
 
     def frame(self) -> "pandas.DataFrame":
         """One row per chain."""

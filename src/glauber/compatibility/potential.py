@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import check_burn_in
 from glauber.compatibility.hodge import Ranking, rank_correlation, ranking, with_neighbours
-from glauber.compatibility.reevaluation import check_device, conditionals_of
+from glauber.compatibility.reevaluation import check_device
 from glauber.conditionals.base import check_temperature
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
@@ -21,6 +21,7 @@ from glauber.result import Result, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
+from glauber.sampling.reopened import COARSE, drawn_from
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +55,8 @@ def potential(
     The flow log pi_i(b) - log pi_i(a) over the edges between the visited states, and their likely
     neighbours, is split into the gradient of a potential and a rest that no joint law can explain
     (Hodge decomposition by least squares). Texts compare best where chains come back to them: cold
-    runs, or few free sites. Of a run drawn in int8 the conditionals are evaluated in float32.
+    runs, or few free sites. Of a run drawn in int8 or bfloat16 the conditionals are
+    evaluated in float32.
     """
     check_count("number of states", states, least=2, most=10**6)
     check_count("number of neighbours", neighbours, least=0)
@@ -68,7 +70,7 @@ def potential(
     chains, at = _chains_at(opened, temperature)
     seen = visits(opened, burn_in=burn_in, most=states, chains=chains)
     _check_size(seen, neighbours)
-    laws = conditionals_of(opened, device=device, trust_remote_code=trust_remote_code)
+    laws = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
     beside = None
     if neighbours:
         beside = with_neighbours(laws, seen.states, seen.free, top=neighbours)
@@ -120,8 +122,8 @@ class PotentialStudy(Result):
     @property
     def kind(self) -> str:
         """What the share is."""
-        if self.dtype == "int8":
-            return "for these states and edges, in float32; the run was drawn in int8"
+        if self.dtype in COARSE:
+            return f"for these states and edges, in float32; the run was drawn in {self.dtype}"
         return "exact for these states and edges"
 
     @property

@@ -1,7 +1,8 @@
-"""What would the model have said along a run, asked again? For runs drawn in int8, in float32.
+"""What would the model have said along a run, asked again? For coarse runs, in float32.
 
-A run drawn in int8 recorded conditionals that were rounded. What is measured about the model needs
-its own precision, so the same questions are asked again at the states that the run visited.
+A run drawn in int8 or bfloat16 recorded conditionals that were rounded. What is measured about the
+model needs its own precision, so the same questions are asked again at the states that the run
+visited.
 """
 
 from typing import Any
@@ -15,24 +16,9 @@ from glauber.conditionals.weights import choose_device
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.sampling.plan import Plan, model_of
 
 Floats = NDArray[np.float64]
 SCORES = 2**24  # scores held at once
-
-
-def conditionals_of(
-    run: Run, *, device: str | None = None, trust_remote_code: bool = False
-) -> Conditionals:
-    """What a run drew from, to be asked again: in its own dtype, or float32 if drawn in int8."""
-    model = model_of(
-        run,
-        device=device,
-        dtype="float32" if run.spec.dtype == "int8" else None,
-        trust_remote_code=trust_remote_code,
-    )
-    tokens, free = torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free)
-    return Plan(model, run.spec, tokens, free).conditionals
 
 
 def check_device(device: str | None) -> None:

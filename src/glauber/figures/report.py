@@ -22,6 +22,7 @@ from glauber.runs.export import survival
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
 from glauber.runs.timeline import looks_at, timeline
+from glauber.sampling.reopened import COARSE
 
 if TYPE_CHECKING:
     import pandas
@@ -58,8 +59,8 @@ def report(
     """Write one page about a run: traps, topics, basins, pictures, texts; it needs no network.
 
     A part that cannot be made (the run is too short, the model is gone, a package is missing, the
-    texts are not English) says why in its place. Traps of a run that was drawn in int8 are
-    evaluated again in float32.
+    texts are not English) says why in its place. Traps of a run that was drawn in int8 or
+    bfloat16 are evaluated again in float32.
     """
     opened = Run.of(run)
     place = Path(out)
@@ -160,8 +161,9 @@ def _pictures(run: Run) -> Iterable[tuple[str, tuple[go.Figure, str]]]:
         "entropy": lambda: plot_entropy(entropy),
     }
     for name, draw in drawn.items():
-        coarse = name == "entropy" and run.spec.dtype == "int8"
-        more = " As it was recorded, in int8: an estimate of the model's own." if coarse else ""
+        dtype = run.spec.dtype
+        coarse = name == "entropy" and dtype in COARSE
+        more = f" As it was recorded, in {dtype}: an estimate of the model's own." if coarse else ""
         yield name, (draw(), CAPTIONS[name] + more)
 
 

@@ -26,11 +26,11 @@ from glauber.landscape.trajectory import trajectory_in_plane
 from glauber.metastability.basins import basins
 from glauber.metastability.catalogue import Catalogue, hamming_traps, rolling_traps
 from glauber.metastability.trap_census import check_kernel
-from glauber.metastability.traps import conditionals_of
 from glauber.progress import say
 from glauber.runs.embedding import Choice, Embed, Embedder, Vectors, by_tokens, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
+from glauber.sampling.reopened import drawn_from
 
 SNAPSHOTS = 200  # of a chain, about, for its path and its basins
 SHORTEST = 150  # steps of the paper's traps
@@ -123,9 +123,8 @@ def _traps(
         check_kernel(run.spec)
         if run.steps == 0:
             raise GlauberError("The run has no steps yet, so no chain got stuck.")
-        laws, place, notes = conditionals_of(
-            run, device=device, trust_remote_code=trust_remote_code, model=model
-        )
+        drawn = drawn_from(run, model=model, device=device, trust_remote_code=trust_remote_code)
+        laws, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
     try:

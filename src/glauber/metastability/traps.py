@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-
 from glauber.conditionals.base import Conditionals
-from glauber.conditionals.load import load, refuse_int8
-from glauber.errors import GlauberError
 from glauber.metastability.catalogue import (
     REACH,
     SHORTEST,
@@ -32,15 +28,13 @@ from glauber.result import Result, one_of, plain, study
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.spec import signature as signed
-from glauber.sampling.plan import Plan, model_of
+from glauber.sampling.reopened import drawn_from
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
-    from torch import device as Device
 
 DETECTORS = ("both", "rolling", "hamming")
-COARSE = ("int8", "bfloat16")  # dtypes too coarse for gaps and holding times
 # Paper A, table 5: 30 chains of 10,000 steps. The longest is a row of fifteen periods.
 PUBLISHED: dict[str, Any] = {
     "model": "bert-base-uncased",
@@ -95,45 +89,19 @@ def traps(
     check_count("number of traps to show", show, least=0)
     if detector != "hamming":
         check_window(opened, window, stride, threshold)
-    conditionals, place, notes = conditionals_of(opened, device, trust_remote_code, model)
-    common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": place}
+    drawn = drawn_from(opened, model=model, device=device, trust_remote_code=trust_remote_code)
+    common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": drawn.device}
     found = []
     if detector != "hamming":
         rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}
         chosen = choose_embedder(
             opened, embedder, device=device, trust_remote_code=trust_remote_code
         )
-        found += [rolling_traps(opened, conditionals, chosen, **rolling, **common)]
+        found += [rolling_traps(opened, drawn.conditionals, chosen, **rolling, **common)]
     if detector != "rolling":
-        found += [hamming_traps(opened, conditionals, radius=radius, **common)]
+        found += [hamming_traps(opened, drawn.conditionals, radius=radius, **common)]
     made = f"{signed(opened.spec)}|detector:{detector}|shortest:{shortest}"
-    return Traps(tuple(found), opened, tuple(notes), show, made)
-
-
-def conditionals_of(
-    run: Run,
-    device: str | None,
-    trust_remote_code: bool,
-    model: str | Conditionals | None = None,
-) -> "tuple[Conditionals, Device, list[str]]":
-    """What a run drew from, where its states should live, and what must be said about it."""
-    coarse = run.spec.dtype in COARSE
-    dtype = "float32" if coarse else run.spec.dtype
-    if model is None:
-        opened = model_of(run, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    else:
-        place = device or "auto"
-        opened = load(model, device=place, dtype=dtype, trust_remote_code=trust_remote_code)
-        refuse_int8(opened)
-        if opened.fingerprint != run.spec.fingerprint:
-            raise GlauberError(f"{opened.name} is not the model that made the run {run.folder}.")
-    notes = [
-        f"The run was drawn in {run.spec.dtype}; gaps and holding times are those of the same "
-        "weights in float32."
-    ]
-    tokens, free = torch.from_numpy(run.tokens(0)), torch.from_numpy(run.free)
-    conditionals = Plan(opened, run.spec, tokens, free).conditionals
-    return conditionals, opened.state_device, notes if coarse else []
+    return Traps(tuple(found), opened, drawn.notes, show, made)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """What will a run do? Everything it needs, checked before anything is written."""
 
 import operator
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from glauber.dynamics.kernel import Kernel, start
 from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
-from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
 from glauber.runs.store import bytes_needed
 
@@ -213,83 +211,6 @@ def _check_plan(planned: Plan) -> None:
     check_memory(
         spec.chains * (CHAIN_BYTES + SITE_BYTES * size), f"{spec.chains:,} chains of {size} tokens"
     )
-
-
-def reopen(
-    run: Run | str | Path,
-    *,
-    steps: int | None = None,
-    device: str | None = None,
-    model: str | Conditionals | None = None,
-    trust_remote_code: bool = False,
-) -> Plan:
-    """The plan of a stored run, with its model loaded and checked against the fingerprint.
-
-    model is the model itself, or where it lies now, for one whose name does not lead to it.
-    """
-    opened = Run.of(run)
-    spec = opened.spec if steps is None else replace(opened.spec, steps=steps)
-    found, others = _model_of(opened, model, device, None, trust_remote_code)
-    begun = torch.from_numpy(opened.tokens(0))
-    if int(begun.max()) >= found.vocab_size:
-        raise GlauberError(f"{found.name} is not the model of {opened.folder}: a token is unknown.")
-    return Plan(found, spec, begun, torch.from_numpy(opened.free), others)
-
-
-def model_of(
-    run: Run | str | Path,
-    *,
-    device: str | None = None,
-    dtype: str | None = None,
-    trust_remote_code: bool = False,
-) -> Model:
-    """The model that made a stored run, checked against the run's fingerprint."""
-    return _model_of(Run.of(run), None, device, dtype, trust_remote_code)[0]
-
-
-def _model_of(
-    run: Run,
-    model: str | Conditionals | None,
-    device: str | None,
-    dtype: str | None,
-    trust_remote_code: bool,
-) -> tuple[Model, tuple[Model, ...]]:
-    spec = run.spec
-    if isinstance(model, str) or model is None:
-        name = spec.model if model is None else model
-        if model is None:
-            _check_trust(run, trust_remote_code)
-        where, kind = device or spec.device, dtype or spec.dtype
-        found, others = open_model(name, where, kind, trust_remote_code)
-    else:
-        found, others = open_model(model, device or "auto", dtype, trust_remote_code)
-    if found.fingerprint != spec.fingerprint:
-        raise GlauberError(
-            f"{found.name or 'this model'} is not the model that made the run {run.folder}: its "
-            "weights or its vocabulary have changed."
-        )
-    return found, others
-
-
-def _check_trust(run: Run, trusted: bool) -> None:
-    """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
-    name = run.spec.model
-    if name in ("", "unnamed"):
-        raise GlauberError(
-            f"the run {run.folder} was made from a model without a name: give the model itself, "
-            "resume(run, model=…)."
-        )
-    if run.spec.trust_remote_code and not trusted:
-        raise GlauberError(
-            f"the run {run.folder} asks to run code that comes with the model {name}: allow it "
-            "with trust_remote_code (--trust-remote-code) if you trust both."
-        )
-    home, place = run.folder.resolve(), Path(os.path.realpath(name))
-    if not trusted and place.exists() and (place == home or home in place.parents):
-        raise GlauberError(
-            f"the run {run.folder} names a model inside its own folder: allow it with "
-            "trust_remote_code (--trust-remote-code) if you trust where the run comes from."
-        )
 
 
 def open_model(

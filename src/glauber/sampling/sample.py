@@ -21,11 +21,10 @@ from glauber.sampling.plan import (
     Plan,
     check_disk,
     check_numbers,
-    model_of,
     plan,
     read_temperature,
-    reopen,
 )
+from glauber.sampling.reopened import model_of, reopen
 from glauber.sampling.session import (
     Progress,
     Session,

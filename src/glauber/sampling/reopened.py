@@ -1,0 +1,129 @@
+"""What did a stored run draw from? Its model, checked, over the tokens that it could propose."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import Model
+from glauber.errors import GlauberError
+from glauber.runs.run import Run
+from glauber.sampling.plan import Plan, open_model
+
+COARSE = ("int8", "bfloat16")  # dtypes too coarse for what is measured about a model
+
+
+@dataclass(frozen=True)
+class DrawnFrom:
+    """What a run drew from, asked again."""
+
+    conditionals: Conditionals  # of the tokens that the run could propose, in its own spec
+    device: torch.device  # where states should live
+    notes: tuple[str, ...]  # what must be said about it, as sentences
+
+
+def drawn_from(
+    run: Run | str | Path,
+    *,
+    model: str | Conditionals | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> DrawnFrom:
+    """What a run drew from: its own tokens and dtype, or float32 if drawn in a coarser one."""
+    opened = Run.of(run)
+    drawn = opened.spec.dtype
+    again = drawn in COARSE
+    dtype = "float32" if again and (model is None or isinstance(model, str)) else None
+    found = _model_of(opened, model, device, dtype, trust_remote_code)[0]
+    if found.dtype in COARSE:
+        raise GlauberError(f"the model is in {found.dtype}: give it in float32 or float64 here.")
+    note = (
+        f"The run was drawn in {drawn}; what is said about the model is of the same weights in "
+        f"{found.dtype}."
+    )
+    return DrawnFrom(
+        _planned(opened, found).conditionals, found.state_device, (note,) if again else ()
+    )
+
+
+def reopen(
+    run: Run | str | Path,
+    *,
+    steps: int | None = None,
+    device: str | None = None,
+    model: str | Conditionals | None = None,
+    trust_remote_code: bool = False,
+) -> Plan:
+    """The plan of a stored run, with its model loaded and checked against the fingerprint.
+
+    model is the model itself, or where it lies now, for one whose name does not lead to it.
+    """
+    opened = Run.of(run)
+    spec = opened.spec if steps is None else replace(opened.spec, steps=steps)
+    found, others = _model_of(opened, model, device, None, trust_remote_code)
+    return replace(_planned(opened, found), spec=spec, others=others)
+
+
+def _planned(run: Run, model: Model) -> Plan:
+    begun = torch.from_numpy(run.tokens(0))
+    if int(begun.max()) >= model.vocab_size:
+        raise GlauberError(f"{model.name} is not the model of {run.folder}: a token is unknown.")
+    return Plan(model, run.spec, begun, torch.from_numpy(run.free))
+
+
+def model_of(
+    run: Run | str | Path,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+) -> Model:
+    """The model that made a stored run, checked against the run's fingerprint."""
+    return _model_of(Run.of(run), None, device, dtype, trust_remote_code)[0]
+
+
+def _model_of(
+    run: Run,
+    model: str | Conditionals | None,
+    device: str | None,
+    dtype: str | None,
+    trust_remote_code: bool,
+) -> tuple[Model, tuple[Model, ...]]:
+    spec = run.spec
+    if isinstance(model, str) or model is None:
+        name = spec.model if model is None else model
+        if model is None:
+            _check_trust(run, trust_remote_code)
+        where, kind = device or spec.device, dtype or spec.dtype
+        found, others = open_model(name, where, kind, trust_remote_code)
+    else:
+        found, others = open_model(model, device or "auto", dtype, trust_remote_code)
+    if found.fingerprint != spec.fingerprint:
+        raise GlauberError(
+            f"{found.name or 'this model'} is not the model that made the run {run.folder}: its "
+            "weights or its vocabulary have changed."
+        )
+    return found, others
+
+
+def _check_trust(run: Run, trusted: bool) -> None:
+    """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
+    name = run.spec.model
+    if name in ("", "unnamed"):
+        raise GlauberError(
+            f"the run {run.folder} was made from a model without a name: give the model itself "
+            "(model=…)."
+        )
+    if run.spec.trust_remote_code and not trusted:
+        raise GlauberError(
+            f"the run {run.folder} asks to run code that comes with the model {name}: allow it "
+            "with trust_remote_code (--trust-remote-code) if you trust both."
+        )
+    home, place = run.folder.resolve(), Path(os.path.realpath(name))
+    if not trusted and place.exists() and (place == home or home in place.parents):
+        raise GlauberError(
+            f"the run {run.folder} names a model inside its own folder: allow it with "
+            "trust_remote_code (--trust-remote-code) if you trust where the run comes from."
+        )
