@@ -9,6 +9,7 @@ import transformers
 from conftest import make_model, make_tokenizer
 from glauber.compatibility import score as module
 from glauber.compatibility.score import pseudo_likelihood, score
+from glauber.conditionals import batching
 from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
@@ -88,7 +89,7 @@ def test_only_free_sites_are_scored():
 
 def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
     plain = score(model, TEXTS).scores
-    monkeypatch.setattr(module, "SCORES", 4 * model.vocab_size)
+    monkeypatch.setattr(batching, "HELD", 8 * 4 * model.vocab_size)
     held = []
 
     class Counted:
@@ -102,7 +103,7 @@ def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
     words = model.vocabulary.words(TEXTS)
     assert (words == PAD).equal(~free)
     found = pseudo_likelihood(Counted(), tokens, free, words=words)
-    assert max(held) <= module.SCORES and len(held) > 5
+    assert max(held) <= 4 * model.vocab_size and len(held) > 5
     assert found.totals.tolist() == pytest.approx([one.within_word for one in plain], abs=1e-12)
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from glauber.conditionals import batching
 from glauber.conditionals.base import PAD, Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact import Space, site_matrix, stationary, total_variation, transition_matrix
-from glauber.exact import conditionals as exact_laws
 
 
 def law_of(conditionals, tokens, hidden, site, temperature=1.0):
@@ -214,7 +214,7 @@ def test_site_matrix_redraws_that_site_alone():
 def test_evaluating_in_small_pieces_changes_nothing(monkeypatch):
     table, space = Table.random(3, 4, seed=15), Space(3, 4)
     whole = transition_matrix(table, space, block=2).toarray()
-    monkeypatch.setattr(exact_laws, "ROWS_PER_CALL", 4)
+    monkeypatch.setattr(batching, "HELD", 8 * 4 * 3)  # four rows of three scores
     asked = []
 
     class Watched:

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from glauber.compatibility.score import pseudo_likelihood
 from glauber.conditionals.base import PAD, Conditionals, check_temperature
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.progress import track
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-SCORES = 2**24  # scores held at once
 DIGITS = 9  # values closer than this many decimals (in nats) count as tied: rounding is no rank
 ITERATIONS = 50_000  # over all states of a space, `length` of them are enough
 
@@ -161,7 +161,7 @@ def _log_laws(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> F
     rows, sites = states[cliques.state[first]], torch.from_numpy(cliques.site[first])
     parts = []
     with track("edges", len(rows)) as advance:
-        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
+        for part in in_parts(torch.arange(len(rows)), conditionals.vocab_size):
             asked = rows[part], sites[part, None], candidates[part, None]
             parts.append(conditionals.scores(*asked)[:, 0].double())
             advance(len(part))
@@ -197,7 +197,7 @@ def with_neighbours(
     rows, sites = free.nonzero(as_tuple=True)
     found = [tokens]
     with track("sites", len(rows)) as advance:
-        for part in torch.arange(len(rows)).split(max(1, SCORES // conditionals.vocab_size)):
+        for part in in_parts(torch.arange(len(rows)), conditionals.vocab_size):
             here, site = tokens[rows[part]], sites[part, None]
             best = conditionals.scores(here, site)[:, 0].topk(top, dim=1)
             filled = here.repeat_interleave(top, dim=0).scatter(

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.progress import Advance, check_count, check_seed
 
 TOP = 50  # first choices that a replacement is drawn from, in the paper
-DRAWN_AT_ONCE = 256  # rectangles: bounds the memory of (2 * rectangles, vocab) scores
-AT_ONCE = 64  # rectangles evaluated together: bounds the memory of (4 * rectangles, vocab) scores
 ROUNDS = 64  # of drawing again where the current token is one that the conditionals rule out
 
 
@@ -89,10 +88,12 @@ def evaluate(
     """
     _check(tokens, sites, values, conditionals.vocab_size)
     parts = []
-    for part in zip(*(t.split(AT_ONCE) for t in (tokens, sites, values)), strict=True):
-        parts.append(_evaluate(conditionals, *part, influence=influence))
+    held = 3 * 4 * conditionals.vocab_size  # scores, probabilities and their differences
+    for part in in_parts(torch.arange(len(tokens)), held):
+        asked = tokens[part], sites[part], values[part]
+        parts.append(_evaluate(conditionals, *asked, influence=influence))
         if advance is not None:
-            advance(len(part[0]))
+            advance(len(part))
     scores = torch.cat([part for part, _ in parts])
     _check_finite(scores)
     spread = torch.cat([part for _, part in parts]) if influence else None
@@ -193,7 +194,8 @@ def draw(
     for again in range(ROUNDS):
         chance = _uniforms(seed, again, count)[missing]
         rounds = [
-            _round(conditionals, tokens, free, part, top) for part in chance.split(DRAWN_AT_ONCE)
+            _round(conditionals, tokens, free, part, top)
+            for part in in_parts(chance, 2 * 2 * conditionals.vocab_size)
         ]
         found += [part for part, _ in rounds]
         possible = torch.cat([kept for _, kept in rounds])
@@ -240,11 +242,11 @@ def _pairs(free: Tensor, chance: Tensor) -> Tensor:
 
 def _replacements(scores: Tensor, old: Tensor, chance: Tensor, top: int) -> Tensor:
     """One of the `top` tokens of each row of scores (rows, vocab), but not the old one: (rows,)."""
-    top = min(top, int(torch.isfinite(scores).sum(dim=1).min()))  # a small vocabulary has fewer
+    count = torch.isfinite(scores).sum(dim=1).clamp(max=top)  # a small vocabulary has fewer
     best = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
-    is_old = best == old[:, None]
-    rank = torch.where(is_old.any(dim=1), is_old.byte().argmax(dim=1), top)
-    choice = (chance * (top - is_old.any(dim=1).long())).long()
+    is_old = (best == old[:, None]) & (torch.arange(best.shape[1]) < count[:, None])
+    rank = torch.where(is_old.any(dim=1), is_old.byte().argmax(dim=1), count)
+    choice = (chance * (count - is_old.any(dim=1).long())).long()
     choice += choice >= rank
     return best.gather(1, choice[:, None])[:, 0]
 

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals, log_probs
+from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.weights import choose_device
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
-SCORES = 2**24  # scores held at once
 
 
 def check_device(device: str | None) -> None:
@@ -34,7 +34,7 @@ def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Fl
     steps = run.steps - begin
     say(f"{steps * run.n_chains:,} conditionals to evaluate again in float32")
     old, entropy = np.empty((run.n_chains, steps)), np.empty((run.n_chains, steps))
-    most = max(1, SCORES // (conditionals.vocab_size * run.n_chains))  # steps at once
+    most = rows_at_once(8 * conditionals.vocab_size * run.n_chains)  # steps at once
     held: list[NDArray[np.int64]] = []
     with track("conditionals", steps * run.n_chains) as advance:
         for step, tokens in trajectory(run):

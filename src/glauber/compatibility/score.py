@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
-from glauber.conditionals.batching import LONGEST, PackedRows, largest_call, lengths_of
+from glauber.conditionals.batching import (
+    LONGEST,
+    PackedRows,
+    largest_call,
+    lengths_of,
+    rows_at_once,
+)
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import read_texts, readable, starts
@@ -28,8 +34,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-SCORES = 2**24  # scores held at once, 128 MiB in float64: a text of 512 tokens fits any machine
-ROWS = 1024  # packed rows at once
+PACKED_ROWS = 1024  # packed rows between two reports of progress
 VARIANTS = ("auto", "original", "within-word")
 LISTED = 8  # texts whose tokens are drawn
 
@@ -283,8 +288,9 @@ def pseudo_likelihood(
 
 def _at_once(conditionals: Conditionals, k: int, length: int) -> int:
     """Rows asked together: what the memory holds, on a CPU a few calls, so that progress shows."""
-    most = max(1, SCORES // (k * conditionals.vocab_size))
-    if getattr(conditionals, "device", torch.device("cpu")).type == "cuda":
+    device = getattr(conditionals, "device", torch.device("cpu"))
+    most = rows_at_once(8 * k * conditionals.vocab_size, device)
+    if device.type == "cuda":
         return most
     return min(most, 2 * largest_call(length) * torch.get_num_threads())
 
@@ -307,7 +313,7 @@ def _packed(
     To a masked LM a hidden token is its mask token, so one hidden site per row is enough.
     """
     found = []
-    for row, site, later in zip(*(part.split(ROWS) for part in asked), strict=True):
+    for row, site, later in zip(*(part.split(PACKED_ROWS) for part in asked), strict=True):
         behind = torch.arange(tokens.shape[1]) - site[:, None]
         hidden = (behind > 0) & (behind < later[:, None])
         visible = tokens[row].masked_fill(hidden, packer.hidden_token)

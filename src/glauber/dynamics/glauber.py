@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 from glauber.dynamics.noise import random_bits
@@ -23,7 +24,6 @@ from glauber.dynamics.scans import Scan, uniform
 from glauber.errors import GlauberError
 
 Within = Literal["sequential", "product", "parallel"]
-SCORES = 2**27  # scores held at once: 0.5 GiB in float32
 
 
 def glauber(
@@ -104,10 +104,10 @@ def _redraw(
 ) -> Drawn:
     """The first `count` of the sites hidden together, redrawn: (chains, count) each.
 
-    Works through as many chains at a time as SCORES allows.
+    Works through as many chains at a time as the memory allows.
     """
     old = tokens.gather(1, sites[:, :count].clamp(min=0))
-    size = max(1, SCORES // (sites.shape[1] * conditionals.vocab_size))
+    size = rows_at_once(4 * sites.shape[1] * conditionals.vocab_size, tokens.device)
     parts = []
     for rows in torch.arange(len(tokens), device=tokens.device).split(size):
         scores = conditionals.scores(tokens[rows], sites[rows])[:, :count].flatten(0, 1)

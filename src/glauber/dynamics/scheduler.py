@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
-from glauber.dynamics.glauber import SCORES, Within, glauber
+from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Info, Kernel, State
 from glauber.dynamics.loop import AHEAD, later, run
 from glauber.dynamics.memo import HIDDEN, Answer, Memo
@@ -197,7 +198,7 @@ class Scheduler:
             self.u[chains, columns],
             self.rows[chains, sites].astype(np.int64),
         )
-        size = max(1, SCORES // self.conditionals.vocab_size)
+        size = rows_at_once(4 * self.conditionals.vocab_size, self.device)
         for some in (slice(first, first + size) for first in range(0, len(keys), size)):
             answers = self._ask(keys[some], *(self._send(part[some]) for part in question))
             for spot, answer in zip(list(wanted.values())[some], answers, strict=False):

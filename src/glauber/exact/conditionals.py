@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Space
-
-ROWS_PER_CALL = 65_536  # bounds the memory of one evaluation, whatever the size of the space
 
 
 def redraw_probabilities(
@@ -99,6 +98,6 @@ def _ask(conditionals: Conditionals, contexts: Tensor, sites: Tensor) -> Tensor:
     """Scores (rows, k, vocab) float64 at the same k hidden sites of every row."""
     chunks = [
         conditionals.scores(rows, sites.repeat(len(rows), 1)).double().cpu()
-        for rows in torch.split(contexts, ROWS_PER_CALL)
+        for rows in in_parts(contexts, sites.numel() * conditionals.vocab_size)
     ]
     return torch.cat(chunks)

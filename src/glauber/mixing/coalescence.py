@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.batching import rows_at_once
 from glauber.errors import GlauberError
 from glauber.mixing.pairs import Pairs, begin, joint_draw_named, step_together
 from glauber.progress import Advance, check_memory, track
 
-SCORES = 2**22  # scores of one side held at once: so many pairs move together, if none are named
 UNKNOWN = -1  # a distance beyond the steps of a pair
 
 
@@ -155,7 +155,7 @@ def finished(
     """
     joint = joint_draw_named(coupling)
     allowed = torch.as_tensor(steps, device=left.device).expand(len(left))
-    size = max(1, SCORES // conditionals.vocab_size) if batch_size is None else batch_size
+    size = pairs_at_once(conditionals) if batch_size is None else batch_size
     _check(allowed, size, every)
     n_moments = int(allowed.max()) // every + 1
     scores = 2 * min(size, len(left)) * conditionals.vocab_size * 24
@@ -168,6 +168,11 @@ def finished(
         return step_together(conditionals, joint, moving)
 
     return _stream(move, pairs, moments, size, advance or (lambda *_, **__: None))
+
+
+def pairs_at_once(conditionals: Conditionals) -> int:
+    """How many pairs move together: both sides take scores, probabilities and their coupling."""
+    return rows_at_once(2 * 3 * 8 * conditionals.vocab_size)
 
 
 class _Moments(NamedTuple):

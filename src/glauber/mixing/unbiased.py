@@ -25,7 +25,7 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
 from glauber.dynamics.loop import run
 from glauber.errors import GlauberError
-from glauber.mixing.coalescence import SCORES
+from glauber.mixing.coalescence import pairs_at_once
 from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together
 from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
@@ -205,7 +205,7 @@ def estimate(
     check_window(k, m, lag, steps)
     joint = joint_draw_named(coupling)
     pairs = begin(left, right, free, temperature=temperature, seed=seed)
-    size = max(1, SCORES // conditionals.vocab_size)
+    size = pairs_at_once(conditionals)
     last = max(m, lag + steps)
     parts = []
     with track("steps of pairs", len(left) * last) as advance:

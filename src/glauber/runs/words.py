@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.errors import GlauberError
-from glauber.statistics import LEVEL
+from glauber.statistics import LEVEL, chain_weights
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
@@ -133,9 +133,7 @@ def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats
     """
     drawn, sizes = [], []
     for table, total in zip(counts, totals, strict=True):
-        generator = np.random.Generator(np.random.Philox(0))
-        even = np.full(len(table), 1 / len(table))
-        times = generator.multinomial(len(table), even, size=RESAMPLES)  # (resamples, chains)
+        times = chain_weights(len(table), seed=0, resamples=RESAMPLES)  # (resamples, chains)
         drawn.append(times @ table)
         sizes.append((times @ total)[:, None])
     spread = log_odds(drawn, sizes, prior).std(axis=0, ddof=1)
