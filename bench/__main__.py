@@ -81,9 +81,9 @@ def on_gpu(seconds: float) -> dict[str, list[Rate]]:
             loops["glauber without CUDA graph"] = engine(laws, tokens)
             many = tokens.repeat(-(-64 // n_chains), 1)
             heat = temperature_at(laws, many, 0.6)
-            for name, further in (("", max(2, steps_per_pass(n_chains))), (" no look-ahead,", 1)):
+            for name, further in (("", max(2, steps_per_pass(n_chains))), (" one step a pass,", 1)):
                 loops[f"glauber,{name} 60% of the steps change a token"] = engine(
-                    laws, tokens, temperature=heat, graph=True, n_ahead=further
+                    laws, tokens, temperature=heat, graph=True, per_pass=further
                 )
         loops["glauber, forward pass alone"] = forward_only(laws, tokens)
         tables[f"BERT-base shape, {n_chains} chains of 20 tokens"] = in_turns(loops, seconds)

@@ -140,7 +140,7 @@ def leaping() -> None:
     tokens, free = model.vocabulary.encode([text for _, text in passages()[:3]], length=12)
     begun = start(tokens, free, temperature=0.7, device="cuda")
     plain = [state.tokens for state, _ in run(glauber(laws), begun, 300, seed=1)]
-    far = [s.tokens for s, _ in multi_step(glauber(laws), begun, 300, seed=1, n_ahead=5)]
+    far = [s.tokens for s, _ in multi_step(glauber(laws), begun, 300, seed=1, per_pass=5)]
     differ = sum(int((a != b).sum()) for a, b in zip(plain, far, strict=True))
     check("tokens that differ between leaps and plain steps", differ, 0)
 

@@ -22,12 +22,12 @@ def engine(
     *,
     temperature: float = 1.0,
     graph: bool = False,
-    n_ahead: int = 1,
+    per_pass: int = 1,
 ) -> Iterator[int]:
     """Random-scan single-site Glauber dynamics. Yields the chain steps made."""
     kernel, begun = glauber(laws), _begun(tokens, temperature)
-    if n_ahead > 1:
-        steps = multi_step(kernel, begun, FOREVER, seed=0, n_ahead=n_ahead)
+    if per_pass > 1:
+        steps = multi_step(kernel, begun, FOREVER, seed=0, per_pass=per_pass)
     else:
         steps = run(replayed(kernel) if graph else kernel, begun, FOREVER, seed=0)
     for state, _ in steps:

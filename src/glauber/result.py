@@ -91,9 +91,9 @@ def signature(**parts: Any) -> str:
 
     from glauber import __version__
 
-    told = {name: value for name, value in parts.items() if value is not None}
-    told |= {"glauber": __version__, "torch": version("torch")}
-    return "|".join(f"{name}:{_short(value)}" for name, value in told.items())
+    record = {name: value for name, value in parts.items() if value is not None}
+    record |= {"glauber": __version__, "torch": version("torch")}
+    return "|".join(f"{name}:{_short(value)}" for name, value in record.items())
 
 
 def model_parts(model: Any) -> dict[str, str]:

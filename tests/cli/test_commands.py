@@ -81,10 +81,12 @@ def test_resume_and_extend(glauber, run):
 
 
 def test_show_marks_what_changed(glauber, run):
-    looks = json.loads(glauber("show", run, "--chain", 1, "--every", 10, "--json")[1])["looks"]
+    snapshots = json.loads(glauber("show", run, "--chain", 1, "--every", 10, "--json")[1])[
+        "snapshots"
+    ]
     opened = Run(run)
-    assert [look["step"] for look in looks] == [0, 10, 20, 30, 40]
-    for before, after in itertools.pairwise(looks):
+    assert [snapshot["step"] for snapshot in snapshots] == [0, 10, 20, 30, 40]
+    for before, after in itertools.pairwise(snapshots):
         old, new = opened.tokens(before["step"])[1], opened.tokens(after["step"])[1]
         assert after["changed"] == [i - 1 for i in (old != new).nonzero()[0].tolist()]
     assert "the old tree" in glauber("show", run, "--chain", 1, "--rows", 3)[1]

@@ -21,9 +21,9 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("scan", ["uniform", "sweep"])
-@pytest.mark.parametrize("n_ahead", [1, 2, 5])
+@pytest.mark.parametrize("per_pass", [1, 2, 5])
 @pytest.mark.parametrize("window", [1, 7, 256])
-def test_steps_of_a_table(scan, n_ahead, window):
+def test_steps_of_a_table(scan, per_pass, window):
     laws = Table.random(3, 4, seed=1)
     tokens = torch.randint(3, (5, 4), generator=torch.Generator().manual_seed(0))
     free = torch.ones_like(tokens, dtype=torch.bool)
@@ -32,7 +32,7 @@ def test_steps_of_a_table(scan, n_ahead, window):
     begun = start(tokens, free, temperature=torch.tensor([0.05, 0.2, 0.5, 1.0, 3.0]), step=11)
     kernel = glauber(laws, scan=scan_named(scan))
     seed = torch.tensor([3, 4, 5, 3, 2**40])
-    ours = multi_step(kernel, begun, 60, seed=seed, n_ahead=n_ahead, window=window)
+    ours = multi_step(kernel, begun, 60, seed=seed, per_pass=per_pass, window=window)
     assert same(ours, run(kernel, begun, 60, seed=seed))
 
 
@@ -42,7 +42,7 @@ def test_steps_of_a_masked_lm(tiny_folder, texts):
     assert (tokens == PAD).any()  # chains of unequal length
     kernel = glauber(Restricted(laws, laws.vocabulary.proposable()))
     begun = start(tokens, free, temperature=0.3)
-    assert same(multi_step(kernel, begun, 40, seed=1, n_ahead=4), run(kernel, begun, 40, seed=1))
+    assert same(multi_step(kernel, begun, 40, seed=1, per_pass=4), run(kernel, begun, 40, seed=1))
 
 
 def test_rows_find_room():

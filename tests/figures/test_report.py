@@ -52,7 +52,7 @@ def copied(run, folder, **changes):
 def test_a_run_has_every_part(run, tmp_path):
     found = report(run, out=tmp_path / "page.html", embedder=LETTERS)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    for name in ("traps", "way", "about", "basins", "ends", "texts"):
+    for name in ("traps", "trajectory", "about", "basins", "ends", "texts"):
         assert f'id="{name}"' in page
     for picture in ("traps-0", "way-0", "about-0", "basins-0", "basins-1"):
         assert f'id="{picture}"' in page
@@ -86,7 +86,7 @@ def test_without_the_embeddings_the_rest_is_written(run, tmp_path, monkeypatch):
     found = report(run, out=tmp_path / "page.html")
     parts = {one.name: one for one in found.sections}
     assert "glauber[embeddings]" in parts["about"].notes[0] and not parts["about"].figures
-    assert "share of free sites" in parts["way"].notes[0] and parts["way"].figures
+    assert "share of free sites" in parts["trajectory"].notes[0] and parts["trajectory"].figures
     assert parts["traps"].figures and parts["basins"].notes
 
 
@@ -101,7 +101,7 @@ def test_texts_that_no_embedding_reads_have_no_topics(run, no_basins, tmp_path):
     found = report(run, out=tmp_path / "page.html", embedder=same)
     parts = {one.name: one for one in found.sections}
     assert "Topics are left out" in parts["about"].notes[0]
-    assert "blind gives different texts the same vector" in parts["way"].notes[0]
+    assert "blind gives different texts the same vector" in parts["trajectory"].notes[0]
 
 
 def test_a_run_drawn_in_int8_is_evaluated_again_and_says_so(run, no_basins, tmp_path):

@@ -92,7 +92,7 @@ def test_a_rule_of_ones_own_is_sampled_stored_and_resumed(tmp_path):
     run = glauber.sample(rule, ["0120", "2210"], steps=12, seed=2, out=tmp_path / "run")
     longer = glauber.extend(run, steps=30, model=rule)
     np.testing.assert_array_equal(longer.read("token"), whole.read("token"))
-    assert glauber.show(run).looks and run.text(0)
+    assert glauber.show(run).snapshots and run.text(0)
 
     class Other(Own):
         def scores(self, tokens, sites, candidates=None):
@@ -159,7 +159,9 @@ def test_sites_are_counted_without_prefix_and_special_tokens(tiny_folder, texts)
     )
     assert run.first_site == 4 and run.free[:, 4:8].tolist() == [[False, True, False, True]] * 5
     assert set(run.frame(events=True)["site"]) == {1, 3}
-    changed = {site for look in glauber.show(run, every=1).looks for site in look.changed}
+    changed = {
+        site for snapshot in glauber.show(run, every=1).snapshots for site in snapshot.changed
+    }
     assert changed <= {1, 3}
 
 

@@ -63,8 +63,8 @@ def entropy_production(
     )
     again = opened.spec.dtype in COARSE
     if again:
-        laws = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
-        old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, laws, burn_in)
+        conditionals = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
+        old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, conditionals, burn_in)
     first = _first_clean(opened)
     counted = _counted(old, entropy, burn_in, first)
     temperatures = opened.temperatures

@@ -83,7 +83,7 @@ def decompose(
     if not len(cliques.size):
         raise GlauberError("no two of the states differ at one site only, so there is no edge.")
     gradient = _gradient(cliques, len(states))
-    flow = cliques.weight * cliques.centred(_log_laws(conditionals, states, cliques) / temperature)
+    flow = cliques.weight * cliques.centred(_log_probs(conditionals, states, cliques) / temperature)
     values, stopped = lsqr(gradient, flow, atol=1e-15, btol=1e-15, conlim=0, iter_lim=ITERATIONS)[
         :2
     ]
@@ -150,7 +150,7 @@ def _gradient(cliques: Cliques, n_states: int) -> LinearOperator:
     return LinearOperator(shape, matvec=forward, rmatvec=backward, dtype=np.float64)
 
 
-def _log_laws(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> Floats:
+def _log_probs(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> Floats:
     """log pi_i of each member's token up to a constant of its clique, (members,)."""
     first = np.cumsum(cliques.size) - cliques.size  # the first member of each clique
     rank = np.arange(len(cliques.of)) - first[cliques.of]
@@ -165,10 +165,10 @@ def _log_laws(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> F
             asked = rows[part], sites[part, None], candidates[part, None]
             parts.append(conditionals.scores(*asked)[:, 0].double())
             advance(len(part))
-    laws = torch.cat(parts)[cliques.of, rank].numpy()
-    if not np.isfinite(laws).all():
+    found = torch.cat(parts)[cliques.of, rank].numpy()
+    if not np.isfinite(found).all():
         raise GlauberError("a state holds a token of probability zero, so its flow is infinite.")
-    return np.asarray(laws)
+    return np.asarray(found)
 
 
 def _components(cliques: Cliques, n_states: int) -> tuple[Ints, int]:

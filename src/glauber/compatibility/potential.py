@@ -70,12 +70,12 @@ def potential(
     chains, at = _chains_at(opened, temperature)
     seen = visits(opened, burn_in=burn_in, most=states, chains=chains)
     _check_size(seen, neighbours)
-    laws = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
+    conditionals = drawn_from(opened, device=device, trust_remote_code=trust_remote_code).conditionals
     beside = None
     if neighbours:
-        beside = with_neighbours(laws, seen.states, seen.free, top=neighbours)
+        beside = with_neighbours(conditionals, seen.states, seen.free, top=neighbours)
     found = ranking(
-        laws, seen.states, seen.counts, free=seen.free, beside=beside, temperature=at,
+        conditionals, seen.states, seen.counts, free=seen.free, beside=beside, temperature=at,
         kind="estimate",
     )  # fmt: skip
     order = np.argsort(-found.potential, kind="stable")

@@ -279,8 +279,8 @@ def pseudo_likelihood(
         for part in chosen.split(_at_once(conditionals, k, tokens.shape[1])):
             row, site = rows[part], sites[part]
             hidden = site[:, None] + torch.arange(k)
-            laws = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
-            found[row, site] = laws.gather(1, tokens[row, site][:, None])[:, 0].cpu()
+            each = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
+            found[row, site] = each.gather(1, tokens[row, site][:, None])[:, 0].cpu()
             if advance is not None:
                 advance(len(part))
     return PseudoLikelihood(found)

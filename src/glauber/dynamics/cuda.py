@@ -128,7 +128,7 @@ def multi_step(
     steps: int,
     *,
     seed: int | Tensor,
-    n_ahead: int,
+    per_pass: int,
     window: int = WINDOW,
 ) -> Iterator[tuple[State, Info]]:
     """Each of the next steps, as `run(kernel, state, steps, seed=seed)` gives them.
@@ -138,15 +138,15 @@ def multi_step(
     seeds = torch.as_tensor(seed, device=state.step.device)
     own = State(*(part.clone() for part in state))  # written over by every pass
     kept = _empty(own, window)
-    one_pass = _recorded(own, kept, lambda: _pass(kernel, seeds, own, kept, n_ahead))
+    one_pass = _recorded(own, kept, lambda: _pass(kernel, seeds, own, kept, per_pass))
     for first in range(0, steps, window):
         wanted = min(window, steps - first)
         kept.first.copy_(own.step)
         kept.last.fill_(wanted)
         left = wanted
         while left:
-            # A pass makes at most `n_ahead` steps, so none of these is in vain.
-            for _ in range(max(1, left // n_ahead)):
+            # A pass makes at most `per_pass` steps, so none of these is in vain.
+            for _ in range(max(1, left // per_pass)):
                 one_pass()
             left = wanted - int((own.step - kept.first).min())
         events = Info(*(part[:, :wanted].clone() for part in kept.events))
@@ -158,24 +158,24 @@ def multi_step(
             yield state, info
 
 
-def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, n_ahead: int) -> None:
-    """Up to `n_ahead` steps of each chain, in place."""
+def _pass(kernel: Kernel, seeds: Tensor, own: State, kept: Window, per_pass: int) -> None:
+    """Up to `per_pass` steps of each chain, in place."""
     n_chains, length = own.tokens.shape
     row = torch.arange(n_chains, device=own.step.device)
-    later = torch.arange(n_ahead, device=own.step.device)
-    wide = own.rows(row.repeat_interleave(n_ahead))
+    later = torch.arange(per_pass, device=own.step.device)
+    wide = own.rows(row.repeat_interleave(per_pass))
     wide = wide._replace(step=wide.step + later.repeat(n_chains))
-    every = seeds if seeds.ndim == 0 else seeds.repeat_interleave(n_ahead)
+    every = seeds if seeds.ndim == 0 else seeds.repeat_interleave(per_pass)
     after, info = kernel.step(wide, kernel.draw(every, wide))
-    changed = info.changed.view(n_chains, n_ahead).long()
-    column = (own.step - kept.first)[:, None] + later  # (chains, n_ahead)
+    changed = info.changed.view(n_chains, per_pass).long()
+    column = (own.step - kept.first)[:, None] + later  # (chains, per_pass)
     # Steps behind a change are void, and so are those behind the window.
     fine = (changed.cumsum(1) - changed == 0) & (column < kept.last)
     count = fine.sum(1)
     where = torch.where(fine, column, kept.events.sites.shape[1] - 1)
     for buffer, part in zip(kept.events, info, strict=True):
-        buffer.scatter_(1, where, part.view(n_chains, n_ahead))
-    reached = after.tokens.view(n_chains, n_ahead, length)[row, (count - 1).clamp(min=0)]
+        buffer.scatter_(1, where, part.view(n_chains, per_pass))
+    reached = after.tokens.view(n_chains, per_pass, length)[row, (count - 1).clamp(min=0)]
     own.tokens.copy_(torch.where(count[:, None] > 0, reached, own.tokens))
     own.step.add_(count)
 

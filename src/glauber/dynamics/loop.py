@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 
-AHEAD = 2**18  # numbers of noise drawn at once
+DRAWN_AT_ONCE = 2**18  # numbers of noise drawn at once
 
 
 def run(
@@ -15,9 +15,9 @@ def run(
 ) -> Iterator[tuple[State, Info]]:
     """Each of the next steps: the state after it, and what it did."""
     seeds = torch.as_tensor(seed, device=state.step.device)
-    ahead = max(1, AHEAD // state.tokens.numel())
-    for first in range(0, steps, ahead):
-        for noise in _noise(kernel, seeds, state, min(ahead, steps - first)):
+    at_once = max(1, DRAWN_AT_ONCE // state.tokens.numel())
+    for first in range(0, steps, at_once):
+        for noise in _noise(kernel, seeds, state, min(at_once, steps - first)):
             state, info = kernel.step(state, noise)
             yield state, info
 

@@ -92,19 +92,19 @@ def everywhere() -> Scan:
 
 
 def least_confident(sharpness: float = 1.0) -> Scan:
-    """One free site, chosen in favour of those whose token the model doubts.
+    """One free site, chosen in favour of those whose token the model finds least likely.
 
     Site i has probability proportional to (1 - pi_i(x_i | x_-i)) ** sharpness, at the chain's
-    temperature; with sharpness infinite it is the most doubted site (the first of equals). The site
-    is then redrawn without regard to how it was chosen, so this is not the adaptive dynamics of
-    paper B, Definition 8, and a joint law is not kept by it.
+    temperature; with sharpness infinite it is the most uncertain site (the first of equals). The
+    site is then redrawn without regard to how it was chosen, so this is not the adaptive dynamics
+    of paper B, Definition 8, and a joint law is not stationary under it.
     """
 
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
-        doubt = _doubt(conditionals, state)
+        uncertainty = _uncertainty(conditionals, state)
         if math.isinf(sharpness):
-            return doubt.argmax(dim=1, keepdim=True)
-        weights = torch.where(state.free, doubt**sharpness, 0.0)
+            return uncertainty.argmax(dim=1, keepdim=True)
+        weights = torch.where(state.free, uncertainty**sharpness, 0.0)
         certain = weights.sum(dim=1, keepdim=True) == 0
         weights = torch.where(certain, state.free.double(), weights)
         total = weights.cumsum(dim=1)
@@ -134,15 +134,15 @@ def _ranked(free: Tensor, rank: Tensor) -> Tensor:
     return (free.cumsum(dim=1) == rank[:, None] + 1).int().argmax(dim=1)
 
 
-def _doubt(conditionals: Conditionals, state: State) -> Tensor:
+def _uncertainty(conditionals: Conditionals, state: State) -> Tensor:
     """1 - pi_i(x_i | x_-i) at every free site, -1 elsewhere: (chains, length)."""
-    doubt = torch.full_like(state.free, -1.0, dtype=torch.float64)
+    uncertainty = torch.full_like(state.free, -1.0, dtype=torch.float64)
     for site in range(state.free.shape[1]):
         chains = state.free[:, site].nonzero()[:, 0]
         if len(chains):
             tokens = state.tokens[chains]
             sites = torch.full((len(chains), 1), site, device=tokens.device)
-            laws = log_probs(conditionals, tokens, sites, temperature=state.temperature[chains])
-            held = laws[:, 0].gather(1, tokens[:, site : site + 1])[:, 0]
-            doubt[chains, site] = -torch.expm1(held)
-    return doubt
+            found = log_probs(conditionals, tokens, sites, temperature=state.temperature[chains])
+            held = found[:, 0].gather(1, tokens[:, site : site + 1])[:, 0]
+            uncertainty[chains, site] = -torch.expm1(held)
+    return uncertainty

@@ -26,7 +26,7 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
 from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Info, Kernel, State
-from glauber.dynamics.loop import AHEAD, later, run
+from glauber.dynamics.loop import DRAWN_AT_ONCE, later, run
 from glauber.dynamics.memo import HIDDEN, Answer, Memo
 from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.scans import Scan, uniform
@@ -133,7 +133,7 @@ class Scheduler:
 
     def draw_noise(self) -> None:
         """Draws the noise of further steps, where there is room for them."""
-        some = max(1, min(self.lead // 4, AHEAD // self.tokens.size))
+        some = max(1, min(self.lead // 4, DRAWN_AT_ONCE // self.tokens.size))
         while self.horizon < self.steps and self.horizon + some <= self.handed_out + self.lead:
             count = min(some, self.steps - self.horizon)
             now = self.begun._replace(step=self.begun.step + self.horizon)

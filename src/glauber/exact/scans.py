@@ -1,4 +1,4 @@
-"""How likely is each state after a step of the other scans: in order, all at once, by doubt?
+"""How likely is each state after a step of the other scans: in order, all at once, by uncertainty?
 
 The sweep and the parallel update are dense matrices, size * size numbers. As operators, which move
 a distribution without the matrix in memory, they take size * length numbers (sweep) or about
@@ -74,17 +74,17 @@ def least_confident_matrix(
     temperature: float = 1.0,
     free: Tensor | None = None,
 ) -> csr_array:
-    """The matrix (size, size) of redrawing one site, chosen by how much its token is doubted.
+    """The matrix (size, size) of redrawing one site, chosen by how unlikely its token is.
 
-    The doubt of site i is w_i = 1 - pi_i(x_i | x_{-i}), and the site is chosen with probability
-    proportional to w_i ** sharpness. With sharpness infinite it is the most doubted one (ties:
-    the smallest site). Where no token is doubted, the choice is uniform.
+    The uncertainty of site i is w_i = 1 - pi_i(x_i | x_{-i}), and the site is chosen with
+    probability proportional to w_i ** sharpness. With sharpness infinite it is the most uncertain
+    one (ties: the smallest site). Where every token is certain, the choice is uniform.
     """
     if not sharpness >= 0:
         raise GlauberError(f"the sharpness is {sharpness}, but it must not be negative.")
     sites = free_sites(space, free)
-    doubts = [_doubt(conditionals, space, site, temperature) for site in sites]
-    choice = choice_probabilities(np.stack(doubts, axis=1), sharpness)
+    uncertainties = [_uncertainty(conditionals, space, site, temperature) for site in sites]
+    choice = choice_probabilities(np.stack(uncertainties, axis=1), sharpness)
     matrix = csr_array((space.size, space.size))
     for column, site in enumerate(sites):
         redraw = site_matrix(conditionals, space, site, temperature=temperature)
@@ -92,20 +92,21 @@ def least_confident_matrix(
     return matrix
 
 
-def choice_probabilities(doubts: Floats, sharpness: float) -> Floats:
-    """Probability (size, sites) of choosing each site, from its doubts (size, sites)."""
-    most = doubts.max(axis=1, keepdims=True)
+def choice_probabilities(uncertainties: Floats, sharpness: float) -> Floats:
+    """Probability (size, sites) of choosing each site, from its uncertainties (size, sites)."""
+    most = uncertainties.max(axis=1, keepdims=True)
     if np.isinf(sharpness):
-        weights = np.eye(doubts.shape[1])[doubts.argmax(axis=1)]  # argmax: the first of ties
+        first = uncertainties.argmax(axis=1)  # of ties
+        weights = np.eye(uncertainties.shape[1])[first]
     else:
-        # Relative to the largest, so that no power of a small doubt underflows to all zeros.
-        weights = (doubts / np.where(most > 0, most, 1.0)) ** sharpness
+        # Relative to the largest, so that no power of a small number underflows to all zeros.
+        weights = (uncertainties / np.where(most > 0, most, 1.0)) ** sharpness
     weights = np.where(most > 0, weights, 1.0)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _doubt(conditionals: Conditionals, space: Space, site: int, temperature: float) -> Floats:
-    """Probability (size,) of the other tokens, summed: 1 - p would round small doubts away."""
+def _uncertainty(conditionals: Conditionals, space: Space, site: int, temperature: float) -> Floats:
+    """Probability (size,) of the other tokens, summed: 1 - p would round small ones away."""
     distributions = redraw_probabilities(conditionals, space, (site,), temperature=temperature)[
         :, 0
     ]

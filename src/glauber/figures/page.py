@@ -24,18 +24,18 @@ def write_result(result: Result, path: Path) -> Path:
     """Writes a result to a page (.html), pictures (.png), .json, .csv, or a new folder of all."""
     check_place(path)
     figures = result.figures()
-    told = json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    record = json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n"
     match path.suffix.lower():
         case ".html":
             write_text(path, page("result.html", figures=figures, said=str(result)))
         case ".png":
             write_picture(*figures.values(), path=path)
         case ".json":
-            write_text(path, told)
+            write_text(path, record)
         case ".csv":
             write_text(path, result.frame().to_csv(index=False))
         case _:
-            write_text(path / "result.json", told)
+            write_text(path / "result.json", record)
             write_text(path / "result.csv", result.frame().to_csv(index=False))
             write_text(path / "result.txt", str(result) + "\n")
             for name, figure in figures.items():

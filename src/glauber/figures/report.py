@@ -21,7 +21,7 @@ from glauber.runs.embedding import Choice
 from glauber.runs.export import survival
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
-from glauber.runs.timeline import looks_at, timeline
+from glauber.runs.timeline import moments, timeline
 from glauber.sampling.reopened import COARSE
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _chains(run: Run) -> Iterable[dict[str, Any]]:
     """What the page shows of each of the first chains."""
     topics = seeds_of(run)
     first, last = run.tokens(0), run.tokens()
-    steps = looks_at(run, ROWS)
+    steps = moments(run, ROWS)
     for chain in range(min(run.n_chains, MOST)):
         yield {
             "number": chain,

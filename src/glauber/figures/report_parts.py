@@ -71,11 +71,11 @@ def sections_of(
     found, notes = _traps(run, chosen, model, device, trust_remote_code)
     yield _trap_section(found, notes, listed)
     if isinstance(read, str):
-        yield Section("way", "Where the texts went", (read,))
+        yield Section("trajectory", "Where the texts went", (read,))
         yield Section("about", "Topics", (read,))
         yield Section("basins", "Basins", (read,))
         return
-    yield _way(read, chosen, found, chain)
+    yield _trajectory(read, chosen, found, chain)
     say("scoring topics and finding basins")
     yield Section("about", "Topics", (missing,)) if missing else _about(read, chosen, device)
     yield _basins(run, chosen, read.every)
@@ -124,18 +124,18 @@ def _traps(
         if run.steps == 0:
             raise GlauberError("The run has no steps yet, so no chain got stuck.")
         drawn = drawn_from(run, model=model, device=device, trust_remote_code=trust_remote_code)
-        laws, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
+        conditionals, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
     try:
-        found = rolling_traps(run, laws, chosen, shortest=SHORTEST, device=place)
+        found = rolling_traps(run, conditionals, chosen, shortest=SHORTEST, device=place)
         if found.traps:
             return found, notes
     except GlauberError:  # the run is shorter than the window
         pass
     shortest = min(SHORTEST, max(20, run.steps // 10))
     try:
-        return hamming_traps(run, laws, shortest=shortest, device=place), notes
+        return hamming_traps(run, conditionals, shortest=shortest, device=place), notes
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
 
@@ -144,12 +144,12 @@ def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) ->
     heading = "Where the chains got stuck"
     if found is None:
         return Section("traps", heading, tuple(notes))
-    told = [_what_a_trap_is(found), *notes]
+    paragraphs = [_what_a_trap_is(found), *notes]
     if not found.traps:
-        return Section("traps", heading, (*told, found.none_found()))
+        return Section("traps", heading, (*paragraphs, found.none_found()))
     counted = found.summary()
     few = min(listed, counted.n_traps)
-    told.append(
+    paragraphs.append(
         f"{counted.n_traps} were found, {counted.n_perfect} of them perfect: every token is the "
         f"model's first choice there. They take up {counted.share:.0%} of all steps. "
         + (f"The {few} longest are" if few < counted.n_traps else "All are")
@@ -162,7 +162,7 @@ def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) ->
     return Section(
         "traps",
         heading,
-        tuple(told),
+        tuple(paragraphs),
         figures,
         tuple(Card(text, (when, *rest)) for when, text, *rest in cards),
     )
@@ -182,19 +182,21 @@ def _what_a_trap_is(found: Catalogue) -> str:
     )
 
 
-def _way(read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None) -> Section:
+def _trajectory(
+    read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None
+) -> Section:
     heading = "Where the texts went"
     stuck = () if found is None else found.traps
-    stays = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
+    intervals = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
     if chain is None:  # the chain with the most traps has most to show; of equals, the first
-        chain = max(range(read.n_chains), key=lambda c: sum(stay[0] == c for stay in stays))
+        chain = max(range(read.n_chains), key=lambda c: sum(whose == c for whose, *_ in intervals))
     what = "its embeddings" if chosen.reads_meaning else "its tokens"
     try:
         plane = trajectory_in_plane(chosen.vectors(read), read.steps, read.texts, what=what)
     except GlauberError as error:
-        return Section("way", heading, (str(error),))
-    drawn = plot_trajectory(plane, chain=chain, traps=stays, choose=True)
-    return Section("way", heading, (chosen.description,), {"trajectory": drawn})
+        return Section("trajectory", heading, (str(error),))
+    drawn = plot_trajectory(plane, chain=chain, traps=intervals, choose=True)
+    return Section("trajectory", heading, (chosen.description,), {"trajectory": drawn})
 
 
 def _about(read: Snapshots, chosen: Embedder, device: str | None) -> Section:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
 from glauber.runs.run import Run, survival
-from glauber.runs.timeline import Look, Piece
+from glauber.runs.timeline import Piece, Snapshot
 
 MOST = 64  # chains drawn one by one; the mean is over all
 MOMENTS = 500  # more points than this no screen shows
@@ -61,14 +61,14 @@ def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> go.Figu
     return figure
 
 
-def plot_timeline(looks: Sequence[Look]) -> go.Figure:
+def plot_timeline(snapshots: Sequence[Snapshot]) -> go.Figure:
     """Which sites of one chain changed from one moment to the next, with their tokens."""
     figure = empty_figure("A chain's text over time", "blue: changed since the row above")
     figure.add_heatmap(
-        x=[site + looks[0].first for site in range(len(looks[0].pieces))],
-        y=[f"{look.step:,}" for look in looks],
-        z=[[int(piece.changed) for piece in look.pieces] for look in looks],
-        text=[[escape(piece.text.strip()) for piece in look.pieces] for look in looks],
+        x=[site + snapshots[0].first for site in range(len(snapshots[0].pieces))],
+        y=[f"{snapshot.step:,}" for snapshot in snapshots],
+        z=[[int(piece.changed) for piece in snapshot.pieces] for snapshot in snapshots],
+        text=[[escape(piece.text.strip()) for piece in snapshot.pieces] for snapshot in snapshots],
         texttemplate="%{text}",
         hovertemplate="step %{y}, site %{x}: %{text}<extra></extra>",
         colorscale=[[0, FAINT], [1, STRONG]],
@@ -76,9 +76,9 @@ def plot_timeline(looks: Sequence[Look]) -> go.Figure:
         zmax=1,
         showscale=False,
     )
-    figure.update_layout(height=max(figure.layout.height, 120 + 24 * len(looks)))
+    figure.update_layout(height=max(figure.layout.height, 120 + 24 * len(snapshots)))
     figure.update_xaxes(title=dict(text="site", font_size=13), rangemode="normal")
-    figure.update_yaxes(type="category", autorange="reversed", nticks=len(looks))
+    figure.update_yaxes(type="category", autorange="reversed", nticks=len(snapshots))
     return figure
 
 
@@ -94,7 +94,7 @@ def add_chains(
 
     steps (moments,), values (chains, moments); number is how a value is written, in d3's words.
     """
-    told = f"step %{{x:,}}: %{{y:{number}}}<extra>%{{fullData.meta}}</extra>"
+    hover = f"step %{{x:,}}: %{{y:{number}}}<extra>%{{fullData.meta}}</extra>"
     several = len(values) > 1
     for chain, row in enumerate(values[:MOST] if several else ()):
         figure.add_scatter(
@@ -106,7 +106,7 @@ def add_chains(
             legendgroup="chains",
             showlegend=chain == 0,
             meta=f"chain {chain}",
-            hovertemplate=told,
+            hovertemplate=hover,
         )
     name = "mean" if several else "the chain"
     figure.add_scatter(
@@ -116,7 +116,7 @@ def add_chains(
         line=dict(color=STRONG, width=2.5, shape=shape),
         name=name,
         meta=name,
-        hovertemplate=told,
+        hovertemplate=hover,
         showlegend=several,
     )
 
@@ -138,15 +138,15 @@ def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], N
     return ends, (sums[:, ends] - sums[:, ends - window]) / window
 
 
-def timeline_table(looks: Iterable[Look]) -> str:
+def timeline_table(snapshots: Iterable[Snapshot]) -> str:
     """An HTML table with a row per moment; <mark> holds a changed token, .frozen a held one."""
-    rows = "\n".join(_row(look) for look in looks)
+    rows = "\n".join(_row(snapshot) for snapshot in snapshots)
     return f'<table class="timeline">\n<thead>{HEAD}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
 
 
-def _row(look: Look) -> str:
-    text = "".join(_piece(piece) for piece in look.pieces).strip()
-    return f'<tr><th scope="row">{look.step:,}</th><td dir="auto">{text}</td></tr>'
+def _row(snapshot: Snapshot) -> str:
+    text = "".join(_piece(piece) for piece in snapshot.pieces).strip()
+    return f'<tr><th scope="row">{snapshot.step:,}</th><td dir="auto">{text}</td></tr>'
 
 
 def _piece(piece: Piece) -> str:

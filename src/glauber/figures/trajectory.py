@@ -92,7 +92,9 @@ def _add(
             line=dict(color="white", width=0.5),
             colorbar=dict(title=dict(text="step", side="right"), thickness=12, tickformat=",d"),
         ),
-        hovertext=[_told(*look) for look in zip(found.steps, found.texts[chain], strict=True)],
+        hovertext=[
+            _hover_text(*snapshot) for snapshot in zip(found.steps, found.texts[chain], strict=True)
+        ],
         hoverinfo="text",
         visible=visible,
     )
@@ -166,5 +168,5 @@ def _axis(found: Trajectory, number: int) -> str:
     return f"component {number + 1}: {found.explained[number]:.0%} of the spread"
 
 
-def _told(step: int, text: str) -> str:
+def _hover_text(step: int, text: str) -> str:
     return "<br>".join([f"step {step:,}", *(escape(line, quote=False) for line in wrap(text, 60))])

@@ -11,7 +11,7 @@ from glauber.translation.systems import JUDGED, Evaluation
 from glauber.translation.training import TrainedModel
 from glauber.translation.translate import Sentence
 
-LOOKS = (
+STYLES = (
     (QUIET, "dot", "diamond", "top center"),
     ("#d55e00", "dash", "square", "bottom center"),
     (STRONG, "solid", "circle", "bottom center"),
@@ -35,8 +35,8 @@ def plot_frontier(systems: Sequence[Evaluation], machine: str) -> go.Figure:
     lines: dict[str, list[Evaluation]] = {}
     for one in parallel:
         lines.setdefault(_line_name(one), []).append(one)
-    for (name, points), look in zip(lines.items(), cycle(LOOKS), strict=False):
-        _add_line(figure, name, sorted(points, key=lambda one: one.decoding.n_steps), look)
+    for (name, points), style in zip(lines.items(), cycle(STYLES), strict=False):
+        _add_line(figure, name, sorted(points, key=lambda one: one.decoding.n_steps), style)
     searched = [one for one in timed if one.decoding.decoder == "ar"]
     for one, symbol in zip(searched, cycle(BASELINES), strict=False):
         figure.add_scatter(
@@ -102,7 +102,7 @@ def plot_losses(models: Sequence[TrainedModel]) -> go.Figure:
     figure = empty_figure(
         "How did the training go?", "loss of single batches; teacher and student differ in kind"
     )
-    for one, (colour, dash, _, _) in zip(models, cycle(LOOKS[1:]), strict=False):
+    for one, (colour, dash, _, _) in zip(models, cycle(STYLES[1:]), strict=False):
         figure.add_scatter(
             x=[step for step, _ in one.curve], y=[loss for _, loss in one.curve], name=one.name,
             mode="lines+markers" if len(one.curve) < 3 else "lines",
@@ -131,9 +131,9 @@ def _short(text: str, most: int = 100) -> str:
 
 
 def _add_line(
-    figure: go.Figure, name: str, points: list[Evaluation], look: tuple[str, str, str, str]
+    figure: go.Figure, name: str, points: list[Evaluation], style: tuple[str, str, str, str]
 ) -> None:
-    colour, dash, symbol, place = look
+    colour, dash, symbol, place = style
     figure.add_scatter(
         x=[_milliseconds(one) for one in points],
         y=[one.quality.bleu for one in points],

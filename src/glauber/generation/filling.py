@@ -46,7 +46,7 @@ class Walk:
     """Samples of the sequential fill, step by step: each (samples, steps).
 
     log_in_turn: log chance of the drawn token given the past; log_at_once: given only what was
-    there when its group began; divergence: KL between these two laws.
+    there when its group began; divergence: KL between these two distributions.
     """
 
     log_in_turn: Floats
@@ -224,11 +224,11 @@ def _filled(
             each = log_probs(conditionals, state, orders[:, done:], temperature=temperature)
             if slot == 0:
                 before = each[:, :size].clone()
-            law, at_once = each[:, 0], before[:, slot]
-            drawn = _draw(law, uniforms[:, done])
+            own, at_once = each[:, 0], before[:, slot]
+            drawn = _draw(own, uniforms[:, done])
             state = state.scatter(1, orders[:, done, None], drawn)
-            ratio = divergences(law, at_once)
-            found.append((law.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
+            ratio = divergences(own, at_once)
+            found.append((own.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
             done += 1
             if advance is not None:
                 advance(len(orders))
@@ -237,15 +237,15 @@ def _filled(
     return in_turn, once, spent
 
 
-def _draw(law: Tensor, uniform: Tensor) -> Tensor:
-    """A token (rows, 1) of each log law (rows, vocab), by inverting its distribution function."""
-    cumulative = law.exp().cumsum(-1)
+def _draw(log_probs: Tensor, uniform: Tensor) -> Tensor:
+    """A token (rows, 1) of each row of log_probs (rows, vocab), by inverting its distribution."""
+    cumulative = log_probs.exp().cumsum(-1)
     # Scaled by the last sum and held at the last allowed token, against rounding.
     found = torch.searchsorted(
-        cumulative, uniform.to(law.device)[:, None] * cumulative[:, -1:], right=True
+        cumulative, uniform.to(log_probs.device)[:, None] * cumulative[:, -1:], right=True
     )
-    places = torch.arange(law.shape[1], device=law.device)
-    last = torch.where(law > -torch.inf, places, 0).amax(-1, keepdim=True)
+    places = torch.arange(log_probs.shape[1], device=log_probs.device)
+    last = torch.where(log_probs > -torch.inf, places, 0).amax(-1, keepdim=True)
     return torch.minimum(found, last)
 
 

@@ -123,7 +123,7 @@ def _after(
     tried: Tensor,
     temperature: float,
 ) -> Tensor:
-    """log laws (tried, n - 1, vocab) at the other sites once the first holds each token."""
+    """log_probs (tried, n - 1, vocab) at the other sites once the first holds each token."""
     rows = tokens.repeat(len(tried), 1)
     rows[:, sites[first]] = tried
     others = sites[torch.arange(len(sites), device=sites.device) != first]
@@ -131,21 +131,21 @@ def _after(
 
 
 def _distances(after: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-    """TV and KL(after || before), each (rows, n), of log laws (rows, n, vocab) and (n, vocab)."""
-    law = after.exp()
-    far = (law - before.exp()).abs().sum(-1) / 2
+    """TV and KL(after || before), each (rows, n), of log_probs (rows, n, vocab) and (n, vocab)."""
+    probs = after.exp()
+    far = (probs - before.exp()).abs().sum(-1) / 2
     return far, divergences(after, before)
 
 
 def divergences(after: Tensor, before: Tensor) -> Tensor:
-    """KL(after || before) over the last axis of log laws, in nats."""
-    law = after.exp()
-    terms = law * (after - before)
-    return torch.where(law > 0, terms, 0.0).sum(-1).clamp(min=0)
+    """KL(after || before) over the last axis of log_probs, in nats."""
+    probs = after.exp()
+    terms = probs * (after - before)
+    return torch.where(probs > 0, terms, 0.0).sum(-1).clamp(min=0)
 
 
 def _largest_divergence(before: Tensor) -> Floats:
-    """What no KL from a law (n, vocab) over the same tokens exceeds: -log of its least chance."""
+    """What no KL from log_probs (n, vocab) on the same tokens exceeds: -log of the least."""
     allowed = torch.where(before == -torch.inf, torch.inf, before)
     return np.asarray((-allowed.amin(-1)).cpu().numpy())
 

@@ -197,9 +197,11 @@ class Races(Result):
 
     def to_dict(self) -> dict[str, Any]:
         model = self.races[0].model
-        told = {"sites": model.n_sites, "clique": model.size, "field": model.field}
+        record = {"sites": model.n_sites, "clique": model.size, "field": model.field}
         races = [one.to_dict() for one in self.races]
-        return dict(plain(told | {"seed": self.seed, "races": races, "signature": self.signature}))
+        return dict(
+            plain(record | {"seed": self.seed, "races": races, "signature": self.signature})
+        )
 
     def lines(self) -> Iterable[str]:
         for one in self.races:

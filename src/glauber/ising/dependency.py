@@ -189,7 +189,7 @@ class Dependencies(Result):
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
-        told = {
+        record = {
             "sites": self.sites,
             "model": self.model,
             "field": self.field,
@@ -197,7 +197,7 @@ class Dependencies(Result):
             "masks": None if self.better is None else [one.to_dict() for one in self.better],
             "signature": self.signature,
         }
-        return dict(plain(told))
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         heads = "".join(f"{f'gap k={k}':>14}" for k in self.found[0].gaps)

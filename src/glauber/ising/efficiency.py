@@ -134,15 +134,15 @@ class Covariances(Result):
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.ising import plot_by_size
 
-        told = [row.to_dict() for row in self.rows]
-        ks = [row["k"] for row in told if row["masks"] == "uniform"]
+        rows = [row.to_dict() for row in self.rows]
+        ks = [row["k"] for row in rows if row["masks"] == "uniform"]
         by_masks = {
-            f"{masks} masks": [row["trace"] for row in told if row["masks"] == masks]
+            f"{masks} masks": [row["trace"] for row in rows if row["masks"] == masks]
             for masks in ("uniform", "adaptive")
         }
         lines = {name: values for name, values in by_masks.items() if values}
-        averaged = [row["trace_all_masks"] for row in told if row["masks"] == "uniform"]
-        bound = [row["bound"] for row in told if row["masks"] == "uniform"]
+        averaged = [row["trace_all_masks"] for row in rows if row["masks"] == "uniform"]
+        bound = [row["bound"] for row in rows if row["masks"] == "uniform"]
         where = f"trace of the exact covariance, {self.sites} sites"
         return {
             "bound": plot_by_size(

@@ -149,8 +149,8 @@ class ErrorCurves(Result):
             for row, k in enumerate(self.ks)
         ]
         repetitions = self.squared_errors.shape[2]
-        told = {"masks": self.masks, "repetitions": repetitions, "rows": rows}
-        return dict(plain(told | {"signature": self.signature}))
+        record = {"masks": self.masks, "repetitions": repetitions, "rows": rows}
+        return dict(plain(record | {"signature": self.signature}))
 
     def lines(self) -> Iterable[str]:
         yield f"mean squared error over {self.squared_errors.shape[2]} repetitions, an estimate"

@@ -128,7 +128,7 @@ class IsingFit(Result):
         return None if self.truth is None else float(((self.estimate - self.truth) ** 2).sum())
 
     def to_dict(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "samples": self.samples,
             "names": list(self.names),
             "estimate": self.estimate,
@@ -142,13 +142,13 @@ class IsingFit(Result):
             "method": self.fit.method,
         }
         if self.truth is not None:
-            told |= {
+            record |= {
                 "truth": self.truth,
                 "squared_error": self.squared_error,
                 "expected_squared_error": self.expected_squared_error,
             }
-        told |= {"k": self.k, "masks": self.masks, "seed": self.seed, "signature": self.signature}
-        return dict(plain(told))
+        record |= {"k": self.k, "masks": self.masks, "seed": self.seed, "signature": self.signature}
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         known = self.truth is not None

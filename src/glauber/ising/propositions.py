@@ -71,7 +71,7 @@ class Separations(Result):
         return falling[max(broken - 1, 0)]
 
     def to_dict(self) -> dict[str, Any]:
-        told = {
+        record = {
             "steps": self.promised.n_steps,
             "delta": self.promised.delta,
             "promised": self.promised.to_dict(),
@@ -83,7 +83,7 @@ class Separations(Result):
             "kind": "exact",
             "signature": self.signature,
         }
-        return dict(plain(told))
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         for name, one in (("the corollary asks for", self.promised), ("enough are", self.smallest)):

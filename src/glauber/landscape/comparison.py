@@ -279,11 +279,11 @@ def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
 
 def _traps(model: Model, run: Run, shortest: int) -> dict[str, Any]:
     """Traps by Hamming balls of radius 1, in figures."""
-    told = hamming_traps(
+    traps = hamming_traps(
         run, model.conditionals(), shortest=shortest, device=model.state_device
     ).summary()
-    share = f"{told.share:.0%}"
-    return {"found": told.n_traps, "perfect": told.n_perfect, "share of steps": share}
+    share = f"{traps.share:.0%}"
+    return {"found": traps.n_traps, "perfect": traps.n_perfect, "share of steps": share}
 
 
 def _means(scores: TopicScores, snapshot: int) -> dict[str, Mean]:

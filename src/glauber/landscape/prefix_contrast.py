@@ -121,10 +121,10 @@ def chances_of(
         return np.zeros((found.n_chains, 0))
     rows = torch.as_tensor(found.tokens.astype(np.int64)).flatten(0, 1).to(opened.state_device)
     sites = place.repeat_interleave(len(found))[:, None].to(opened.state_device)
-    law, parts = opened.conditionals(), []
-    size = rows_at_once(16 * law.vocab_size, opened.state_device)
+    conditionals, parts = opened.conditionals(), []
+    size = rows_at_once(16 * conditionals.vocab_size, opened.state_device)
     for part, at in zip(rows.split(size), sites.split(size), strict=True):
-        chances = log_probs(law, part, at, temperature=temperature)[:, 0].exp()
+        chances = log_probs(conditionals, part, at, temperature=temperature)[:, 0].exp()
         parts.append(chances[:, tokens].double().cpu().numpy())
     stacked = np.concatenate(parts).reshape(found.n_chains, len(found), len(tokens))
     return np.asarray(stacked.mean(axis=1))

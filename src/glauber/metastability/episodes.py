@@ -117,14 +117,14 @@ def rolling_episodes(vectors: NDArray[np.float32], *, window: int = WINDOW, stri
     ]
 
 
-def rolling_drift(vectors: NDArray[np.float32], ahead: int) -> Floats:
-    """Mean of 1 - cos to the next `ahead` snapshots: (chains, n, d) -> (chains, n - ahead)."""
-    n = vectors.shape[1] - ahead
+def rolling_drift(vectors: NDArray[np.float32], window: int) -> Floats:
+    """Mean of 1 - cos to the next `window` snapshots: (chains, n, d) -> (chains, n - window)."""
+    n = vectors.shape[1] - window
     total = np.zeros((len(vectors), n))
-    for later in range(1, ahead + 1):
+    for later in range(1, window + 1):
         total += 1 - np.einsum("cld,cld->cl", vectors[:, :n], vectors[:, later : later + n])
     # Rounding may put the drift of equal texts a little below zero.
-    return np.asarray((total / ahead).clip(min=0))
+    return np.asarray((total / window).clip(min=0))
 
 
 def flagged_episodes(flags: NDArray[np.bool_], stride: int, chain: int = 0) -> list[Episode]:

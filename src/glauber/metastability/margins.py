@@ -249,12 +249,12 @@ def basin_margin(
     scores = scores_alone(conditionals, states, torch.arange(states.shape[1]))
     outside = _leaves(states, conditionals.vocab_size)
     own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
-    ways = outside.any(-1)
-    laws = torch.softmax(scores / temperature, dim=-1)
+    leaves = outside.any(-1)
+    probs = torch.softmax(scores / temperature, dim=-1)
     return BasinMargin(
         margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
-        argmax=bool((own[:, :, 0] >= scores.amax(-1))[ways].all()),
-        escape_rates=np.asarray((laws * outside).sum(-1).mean(1).numpy()),
+        argmax=bool((own[:, :, 0] >= scores.amax(-1))[leaves].all()),
+        escape_rates=np.asarray((probs * outside).sum(-1).mean(1).numpy()),
         n_tokens=conditionals.vocab_size,
         temperature=temperature,
     )

@@ -153,7 +153,7 @@ class Coupling(Result):
             "standard_error": None if len(self.met) < 2 else found.standard_error,
             "kind": "estimate",
         }
-        told = {
+        record = {
             "model": self.name,
             "coupling": found.coupling,
             "temperature": self.temperature,
@@ -171,7 +171,7 @@ class Coupling(Result):
             "changed_at_frozen_sites": self.changed,
             "signature": self.signature,
         }  # fmt: skip
-        return dict(plain(told))
+        return dict(plain(record))
 
     def _contraction(self) -> dict[str, Any] | None:
         if self.alpha is None:

@@ -113,8 +113,8 @@ class Diagnostics(Result):
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
-        told = {name: one for name, one in vars(self).items() if name != "values"}
-        return dict(plain(told))
+        record = {name: one for name, one in vars(self).items() if name != "values"}
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         width = max(len(row.statistic) for row in self.rows)

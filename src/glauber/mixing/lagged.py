@@ -141,12 +141,12 @@ def lagged(
     those of `coalescence.finished`.
     """
     check_count("lag", lag)
-    ahead = advance_alone(
+    advanced = advance_alone(
         conditionals, left, free=free, temperature=temperature, seed=seed, n_steps=lag,
         coupling=coupling, pair=pair,
     )  # fmt: skip
     found = coalesce(
-        conditionals, ahead, right, free=free, temperature=temperature, seed=seed, steps=steps,
+        conditionals, advanced, right, free=free, temperature=temperature, seed=seed, steps=steps,
         coupling=coupling, pair=pair, batch_size=batch_size, every=2**30, step=lag,
     )  # fmt: skip
     return Lagged(found.times + lag, found.met, lag, coupling)

@@ -164,7 +164,7 @@ class Phase(PhaseDiagram, Result):
             | {"share": cell.share, "interval": cell.interval, "median": asdict(cell.median)}
             for cell in self.cells
         ]
-        told = {
+        record = {
             "model": self.name,
             "cells": cells,
             "crossovers": self.crossovers,
@@ -172,7 +172,7 @@ class Phase(PhaseDiagram, Result):
             "folder": self.folder,
             "signature": self.signature,
         }
-        return dict(plain(told))
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         yield "pairs that met, and their median steps, by tokens (down) and temperature (across)"

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 FEWEST = 8  # snapshots that a saturation level needs
-AHEAD = (
-    8  # snapshots embedded together: a chain that hits early in a block costs no more than these
-)
+# Snapshots embedded together: a chain that hits early in a block costs no more than these.
+BLOCK = 8
 
 
 @study
@@ -152,7 +151,7 @@ class SemanticDrift(Result):
 
     def to_dict(self) -> dict[str, Any]:
         found, level, times = self.distances, self.saturation, self.times
-        told = {
+        record = {
             "steps": found.steps,
             "median": self.median,
             "distances": found.values,
@@ -170,7 +169,7 @@ class SemanticDrift(Result):
             "distance": self.description,
             "signature": self.signature,
         }
-        return dict(plain(told))
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         steps, last = self.distances.steps, len(self.distances.steps) - 1
@@ -255,9 +254,9 @@ def first_passages(
         return hitting_times(distances(run, chosen, every=every), threshold)
     waiting = np.arange(run.n_chains)
     steps, hit = np.full(run.n_chains, run.steps // every * every), np.zeros(run.n_chains, bool)
-    decode, looks = run.vocabulary.decode, trajectory(run, every)
+    decode, snapshots = run.vocabulary.decode, trajectory(run, every)
     start = np.asarray(chosen.embed([decode(row) for row in run.tokens(0)]), np.float64)
-    while len(waiting) and (block := list(islice(looks, AHEAD))):
+    while len(waiting) and (block := list(islice(snapshots, BLOCK))):
         texts = [decode(tokens[chain]) for _, tokens in block for chain in waiting]
         vectors = np.asarray(chosen.embed(texts), np.float64).reshape(len(block), len(waiting), -1)
         above = 1 - (vectors * start[waiting]).sum(axis=2) >= threshold  # (snapshots, waiting)

@@ -143,7 +143,7 @@ class Unbiased(Estimates, Result):
     def to_dict(self) -> dict[str, Any]:
         error = float(self.standard_error[0])
         value = float(self.mean[0])
-        told = {
+        record = {
             "model": self.name,
             "text": self.text,
             "statistic": self.statistic,
@@ -156,7 +156,7 @@ class Unbiased(Estimates, Result):
             "met": int(self.met.sum()),
             "signature": self.signature,
         }  # fmt: skip
-        return dict(plain(told))
+        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         error, n_met = float(self.standard_error[0]), int(self.met.sum())
@@ -212,8 +212,8 @@ def estimate(
         for rows in torch.arange(len(left), device=left.device).split(size):
             part = pairs.rows(rows)
             tally = _Tally(statistic, len(rows), k, m, lag)
-            ahead = _alone(conditionals, joint, part, tally, advance)
-            parts.append(_until_met(conditionals, joint, ahead, tally, last, advance))
+            advanced = _alone(conditionals, joint, part, tally, advance)
+            parts.append(_until_met(conditionals, joint, advanced, tally, last, advance))
     return Estimates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

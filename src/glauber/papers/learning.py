@@ -66,8 +66,8 @@ def theorem1(scale: Scale, *, seed: int) -> Reproduction:
 
 
 def _growth_rows(coupling: float, found: Covariances) -> list[dict[str, Any]]:
-    told = found.to_dict()["rows"]
-    following = [*(row["growth"] for row in told[1:]), None]
+    rows = found.to_dict()["rows"]
+    following = [*(row["growth"] for row in rows[1:]), None]
     return [
         {
             "J": coupling,
@@ -79,7 +79,7 @@ def _growth_rows(coupling: float, found: Covariances) -> list[dict[str, Any]]:
             "smallest eigenvalue of the next Hessian less this": growth,
             "published": "not negative",
         }
-        for row, growth in zip(told, following, strict=True)
+        for row, growth in zip(rows, following, strict=True)
     ]
 
 

@@ -78,21 +78,21 @@ class Conditions:
     embedder: str | None  # none: the one in the package
     lengths: tuple[int, ...]
     trials: int
-    look: int  # figure 3a: the fixed step at which distances are compared
+    step: int  # figure 3a: the fixed step at which distances are compared
     steps: int  # figure 3b: of every chain, at every length
     how: dict[str, Any]  # what the embedding model asks for beside its name
 
 
 CONDITIONS: dict[Scale, Conditions] = {
     "small": Conditions(
-        "bundled:english", None, (6, 9, 13, 19, 28), trials=50, look=20, steps=120, how={}
+        "bundled:english", None, (6, 9, 13, 19, 28), trials=50, step=20, steps=120, how={}
     ),
     "paper": Conditions(
         "bert-base-uncased",
         "jinaai/jina-embeddings-v4",
         (5, 10, 15, 20, 25),
         trials=100,
-        look=20,
+        step=20,
         steps=2000,
         how={"trust_remote_code": True, "task": "text-matching"},
     ),
@@ -138,8 +138,8 @@ def figure3a(scale: Scale, *, seed: int) -> Reproduction:
     found = CONDITIONS[scale]
     embedder = _embedder(found)
     values, means, rows = {}, {}, []
-    for n, run in _runs(found, steps=found.look, seed=seed):
-        values[n] = distances(run, embedder, every=found.look).at(found.look)
+    for n, run in _runs(found, steps=found.step, seed=seed):
+        values[n] = distances(run, embedder, every=found.step).at(found.step)
         means[n] = mean_over_chains(values[n], bounds=(0.0, 2.0))
         rows.append(
             {
@@ -148,15 +148,15 @@ def figure3a(scale: Scale, *, seed: int) -> Reproduction:
                 "interval": list(means[n].interval or ()),
                 "quartiles": np.quantile(values[n], [0.25, 0.5, 0.75]).tolist(),
                 "kind": means[n].kind,
-                "step": found.look,
+                "step": found.step,
                 "trials": found.trials,
                 "model": found.model,
                 "embedder": embedder.name,
                 "published": f"the time to drift away {GROWTH}; no number in our text",
             }
         )
-    how = f"version 1: 1 - cosine to the start after {found.look} steps; {PLACE}"
-    pictures = {"distance": plot_distance_by_length(values, means, step=found.look)}
+    how = f"version 1: 1 - cosine to the start after {found.step} steps; {PLACE}"
+    pictures = {"distance": plot_distance_by_length(values, means, step=found.step)}
     return Reproduction("A-fig3a", scale, how, rows, seed, pictures)
 
 

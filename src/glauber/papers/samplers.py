@@ -86,20 +86,20 @@ def corollary3(scale: Scale, *, seed: int) -> Reproduction:
 
 
 def _separation_row(found: Separations) -> dict[str, Any]:
-    told = found.to_dict()
+    record = found.to_dict()
     names = {
         "gibbs_misses": "N-Gibbs not there after one step",
         "log10_parallel_arrives": "log10 of the chance that parallel is there within M",
     }
     return {
-        "M": told["steps"],
-        "delta": told["delta"],
-        "|C| of the corollary": told["promised"]["sites"],
-        "promised chance of failure": told["delta"],
-        **{name: told["promised"][key] for key, name in names.items()},
-        "horizon of proposition 5": told["horizon_of_proposition_5"]["value"],
-        "smallest |C| that separates": told["smallest"]["sites"],
-        **{f"there: {name}": told["smallest"][key] for key, name in names.items()},
+        "M": record["steps"],
+        "delta": record["delta"],
+        "|C| of the corollary": record["promised"]["sites"],
+        "promised chance of failure": record["delta"],
+        **{name: record["promised"][key] for key, name in names.items()},
+        "horizon of proposition 5": record["horizon_of_proposition_5"]["value"],
+        "smallest |C| that separates": record["smallest"]["sites"],
+        **{f"there: {name}": record["smallest"][key] for key, name in names.items()},
         "kind": "exact",
     }
 

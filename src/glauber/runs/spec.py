@@ -95,10 +95,10 @@ def _own_version() -> str:
 
 def write_spec(folder: Path, spec: Spec) -> None:
     """Writes `run.json` in one stroke."""
-    told = asdict(spec)
+    record = asdict(spec)
     if not spec.forbid:
-        del told["forbid"]
-    write_json(folder / HEADER, told)
+        del record["forbid"]
+    write_json(folder / HEADER, record)
 
 
 def read_spec(folder: Path) -> Spec:

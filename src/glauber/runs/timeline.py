@@ -54,7 +54,7 @@ class Piece(NamedTuple):
     frozen: bool
 
 
-class Look(NamedTuple):
+class Snapshot(NamedTuple):
     """A chain's text after some step."""
 
     step: int
@@ -88,54 +88,54 @@ class Timeline(Result):
 
     run: Run
     chain: int
-    looks: list[Look]
+    snapshots: list[Snapshot]
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
-        looks = [
-            {"step": look.step, "text": self._text(look), "changed": look.changed}
-            for look in self.looks
+        snapshots = [
+            {"step": snapshot.step, "text": self._text(snapshot), "changed": snapshot.changed}
+            for snapshot in self.snapshots
         ]
         return {
             "run": str(self.run.folder),
             "chain": self.chain,
-            "looks": looks,
+            "snapshots": snapshots,
             "signature": self.signature,
         }
 
-    def _text(self, look: Look) -> str:
-        return self.run.text(self.chain, look.step)
+    def _text(self, snapshot: Snapshot) -> str:
+        return self.run.text(self.chain, snapshot.step)
 
     def lines(self) -> Iterable[str]:
-        for look in self.looks:
-            yield f"{look.step:>8,} {look.marked}"
+        for snapshot in self.snapshots:
+            yield f"{snapshot.step:>8,} {snapshot.marked}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per moment."""
         import pandas
 
-        return pandas.DataFrame(self.to_dict()["looks"])
+        return pandas.DataFrame(self.to_dict()["snapshots"])
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.runs import plot_timeline, run_figures
 
-        return {"timeline": plot_timeline(self.looks)} | run_figures(self.run)
+        return {"timeline": plot_timeline(self.snapshots)} | run_figures(self.run)
 
     def _repr_html_(self) -> str:
         from html import escape
 
         from glauber.figures.runs import timeline_table
 
-        return f"{timeline_table(self.looks)}<p><small>{escape(self.signature)}</small></p>"
+        return f"{timeline_table(self.snapshots)}<p><small>{escape(self.signature)}</small></p>"
 
 
-def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Look]:
+def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     """One chain after the given steps; changes are against the step before in that list."""
     run.check_chain(chain)
     free = run.free[chain]
     first, last = _inside(run, chain)
     inside = slice(first, last)
-    looks: list[Look] = []
+    snapshots: list[Snapshot] = []
     before: NDArray[np.int64] | None = None
     for step in steps:
         tokens = run.tokens(step)[chain]
@@ -143,18 +143,15 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Look]:
         texts = spelled(run.vocabulary, tokens[inside])
         marks = zip(texts, changed[inside], ~free[inside], strict=True)
         pieces = [Piece(text, bool(new), bool(held)) for text, new, held in marks]
-        looks.append(Look(step, pieces, first - run.first_site))
+        snapshots.append(Snapshot(step, pieces, first - run.first_site))
         before = tokens
-    return looks
+    return snapshots
 
 
 def moments(run: Run, count: int) -> list[int]:
     """About `count` steps of a run, evenly spread, the first and the last among them."""
     check_count("number of rows", count, most=MOST)
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
-
-
-looks_at = moments
 
 
 def _inside(run: Run, chain: int) -> tuple[int, int]:

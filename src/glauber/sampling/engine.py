@@ -81,8 +81,8 @@ def stream(
                 planned.conditionals, begun, missing, seed=seed, memo=memo, scan=scan, fill=fill
             )
         case "multi-step":
-            ahead = steps_per_pass(len(rows))
-            return multi_step(planned.kernel, begun, missing, seed=seed, n_ahead=ahead)
+            per_pass = steps_per_pass(len(rows))
+            return multi_step(planned.kernel, begun, missing, seed=seed, per_pass=per_pass)
         case "graph":
             return run(replayed(planned.kernel), begun, missing, seed=seed)
         case _:
@@ -91,11 +91,11 @@ def stream(
 
 def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> State:
     """The state of the chains `rows` after so many steps."""
-    heats = torch.tensor(planned.spec.temperatures, dtype=torch.float64)
+    temperatures = torch.tensor(planned.spec.temperatures, dtype=torch.float64)
     return start(
         tokens,
         planned.free[rows],
-        temperature=heats[rows],
+        temperature=temperatures[rows],
         chain=rows,
         step=step,
         device=planned.model.state_device,

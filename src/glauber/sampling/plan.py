@@ -111,16 +111,16 @@ def plan(
     trust_remote_code: bool = False,
 ) -> Plan:
     """Everything a run needs, checked, before anything is written; parameters as in `sample`."""
-    heats = read_temperature(temperature)
-    if isinstance(heats, list) and chains is None:
-        chains = len(heats)
+    temperatures = read_temperature(temperature)
+    if isinstance(temperatures, list) and chains is None:
+        chains = len(temperatures)
     steps, seed = _whole(steps), _whole(seed)
     check_numbers(steps, chains, length, seed)
     if not isinstance(prefix, str):
         raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
     scanned, filled, sites = scan_named(scan), fill_named(fill), read_sites(freeze)
-    if isinstance(heats, list) and len(heats) != chains:
-        raise GlauberError(f"there are {len(heats)} temperatures, but {chains} chains.")
+    if isinstance(temperatures, list) and len(temperatures) != chains:
+        raise GlauberError(f"there are {len(temperatures)} temperatures, but {chains} chains.")
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)
@@ -132,7 +132,7 @@ def plan(
         seed=seed,
         steps=steps,
         chains=len(tokens),
-        temperature=heats,
+        temperature=temperatures,
         scan=scanned.name,
         within=within or ("parallel" if scanned.size is None else "sequential"),
         fill=filled.name,
@@ -199,8 +199,8 @@ def _names(given: Sequence[str] | str) -> list[str]:
 
 def _check_plan(planned: Plan) -> None:
     spec = planned.spec
-    heats = torch.tensor(spec.temperatures, dtype=torch.float64)
-    start(planned.tokens, planned.free, temperature=heats)
+    temperatures = torch.tensor(spec.temperatures, dtype=torch.float64)
+    start(planned.tokens, planned.free, temperature=temperatures)
     _ = planned.kernel  # refuses unknown names
     fewest = planned.scan.fewest
     if int(planned.free.sum(dim=1).min()) < fewest:

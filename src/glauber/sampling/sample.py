@@ -283,9 +283,9 @@ def unused_folder(
     parent: Path, model: str, temperature: float | Sequence[float], seed: int
 ) -> Path:
     """A folder name that says what the run is and is not taken."""
-    heats = temperature if isinstance(temperature, Sequence) else [temperature]
-    heat = "-".join(f"{float(one):g}" for one in sorted(set(heats))[:3])
-    name = f"{Path(model.replace(':', '-')).name}-t{heat}-s{seed}"
+    temperatures = temperature if isinstance(temperature, Sequence) else [temperature]
+    shown = "-".join(f"{float(one):g}" for one in sorted(set(temperatures))[:3])
+    name = f"{Path(model.replace(':', '-')).name}-t{shown}-s{seed}"
     number = 1
     while (parent / f"{name}-{number}").exists():
         number += 1

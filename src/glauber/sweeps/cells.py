@@ -67,7 +67,7 @@ def sample(
     """
     if not isinstance(model, str):
         raise GlauberError("a sweep needs a model by its name: its workers load it themselves.")
-    heats = read_temperature(list(temperatures))
+    at = read_temperature(list(temperatures))
     check_count("number of steps", steps, most=STEPS)
     for length in lengths:
         check_numbers(steps, chains, length, seed)
@@ -80,7 +80,7 @@ def sample(
     }  # fmt: skip
     if sites := read_sites(freeze):
         settings["freeze"] = sites
-    axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": heats}  # type: ignore[dict-item]
+    axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": at}  # type: ignore[dict-item]
     return _run(Path(out), Sweep(STUDY, settings, axes), on, workers, address)
 
 

@@ -155,15 +155,15 @@ def decode(
         n_passes[live] += 1
         trace.append(tokens)
         seen.append(confidence)
-        ahead = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
+        following = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
         if schedule.order == "refine":
             remasks = _n_remasked(schedule, step, after) > 0
-            moving = ((ahead != draft).any(1) | remasks).nonzero()[:, 0]
+            moving = ((following != draft).any(1) | remasks).nonzero()[:, 0]
             if not len(moving):
                 break
             if len(moving) < len(live):
-                live, ahead, memory = live[moving], ahead[moving], memory.rows(moving)
-        draft = ahead
+                live, following, memory = live[moving], following[moving], memory.rows(moving)
+        draft = following
     score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
     if schedule.order == "refine" and schedule.drop_repeats:
         tokens = without_repeats(tokens)

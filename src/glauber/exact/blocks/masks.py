@@ -122,8 +122,8 @@ class Masks:
         """
         check_block(k, space.length)
         blocks = tuple(combinations(range(space.length), k))
-        doubts = np.stack([1 - conditional(distribution, space, b) for b in blocks])
-        weights = np.maximum(doubts, 0.0) ** sharpness
+        uncertainties = np.stack([1 - conditional(distribution, space, b) for b in blocks])
+        weights = np.maximum(uncertainties, 0.0) ** sharpness
         if not weights.sum(axis=0).min() > 0:
             raise GlauberError("in some state every block is certain, so there is none to choose.")
         return cls(space, blocks, weights / weights.sum(axis=0))
