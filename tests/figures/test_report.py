@@ -54,7 +54,7 @@ def test_a_run_has_every_part(run, tmp_path):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     for name in ("traps", "trajectory", "about", "basins", "ends", "texts"):
         assert f'id="{name}"' in page
-    for picture in ("traps-0", "way-0", "about-0", "basins-0", "basins-1"):
+    for picture in ("traps-0", "trajectory-0", "about-0", "basins-0", "basins-1"):
         assert f'id="{picture}"' in page
     assert "default-src 'none'" in page  # the browser itself refuses any request
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
