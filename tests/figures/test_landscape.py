@@ -10,7 +10,7 @@ from glauber.figures.landscape import (
 )
 from glauber.landscape.prefix_contrast import Contrast
 from glauber.landscape.scorers import TopicScores
-from glauber.runs.words import WordContrast
+from glauber.runs.distinctive_words import WordContrast
 from glauber.statistics import Mean
 
 VALUES = np.random.default_rng(0).dirichlet([1, 1, 1], (6, 5))  # chains, snapshots, labels

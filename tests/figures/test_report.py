@@ -74,7 +74,7 @@ def test_traps_say_their_threshold_and_how_many_are_listed(run, no_basins, tmp_p
 
 def test_the_path_of_every_chain_can_be_chosen(run, no_basins, tmp_path):
     found = report(run, out=tmp_path / "page.html", embedder=LETTERS, chain=2)
-    menu = found.figures()["way-trajectory"].layout.updatemenus[0]
+    menu = found.figures()["trajectory-trajectory"].layout.updatemenus[0]
     assert [button.label for button in menu.buttons] == [f"chain {k}" for k in range(4)]
     assert menu.active == 2
     with pytest.raises(GlauberError, match="there is no chain 4"):
@@ -123,7 +123,7 @@ def test_short_runs_say_why(tiny_folder, tmp_path, steps):
     brief = sample(str(tiny_folder), TEXTS, chains=4, length=4, steps=steps)
     report(brief, out=tmp_path / "page.html", embedder=LETTERS)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    parts = re.findall(r'<h2 id="(?:traps|way|about|basins)">(.*?)</section>', page, re.S)
+    parts = re.findall(r'<h2 id="(?:traps|trajectory|about|basins)">(.*?)</section>', page, re.S)
     assert len(parts) == 4
     for part in parts:  # a picture, or one sentence that says why there is none
         assert "<figure" in part or re.search(r'<p class="note">[^<]+\.</p>', part)

@@ -7,7 +7,7 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.metastability.clusters import WORDS, cluster, readable
-from glauber.runs.words import distinctive
+from glauber.runs.distinctive_words import distinctive
 
 
 def test_central_texts_and_distinctive_words():

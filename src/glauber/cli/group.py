@@ -17,8 +17,8 @@ import glauber
 from glauber.cli.command import command
 
 PACKAGE = Path(glauber.__file__).parent
-# Commands that need more than a study gives, such as a live screen: a file of their own in cli/.
-OWN = {"sample": "live", "resume": "live", "extend": "live"}
+# Studies whose commands need more, such as a live screen: module -> a file of their own in cli/.
+OWN = {"sampling.sample": "live"}
 LABORATORIES = {"ising": "Small models, known exactly", "sweep": "Many cells of one study"}
 ROOMS = {"ising": "ising", "sweep": "sweeps"}
 ALIASES = {"rectangle": "rectangles"}
@@ -74,10 +74,9 @@ class Studies(TyperGroup):
 @cache
 def single(name: str, home: str) -> Any:
     """The command of a study."""
-    own = OWN.get(name)
     attribute = name.replace("-", "_")
-    if own is not None and (PACKAGE / "cli" / f"{own}.py").exists():
-        function = getattr(import_module(f"glauber.cli.{own}"), attribute)
+    if home in OWN:
+        function = getattr(import_module(f"glauber.cli.{OWN[home]}"), attribute)
     else:
         function = _made(attribute, home)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -13,7 +13,7 @@ from glauber.figures.style import FAINT, FONT, INK, QUIET, SHARES, STRONG, empty
 from glauber.landscape.comparison import ModelRow, Triple, interval_of, production_of
 from glauber.landscape.prefix_contrast import Contrast, excludes_zero
 from glauber.landscape.scorers import TopicScores
-from glauber.runs.words import WordContrast
+from glauber.runs.distinctive_words import WordContrast
 from glauber.statistics import Mean
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.

@@ -12,9 +12,9 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.load import Model as Opened
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import SIMILARITY, Floats, Scorer, scorer_for, topic_scores
+from glauber.runs.distinctive_words import WordContrast, distinctive_words
 from glauber.runs.embedding import TOKENS
 from glauber.runs.snapshots import Snapshots
-from glauber.runs.words import WordContrast, distinctive_words
 from glauber.statistics import LEVEL, Mean, mean_over_chains
 
 EXAMPLES = 3  # texts shown of each prefix

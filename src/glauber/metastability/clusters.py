@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.metastability.state_model import MISSING, Assignment, Labels
-from glauber.runs.words import distinctive
+from glauber.runs.distinctive_words import distinctive
 
 MOST = 40  # clusters, where nothing else is said
 TEXTS = 3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.runs.words import PRIOR, distinctive, distinctive_words, words_of
+from glauber.runs.distinctive_words import PRIOR, distinctive, distinctive_words, words_of
 
 WORDS = [f"{a}{b}" for a in "bcdfghjklm" for b in "aeiou"]
 

@@ -1,0 +1,122 @@
+"""What the docs name is there: files, commands and flags, pieces of the papers, functions."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "glauber"
+# commands.md is made from the commands; adding-a-study.md names one that its reader makes.
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    if path.name not in ("commands.md", "adding-a-study.md")
+)
+MAPPED = ["docs/papers.md", "docs/architecture.md", "README.md"]
+
+
+def cells(page: str) -> list[str]:
+    """The page in pieces that belong together: cells of tables, other lines."""
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    return [cell for line in lines for cell in (line.split("|") if line[:1] == "|" else [line])]
+
+
+def spans(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def missing_files(cell: str) -> list[str]:
+    """Names may be relative to the room of a file named before them in the same cell."""
+    rooms, missing = [ROOT, PACKAGE], []
+    for name in re.findall(r"[\w/-]+\.py\b", " ".join(spans(cell))):
+        found = [room / name for room in rooms if (room / name).is_file()]
+        if found:
+            rooms.append(found[-1].parent)
+        else:
+            missing.append(name)
+    return missing
+
+
+@pytest.mark.parametrize("page", MAPPED)
+def test_every_file_named_exists(page):
+    assert [name for cell in cells(page) for name in missing_files(cell)] == []
+
+
+def test_a_wrong_file_is_noticed():
+    assert missing_files("`mixing/coupling.py`, `pairs.py`, `other.py`") == ["other.py"]
+    assert missing_files("`pairs.py`") == ["pairs.py"]
+
+
+def commands(page: str) -> list[str]:
+    """Each command line: code spans, and lines of code blocks without their remarks."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:    |\$ )*(glauber .*)$", text, re.M)
+    inline = [span for span in spans(text.replace("```", "")) if span.startswith("glauber ")]
+    return [line.split("#")[0].replace("`", " ") for line in lines] + inline
+
+
+@cache
+def options(name: str) -> set[str] | None:
+    """The flags of a command, such as `couple` or `ising fit`; None where there is none."""
+    from glauber.cli.group import app
+
+    found = app
+    for part in name.split():
+        found = found.get_command(None, part) if hasattr(found, "get_command") else None
+        if found is None:
+            return None
+    own = {flag for one in found.params for flag in [*one.opts, *one.secondary_opts]}
+    return own | {"--help", "--version", "--install-completion"}
+
+
+def faults(line: str) -> list[str]:
+    words = re.sub(r'"[^"]*"' + r"|'[^']*'", "TEXT", line).split()[1:]
+    if not words or words[0].startswith("-") or words[0].isupper():
+        return []
+    name = " ".join(words[:2]) if words[0] in ("ising", "sweep") else words[0]
+    name = " ".join(part for part in name.split() if not part.startswith("-"))
+    known = options(name)
+    if known is None:
+        return [f"no command: {line}"]
+    flags = [word.split("=")[0] for word in words if word.startswith("--")]
+    return [f"no {flag}: {line}" for flag in flags if flag not in known]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_named_has_its_flags(page):
+    assert [fault for line in commands(page) for fault in faults(line)] == []
+
+
+def test_a_wrong_command_is_noticed():
+    assert faults("glauber couple --pairs 3") == [] and faults("glauber cuple")
+    assert faults("glauber ising fit --k 2") == [] and faults("glauber couple --pears 3")
+
+
+def test_every_flag_alone_belongs_to_a_command():
+    from glauber.cli.group import app
+
+    every = set().union(*(options(name) for name in app.list_commands(None)))
+    named = {span.split()[0] for span in spans((ROOT / "docs/papers.md").read_text())}
+    assert {name for name in named if name.startswith("--")} - every == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_piece_of_the_papers_named_is_there(page):
+    from glauber.papers.paper import pieces
+
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"(?:glauber paper |`)([AB]-[a-z][\w-]*)", text)
+    assert set(named) - {*pieces(), "list"} == set()
+
+
+def test_every_function_named_beside_an_idea_exists():
+    """Names in docs/papers.md that are called, or that stand in brackets behind a file."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    called = [span.split("(")[0] for span in spans(text) if re.match(r"[\w.]+\(", span)]
+    bracketed = [span for group in re.findall(r"\.py` \(([^)]*)\)", text) for span in spans(group)]
+    names = {part for name in called + bracketed for part in name.split(".")} - {"glauber"}
+    there = set(re.findall(r"(?:def|class) (\w+)", source))
+    assert names - there == set()
