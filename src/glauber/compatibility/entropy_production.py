@@ -63,9 +63,7 @@ def entropy_production(
     )
     again = opened.spec.dtype in COARSE
     if again:
-        conditionals = drawn_from(
-            opened, device=device, trust_remote_code=trust_remote_code
-        ).conditionals
+        drawn = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
         old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, drawn.conditionals, burn_in)
     first = _first_clean(opened)
     counted = _counted(old, entropy, burn_in, first)

@@ -70,9 +70,8 @@ def potential(
     chains, at = _chains_at(opened, temperature)
     seen = visits(opened, burn_in=burn_in, most=states, chains=chains)
     _check_size(seen, neighbours)
-    conditionals = drawn_from(
-        opened, device=device, trust_remote_code=trust_remote_code
-    ).conditionals
+    drawn = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
+    conditionals = drawn.conditionals
     beside = None
     if neighbours:
         beside = with_neighbours(conditionals, seen.states, seen.free, top=neighbours)
