@@ -80,9 +80,25 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
                 near = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}."
                 raise TypeError(f"{function.__name__} has no parameter {name!r}{hint}")
+        for name, value in (*zip(known, args, strict=False), *kwargs.items()):
+            check_characters(name, value)
         return function(*args, **kwargs)
 
     return asked
+
+
+def check_characters(name: str, value: object) -> None:
+    """Refuses texts with half a character in them, as bytes that are not UTF-8 leave it."""
+    for text in value if isinstance(value, list | tuple) else (value,):
+        if not isinstance(text, str) or text.isascii():
+            continue
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise GlauberError(
+                f"{name} is not valid text: character {error.start + 1} of {ascii(text)[:60]} is "
+                "no character (bytes that are not UTF-8?)."
+            ) from error
 
 
 def signature(**parts: Any) -> str:

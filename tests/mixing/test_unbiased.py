@@ -79,7 +79,7 @@ def test_a_budget_that_cuts_pairs_off_is_said_to_bias():
 
 @pytest.mark.parametrize(
     "k, m, lag, budget, sentence",
-    [(3, 2, 1, 9, "k is 3 and m is 2"), (-1, 2, 1, 9, "k is -1"), (0, 0, 0, 9, "lag is 0"),
+    [(3, 2, 1, 9, "k is 3 and m is 2"), (-1, 2, 1, 9, "first step is -1"), (0, 0, 0, 9, "lag is 0"),
      (0, 0, 1, 0, "number of steps is 0")],
 )  # fmt: skip
 def test_impossible_numbers_are_refused(k, m, lag, budget, sentence):

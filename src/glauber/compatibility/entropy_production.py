@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.compatibility.reevaluation import check_device, evaluate_again
+from glauber.compatibility.reevaluation import evaluate_again
 from glauber.conditionals.vocabulary import RESIDUES
+from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import check_burn_in
 from glauber.compatibility.hodge import Ranking, rank_correlation, ranking, with_neighbours
-from glauber.compatibility.reevaluation import check_device
 from glauber.conditionals.base import check_temperature
+from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say

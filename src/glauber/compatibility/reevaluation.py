@@ -13,18 +13,11 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals, log_probs
 from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.weights import choose_device
 from glauber.progress import say, track
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
-
-
-def check_device(device: str | None) -> None:
-    """Refuses a device that is not there, before anything is read."""
-    for one in () if device is None else str(device).split(","):
-        choose_device(one)
 
 
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:

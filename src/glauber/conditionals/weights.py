@@ -62,6 +62,12 @@ def choose_device(device: str) -> torch.device:
     return place
 
 
+def check_device(device: str | None) -> None:
+    """Refuses devices (`cuda:0,cuda:1` are two) that are not there, before anything is read."""
+    for one in () if device is None else str(device).split(","):
+        choose_device(one)
+
+
 def choose_dtype(dtype: str) -> torch.dtype:
     """The precision of that name."""
     return DTYPES[one_of("the dtype", dtype, DTYPES)]

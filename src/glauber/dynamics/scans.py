@@ -117,13 +117,13 @@ def least_confident(sharpness: float = 1.0) -> Scan:
 
 def scan_named(name: str) -> Scan:
     """The scan that a run's spec names, such as `uniform`, `block:3` or `least-confident:2`."""
-    kind, _, number = name.partition(":")
+    kind, _, number = str(name).partition(":")
     try:
         if kind == "block":
             return block(int(number))
         if kind == "least-confident":
             return least_confident(float(number or 1))
-        return {"uniform": uniform, "sweep": sweep, "everywhere": everywhere}[name]()
+        return {"uniform": uniform, "sweep": sweep, "everywhere": everywhere}[str(name)]()
     except (KeyError, ValueError):
         known = "uniform, sweep, block:K, everywhere, least-confident"
         raise GlauberError(f"the scan is {name}, but it must be one of {known}.") from None

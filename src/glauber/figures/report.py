@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.weights import check_device
 from glauber.figures.page import check_place, page, write_text
 from glauber.figures.report_parts import Section, sections_of
 from glauber.figures.report_summary import share_changed, summary, survivors, title
@@ -65,6 +66,7 @@ def report(
     opened = Run.of(run)
     place = Path(out)
     check_place(place)
+    check_device(device)
     check_count("number of traps", listed, least=0)
     if chain is not None:
         opened.check_chain(chain)

@@ -123,10 +123,15 @@ def _traps(
         check_kernel(run.spec)
         if run.steps == 0:
             raise GlauberError("The run has no steps yet, so no chain got stuck.")
-        drawn = drawn_from(run, model=model, device=device, trust_remote_code=trust_remote_code)
-        conditionals, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
+    try:
+        drawn = drawn_from(run, model=model, device=device, trust_remote_code=trust_remote_code)
+    except GlauberError as error:
+        if model is not None:  # it was asked for, so it must be there
+            raise
+        return None, [f"Traps were not looked for: {error}"]
+    conditionals, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
     try:
         found = rolling_traps(run, conditionals, chosen, shortest=SHORTEST, device=place)
         if found.traps:

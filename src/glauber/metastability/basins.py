@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.metastability.basin_model import LAG, BasinModel, basin_model
 from glauber.metastability.clusters import Readable, cluster, readable
@@ -57,6 +58,7 @@ def basins(
     """
     opened = Run.of(run)
     check_seed(seed)
+    check_device(device)
     step = stride_of(opened, every, SNAPSHOTS)
     lag_snapshots = _lag_in_snapshots(lag, step)
     if sets is not None:

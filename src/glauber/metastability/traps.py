@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.weights import check_device
 from glauber.metastability.catalogue import (
     REACH,
     SHORTEST,
@@ -83,6 +84,7 @@ def traps(
     opened = Run.of(run)
     one_of("the detector", detector, DETECTORS)
     check_steps(opened)
+    check_device(device)
     check_kernel(opened.spec)
     check_ball(radius, shortest)
     check_count("reach", reach, least=0)

@@ -296,9 +296,11 @@ def _until_met(
 
 def check_window(k: int, m: int, lag: int, steps: int) -> None:
     """Refuses steps that cannot be counted."""
-    check_count("lag", lag, most=STEPS)
+    check_count("lag", lag)  # all of these steps are made, met or not
     check_count("number of steps", steps, most=STEPS)
-    if not 0 <= k <= m:
+    check_count("first step", k, least=0)
+    check_count("last step", m, least=0)
+    if k > m:
         raise GlauberError(f"k is {k} and m is {m}, but 0 <= k <= m is needed.")
 
 

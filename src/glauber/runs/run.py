@@ -197,7 +197,8 @@ class Run(Result):
 
     def check_chain(self, chain: int) -> int:
         """That chain's number, if there is such a chain."""
-        if not 0 <= chain < self.n_chains:
+        check_count("number of the chain", chain, least=0, most=10**30)
+        if chain >= self.n_chains:
             raise GlauberError(
                 f"there is no chain {chain}: the run has chains 0 to {self.n_chains - 1}."
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -16,11 +16,12 @@ from glauber.conditionals.load import Model, load
 from glauber.conditionals.starts import read_sites, starts
 from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.fills import Fill, fill_named
-from glauber.dynamics.glauber import glauber
+from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Kernel, start
 from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
+from glauber.result import one_of
 from glauber.runs.spec import Spec, versions
 from glauber.runs.store import bytes_needed
 
@@ -118,6 +119,8 @@ def plan(
     check_numbers(steps, chains, length, seed)
     if not isinstance(prefix, str):
         raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
+    if within is not None:
+        one_of("within", within, get_args(Within))
     scanned, filled, sites = scan_named(scan), fill_named(fill), read_sites(freeze)
     if isinstance(temperatures, list) and len(temperatures) != chains:
         raise GlauberError(f"there are {len(temperatures)} temperatures, but {chains} chains.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, say, track, watched
@@ -103,6 +104,7 @@ def sample(
     """
     check_batch_size(batch_size)
     check_memo(memo)
+    check_device(device)
     _check_cost(steps, temperature, seed, chains, length, out)
     planned = plan(
         model,
@@ -183,6 +185,7 @@ def _go_on(
 ) -> Run:
     check_batch_size(batch_size)
     check_memo(memo)
+    check_device(device)
     opened = Run(Run.of(run).folder)  # as it is now
     if steps is not None and steps < opened.steps:
         raise GlauberError(
@@ -190,6 +193,8 @@ def _go_on(
         )
     opened.verify()
     if opened.finished and steps in (None, opened.spec.steps):
+        if model is not None:  # a wrong one is refused also where it has nothing to do
+            reopen(opened, device=device, model=model, trust_remote_code=trust_remote_code)
         return opened
     total = opened.spec.steps if steps is None else steps
     slots, size = opened.read("site", 0, 0).shape[2], opened.free.shape[1]
