@@ -15,8 +15,7 @@ from glauber.conditionals.table import Table
 from glauber.dynamics import fills
 from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.scheduler import memoised
 from glauber.translation import fused

@@ -10,8 +10,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import State, start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import State, run, start
 
 FOREVER = 2**40
 

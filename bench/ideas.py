@@ -17,8 +17,7 @@ import torch
 from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import Info, State, start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import Info, State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scheduler import memoised
 

@@ -8,8 +8,7 @@ import torch
 from crafted_run import crafted_run
 from glauber.conditionals.table import Table
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 

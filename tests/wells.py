@@ -5,8 +5,7 @@ import torch
 
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.exact import Space
 
 SPACE = Space(3, 3)

@@ -15,8 +15,7 @@ from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.exact import Space, stationary, transition_matrix
 from glauber.exact import entropy_production as exact_entropy_production

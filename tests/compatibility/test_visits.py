@@ -12,8 +12,8 @@ from glauber.compatibility.potential import potential, visits
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.glauber import glauber as glauber_kernel
+from glauber.dynamics.kernel import run as advance
 from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run as advance
 from glauber.errors import GlauberError
 from glauber.exact import Space, stationary, transition_matrix
 

@@ -8,8 +8,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Table
 from glauber.dynamics.cuda import multi_step, steps_per_pass
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scans import scan_named
 
 

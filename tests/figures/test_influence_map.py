@@ -3,7 +3,7 @@
 import numpy as np
 
 from glauber.figures.mixing import plot_influence
-from glauber.figures.token_map import FEW
+from glauber.figures.style import FEW
 from glauber.mixing.influence_matrix import InfluenceMatrix
 
 

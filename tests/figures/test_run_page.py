@@ -14,8 +14,7 @@ from tokenizers import Tokenizer, models
 from glauber.errors import GlauberError
 from glauber.figures import report as reports
 from glauber.figures.page import _packed_plotly
-from glauber.figures.report import MOST, report
-from glauber.figures.report_summary import ranges, summary
+from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature, write_spec
 from glauber.runs.store import Writer, create

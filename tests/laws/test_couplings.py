@@ -9,8 +9,7 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.fills import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix

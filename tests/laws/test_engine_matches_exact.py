@@ -12,8 +12,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
 from glauber.dynamics.fills import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scheduler import memoised
 from glauber.exact.scans import least_confident_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space

@@ -10,8 +10,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
 from glauber.dynamics.fills import greedy, gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.dynamics.memo import HEAD, Memo, entry_bytes
 from glauber.dynamics.scheduler import memoised
 from glauber.errors import GlauberError

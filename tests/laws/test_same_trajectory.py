@@ -6,8 +6,8 @@ import torch
 
 import conftest
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.dynamics.kernel import run as run_kernel
 from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run as run_kernel
 from glauber.dynamics.noise import philox, random_bits, uniform
 from glauber.runs.store import FIELDS
 from glauber.sampling.sample import plan, sample

@@ -9,9 +9,8 @@ import transformers
 import glauber
 from glauber import paper
 from glauber.errors import GlauberError
-from glauber.papers.paper import pieces
+from glauber.papers.paper import Reproduction, pieces
 from glauber.papers.rectangles import measured
-from glauber.papers.reproduction import Reproduction
 
 
 def test_every_piece_says_what_it_shows_and_can_be_made():

@@ -176,8 +176,8 @@ def test_steps_that_cannot_be_recorded_are_made_one_by_one(monkeypatch):
     """A model that copies between host and device cannot be a CUDA graph: one note, same steps."""
     from glauber.dynamics import cuda
     from glauber.dynamics.glauber import glauber as kernel_of
+    from glauber.dynamics.kernel import run as plain
     from glauber.dynamics.kernel import start
-    from glauber.dynamics.loop import run as plain
 
     def refused(once):
         import warnings

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.compatibility.reevaluation import evaluate_again
 from glauber.conditionals.vocabulary import RESIDUES
 from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
@@ -25,7 +24,7 @@ from glauber.progress import check_count
 from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
-from glauber.sampling.reopened import COARSE, drawn_from
+from glauber.sampling.reopened import COARSE, check_device, drawn_from, evaluate_again
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 `replayed` records one step as a CUDA graph. `multi_step` makes several steps in one pass: the
 sites of the next steps are known in advance, so one pass evaluates the next m steps of a chain,
 all from its present state, and keeps them up to the first that changes a token (what follows it
-was asked about a state that is gone). The steps kept are those of `loop.run`, exactly, and the
+was asked about a state that is gone). The steps kept are those of `kernel.run`, exactly, and the
 further rows cost next to nothing. Nothing of a pass asks the host, so it can be recorded too; the
 host only looks now and then whether the slowest chain has reached the end of a window of steps.
 """

@@ -1,6 +1,9 @@
-"""What is a chain's state, what is random in a step, and what does a step report?"""
+"""What is a chain's state, what is random in a step, and what does a step report?
 
-from collections.abc import Callable
+`run` is the plain loop; `scheduler` makes the same steps with fewer passes through the model.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -8,6 +11,8 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, check_temperature
 from glauber.errors import GlauberError
+
+DRAWN_AT_ONCE = 2**18  # numbers of noise drawn at once
 
 
 class State(NamedTuple):
@@ -71,3 +76,32 @@ def start(
     steps = torch.full((n_chains,), step)
     state = State(tokens.long(), steps, chains, free, temperatures)
     return State(*(part.to(device) for part in state))
+
+
+def run(
+    kernel: Kernel, state: State, steps: int, *, seed: int | Tensor
+) -> Iterator[tuple[State, Info]]:
+    """Each of the next steps: the state after it, and what it did."""
+    seeds = torch.as_tensor(seed, device=state.step.device)
+    at_once = max(1, DRAWN_AT_ONCE // state.tokens.numel())
+    for first in range(0, steps, at_once):
+        for noise in _noise(kernel, seeds, state, min(at_once, steps - first)):
+            state, info = kernel.step(state, noise)
+            yield state, info
+
+
+def _noise(kernel: Kernel, seeds: Tensor, state: State, steps: int) -> Iterator[Noise]:
+    """The noise of the next steps, drawn for all of them at once."""
+    n_chains = len(state.step)
+    noise = kernel.draw(*later(seeds, state, steps))
+    for order, fill in zip(noise.order.split(n_chains), noise.fill.split(n_chains), strict=True):
+        yield Noise(order, fill)
+
+
+def later(seeds: Tensor, state: State, steps: int) -> tuple[Tensor, State]:
+    """Seeds and chains (steps * chains) as they would stand at each of the next steps."""
+    n_chains = len(state.step)
+    after = torch.arange(steps, device=state.step.device).repeat_interleave(n_chains)
+    wide = state.rows(torch.arange(n_chains, device=state.step.device).repeat(steps))
+    every = seeds if seeds.ndim == 0 else seeds.repeat(steps)
+    return every, wide._replace(step=wide.step + after)

@@ -3,7 +3,7 @@
 Chains advance on their own. A chain runs through the steps whose conditional is remembered and
 joins the next batch with the first one that is not, so every row that reaches the model is new
 work. All noise is keyed by (seed, chain, step) and a row's scores do not depend on its batch, so
-the steps are those of `loop.run`, to the bit where a row's scores are (on a CPU).
+the steps are those of `kernel.run`, to the bit where a row's scores are (on a CPU).
 
 Each chain has made its own number of steps. What it has made beyond the steps handed out is held
 in a ring of `lead` columns: step t, counted from 0 for every chain, is held in column t mod lead.
@@ -25,8 +25,7 @@ from glauber.conditionals.base import Conditionals
 from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
 from glauber.dynamics.glauber import Within, glauber
-from glauber.dynamics.kernel import Info, Kernel, State
-from glauber.dynamics.loop import DRAWN_AT_ONCE, later, run
+from glauber.dynamics.kernel import DRAWN_AT_ONCE, Info, Kernel, State, later, run
 from glauber.dynamics.memo import HIDDEN, Answer, Memo
 from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.scans import Scan, uniform

@@ -73,10 +73,6 @@ from glauber.exact.blocks.dynamics import (
     one_by_one_matrix,
     variance,
 )
-from glauber.exact.blocks.fit import (
-    Fit,
-    fit_pairs,
-)
 from glauber.exact.blocks.gap import (
     BestAdaptiveMasks,
     BestMasks,
@@ -100,9 +96,11 @@ from glauber.exact.blocks.products import (
 )
 from glauber.exact.blocks.pseudolikelihood import (
     Drawing,
+    Fit,
     Pseudolikelihood,
     all_masks,
     draw_counts,
+    fit_pairs,
     observed,
     random_masks,
 )

@@ -22,9 +22,7 @@ from glauber.exact.conditionals import current_probabilities, free_sites
 from glauber.exact.space import Floats, Space
 
 Block = tuple[int, ...]
-Current = Callable[
-    [Block], Floats
-]  # hidden sites -> (size, k): see distributions.current_probabilities
+Current = Callable[[Block], Floats]  # hidden sites -> (size, k): see current_probabilities
 
 
 def site_matrix(

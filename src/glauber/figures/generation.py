@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from glauber.figures.style import QUIET, STRONG, THIN, empty_figure
-from glauber.figures.token_map import add_token_map
+from glauber.figures.style import QUIET, STRONG, THIN, add_token_map, empty_figure
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
 

@@ -8,8 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, empty_figure
-from glauber.figures.token_map import add_token_map
+from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, empty_figure
 from glauber.mixing.coalescence import Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.lagged import Lagged

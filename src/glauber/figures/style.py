@@ -1,6 +1,13 @@
-"""What do all figures have in common?"""
+"""What do all figures have in common? Colours, an empty figure, a table, a map of tokens."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from glauber.tables import short
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 INK = "#1f2328"
@@ -9,6 +16,9 @@ FAINT = "#e5e7eb"
 STRONG = "#0072b2"  # the blue of Okabe and Ito, told apart in every common colour blindness
 THIN = "rgba(107, 114, 128, 0.5)"
 HEIGHT = 340
+MOST = 120  # characters of a cell of a table
+CELL = 34  # pixels of a row of a token map
+FEW = 16  # up to this many tokens the figures stand in its cells
 SHARES = [-0.02, 1.02]  # of an axis; a line along 0% or 100% keeps its width
 
 
@@ -34,3 +44,62 @@ def empty_figure(title: str, subtitle: str) -> go.Figure:
     for update in (figure.update_xaxes, figure.update_yaxes):
         update(zeroline=False, linecolor=QUIET, tickcolor=QUIET, ticks="outside")
     return figure
+
+
+def plot_rows(title: str, subtitle: str, rows: list[dict[str, Any]]) -> go.Figure:
+    """The rows as a table, a column for each field that one of them has."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = [[short(row.get(name))[:MOST] for row in rows] for name in names]
+    figure = empty_figure(title, subtitle[:MOST])
+    figure.add_table(
+        header=dict(values=names, fill_color=FAINT, align="left"),
+        cells=dict(values=columns, fill_color="white", align="left"),
+    )
+    figure.update_layout(height=160 + 34 * len(rows))
+    return figure
+
+
+def add_token_map(
+    figure: go.Figure,
+    values: NDArray[Any],
+    words: Sequence[str],
+    *,
+    hover: Sequence[Sequence[str]],
+    across: str,
+    down: str,
+    above: int = 200,
+) -> None:
+    """Draws values (n, n) with the diagonal left out; `above` pixels stay for what is around."""
+    n = len(words)
+    shown = np.where(np.eye(n, dtype=bool), np.nan, values)
+    figure.add_heatmap(
+        z=shown,
+        zmin=0,
+        zmax=1,
+        colorscale=[[0, "white"], [1, STRONG]],
+        texttemplate="%{z:.2f}" if n <= FEW else None,
+        customdata=hover,
+        hovertemplate="%{customdata}<br>total variation %{z:.3f}<extra></extra>",
+        hoverongaps=False,
+        xgap=1,
+        ygap=1,
+        colorbar=dict(
+            title=dict(text="total variation", side="right", font=dict(color=QUIET, size=13)),
+            thickness=12,
+            outlinecolor=FAINT,
+        ),
+    )
+    height = CELL * n + above
+    figure.update_layout(height=height, plot_bgcolor=FAINT, title_y=1 - 12 / height)
+    places = dict(
+        tickmode="array",
+        tickvals=list(range(n)),
+        ticktext=list(words),
+        showgrid=False,
+        automargin=True,
+        rangemode="normal",
+    )
+    figure.update_xaxes(**places, range=[-0.5, n - 0.5], tickangle=-45)
+    figure.update_xaxes(title=dict(text=across, standoff=8, font_size=13))
+    figure.update_yaxes(**places, range=[n - 0.5, -0.5])
+    figure.update_yaxes(title=dict(text=down, standoff=8, font_size=13))

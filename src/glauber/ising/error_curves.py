@@ -11,9 +11,14 @@ import numpy as np
 
 from glauber.errors import GlauberError
 from glauber.exact.blocks.covariance import asymptotics
-from glauber.exact.blocks.fit import fit_pairs
 from glauber.exact.blocks.masks import check_block
-from glauber.exact.blocks.pseudolikelihood import Drawing, Pseudolikelihood, draw_counts, observed
+from glauber.exact.blocks.pseudolikelihood import (
+    Drawing,
+    Pseudolikelihood,
+    draw_counts,
+    fit_pairs,
+    observed,
+)
 from glauber.exact.models import ising_family, ising_theta
 from glauber.exact.space import Floats
 from glauber.ising.estimation import drawing_of

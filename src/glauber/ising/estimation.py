@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.exact.blocks.covariance import asymptotics
-from glauber.exact.blocks.fit import Fit, fit_pairs
 from glauber.exact.blocks.masks import check_block
 from glauber.exact.blocks.pseudolikelihood import (
     Drawing,
+    Fit,
     Pseudolikelihood,
     draw_counts,
+    fit_pairs,
     observed,
 )
 from glauber.exact.models import Family, ising_family, ising_theta, state_counts

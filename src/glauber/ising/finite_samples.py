@@ -22,10 +22,14 @@ import numpy as np
 from glauber.errors import GlauberError
 from glauber.exact.blocks.ceilings import ceiling
 from glauber.exact.blocks.dynamics import mask_conditionals
-from glauber.exact.blocks.fit import fit_pairs
 from glauber.exact.blocks.gap import block_gap
 from glauber.exact.blocks.masks import Masks, check_block
-from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, draw_counts, random_masks
+from glauber.exact.blocks.pseudolikelihood import (
+    Pseudolikelihood,
+    draw_counts,
+    fit_pairs,
+    random_masks,
+)
 from glauber.exact.models import Ising, ising_family, ising_theta
 from glauber.exact.space import Floats, check_positive
 from glauber.exact.stationary import total_variation

@@ -20,8 +20,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, Restricted, check_temperature, scores_alone
 from glauber.conditionals.batching import in_parts
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.progress import track
 from glauber.statistics import share_interval

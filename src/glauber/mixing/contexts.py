@@ -13,8 +13,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, scores_alone
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, track
 

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.mixing.coalescence import coalesce
 from glauber.mixing.influence_matrix import check_epsilon
 from glauber.mixing.pairs import joint_draw_named

@@ -22,8 +22,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import pairs_at_once
 from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together

@@ -8,7 +8,7 @@ from glauber.exact.space import Space, conditional
 from glauber.ising.efficiency import Covariances, covariance
 from glauber.ising.error_curves import ErrorCurves, errors
 from glauber.ising.finite_samples import bound
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 
 SITES, COUPLINGS, REPETITIONS = 4, (0.05, 0.3), 10  # of figures 1 and 2 and of Theorems 1 and 2
 THREE, WEAK, MASKS = 3, (0.0, 0.1), 1_000_000  # of Theorem 4: sites, couplings, masks a sequence

@@ -26,7 +26,7 @@ from glauber.mixing.influence import influence
 from glauber.mixing.phase import phase
 from glauber.mixing.scaling import LawFit, Scaling, fit_scaling
 from glauber.mixing.semantic_drift import HittingTimes, distances, first_passages, hitting_times
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 from glauber.papers.traps import CONDITIONS as TRAP_CONDITIONS
 from glauber.runs.embedding import Embedder, load_embedder
 from glauber.runs.run import Run

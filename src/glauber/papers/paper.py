@@ -5,22 +5,22 @@ and the published numbers beside ours.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from glauber.papers.reproduction import Reproduction
 from glauber.parameters import Seed
 from glauber.progress import check_seed
-from glauber.result import Result, one_of, signature, study
+from glauber.result import Result, one_of, plain, signature, study
+from glauber.tables import table
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
+Scale = Literal["small", "paper"]
 SUBJECTS = (
-    "rectangles", "certificates", "mixing", "traps", "topics", "learning", "samplers",
-    "translation",
+    "rectangles", "mixing", "traps", "topics", "learning", "samplers", "translation",
 )  # fmt: skip
 
 
@@ -44,6 +44,44 @@ def paper(
     one_of("the piece", piece, pieces())
     made: Reproduction = pieces()[piece][1](scale, seed=seed)
     return made
+
+
+@dataclass(frozen=True)
+class Reproduction(Result):
+    """Our figures with the published ones beside them, row by row, and the pictures."""
+
+    name: str
+    scale: Scale
+    how: str  # the protocol in one sentence
+    rows: list[dict[str, Any]]
+    seed: int
+    pictures: dict[str, "go.Figure"] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> str:  # type: ignore[override]
+        return signature(piece=self.name, scale=self.scale, seed=self.seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        from glauber.runs.spec import versions
+
+        made = {"name": self.name, "scale": self.scale, "how": self.how, "seed": self.seed}
+        return made | {"rows": plain(self.rows), "versions": versions()}
+
+    def lines(self) -> Iterable[str]:
+        yield self.how
+        yield from table(self.rows)
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row for each row of the table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    def figures(self) -> "dict[str, go.Figure]":
+        """The pictures; of a piece that is a table alone, the table."""
+        from glauber.figures.style import plot_rows
+
+        return self.pictures or {"table": plot_rows(self.name, self.how, self.rows)}
 
 
 def pieces() -> dict[str, tuple[str, Callable[..., Reproduction]]]:
@@ -74,7 +112,7 @@ class Pieces(Result):
         return pandas.DataFrame(list(self.summaries.items()), columns=["piece", "shows"])
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.papers import plot_rows
+        from glauber.figures.style import plot_rows
 
         rows = [{"piece": name, "shows": shows} for name, shows in self.summaries.items()]
         return {"pieces": plot_rows("Pieces of the papers", "glauber paper NAME", rows)}

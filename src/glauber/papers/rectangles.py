@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 from glauber.compatibility.rectangles import RectangleStudy, rectangles
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 
 COUNT, LENGTH = 300, 20
 # Mean Delta, paper A, table 1.

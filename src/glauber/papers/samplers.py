@@ -7,7 +7,7 @@ import numpy as np
 from glauber.figures.ising import plot_race
 from glauber.ising.crossing import Race, Races, Runner, race
 from glauber.ising.propositions import Separations, separation
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 
 SITES, CLIQUE, FIELD, BUDGET, CHAINS = 10, 4, 5.0, 1000, 10
 COUPLINGS = {

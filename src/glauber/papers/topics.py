@@ -18,7 +18,7 @@ from glauber.landscape.recurrence import Recurrence, SeedRow
 from glauber.landscape.scorers import SIMILARITY, Judgement
 from glauber.landscape.topics import TopicStudy, topics
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 from glauber.runs.embedding import Embedder, load_embedder
 from glauber.runs.snapshots import snapshots
 from glauber.sampling.sample import sample

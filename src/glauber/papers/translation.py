@@ -5,7 +5,7 @@ from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.papers import translation_runs as runs
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 from glauber.papers.translation_choices import make_ablation
 from glauber.papers.translation_runs import (
     long_set,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glauber.papers import translation_runs as runs
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
 from glauber.translation.data import Judged
 from glauber.translation.decoding import Decoding

@@ -1,15 +1,29 @@
-"""Paper A, the traps: table 5, their texts with the gaps of each and how long it held."""
+"""Paper A, where chains get stuck: table 2, drift of the copies of '!'; table 5, the traps.
+
+The text of the paper that we have lost table 2's two temperatures and its k, so both are ours; the
+published figures stand beside them and are not to be matched.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
+from glauber.conditionals.load import Model, load
 from glauber.metastability.catalogue import Catalogue
+from glauber.metastability.drift import drift
 from glauber.metastability.trap_census import Trap
 from glauber.metastability.traps import PUBLISHED, traps
-from glauber.papers.reproduction import Reproduction, Scale
+from glauber.papers.paper import Reproduction, Scale
 from glauber.sampling.sample import sample
 
 LONGEST = 20  # traps listed of each detector
+TEMPERATURES = (0.5, 1.0)  # of table 2
+BOUNDARY = ((0.042, 0.080), (0.024, 0.066))  # min and median, 200 of 200 positive
+LENGTH, COUNT, LEVELS, SAMPLES = 20, 14, 2, 200
+DRIFT = (
+    f"{SAMPLES} states of {LENGTH} tokens with exactly k = {COUNT} to {COUNT + LEVELS} "
+    "copies of '!' at random places, the others from passages; the temperatures and k are ours, "
+    "because the paper's are lost, so the published figures are not to be matched"
+)
 
 
 @dataclass(frozen=True)
@@ -121,6 +135,40 @@ def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
     }
 
 
+def table_2(scale: Scale, *, seed: int) -> Reproduction:
+    """Boundary statistic and certificate at two temperatures."""
+    model = load("bundled:english" if scale == "small" else "bert-base-uncased")
+    rows = [_drift_row(model, *pair, seed) for pair in zip(TEMPERATURES, BOUNDARY, strict=True)]
+    return Reproduction("A-table2", scale, DRIFT, rows, seed)
+
+
+def _drift_row(
+    model: Model, temperature: float, published: tuple[float, float], seed: int
+) -> dict[str, Any]:
+    found = drift(
+        model,
+        token="!",
+        count=COUNT,
+        levels=LEVELS,
+        samples=SAMPLES,
+        length=LENGTH,
+        temperature=temperature,
+        seed=seed,
+    )
+    edge = found.levels[0]
+    return {
+        "model": model.name,
+        "temperature": temperature,
+        "min": edge.smallest,
+        "median": edge.median,
+        "positive": f"{edge.positive} of {SAMPLES}",
+        "published min, median": list(published),
+        "chance to descend": found.descent,
+        "kind": found.kind,
+    }
+
+
 PIECES = {
+    "A-table2": ("drift of the copies of '!' at the boundary of its basin", table_2),
     "A-table5": ("the catalogue of traps: texts, gaps and durations", table5),
 }

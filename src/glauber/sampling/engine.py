@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics.cuda import multi_step, replayed, steps_per_pass
-from glauber.dynamics.kernel import Info, State, start
-from glauber.dynamics.loop import run
+from glauber.dynamics.kernel import Info, State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scheduler import can_be_memoised, memoised
 from glauber.errors import GlauberWarning

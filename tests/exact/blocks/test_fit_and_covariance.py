@@ -10,11 +10,11 @@ from glauber.exact.blocks.covariance import (
     fisher_information,
     inverted,
 )
-from glauber.exact.blocks.fit import fit_pairs
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
     all_masks,
     draw_counts,
+    fit_pairs,
     random_masks,
 )
 from glauber.exact.models import Ising, ising_family, ising_theta
