@@ -24,7 +24,7 @@ from glauber.progress import check_count
 from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
-from glauber.sampling.reopened import COARSE, check_device, drawn_from, evaluate_again
+from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from glauber.result import Result, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
-from glauber.sampling.reopened import COARSE, check_device, drawn_from
+from glauber.sampling.reopened import COARSE, drawn_from
 
 if TYPE_CHECKING:
     import pandas
