@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from glauber.statistics import mean_over_chains, median_time, median_time_by_chain
+from glauber.statistics import (
+    mean_over_chains,
+    median_time,
+    median_time_by_chain,
+    normal_reach,
+    standard_error,
+)
 
 
 def test_the_interval_of_a_mean_is_student_s():
@@ -36,3 +42,15 @@ def test_both_median_times_are_one():
     assert median_time_by_chain(
         seen, np.zeros(40, bool), np.arange(40), n_chains=40, seed=0
     ).interval == (None, None)
+
+
+def test_normal_intervals_by_the_table():
+    """1.95996 of two sides at 95%, 1.64485 at 90%; two comparisons at 90% are one at 95%."""
+    assert normal_reach() == pytest.approx(1.959964, abs=1e-6)
+    assert normal_reach(0.9) == pytest.approx(1.644854, abs=1e-6)
+    assert normal_reach(0.9, comparisons=2) == pytest.approx(1.959964, abs=1e-6)
+
+
+def test_the_standard_error_by_hand():
+    """1, 2, 3, 6: squares about 3 sum to 14; sqrt(14 / 3 / 4)."""
+    assert standard_error(np.array([1, 2, 3, 6])) == pytest.approx((14 / 12) ** 0.5)

@@ -34,6 +34,21 @@ def share_interval(count: int, total: int, confidence: float = LEVEL) -> tuple[f
     return float(found.low), float(found.high)
 
 
+def normal_reach(level: float = LEVEL, *, comparisons: int = 1) -> float:
+    """Standard errors on each side of an interval by the normal approximation.
+
+    With several comparisons, intervals that hold all together (Bonferroni).
+    """
+    from scipy.stats import norm
+
+    return float(norm.ppf(1 - (1 - level) / 2 / comparisons))
+
+
+def standard_error(values: NDArray[Any]) -> float:
+    """Of the mean of independent values (count,), two or more."""
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
 def bootstrap_mean(
     values: NDArray[Any], *, seed: int = 0, level: float = LEVEL
 ) -> tuple[float, float]:
@@ -74,8 +89,7 @@ def mean_over_chains(
     value = float(seen.mean())
     if len(seen) < 2:
         return Mean(value, None, level=level)
-    error = float(seen.std(ddof=1)) / np.sqrt(len(seen))
-    reach = float(student.ppf((1 + level) / 2, len(seen) - 1) * error)
+    reach = float(student.ppf((1 + level) / 2, len(seen) - 1)) * standard_error(seen)
     low, high = bounds or (-np.inf, np.inf)
     return Mean(value, (max(low, value - reach), min(high, value + reach)), level=level)
 

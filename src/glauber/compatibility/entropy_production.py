@@ -25,7 +25,7 @@ from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
-from glauber.statistics import mean_over_chains
+from glauber.statistics import mean_over_chains, standard_error
 
 if TYPE_CHECKING:
     import pandas
@@ -221,7 +221,7 @@ def production(rows: list[Floats], burn_in: int) -> Production:
     means = np.array([piece.mean() for piece in pieces])
     return Production(
         rate=float(np.concatenate(rows).mean()),
-        standard_error=float(means.std(ddof=1) / np.sqrt(len(means))),
+        standard_error=standard_error(means),
         burn_in=burn_in,
         n_chains=len(rows),
         n_steps=sum(len(row) for row in rows),

@@ -14,7 +14,7 @@ from glauber.landscape.comparison import ModelRow, Triple, interval_of, producti
 from glauber.landscape.prefix_contrast import Contrast, excludes_zero
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
-from glauber.statistics import Mean
+from glauber.statistics import Mean, normal_reach
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (
@@ -152,7 +152,7 @@ def _ends(mean: Mean) -> Triple:
 
 
 def _odds(word: WordContrast) -> Triple:
-    reach = 1.96 * word.standard_error
+    reach = normal_reach() * word.standard_error
     return word.log_odds, word.log_odds - reach, word.log_odds + reach
 
 

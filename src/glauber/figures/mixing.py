@@ -13,10 +13,10 @@ from glauber.mixing.coalescence import Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.lagged import Lagged
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
+from glauber.statistics import normal_reach
 
 SHADE = "rgba(0, 114, 178, 0.18)"
 MOMENTS = 500  # more points than this no screen shows
-SPREAD = 1.96  # standard errors on each side: 95% by the normal approximation
 ROW = 60  # pixels of a length
 EDGE = "#d55e00"
 
@@ -88,7 +88,7 @@ def plot_distance(found: Coalescence, contraction: Floats | None = None) -> go.F
         f"{int(found.met.sum())} of {n} met",
     )
     mean = found.mean_distance
-    reach = SPREAD * np.nan_to_num(found.standard_error)
+    reach = normal_reach() * np.nan_to_num(found.standard_error)
     _add_band(figure, found.moments, np.maximum(mean - reach, 0), mean + reach, "95%, pointwise")
     _add_line(figure, found.moments, mean, "mean distance", number=".2f")
     if contraction is not None:
@@ -271,7 +271,7 @@ def plot_estimates(values: Floats, mean: float, error: float, name: str) -> go.F
     figure.update_xaxes(title_text="pair", rangemode="normal")
     figure.update_yaxes(rangemode="normal", tickformat="~g")
     if math.isfinite(error):
-        reach = SPREAD * error
+        reach = normal_reach() * error
         figure.add_hrect(y0=mean - reach, y1=mean + reach, fillcolor=SHADE, line_width=0)
     figure.add_hline(y=mean, line=dict(color=STRONG, width=2))
     figure.add_scatter(

@@ -19,6 +19,7 @@ from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 from glauber.progress import Advance
+from glauber.statistics import standard_error
 
 HALVINGS = 8  # of the threshold for pairs, before every site gets a group of its own
 
@@ -257,7 +258,7 @@ def _shuffled(groups: Sequence[Sequence[int]], samples: int, seed: int) -> Tenso
 
 
 def _estimate(values: Floats) -> Estimate:
-    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+    return Estimate(float(values.mean()), standard_error(values))
 
 
 def _checked(tokens: Tensor, sites: Tensor, samples: int, temperature: float) -> Tensor:

@@ -15,6 +15,7 @@ from glauber.exact.blocks.masks import check_block
 from glauber.exact.hitting_times import Bools
 from glauber.exact.models import Ising
 from glauber.exact.space import Space
+from glauber.statistics import standard_error
 
 Integers = NDArray[np.int64]
 Step = Callable[[Integers, np.random.Generator], Integers]
@@ -35,7 +36,7 @@ class Arrivals:
 
     @property
     def standard_error(self) -> float:
-        return float(self.steps.std(ddof=1) / np.sqrt(len(self.steps)))
+        return standard_error(self.steps)
 
 
 def simulated_gibbs(

@@ -30,7 +30,7 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
-from glauber.statistics import Mean, mean_over_chains
+from glauber.statistics import Mean, mean_over_chains, normal_reach
 
 if TYPE_CHECKING:
     import pandas
@@ -227,7 +227,8 @@ def interval_of(mean: Mean | None) -> Triple | None:
 def production_of(row: ModelRow) -> Triple | None:
     if row.entropy_production is None:
         return None
-    rate, reach = row.entropy_production.rate, 1.96 * row.entropy_production.standard_error
+    rate = row.entropy_production.rate
+    reach = normal_reach() * row.entropy_production.standard_error
     return rate, rate - reach, rate + reach
 
 

@@ -21,10 +21,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from glauber.errors import GlauberError
-from glauber.statistics import FEW, LEVEL, Estimate, Floats, over_chains
+from glauber.statistics import FEW, Estimate, Floats, normal_reach, over_chains
 
 Labels = NDArray[np.int64]  # (chains, snapshots): a state for each snapshot
 Assignment = NDArray[np.int64]  # (n,): the basin of each state
@@ -171,7 +170,7 @@ class ChapmanKolmogorov:
         """
         error = self.difference.standard_error
         compared = 1 if error is None else max(1, int(np.isfinite(error).sum()))
-        return float(norm.ppf(1 - (1 - LEVEL) / 2 / compared))
+        return normal_reach(comparisons=compared)
 
     @property
     def holds(self) -> bool | None:

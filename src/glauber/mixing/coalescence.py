@@ -39,11 +39,6 @@ class Coalescence:
         return self.distances[:, 0]
 
     @property
-    def share_met(self) -> float:
-        """The share of pairs that met within their steps."""
-        return float(self.met.mean())
-
-    @property
     def moments(self) -> NDArray[np.int64]:
         """The steps (moments,) at which distances are kept."""
         return np.arange(self.distances.shape[1]) * self.every

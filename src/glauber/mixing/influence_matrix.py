@@ -22,6 +22,7 @@ from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.mixing.contexts import Contexts, chain_states, free_sites, replacements
 from glauber.progress import check_count, track
+from glauber.statistics import standard_error
 
 Floats = NDArray[np.float64]
 
@@ -144,10 +145,7 @@ class AveragedInfluence:
     @property
     def standard_error(self) -> float:
         """Of the mean, from the spread between chains (nan for a single one)."""
-        n_chains = len(self.by_chain)
-        if n_chains < 2:
-            return float("nan")
-        return float(self._per_chain.std(ddof=1) / np.sqrt(n_chains))
+        return float("nan") if len(self.by_chain) < 2 else standard_error(self._per_chain)
 
     @property
     def _per_chain(self) -> Floats:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
@@ -25,7 +24,7 @@ from glauber.mixing.coalescence import coalesce
 from glauber.mixing.influence_matrix import check_epsilon
 from glauber.mixing.pairs import joint_draw_named
 from glauber.progress import check_count, track
-from glauber.statistics import share_interval
+from glauber.statistics import normal_reach, share_interval
 
 Floats = NDArray[np.float64]
 CELLS = 2**22  # pairs times moments worked on at once
@@ -76,7 +75,7 @@ class Lagged:
         censored pairs nothing holds it from above, and the upper end is infinite.
         """
         mean, error = self.bound(steps), np.nan_to_num(self.standard_error(steps))
-        reach = float(norm.ppf((1 + confidence) / 2)) * error
+        reach = normal_reach(confidence) * error
         later = self._over(steps, lambda counts: (counts > 0).sum(axis=1)).astype(int)
         limits = {
             count: share_interval(count, len(self.times), confidence)

@@ -19,6 +19,7 @@ from scipy.stats import chi2
 
 from glauber.errors import GlauberError
 from glauber.mixing.semantic_drift import HittingTimes
+from glauber.statistics import normal_reach
 
 Floats = NDArray[np.float64]
 Family = Literal["gamma", "log-normal"]
@@ -27,7 +28,6 @@ LAWS: dict[str, Callable[[Floats], Floats]] = {
     "n log n": lambda n: n * np.log(n),
     "n^2": lambda n: n**2,
 }
-REACH = 1.959964  # standard errors of a 95% interval
 LEAST = 1e-300  # chance of a time that a fit finds impossible
 
 
@@ -48,7 +48,7 @@ class LawFit:
     @property
     def interval(self) -> tuple[float, float]:
         """Of c, at 95%."""
-        reach = REACH * self.log_c_error
+        reach = normal_reach() * self.log_c_error
         return self.c * float(np.exp(-reach)), self.c * float(np.exp(reach))
 
     def mean(self, n: Floats) -> Floats:

@@ -30,6 +30,7 @@ from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, 
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, study
 from glauber.result import signature as signed
+from glauber.statistics import normal_reach
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 TokenStatistic = Callable[[Tensor], Tensor]  # tokens (rows, length) -> (rows,) or (rows, d)
 STEPS = 10**12  # more than anybody waits for
-SPREAD = 1.96  # standard errors on each side: 95% by the normal approximation
 BUILT_IN = "distinct, characters or token:NAME"
 
 
@@ -148,7 +148,7 @@ class Unbiased(Estimates, Result):
             "statistic": self.statistic,
             "mean": {
                 "value": value, "standard_error": error,
-                "interval": [value - SPREAD * error, value + SPREAD * error],
+                "interval": [value - normal_reach() * error, value + normal_reach() * error],
                 "kind": self.kind,
             },
             "pairs": self.frame().to_dict(orient="records"),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.errors import GlauberError
-from glauber.statistics import LEVEL, chain_weights
+from glauber.statistics import chain_weights, normal_reach
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
@@ -51,8 +51,6 @@ def distinctive_words(
     uses more. Words are looked at if they stand at least `fewest` times in all, in at least two
     chains.
     """
-    from scipy.stats import norm
-
     if min(len(first), len(second)) < 2:
         raise GlauberError("there is one chain only, but words are compared between several.")
     tables = [[words_of(texts) for texts in group] for group in (first, second)]
@@ -65,7 +63,7 @@ def distinctive_words(
     summed = [count.sum(axis=0) for count in counts]
     delta = log_odds(summed, [total.sum() for total in totals], prior)
     errors = _errors(counts, totals, prior)
-    limit = norm.ppf(1 - (1 - LEVEL) / 2 / len(words))
+    limit = normal_reach(comparisons=len(words))
     found = [
         WordContrast(
             word=word,
