@@ -61,3 +61,16 @@ def test_a_place_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(GlauberError, match="cannot be written"):
         write_picture(go.Figure(), path=tmp_path / "file" / "p.html")
+
+
+def test_files_of_others_are_not_overwritten(tmp_path):
+    from glauber import paper
+
+    found = paper("list")
+    for name in ("mine.html", "mine.json", "mine.csv"):
+        (tmp_path / name).write_text('{"mine": 1}')
+        with pytest.raises(GlauberError, match="was not written by glauber"):
+            found.write(tmp_path / name)
+        assert (tmp_path / name).read_text() == '{"mine": 1}'
+    page = found.write(tmp_path / "ours.html")
+    assert found.write(page) == page  # our own page may be made again

@@ -62,9 +62,12 @@ def check_place(path: Path) -> None:
 
 
 def _ours(path: Path) -> bool:
-    """Whether a file may be written again: our pages, and data that a name asked for."""
-    if path.suffix.lower() in (".json", ".csv", ".png"):
-        return True
+    """Whether a file may be written again: our pages and our JSON, which say that they are ours."""
+    if path.suffix.lower() == ".json":
+        try:
+            return "glauber:" in json.loads(path.read_text(encoding="utf-8"))["signature"]
+        except (ValueError, KeyError, TypeError):
+            return False
     with path.open("rb") as file:
         return MARK.encode() in file.read(512)
 

@@ -69,12 +69,14 @@ def _difference(name: str, mean: Mean, digits: int = 3) -> str:
 
 
 def _words(found: list[WordContrast]) -> str:
-    parts = [
-        f"{one.word} {abs(one.log_odds):.1f} +- {one.standard_error:.1f}"
-        + ("" if one.sure else " (?)")
-        for one in found
-    ]
-    return ", ".join(parts) or "none"
+    """Words that can be told from chance first, then those that cannot."""
+    sure, unsure = ([one for one in found if one.sure is wanted] for wanted in (True, False))
+    first = _odds(sure) or "none that can be told from chance"
+    return first + (f"; within chance: {_odds(unsure)}" if unsure else "")
+
+
+def _odds(found: list[WordContrast]) -> str:
+    return ", ".join(f"{o.word} {abs(o.log_odds):.1f} +- {o.standard_error:.1f}" for o in found)
 
 
 def scores_of(

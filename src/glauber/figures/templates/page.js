@@ -19,7 +19,10 @@
     document.head.appendChild(script);
     for (const figure of figures) {
       const { data, layout } = JSON.parse(figure.textContent);
-      await Plotly.newPlot(place(figure), data, layout, { responsive: true, displaylogo: false });
+      // In a narrow picture the buttons would cover its title; dragging zooms there too.
+      const wide = place(figure).clientWidth > 480;
+      const config = { responsive: true, displaylogo: false, displayModeBar: wide && "hover" };
+      await Plotly.newPlot(place(figure), data, layout, config);
     }
   } catch (error) {
     say("The pictures cannot be drawn: " + error.message);
