@@ -62,7 +62,7 @@ def watched() -> bool:
 @contextmanager
 def track(what: str, total: float) -> Iterator[Advance]:
     """Counts work of a known size: `with track("pairs", 12) as advance: … advance()`."""
-    begun, done = time.perf_counter(), 0.0
+    began, done = time.perf_counter(), 0.0
     bar: Any = None
     task: Any = None
     console = _console()
@@ -71,7 +71,7 @@ def track(what: str, total: float) -> Iterator[Advance]:
     def advance(more: float = 1, *, to: float | None = None, note: str = "") -> None:
         nonlocal bar, task, done
         done = done + more if to is None else to
-        spent = time.perf_counter() - begun
+        spent = time.perf_counter() - began
         _judge(what, spent, done, total)
         if not watched or spent < SHOWN_AFTER:
             return

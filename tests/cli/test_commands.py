@@ -116,7 +116,7 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
             break
     out, err = child.communicate()
     assert child.returncode == 0, err
-    assert f"go on with: glauber resume {folder}" in out
+    assert f"resume with: glauber resume {folder}" in out
     assert "Traceback" not in err
     stopped = Run(folder)
     assert 0 < stopped.steps < 100_000 and not stopped.finished

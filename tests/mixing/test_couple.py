@@ -62,7 +62,7 @@ def test_an_alpha_that_is_not_below_one_says_nothing(tiny, texts):
         tiny, texts, measure_alpha=True, coupling="gumbel-max", **SMALL | {"steps": 3}
     ).to_dict()["contraction"]
     assert other["alpha"]["kind"] == "lower bound" and other["alpha"]["value"] > 0
-    assert other["value"] is None and "about the maximal coupling" in other["says"]
+    assert other["value"] is None and "about the maximal coupling" in other["statement"]
 
 
 def test_two_given_texts_are_one_pair_many_times(tiny):

@@ -102,9 +102,9 @@ def test_ablations_say_which_way_they_went(folder):
 def test_agreement_with_the_paper():
     agrees = translation_choices._agrees
     assert agrees("lower", "lower") == "yes" and agrees("higher", "lower") == "no"
-    assert agrees("not told from 0", "same").startswith("yes")
+    assert agrees("not different from 0", "same").startswith("yes")
     assert agrees("lower", "same") == "no"
-    assert agrees("not told from 0", "lower") == "not told from 0 here"
+    assert agrees("not different from 0", "lower") == "not different from 0 here"
 
 
 def test_table_2_has_every_decoder(folder):

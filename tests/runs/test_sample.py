@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_the_run_and_says_where(tiny_folder, texts, tmp_path,
 
     with monkeypatch.context() as patch:
         patch.setattr(Session, "count", interrupted)
-        with pytest.raises(KeyboardInterrupt, match="go on with: glauber resume") as caught:
+        with pytest.raises(KeyboardInterrupt, match="resume with: glauber resume") as caught:
             glauber.sample(str(tiny_folder), texts, steps=500, seed=1, memo=0)
     (folder,) = tmp_path.glob("glauber-*/run")
     assert f"glauber.resume({str(folder)!r})" in str(caught.value)

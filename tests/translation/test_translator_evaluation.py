@@ -72,7 +72,7 @@ def test_differences_of_bleu_are_those_of_the_corpus_scores():
     assert found.value == pytest.approx(quality(worse, judged).bleu - quality(good, judged).bleu)
     assert found.word == "lower" and 0 < found.standard_error < -found.value
     same = bleu_difference(good, good, judged)
-    assert (same.value, same.standard_error, same.word) == (0.0, 0.0, "not told from 0")
+    assert (same.value, same.standard_error, same.word) == (0.0, 0.0, "not different from 0")
     with pytest.raises(GlauberError, match="same sentences"):
         bleu_difference(good[1:], good, judged)
 

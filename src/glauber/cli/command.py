@@ -232,8 +232,8 @@ def _check_utf8(given: dict[str, Any]) -> None:
             try:
                 str(one).encode("utf-8")
             except UnicodeEncodeError:
-                said = visible(str(one))[:40]
-                raise GlauberError(f"{name}: {said!r} is not UTF-8 text.") from None
+                start = visible(str(one))[:40]
+                raise GlauberError(f"{name}: {start!r} is not UTF-8 text.") from None
 
 
 @contextmanager

@@ -62,8 +62,8 @@ class Studies(TyperGroup):
         for title, names in self.titles.items():
             table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
             for name in names:
-                said = LABORATORIES.get(name) or summary(self.homes[name], name)
-                table.add_row(f"[bold]{name}[/]", escape(said))
+                about = LABORATORIES.get(name) or summary(self.homes[name], name)
+                table.add_row(f"[bold]{name}[/]", escape(about))
             console.print(Panel(table, title=title, title_align="left"))
         console.print(
             f"{escape(ctx.command_path)} COMMAND --help tells more; --version, and ", end=""

@@ -17,9 +17,9 @@ def reference() -> str:
         for name, home in group.items():
             if name not in LABORATORIES:
                 lines += _section(title, f"glauber {name}", home, name)
-    for room, said in LABORATORIES.items():
+    for room, title in LABORATORIES.items():
         for name, home in import_module(f"glauber.{ROOMS[room]}").STUDIES.items():
-            lines += _section(said, f"glauber {room} {name}", home, name)
+            lines += _section(title, f"glauber {room} {name}", home, name)
     return "\n".join(lines) + "\n"
 
 

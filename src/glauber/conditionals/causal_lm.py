@@ -148,18 +148,18 @@ class CausalLM:
         inputs = tokens.clamp(min=0)
         if self.opening is not None:
             inputs = torch.cat([torch.full_like(inputs[:, :1], self.opening), inputs], dim=1)
-            # The tokenizer may have put the opening token there already: it is not said twice.
+            # The tokenizer may have put the opening token there already: it is not written twice.
             twice = inputs[:, 1] == self.opening
             inputs = torch.where(twice[:, None], inputs.roll(-1, dims=1), inputs)
             there = torch.where(twice[:, None], there.roll(-1, dims=1), there)
             there = there & ~(twice[:, None] & _last(there))
-            said, counted = inputs[:, 1:], there
+            targets, counted = inputs[:, 1:], there
         else:
-            said, counted = inputs[:, 1:], there[:, 1:]
+            targets, counted = inputs[:, 1:], there[:, 1:]
         # PAD stands behind the text, where causal attention never looks.
         logits = self.model(input_ids=inputs.to(self.device)).logits[:, :-1].to(tokens.device)
         log_probs = torch.log_softmax(logits.double(), dim=-1)
-        each = log_probs.gather(-1, said[..., None])[..., 0]
+        each = log_probs.gather(-1, targets[..., None])[..., 0]
         return torch.where(counted, each, 0.0).sum(dim=1)[:, None, None]
 
 

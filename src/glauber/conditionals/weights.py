@@ -241,16 +241,16 @@ def _check_safetensors(path: Path) -> None:
 
 def _why(name: str, error: Exception, kind: str) -> str:
     """One sentence on why a model could not be loaded."""
-    said, what = str(error), HEAD_NAMES[kind]
-    if "trust_remote_code" in said:
+    text, what = str(error), HEAD_NAMES[kind]
+    if "trust_remote_code" in text:
         return (
             f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
         )
-    if "AutoModelFor" in said:
+    if "AutoModelFor" in text:
         return f"{name} is not a {what}: transformers knows no such head for its shape."
     if name.startswith("bundled:") or Path(name).is_dir():
         return (
-            f"the folder {name} holds no {what} that can be loaded ({_reason(name, said, error)})."
+            f"the folder {name} holds no {what} that can be loaded ({_reason(name, text, error)})."
         )
     return (
         f"the model {name} was found neither as a folder nor on the hub; without the hub, "
@@ -259,13 +259,13 @@ def _why(name: str, error: Exception, kind: str) -> str:
     )
 
 
-def _reason(name: str, said: str, error: Exception) -> str:
+def _reason(name: str, text: str, error: Exception) -> str:
     """What is wrong in the folder, with the file where that is known."""
     folder = Path(name)
     pickled = next((path.name for path in sorted(folder.glob("*.bin"))), None)
-    if "size mismatch" in said or "mismatched" in said or "ignore_mismatched_sizes" in said:
+    if "size mismatch" in text or "mismatched" in text or "ignore_mismatched_sizes" in text:
         return "config.json has other sizes than the weights"
-    if pickled is not None and ("Unpickling" in type(error).__name__ or "weights_only" in said):
+    if pickled is not None and ("Unpickling" in type(error).__name__ or "weights_only" in text):
         return f"{pickled} holds more than weights, which could run code"
-    first = (said.strip() or repr(error)).splitlines()[0]
+    first = (text.strip() or repr(error)).splitlines()[0]
     return first.rstrip(". ")[:200]

@@ -60,14 +60,14 @@ def plot_margins(found: "MarginStudy") -> go.Figure:
 
 def plot_drift(found: "DriftStudy") -> go.Figure:
     """Expected change of the number of copies, state by state, at each number of copies."""
-    said = (
+    note = (
         "no certificate: some states fall"
         if found.descent is None
         else f"chance to come down at most {found.descent:.3g} ({found.kind})"
     )
     figure = empty_figure(
         f"Does the number of copies of {escape(visible(found.token), quote=False)} grow?",
-        f"expected change in one step at temperature {found.temperature:g}; {said}",
+        f"expected change in one step at temperature {found.temperature:g}; {note}",
     )
     counts = [level.count for level in found.levels]
     figure.update_xaxes(title_text="copies", tickvals=counts, rangemode="normal")

@@ -93,7 +93,7 @@ def plot_prefix_topics(found: Contrast, correction: str) -> go.Figure:
     rows = dict(sorted(rows.items(), key=lambda pair: pair[1].value))
     rows |= {f"P({word})": means[2] for word, means in found.probabilities.items()}
     figure = _contrast_figure(found, f"difference of scores; {correction}", len(rows))
-    for sure, name in ((True, "told from zero"), (False, "not told from zero")):
+    for sure, name in ((True, "different from zero"), (False, "not clearly different from zero")):
         chosen = {label: mean for label, mean in rows.items() if excludes_zero(mean) is sure}
         _dots(figure, {label: _ends(mean) for label, mean in chosen.items()}, name, sure)
     figure.update_xaxes(title_text="", tickformat="+.2f")

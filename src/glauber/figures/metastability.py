@@ -219,15 +219,15 @@ def _circles(
 
 def _basin_hover(found: BasinModel, readable: Sequence[Readable] | None, basin: int) -> str:
     share = found.shares.value[basin]
-    said = f"basin {basin}: {share:.0%} of the stationary distribution of the connected part"
-    said += f",<br>which holds {found.model.share:.0%} of the transitions"
+    heading = f"basin {basin}: {share:.0%} of the stationary distribution of the connected part"
+    heading += f",<br>which holds {found.model.share:.0%} of the transitions"
     if readable is None:
-        return said
+        return heading
     own = readable[basin]
     texts = ["<br>".join(map(_plain, wrap(text, 60))) for text in own.texts]
     words = f"words that tell it apart: {', '.join(map(_plain, own.words))}"
     seen = "1 chain was" if own.n_chains == 1 else f"{own.n_chains} chains were"
-    return "<br>".join([f"{said}; {seen} in it", words, *texts])
+    return "<br>".join([f"{heading}; {seen} in it", words, *texts])
 
 
 def _plain(text: str) -> str:

@@ -104,13 +104,13 @@ def plot_total_variation(found: Lagged, *, epsilon: float = 0.25) -> go.Figure:
     """The estimated bound on the distance to the stationary law against time, with its band."""
     last = int(found.times.max()) - found.lag
     steps = np.arange(0, last + 1, max(1, math.ceil(last / MOMENTS)))
-    says = f"estimated bound on total variation, lag {found.lag}; dotted: {epsilon:g}"
+    subtitle = f"estimated bound on total variation, lag {found.lag}; dotted: {epsilon:g}"
     name = "bound"
     if found.n_censored:
         steps = steps[steps < max(1, last)]  # beyond the last step nothing is known
-        says += f"<br>{found.n_censored} of {len(found.met)} pairs did not meet, so it lies higher"
+        subtitle += f"<br>{found.n_censored} of {len(found.met)} pairs did not meet: it lies higher"
         name = "lower estimate of the bound"
-    figure = empty_figure("How near the chain is to its stationary law", says)
+    figure = empty_figure("How near the chain is to its stationary law", subtitle)
     figure.update_layout(margin_t=86 + 20 * bool(found.n_censored))
     if not found.n_censored:
         low, high = found.band(steps)

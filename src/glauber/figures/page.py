@@ -27,7 +27,7 @@ def write_result(result: Result, path: Path) -> Path:
     record = json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n"
     match path.suffix.lower():
         case ".html":
-            write_text(path, page("result.html", figures=figures, said=str(result)))
+            write_text(path, page("result.html", figures=figures, text=str(result)))
         case ".png":
             write_picture(*figures.values(), path=path)
         case ".json":
@@ -73,7 +73,7 @@ def _ours(path: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file in one stroke, and the folders above it: a reader sees the old or the new."""
+    """Writes a file atomically, and the folders above it: a reader sees the old or the new."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".glauber-{secrets.token_hex(8)}")  # no other file's name
@@ -119,13 +119,13 @@ class Drawn:
         ).format(name, height, name, Markup(data))
 
 
-def page(template: str, *, title: str = "glauber", said: str = "", **parts: Any) -> str:
+def page(template: str, *, title: str = "glauber", text: str = "", **parts: Any) -> str:
     """A page that asks nothing of any network; what is put into it is escaped."""
     drawn = Drawn()
     return str(
         _environment()
         .get_template(template)
-        .render(title=title, said=visible(said), drawn=drawn, plotly=_packed_plotly(), **parts)
+        .render(title=title, text=visible(text), drawn=drawn, plotly=_packed_plotly(), **parts)
     )
 
 

@@ -178,17 +178,17 @@ class Coupling(Result):
             return None
         bound = self.contraction
         if self.coalescence.coupling != "maximal":
-            says = "nothing: the bound is about the maximal coupling"
+            statement = "nothing: the bound is about the maximal coupling"
         elif bound is None:
-            says = "nothing: alpha is not below 1"
+            statement = "nothing: alpha is not below 1"
         else:
-            says = "the expected distance is at most this"
+            statement = "the expected distance is at most this"
         sampled = self.alpha_kind == "lower bound"
         return {
             "alpha": {"value": self.alpha, "kind": self.alpha_kind},
             "value": bound,
             "kind": "estimate" if sampled else "upper bound, if alpha is one",
-            "says": says,
+            "statement": statement,
         }
 
     def _total_variation(self) -> dict[str, Any] | None:
@@ -245,7 +245,7 @@ class Coupling(Result):
         if bound is not None:
             head = f"contraction with alpha {self.alpha:.4g} ({self.alpha_kind})"
             if bound["value"] is None:
-                yield f"{head} says {bound['says']}"
+                yield f"{head} says {bound['statement']}"
             else:
                 last = self.coalescence.moments[-1]
                 yield f"{head}: at most {bound['value'][-1]:.3g} at step {last:,} ({bound['kind']})"

@@ -3,7 +3,7 @@
 Effective sample size, R-hat and autocorrelation time by ArviZ, made safe: with all chains frozen
 in one trap ArviZ reports an effective sample size equal to the number of draws. Here no statistic
 gets a figure while a chain is frozen or partly frozen, and a statistic that does not vary in some
-chain gets none either. What stands in its place is said in words.
+chain gets none either. What is wrong is written in its place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -206,17 +206,17 @@ def _verdict(moved: Motions, rows: tuple[Diagnosis, ...]) -> str:
     """Whether the run mixed, and if not, why not."""
     if _held(moved.chains) is not None:
         return f"not mixed: {moved.summary}; no effective sample size is given for such chains"
-    said = [
+    reasons = [
         f"{', '.join(row.statistic for row in rows if row.state == state)} {words}"
         for state, words in VERDICTS.items()
         if any(row.state == state for row in rows)
     ]
-    if not said:
+    if not reasons:
         return (
             "no sign against mixing: every chain moves, and the chains agree in every statistic "
             "(this is not a proof: all chains may share one trap larger than a state)"
         )
-    return "not shown to be mixed: " + "; ".join(said)
+    return "not shown to be mixed: " + "; ".join(reasons)
 
 
 def _groups(run: Run) -> list[tuple[str, NDArray[np.int64]]]:

@@ -49,15 +49,15 @@ class Motions:
                 return "the only chain is frozen: it did not move in the steps that count"
             where = "one state" if self.n_states == 1 else f"{self.n_states} different states"
             return f"all {total} chains are frozen, in {where}: none moved in the steps that count"
-        said = []
+        notes = []
         if frozen:
-            said.append(f"{len(frozen)} of {total} chains did not move (frozen: {_list(frozen)})")
+            notes.append(f"{len(frozen)} of {total} chains did not move (frozen: {_list(frozen)})")
         if partly:
-            said.append(
+            notes.append(
                 f"{len(partly)} of {total} chains stood still for half of the steps on end, or at "
                 f"most of the sites that are not settled (partly frozen: {_list(partly)})"
             )
-        return " and ".join(said) or f"all {total} chains move"
+        return " and ".join(notes) or f"all {total} chains move"
 
 
 def motions(run: Run, first: int) -> Motions:

@@ -146,12 +146,12 @@ BLEURT = {
 
 def make_table3(scale: Scale, *, seed: int) -> Reproduction:
     """COMET of every system on both sets, or chrF and one sentence about what is missing."""
-    judged, rows, said = sets(scale), [], ""
+    judged, rows, note = sets(scale), [], ""
     for name, one_set in judged.items():
         for one in evaluate(runs.BUNDLED, one_set, systems(), measures=Measures(0)):
-            metric, said = _metric(one, one_set)
+            metric, note = _metric(one, one_set)
             rows.append(row(name, one) | metric | {"published BLEURT": BLEURT.get(one.system)})
-    return Reproduction("B-table3", scale, f"{sentences(judged)}. {said}", rows, seed)
+    return Reproduction("B-table3", scale, f"{sentences(judged)}. {note}", rows, seed)
 
 
 def _metric(one: Evaluation, judged: list[Judged]) -> tuple[dict[str, Any], str]:

@@ -144,6 +144,6 @@ def _agrees(word: str, expected: str | None) -> str:
     """Whether the move is the paper's, where it names one."""
     if expected is None:
         return "the paper names no direction"
-    if word == "not told from 0":
-        return "yes, within two standard errors" if expected == "same" else "not told from 0 here"
+    if word == "not different from 0":
+        return "yes, within two standard errors" if expected == "same" else f"{word} here"
     return "yes" if word == expected else "no"

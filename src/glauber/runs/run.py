@@ -259,7 +259,7 @@ class Run(Result):
         """Where an unfinished run stands, and how to go on."""
         return (
             f"stopped at step {self.steps:,} of {self.spec.steps:,}; "
-            f"go on with: glauber resume {self.folder}"
+            f"resume with: glauber resume {self.folder}"
         )
 
     def frame(self, *, events: bool = False) -> "pandas.DataFrame":

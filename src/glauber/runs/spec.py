@@ -94,7 +94,7 @@ def _own_version() -> str:
 
 
 def write_spec(folder: Path, spec: Spec) -> None:
-    """Writes `run.json` in one stroke."""
+    """Writes `run.json` atomically."""
     record = asdict(spec)
     if not spec.forbid:
         del record["forbid"]
@@ -150,7 +150,7 @@ def _check_entries(folder: Path, found: dict[str, Any]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a JSON file in one stroke: a reader, or a power cut, sees the old file or the new."""
+    """Writes a JSON file atomically: a reader, or a power cut, sees the old file or the new."""
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}")
     try:
         with partial.open("w", encoding="utf-8") as file:

@@ -2,7 +2,7 @@
 
     RUN/run.json        how it was made
     RUN/events.zarr     what happened: (chain, step, slot) arrays, and tokens at regular marks
-    RUN/committed.json  how many steps are safely there: replaced in one stroke
+    RUN/committed.json  how many steps are safely there: replaced atomically
     RUN/finished.json   the finish mark
     RUN/tokenizer/      what turns tokens into text
     RUN/lock            held by the one writer

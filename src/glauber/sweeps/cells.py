@@ -158,7 +158,7 @@ class Cells(Answer):
             yield "kept: sites that hold their first token at the end; the text is chain 0's last"
         yield from (f"  left: {name}" for name in self.left)
         if self.left:
-            yield f"go on with: glauber sweep resume {self.folder}"
+            yield f"resume with: glauber sweep resume {self.folder}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per finished cell."""

@@ -1,7 +1,7 @@
 """What is a sweep? A grid of cells, a header that says what they are, a file for each finished one.
 
 sweep.json         the study, its settings and the axes; enough to run every cell again
-cells/NAME.json    the result of a finished cell, written in one stroke
+cells/NAME.json    the result of a finished cell, written atomically
 """
 
 import hashlib

@@ -163,8 +163,8 @@ def read_training(name: str | Path) -> list[Pair]:
         rows = load_dataset(parts[1], parts[2], split="train")["translation"]
         return [(row[sides[0]], row[sides[1]]) for row in rows]
     except (OSError, KeyError, ValueError, RuntimeError) as problem:
-        said = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise GlauberError(f"{name} could not be read: {said}") from problem
+        message = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+        raise GlauberError(f"{name} could not be read: {message}") from problem
 
 
 def _content(path: Path) -> str:

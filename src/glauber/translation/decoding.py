@@ -171,7 +171,7 @@ def _translations(drafts: Drafts, vocabulary: Vocabulary, confidence: bool) -> l
     made = []
     for row, tokens in enumerate(map(_plain, drafts.tokens.tolist())):
         trace = tuple(_plain(step[row]) for step in traces[: passes[row]])
-        seen = tuple(tuple(step[row][: len(said)]) for step, said in zip(sure, trace, strict=False))
+        seen = tuple(tuple(step[row][: len(done)]) for step, done in zip(sure, trace, strict=False))
         text = vocabulary.decode(list(tokens))
         made.append(Translation(text, tokens, scores[row], passes[row], trace, seen))
     return made
@@ -186,7 +186,7 @@ def _searched(
     found = beam_search(model, memory, n_beams) if n_beams > 1 else greedy(model, memory)
     tokens = [_plain(row) for row in found.tokens.tolist()]
     sure = read_log_probs(model, found.tokens, memory).tolist() if confidence else []
-    seen = [(tuple(row[: len(said)]),) for row, said in zip(sure, tokens, strict=False)]
+    seen = [(tuple(row[: len(done)]),) for row, done in zip(sure, tokens, strict=False)]
     return [
         Translation(vocabulary.decode(list(row)), row, score, len(row) + 1, (), *seen[at : at + 1])
         for at, (row, score) in enumerate(zip(tokens, found.score.tolist(), strict=True))

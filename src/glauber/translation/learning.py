@@ -149,11 +149,11 @@ def train(
     device = model.device
     corpus = corpus.to(device)
     optimizer = _optimizer(model, plan)
-    begun, curve = _resume(checkpoint, model, optimizer, plan)
+    first, curve = _resume(checkpoint, model, optimizer, plan)
     model.train()
     # cuDNN's attention plans anew for every shape of a batch, which costs more than it saves.
     with torch.random.fork_rng(), sdpa_kernel([*ATTENTION]), track(name, plan.n_steps) as advance:
-        for step in range(begun, plan.n_steps):
+        for step in range(first, plan.n_steps):
             torch.manual_seed((plan.seed * 1_000_003 + step) % 2**63)
             loss = _loss(model, corpus, plan, step)
             optimizer.zero_grad(set_to_none=True)

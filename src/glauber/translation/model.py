@@ -258,8 +258,8 @@ class Translator(nn.Module):
     def follow(self, tokens: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
         """Scores (rows, new, vocab) of what follows each of the new tokens (rows, new)."""
         cache = self.empty_cache() if cache is None else cache
-        begun = cache[0]["key"].shape[2] if cache[0] else 0
-        places = self.target_places.weight[begun : begun + tokens.shape[1]]
+        first = cache[0]["key"].shape[2] if cache[0] else 0
+        places = self.target_places.weight[first : first + tokens.shape[1]]
         hidden = self.drop(self.words(tokens) + places)
         for layer, kept in zip(self.decoder, cache, strict=True):
             assert isinstance(layer, DecoderLayer)
@@ -325,6 +325,6 @@ def load(
         model = Translator(Shape(**json.loads(shape.read_text(encoding="utf-8"))))
         model.load_state_dict(load_file(path))
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as problem:
-        said = str(problem).splitlines()[0]
-        raise GlauberError(f"{path} and {shape.name} are no translator: {said}") from problem
+        message = str(problem).splitlines()[0]
+        raise GlauberError(f"{path} and {shape.name} are no translator: {message}") from problem
     return model.to(device, dtype).eval()

@@ -83,13 +83,13 @@ class Pairs(NamedTuple):
     measures: dict[str, Tensor]
 
     @classmethod
-    def of(cls, said: Tensor, own: Tensor, cross: Tensor, first: int = 0) -> "Pairs":
+    def of(cls, predicted: Tensor, own: Tensor, cross: Tensor, first: int = 0) -> "Pairs":
         """The neighbours of drafts (rows, length), PAD behind, with their attention."""
-        row, left = (said[:, 1:] != PAD).nonzero(as_tuple=True)
+        row, left = (predicted[:, 1:] != PAD).nonzero(as_tuple=True)
         right = left + 1
         measures = _self_measures(own, row, left, right)
         measures |= _cross_measures(cross[row, :, left], cross[row, :, right])
-        return cls(said[row, left] == said[row, right], row + first, measures)
+        return cls(predicted[row, left] == predicted[row, right], row + first, measures)
 
     @classmethod
     def joined(cls, parts: list["Pairs"]) -> "Pairs":
@@ -193,8 +193,8 @@ def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs
         draft = decode(model, memory, lengths, plain).tokens
     with last_attention(model) as seen:
         scores = model.denoise(draft, memory)
-    said = (scores[..., FIRST_WORD:].argmax(-1) + FIRST_WORD).masked_fill(~inside, PAD)
-    return Pairs.of(said, seen["own"].float(), seen["cross"].float(), first)
+    predicted = (scores[..., FIRST_WORD:].argmax(-1) + FIRST_WORD).masked_fill(~inside, PAD)
+    return Pairs.of(predicted, seen["own"].float(), seen["cross"].float(), first)
 
 
 @contextmanager

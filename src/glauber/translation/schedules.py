@@ -218,8 +218,8 @@ def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
     if fused.cross_entropy_fits(scores.flatten(0, 1)):
         return fused.likely(scores, FIRST_WORD)
     words = scores[..., FIRST_WORD:].float()
-    best, said = words.max(-1)
-    return said + FIRST_WORD, best - words.logsumexp(-1)
+    best, drawn = words.max(-1)
+    return drawn + FIRST_WORD, best - words.logsumexp(-1)
 
 
 def _n_remasked(schedule: Schedule, step: int, after: Tensor) -> Tensor:
@@ -265,12 +265,12 @@ def sundae_pass(
     words = scores[..., FIRST_WORD:].float()
     log_probs = words.log_softmax(-1)
     if draws:
-        said = inverse_cdf(words / how.temperature, fill)
+        drawn = inverse_cdf(words / how.temperature, fill)
         chosen = coin < how.moved
     else:
-        said = log_probs.argmax(-1)
+        drawn = log_probs.argmax(-1)
         chosen = _least_certain(_of(log_probs, draft - FIRST_WORD), inside, how.settled)
-    after = torch.where(inside & (chosen | first), said + FIRST_WORD, draft)
+    after = torch.where(inside & (chosen | first), drawn + FIRST_WORD, draft)
     return after, _of(log_probs, after - FIRST_WORD)
 
 

@@ -159,9 +159,9 @@ def latencies(
     seconds: list[list[float]] = [[] for _ in translators]
     for text in texts:
         for translate_one, spent in zip(translators, seconds, strict=True):
-            begun = time.perf_counter()
+            began = time.perf_counter()
             translate_one(text)
-            spent.append(time.perf_counter() - begun)
+            spent.append(time.perf_counter() - began)
         if advance is not None:
             advance()
     return [_latency(spent) for spent in seconds]
@@ -186,9 +186,9 @@ def throughput(
     translate_all(texts[:3], 3)
     by_size = {}
     for size in [one for one in sizes if one <= len(texts)] or [len(texts)]:
-        begun = time.perf_counter()
+        began = time.perf_counter()
         translate_all(texts, size)
-        by_size[size] = len(texts) / (time.perf_counter() - begun)
+        by_size[size] = len(texts) / (time.perf_counter() - began)
     best = max(by_size, key=lambda size: by_size[size])
     return Throughput(by_size[best], best, by_size, len(texts))
 
@@ -210,7 +210,7 @@ class Difference:
     def word(self) -> str:
         """Which way it goes, if by more than two standard errors."""
         if abs(self.value) <= 2 * self.standard_error:
-            return "not told from 0"
+            return "not different from 0"
         return "higher" if self.value > 0 else "lower"
 
 

@@ -34,8 +34,8 @@ def greedy(model: Translator, memory: Memory) -> Found:
     for step in range(int(limit.max()) + 1):
         log_probs = _next(model, token, memory, cache)
         chosen = torch.where(step >= limit, END, log_probs.argmax(1))
-        said = log_probs.gather(1, chosen[:, None])[:, 0]
-        total = total + said.masked_fill(done, 0.0)
+        gained = log_probs.gather(1, chosen[:, None])[:, 0]
+        total = total + gained.masked_fill(done, 0.0)
         token = torch.where(done, PAD, chosen)[:, None]
         written.append(token)
         done = done | (chosen == END)

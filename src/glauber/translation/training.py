@@ -149,7 +149,7 @@ class TrainedTranslator(Result):
 
 
 def _folder(out: str | Path) -> Path:
-    """Where the translator goes: a new or empty folder, or one that holds a begun translator."""
+    """Where the translator goes: a new or empty folder, or one with an unfinished translator."""
     folder = Path(out)
     try:
         if not str(out).strip():
@@ -161,8 +161,8 @@ def _folder(out: str | Path) -> Path:
         if folder.is_dir() and any(folder.iterdir()) and not (folder / VOCABULARY).is_file():
             raise GlauberError(f"{folder} holds other things than a translator; give a new name.")
     except (OSError, ValueError) as problem:
-        said = f"{visible(str(out))[:200]} cannot be the folder of a translator"
-        raise GlauberError(f"{said}: {getattr(problem, 'strerror', None) or problem}.") from problem
+        text = f"{visible(str(out))[:200]} cannot be the folder of a translator"
+        raise GlauberError(f"{text}: {getattr(problem, 'strerror', None) or problem}.") from problem
     return folder
 
 
@@ -209,7 +209,7 @@ def learn(
     model = Translator(shape)
     if begin_from is not None:
         take_over(model, load(folder, begin_from))
-    begun, checkpoint = time.perf_counter(), folder / f"{name}.checkpoint.pt"
+    began, checkpoint = time.perf_counter(), folder / f"{name}.checkpoint.pt"
     curve = train(
         model.to(device), corpus, plan, checkpoint=checkpoint, every=every, name=f"{name}, step"
     )
@@ -219,7 +219,7 @@ def learn(
         loss=curve[-1][1],
         n_examples=len(corpus),
         n_parameters=sum(weight.numel() for weight in model.parameters()),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - began,
         device=machine(device),
         curve=curve,
     )
