@@ -43,7 +43,7 @@ def entropy_production(
     device: Annotated[str | None, "For int8 and bfloat16 runs: where to evaluate again."] = None,
     trust_remote_code: Trust = False,
 ) -> "EntropyProduction":
-    """Estimate a run's entropy production: zero exactly when one joint law owns the model.
+    """Estimate a run's entropy production: zero exactly when the conditionals have a joint law.
 
     The mean of -H(pi_i) - log pi_i(old token) over the recorded steps of a random scan of single
     sites; other kernels are refused, because undoing their steps has another chance. A run that

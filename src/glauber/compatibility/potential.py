@@ -41,7 +41,9 @@ def potential(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
     states: Annotated[int, "How many of the most visited states."] = 100,
-    neighbours: Annotated[int, "Refills of each site that join in (0: none)."] = 2,
+    neighbours: Annotated[
+        int, "Most probable tokens of each site to add as neighbours (0: none)."
+    ] = 2,
     burn_in: Annotated[int | None, "Steps not counted (default: half)."] = None,
     temperature: Annotated[
         float | None, "Of a run with several, the chains at this one (default: the coldest)."
@@ -50,7 +52,7 @@ def potential(
     device: Annotated[str | None, "Another device than the run's."] = None,
     trust_remote_code: Trust = False,
 ) -> "PotentialStudy":
-    """Rank a run's texts by potential, pseudo-log-likelihood and visits; say what no law explains.
+    """Rank a run's texts by potential, pseudo-log-likelihood and number of visits.
 
     The flow log pi_i(b) - log pi_i(a) over the edges between the visited states, and their likely
     neighbours, is split into the gradient of a potential and a rest that no joint law can explain

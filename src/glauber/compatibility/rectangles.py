@@ -46,7 +46,7 @@ def rectangles(
     *,
     count: Annotated[int, "How many random rectangles."] = 300,
     length: Length = 20,
-    top: Annotated[int, "Replacements come from so many first choices of the model."] = TOP,
+    top: Annotated[int, "Replacements come from so many most probable tokens."] = TOP,
     seed: Seed = 0,
     strongest: Annotated[int, "How many certificates to write out."] = 3,
     device: Device = "auto",

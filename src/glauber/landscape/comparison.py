@@ -50,7 +50,7 @@ def compare(
     temperature: Temperature = 1.0,
     seed: Seed = 0,
     rectangles: Annotated[int, "Random rectangles of each model."] = 100,
-    top: Annotated[int, "Replacements come from so many likeliest tokens."] = TOP,
+    top: Annotated[int, "Replacements come from so many most probable tokens."] = TOP,
     labels: Labels = "topics",
     scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
     embedder: Embeds = None,

@@ -62,10 +62,10 @@ def topics(
         "Topics of the starts, with commas; chains take them in turn (default: by passage).",
     ] = None,
     every: Annotated[int | None, "Steps between snapshots (default: 50 snapshots)."] = None,
-    judge: Annotated[bool, "Also tell the accuracy on labelled passages."] = False,
+    judge: Annotated[bool, "Also report the accuracy on labelled passages."] = False,
     device: Device = "auto",
 ) -> "TopicStudy":
-    """Follow what a run's texts are about, and tell how often a topic comes back.
+    """Follow the topics of a run's texts, and count how often one of them returns.
 
     Paper A, section 5 and table 3: the scores of each label at every snapshot, and of the tracked
     one how many chains cross its baseline 1 / labels, how long they stay above it and how long

@@ -41,7 +41,9 @@ def basins(
     clusters: Annotated[
         int | None, "States of the model (default: half the root of the texts, 2 to 40)."
     ] = None,
-    lag: Annotated[int | None, "Steps of a move (default: five snapshots)."] = None,
+    lag: Annotated[
+        int | None, "Lag of the Markov model, in steps (default: five snapshots)."
+    ] = None,
     every: Annotated[
         int | None, "One snapshot every so many steps (default: about 200 snapshots)."
     ] = None,
@@ -50,7 +52,7 @@ def basins(
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "Basins":
-    """Find the basins of a run: their texts, their timescales, the times and ways between them.
+    """Find the basins of a run: their texts, their timescales and the passages between them.
 
     Paper A's semantic basins, as the metastable sets (GPCCA) of a Markov state model of the texts'
     clusters, which need not be reversible. All figures are estimates, with errors from a bootstrap

@@ -62,7 +62,7 @@ def traps(
         THRESHOLD
     ),
     radius: Annotated[int, "hamming: tokens that may differ."] = 1,
-    shortest: Annotated[int, "Steps below which nothing is a trap."] = SHORTEST,
+    shortest: Annotated[int, "Duration of the shortest trap, in steps."] = SHORTEST,
     reach: Annotated[int, "Edits between two traps of a family."] = REACH,
     embedder: Annotated[
         Choice, "A sentence-transformers model, or tokens (default: the one in the package)."

@@ -49,7 +49,7 @@ def couple(
     ] = None,
     measure_alpha: Annotated[bool, "Sample alpha on the first text."] = False,
     lag: Annotated[int | None, "Also bound total variation by couplings of this lag."] = None,
-    epsilon: Annotated[float, "Distance that t_mix asks for."] = 0.25,
+    epsilon: Annotated[float, "epsilon of the mixing time t_mix(epsilon)."] = 0.25,
     batch_size: Annotated[int | None, "Pairs moved together (default: by memory)."] = None,
     device: Device = "auto",
     dtype: Dtype = "float32",

@@ -48,7 +48,7 @@ def diagnose(
         "unchanged, distinct, copies, log_prob; in Python also functions of a text, by name.",
     ] = STATISTICS,
 ) -> "Diagnostics":
-    """Judge whether a run has mixed; frozen chains are named and get no comfortable number.
+    """Check whether a run has mixed: R-hat and effective sample size, unless chains are frozen.
 
     Effective draws, R-hat and autocorrelation times of numbers of the text along the chains, all
     estimates. A chain is frozen if it never moved, and partly frozen if it stood still for half of

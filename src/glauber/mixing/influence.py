@@ -42,13 +42,13 @@ def influence(
     ] = None,
     chains: Annotated[int, "Chains of the averaged influence."] = 8,
     sweeps: Annotated[int, "Steps of a chain, in multiples of the length."] = 5,
-    epsilon: Annotated[float, "Distance that t_mix asks for."] = 0.25,
+    epsilon: Annotated[float, "epsilon of the mixing time t_mix(epsilon)."] = 0.25,
     seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
 ) -> "Influence":
-    """Measure the influence between the tokens of a text, and what it promises for mixing.
+    """Measure the influence between the tokens of a text, and what it implies for mixing.
 
     c_ij is the largest total variation at site i when the token at site j changes, alpha the
     largest sum of a column, and below alpha = 1 the chain mixes within n / (1 - alpha) log(n /

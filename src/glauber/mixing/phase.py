@@ -54,7 +54,9 @@ def phase(
     trust_remote_code: Trust = False,
     on: Annotated[str, "local, processes or ray."] = "local",
     workers: Annotated[int | None, "Workers (default: one a core)."] = None,
-    address: Annotated[str | None, "Of a Ray cluster (default: one of this machine)."] = None,
+    address: Annotated[
+        str | None, "Address of a Ray cluster (default: one of this machine)."
+    ] = None,
     out: Annotated[
         str | Path | None, "Folder that keeps each finished cell; an existing one is resumed."
     ] = None,

@@ -42,11 +42,11 @@ def semantic_drift(
         "A sentence-transformers model, or tokens (default: the one in the package, for English).",
     ] = None,
     every: Annotated[int, "One snapshot every so many steps."] = 50,
-    threshold: Annotated[float, "Distance whose first passage counts."] = 0.5,
+    threshold: Annotated[float, "Distance whose hitting time is measured."] = 0.5,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "SemanticDrift":
-    """Measure how far a run's texts moved in meaning, where that stays, and when it got there.
+    """Measure how far a run's texts moved in meaning: saturation level and hitting times.
 
     The two protocols of paper A (section 4, figure 3): the distance from the start over time, and
     the first time that it reaches a threshold, by Kaplan and Meier, with the chains that never did

@@ -55,7 +55,7 @@ def unbiased(
     steps: Annotated[int, "Steps within which a pair may meet."] = 2000,
     first: Annotated[int, "First step of the average."] = 100,
     last: Annotated[int, "Last step of the average."] = 200,
-    lag: Annotated[int, "Steps by which one chain is ahead."] = 10,
+    lag: Annotated[int, "Lag: steps by which one chain is ahead of the other."] = 10,
     coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
     freeze: Freeze = (),
     seed: Seed = 0,
@@ -63,7 +63,7 @@ def unbiased(
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
 ) -> "Unbiased":
-    """Estimate the stationary mean of a number of the text, without the bias of the start.
+    """Estimate the stationary mean of a statistic of the text, without bias from the start.
 
     From pairs of chains that meet: the average over some steps of one chain, corrected by what the
     two of a pair differ by until they meet, has the stationary mean as its expectation (Jacob,

@@ -149,7 +149,7 @@ def resume(
     trust_remote_code: Trust = False,
     session: Sitting = None,
 ) -> Run:
-    """Go on with a run that was stopped or killed; it ends as if it never had been.
+    """Resume a run that was stopped or killed; it ends with the same bytes as without the stop.
 
     What is there is replayed first: a run that was damaged is refused.
     """

@@ -36,7 +36,7 @@ STUDY = "glauber.sweeps.cells:open_runs"
 Folder = Annotated[str | Path, "Folder of a sweep."]
 On = Annotated[str, "Where cells run: local, processes or ray."]
 Workers = Annotated[int | None, "Processes or Ray workers (default: one a core)."]
-Address = Annotated[str | None, "Ray cluster (default: one of this machine)."]
+Address = Annotated[str | None, "Address of a Ray cluster (default: one of this machine)."]
 
 
 @study
@@ -48,7 +48,7 @@ def sample(
     *,
     out: Annotated[str | Path, "Folder; the same sweep in it is resumed."],
     temperatures: Annotated[Sequence[float], "Temperatures of the grid."] = (0.3, 0.7, 1, 1.5, 2),
-    lengths: Annotated[Sequence[int], "Tokens of a text, of the grid."] = (10, 20),
+    lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens."] = (10, 20),
     chains: Annotated[int, "Chains of each run."] = 8,
     steps: Annotated[int, "Steps of every chain, in all."] = 500,
     scan: Annotated[str, "uniform, sweep, block:K, everywhere or least-confident."] = "uniform",

@@ -60,7 +60,7 @@ def evaluate_translator(
     seed: Seed = 0,
     limit: Annotated[int | None, "Only the first so many sentences."] = None,
     long: Annotated[int, "Score so many joined pairs instead; 0: no."] = 0,
-    timed: Annotated[int, "Sentences timed one at a time, evenly spaced."] = 50,
+    timed: Annotated[int, "Sentences that are timed one at a time."] = 50,
     throughput: Annotated[bool, "Also sentences a second at the best batch size."] = False,
     learned: Annotated[str | None, "Also a learned metric: comet or bleurt."] = None,
     weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
