@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from glauber.errors import GlauberError
+from glauber.result import visible
 
 SHOWN_AFTER = 1.0  # seconds
 JUDGED_AFTER = 20.0  # seconds of work after which its rate is believed
@@ -51,7 +52,7 @@ def say(text: str) -> None:
     """A line for the person who waits, on stderr; nothing where nobody looks."""
     console = _console()
     if not _quiet.get() and _watched(console):
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+        console.print(visible(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def watched() -> bool:
@@ -77,9 +78,9 @@ def track(what: str, total: float) -> Iterator[Advance]:
             return
         if bar is None:
             bar = _bar(console)
-            task = bar.add_task(what, total=total, note=note)
+            task = bar.add_task(what, total=total, note="")
             bar.start()
-        bar.update(task, completed=done, note=note)
+        bar.update(task, completed=done, note=visible(note))
 
     try:
         yield advance
@@ -137,7 +138,7 @@ def _bar(console: Any) -> Any:
         TextColumn("{task.description} {task.completed:,.0f} of {task.total:,.0f}"),
         BarColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=console,
         transient=True,
     )

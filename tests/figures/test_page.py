@@ -3,14 +3,16 @@
 import base64
 import gzip
 import json
+import os
 import re
+from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
 from plotly.offline import get_plotlyjs
 
 from glauber.errors import GlauberError
-from glauber.figures.page import write_picture
+from glauber.figures.page import check_place, write_picture
 
 
 def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
@@ -74,3 +76,11 @@ def test_files_of_others_are_not_overwritten(tmp_path):
         assert (tmp_path / name).read_text() == '{"mine": 1}'
     page = found.write(tmp_path / "ours.html")
     assert found.write(page) == page  # our own page may be made again
+
+
+def test_a_device_or_a_pipe_is_never_written_over(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("no\0name.html")):
+        with pytest.raises(GlauberError):
+            check_place(place)
+    assert (tmp_path / "pipe").is_fifo()

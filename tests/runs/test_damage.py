@@ -191,3 +191,11 @@ def test_the_mode_of_a_new_folder_is_the_usual_one(run):
     now = os.umask(0o022)
     os.umask(now)
     assert run.stat().st_mode & 0o777 == 0o777 & ~now
+
+
+@pytest.mark.parametrize("broken", [b"", b"\x8e{", b'{"zarr_format": 3}', b"[]"])
+@pytest.mark.parametrize("name", ["site", "tokens"])
+def test_a_broken_header_of_an_array_is_one_sentence(name, broken, run):
+    (run / "events.zarr" / name / "zarr.json").write_bytes(broken)
+    with pytest.raises(GlauberError, match=rf"damaged: .*{name}"):
+        Run(run)

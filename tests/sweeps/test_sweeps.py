@@ -188,6 +188,20 @@ def test_foreign_headers_end_in_one_sentence(case, small, tmp_path):
     assert not list((tmp_path / "s" / "cells").iterdir())
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"seed": None}, {"seed": 10**30}, {"pairs": -1}, {"pairs": "x"}, {"steps": []},
+     {"steps": 10**30}, {"sweeps": "x"}, {"coupling": None}, {"texts": "abc"}, {"model": 3}],
+)  # fmt: skip
+def test_settings_that_no_sweep_has_end_in_one_sentence(wrong, small, tmp_path):
+    begin(tmp_path / "s", small)
+    header = tmp_path / "s" / "sweep.json"
+    found = json.loads(header.read_text())
+    header.write_text(json.dumps(found | {"settings": found["settings"] | wrong}))
+    with pytest.raises(GlauberError, match="is damaged: "):
+        run_sweep(tmp_path / "s")
+
+
 def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
     from glauber.runs.run import Run
     from glauber.sweeps.cells import resume, sample, status

@@ -88,11 +88,17 @@ def show(answer: Any, *, silent: bool, place: Path | None = None) -> None:
     if place is not None:
         answer.write(place)
     if silent:
-        print(json.dumps(answer.to_dict(), ensure_ascii=False, allow_nan=False), flush=True)
+        told = json.dumps(answer.to_dict(), ensure_ascii=False, allow_nan=False)
+        print("".join(map(_in_json, told)), flush=True)
         return
     print(str(answer), flush=True)
     if place is not None:
         progress.say(f"written to {place}")
+
+
+def _in_json(one: str) -> str:
+    """A character of JSON, spelled out if a terminal might obey it."""
+    return one if one.isprintable() else json.dumps(one)[1:-1]
 
 
 def spellings(study: Callable[..., Any]) -> dict[str, Spelling]:

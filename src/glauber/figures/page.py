@@ -52,13 +52,16 @@ def check_place(path: Path) -> None:
             raise GlauberError(f"{path} lies in the run {inside}: nothing else is written there.")
         if whole.is_dir() and (path.suffix or any(whole.iterdir())):
             raise GlauberError(f"the folder {path} exists already; give another name.")
+        if whole.exists() and not (whole.is_file() or whole.is_dir()):
+            raise GlauberError(f"{path} is no file: a device or a pipe is not written over.")
         if whole.is_file() and not _ours(whole):
             raise GlauberError(f"{path} exists already and was not written by glauber.")
         above = next(one for one in whole.parents if one.exists())
         if not above.is_dir() or not os.access(above, os.W_OK):
             raise GlauberError(f"{path} cannot be written: {above} is not a writable folder.")
-    except OSError as error:
-        raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GlauberError(f"{path} cannot be written: {reason}.") from error
 
 
 def _ours(path: Path) -> bool:

@@ -57,8 +57,7 @@ class Run(Result):
 
     def _check(self) -> None:
         for name in (*FIELDS, "tokens", "free"):
-            if name not in self._group:
-                raise self._damaged(f"{EVENTS} lacks {name}")
+            self._array(name)
         if self._array("site").shape[1] < self.steps:
             raise self._damaged("committed steps are missing")
         try:
@@ -313,7 +312,12 @@ class Run(Result):
         return f"<Run {self.folder}: {self.n_chains} chains, {self.steps} steps, {state}>"
 
     def _array(self, name: str) -> Any:
-        return self._group[name]
+        try:
+            return self._group[name]
+        except KeyError as error:
+            raise self._damaged(f"{EVENTS} lacks {name}") from error
+        except Exception as error:  # what zarr raises depends on where its header is broken
+            raise self._damaged(f"{EVENTS}/{name}/zarr.json cannot be read") from error
 
     def _read(self, name: str, where: Any) -> NDArray[Any]:
         try:

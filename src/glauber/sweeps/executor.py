@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.progress import check_count
+from glauber.progress import check_count, check_seed
 from glauber.result import one_of
 from glauber.sweeps.folder import Cell, Sweep, left, pack, read_sweep, results, save
 
@@ -31,6 +31,12 @@ TASKS_EACH = 6  # tasks per worker: few enough for full batches, enough for an e
 TRIES = 3  # workers that may die over the same cell
 # The only functions that a sweep's folder may name: it may come from somebody else.
 STUDIES = ("glauber.mixing.phase_cells:open_cells", "glauber.sweeps.cells:open_runs")
+# What their settings must hold, beside the model, its device and its dtype.
+COMMON = {"texts": list | None, "seed": int}
+NEEDED: dict[str, dict[str, Any]] = {
+    STUDIES[0]: COMMON | {"pairs": int, "steps": int | None, "coupling": str},
+    STUDIES[1]: COMMON | {"chains": int, "steps": int, "scan": str},
+}
 
 Result = dict[str, Any]
 Work = Callable[[Sequence[Cell]], Iterator[tuple[Cell, Result]]]
@@ -82,12 +88,28 @@ def open_work(folder: Path, sweep: Sweep) -> Work:
     """The work of the sweep's study, with its model loaded."""
     if sweep.study not in STUDIES:
         raise GlauberError(f"{folder} holds a sweep of {sweep.study}, which is not known here.")
+    check_settings(folder, sweep)
     module, _, function = sweep.study.partition(":")
     try:
         opened: Work = getattr(import_module(module), function)(sweep.settings, folder)
     except (KeyError, TypeError) as error:
         raise GlauberError(f"the sweep {folder} is damaged: its settings do not fit.") from error
     return opened
+
+
+def check_settings(folder: Path, sweep: Sweep) -> None:
+    """Refuses settings that no sweep of ours has: the header may be damaged, or somebody else's."""
+    given = sweep.settings
+    for name in ("model", "device", "dtype", *NEEDED[sweep.study]):
+        if not isinstance(given.get(name), NEEDED[sweep.study].get(name, str)):
+            raise GlauberError(f"the sweep {folder} is damaged: its {name} is missing or wrong.")
+    try:
+        check_seed(given["seed"])
+        for name in ("steps", "sweeps", "pairs", "chains"):
+            if given.get(name) is not None:
+                check_count(name, given[name], most=10**12)
+    except GlauberError as error:
+        raise GlauberError(f"the sweep {folder} is damaged: {error}") from error
 
 
 def open_alone(folder: Path, sweep: Sweep) -> Work:

@@ -110,7 +110,7 @@ def read_sweep(folder: Path) -> Sweep:
         if int(found["format"]) > FORMAT:
             raise GlauberError(f"{folder} was made by a newer glauber: use that one.")
         study, settings, axes = found["study"], found["settings"], found["axes"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise GlauberError(f"the sweep {folder} is damaged: {HEADER} lacks entries.") from error
     if not (isinstance(study, str) and isinstance(settings, dict) and _are_axes(axes)):
         raise GlauberError(f"the sweep {folder} is damaged: an entry of {HEADER} is wrong.")
