@@ -37,21 +37,25 @@ BESIDE = ("cold", "exact", "pseudo_likelihood")
 
 def on_cpu(seconds: float) -> dict[str, list[Rate]]:
     """The bundled model on this machine's cores."""
-    laws = MaskedLM.load("bundled:english", device="cpu")
+    conditionals = MaskedLM.load("bundled:english", device="cpu")
     coarse = MaskedLM.load("bundled:english", device="cpu", dtype="int8")
     texts = [text for _, text in passages()]
-    tokens, _ = laws.vocabulary.encode(texts[:64], length=20)
-    limited = Restricted(laws, laws.vocabulary.proposable())
-    plain: Any = laws.model
+    tokens, _ = conditionals.vocabulary.encode(texts[:64], length=20)
+    limited = Restricted(conditionals, conditionals.vocabulary.proposable())
+    plain: Any = conditionals.model
     return {
         "bundled:english, CPU, 20 tokens": in_turns(
             {
-                "plain loop, 1 chain, full logits": one_chain(plain, tokens, laws.hidden_token),
-                "plain loop, 64 chains, full logits": batched(plain, tokens, laws.hidden_token),
+                "plain loop, 1 chain, full logits": one_chain(
+                    plain, tokens, conditionals.hidden_token
+                ),
+                "plain loop, 64 chains, full logits": batched(
+                    plain, tokens, conditionals.hidden_token
+                ),
                 "glauber, 1 chain": engine(limited, tokens[:1]),
                 "glauber, 8 chains": engine(limited, tokens[:8]),
                 "glauber, 64 chains": engine(limited, tokens),
-                "glauber, 64 chains, forward pass alone": forward_only(laws, tokens),
+                "glauber, 64 chains, forward pass alone": forward_only(conditionals, tokens),
                 "glauber, 64 chains, int8": engine(Restricted(coarse, limited.allowed), tokens),
                 "glauber, 64 chains, int8, forward pass alone": forward_only(coarse, tokens),
                 "ceiling: float32 products alone": products(of_float32(), work_of(plain)),
@@ -67,8 +71,8 @@ def on_gpu(seconds: float) -> dict[str, list[Rate]]:
     torch.manual_seed(0)
     whole = BertForMaskedLM(BertConfig()).eval().cuda()
     half = copy.deepcopy(whole).bfloat16()
-    laws = MaskedLM(half, AutoTokenizer.from_pretrained(bundled_folder("bundled:english")))
-    hidden = laws.hidden_token
+    conditionals = MaskedLM(half, AutoTokenizer.from_pretrained(bundled_folder("bundled:english")))
+    hidden = conditionals.hidden_token
     tables = {}
     for n_chains in (1, 64, 4096):
         tokens = torch.randint(1000, 15000, (n_chains, 22), device="cuda")
@@ -76,30 +80,30 @@ def on_gpu(seconds: float) -> dict[str, list[Rate]]:
         loops = {"plain loop, bf16, full logits": batched(half, tokens, hidden)}
         if n_chains == 1:
             loops["plain loop, fp32, full logits"] = one_chain(whole, tokens, hidden)
-        loops["glauber"] = engine(laws, tokens, graph=few)
+        loops["glauber"] = engine(conditionals, tokens, graph=few)
         if few:
-            loops["glauber without CUDA graph"] = engine(laws, tokens)
+            loops["glauber without CUDA graph"] = engine(conditionals, tokens)
             many = tokens.repeat(-(-64 // n_chains), 1)
-            heat = temperature_at(laws, many, 0.6)
+            temperature = temperature_at(conditionals, many, 0.6)
             for name, further in (("", max(2, steps_per_pass(n_chains))), (" one step a pass,", 1)):
                 loops[f"glauber,{name} 60% of the steps change a token"] = engine(
-                    laws, tokens, temperature=heat, graph=True, per_pass=further
+                    conditionals, tokens, temperature=temperature, graph=True, per_pass=further
                 )
-        loops["glauber, forward pass alone"] = forward_only(laws, tokens)
+        loops["glauber, forward pass alone"] = forward_only(conditionals, tokens)
         tables[f"BERT-base shape, {n_chains} chains of 20 tokens"] = in_turns(loops, seconds)
     return tables
 
 
 def memory_on_gpu() -> float:
     """GiB of GPU memory for 4,096 chains of 64 tokens, weights included."""
-    laws = MaskedLM(
+    conditionals = MaskedLM(
         BertForMaskedLM(BertConfig()).eval().cuda().bfloat16(),
         AutoTokenizer.from_pretrained(bundled_folder("bundled:english")),
     )
     tokens = torch.randint(1000, 15000, (4096, 66), device="cuda")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    loop = engine(laws, tokens)
+    loop = engine(conditionals, tokens)
     for _ in range(3):
         next(loop)
     return torch.cuda.max_memory_allocated() / 2**30

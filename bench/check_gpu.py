@@ -48,11 +48,11 @@ def forward() -> None:
     texts = [" ".join(text.split()[: 6 + i % 20]) for i, (_, text) in enumerate(passages()[:64])]
     tokens, free = exact.vocabulary.encode(texts)
     sites = free.float().multinomial(3)
-    laws = log_probs(exact, tokens, sites)
+    conditionals = log_probs(exact, tokens, sites)
     for dtype, limit in (("float64", 1e-9), ("float32", 1e-3), ("bfloat16", 0.05)):
         model = MaskedLM.load("bundled:english", device="cuda", dtype=dtype)
         found = log_probs(model, tokens.cuda(), sites.cuda()).cpu()
-        distance = 0.5 * (found.exp() - laws.exp()).abs().sum(-1)
+        distance = 0.5 * (found.exp() - conditionals.exp()).abs().sum(-1)
         check(
             f"mean total variation of {dtype} on the GPU to float64 on the CPU",
             distance.mean(),
@@ -65,11 +65,11 @@ def draws() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         scores = (torch.randn(512, 30522, device="cuda") * 3).to(dtype)
         scores[:, ::7] = -torch.inf
-        heat = torch.rand(512, device="cuda").double() * 3 + 0.1
+        temperature = torch.rand(512, device="cuda").double() * 3 + 0.1
         u = torch.rand(512, device="cuda").double()
         old = torch.randint(30522, (512,), device="cuda")
-        fast = fills.inverse_cdf_cuda(scores, heat, u, old)
-        slow = fills._by_sorting(scores, heat, u, old)
+        fast = fills.inverse_cdf_cuda(scores, temperature, u, old)
+        slow = fills._by_sorting(scores, temperature, u, old)
         check(
             f"draws that differ from sorting, {dtype}", int((fast.tokens != slow.tokens).sum()), 0
         )
@@ -97,12 +97,12 @@ def draws() -> None:
 
 def graphs() -> None:
     model = MaskedLM.load("bundled:english", device="cuda", dtype="bfloat16")
-    laws = Restricted(model, model.vocabulary.proposable().cuda())
+    conditionals = Restricted(model, model.vocabulary.proposable().cuda())
     texts = [text for _, text in passages()[:16]]
     tokens, free = model.vocabulary.encode(texts)
     begun = start(tokens, free, device="cuda")
     ends = []
-    for kernel in (glauber(laws), replayed(glauber(laws))):
+    for kernel in (glauber(conditionals), replayed(glauber(conditionals))):
         for state, _ in run(kernel, begun, 300, seed=1):
             last = state
         ends.append(last)
@@ -132,16 +132,16 @@ def remembered() -> None:
     )
 
 
-def leaping() -> None:
-    """In float64 a row hardly depends on its batch, so leaps must make the plain steps."""
+def multi_steps() -> None:
+    """In float64 a row hardly depends on its batch: passes of several steps make the plain ones."""
     model = MaskedLM.load("bundled:english", device="cuda", dtype="float64")
-    laws = Restricted(model, model.vocabulary.proposable().cuda())
+    conditionals = Restricted(model, model.vocabulary.proposable().cuda())
     tokens, free = model.vocabulary.encode([text for _, text in passages()[:3]], length=12)
     begun = start(tokens, free, temperature=0.7, device="cuda")
-    plain = [state.tokens for state, _ in run(glauber(laws), begun, 300, seed=1)]
-    far = [s.tokens for s, _ in multi_step(glauber(laws), begun, 300, seed=1, per_pass=5)]
+    plain = [state.tokens for state, _ in run(glauber(conditionals), begun, 300, seed=1)]
+    far = [s.tokens for s, _ in multi_step(glauber(conditionals), begun, 300, seed=1, per_pass=5)]
     differ = sum(int((a != b).sum()) for a, b in zip(plain, far, strict=True))
-    check("tokens that differ between leaps and plain steps", differ, 0)
+    check("tokens that differ between several steps a pass and plain steps", differ, 0)
 
 
 def training() -> None:
@@ -187,7 +187,7 @@ def training() -> None:
     check("gradients of fused layer norm", max(gaps), 1e-3)
 
 
-PARTS = (noise, draws, forward, graphs, remembered, leaping, training)
+PARTS = (noise, draws, forward, graphs, remembered, multi_steps, training)
 for part in PARTS:
     if part.__name__ in sys.argv[1:] or len(sys.argv) == 1:
         part()

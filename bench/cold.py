@@ -45,24 +45,24 @@ class Saving(NamedTuple):
     same: bool
 
 
-def saving(laws: Restricted, begun: State, steps: int) -> Saving:
+def saving(conditionals: Restricted, begun: State, steps: int) -> Saving:
     """Both ways to make the steps, in turns."""
-    memo = Memo(laws.vocab_size, begun.tokens.shape[1])
-    fast = memoised(laws, begun, steps, seed=0, memo=memo)
-    slow = run(glauber(laws), begun, steps, seed=0)
-    heat = float(begun.temperature[0])
+    memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
+    fast = memoised(conditionals, begun, steps, seed=0, memo=memo)
+    slow = run(glauber(conditionals), begun, steps, seed=0)
+    temperature = float(begun.temperature[0])
     spent = {"fast": 0.0, "slow": 0.0}
     early: list[Tensor] = []  # tokens with the memo
     same, made = True, 0
     for _ in range(0, steps, TURN):
         states = timed(fast, TURN, spent, "fast")
         early += [state.tokens for state in states]
-        for state in timed(slow, PLAIN.get(heat, TURN), spent, "slow"):
+        for state in timed(slow, PLAIN.get(temperature, TURN), spent, "slow"):
             same &= torch.equal(state.tokens, early[made])
             made += 1
     n_chains = len(begun.step)
     rates = made * n_chains / spent["slow"], steps * n_chains / spent["fast"]
-    return Saving(heat, *rates, rates[1] / rates[0], memo.rate, same)
+    return Saving(temperature, *rates, rates[1] / rates[0], memo.rate, same)
 
 
 def timed(
@@ -81,12 +81,12 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, action="append")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    laws, tokens, free = bundled_chains(N_CHAINS, LENGTH)
+    conditionals, tokens, free = bundled_chains(N_CHAINS, LENGTH)
     print(f"bundled:english, CPU, {N_CHAINS} chains of {LENGTH} tokens, {args.steps:,} steps each")
     print(f"{'temperature':>11} {'no memo':>9} {'memo':>9} {'ratio':>7} {'remembered':>11}")
     found = []
     for temperature in args.temperature or DUE:
-        one = saving(laws, start(tokens, free, temperature=temperature), args.steps)
+        one = saving(conditionals, start(tokens, free, temperature=temperature), args.steps)
         rates = f"{one.plain:9,.0f} {one.memo:9,.0f} {one.ratio:7.2f} {one.remembered:11.0%}"
         print(f"{temperature:11g} {rates}{'' if one.same else '  the chains differ'}", flush=True)
         found.append(one)

@@ -102,14 +102,14 @@ class DynamicOneDNN(Dynamic):
 
 def forwards(compiled: bool) -> dict[str, Forward]:
     """The ways that need nothing but torch (and a C++ compiler, where asked for)."""
-    laws = MaskedLM.load("bundled:english", device="cpu")
-    model: Any = laws.model
+    conditionals = MaskedLM.load("bundled:english", device="cpu")
+    model: Any = conditionals.model
 
     def full_logits(tokens: Tensor, sites: Tensor) -> Tensor:
         return model(input_ids=tokens).logits[torch.arange(len(tokens))[:, None], sites]
 
     def through(encoder: Encoder) -> Forward:
-        return lambda tokens, sites: laws._read(encoder(tokens, sites))
+        return lambda tokens, sites: conditionals._read(encoder(tokens, sites))
 
     ways: dict[str, Forward] = {
         "transformers, full logits": full_logits,

@@ -16,7 +16,7 @@ FOREVER = 2**40
 
 
 def engine(
-    laws: Conditionals,
+    conditionals: Conditionals,
     tokens: Tensor,
     *,
     temperature: float = 1.0,
@@ -24,7 +24,7 @@ def engine(
     per_pass: int = 1,
 ) -> Iterator[int]:
     """Random-scan single-site Glauber dynamics. Yields the chain steps made."""
-    kernel, begun = glauber(laws), _begun(tokens, temperature)
+    kernel, begun = glauber(conditionals), _begun(tokens, temperature)
     if per_pass > 1:
         steps = multi_step(kernel, begun, FOREVER, seed=0, per_pass=per_pass)
     else:
@@ -33,12 +33,12 @@ def engine(
         yield len(state.step)
 
 
-def temperature_at(laws: Conditionals, tokens: Tensor, share: float) -> float:
+def temperature_at(conditionals: Conditionals, tokens: Tensor, share: float) -> float:
     """A temperature at which about that share of the steps changes a token."""
     low, high = 1e-3, 1e2
     for _ in range(12):
         middle = (low * high) ** 0.5
-        steps = run(glauber(laws), _begun(tokens, middle), 40, seed=0)
+        steps = run(glauber(conditionals), _begun(tokens, middle), 40, seed=0)
         moved = torch.stack([info.changed.double().mean() for _, info in steps][20:]).mean()
         low, high = (middle, high) if float(moved) < share else (low, middle)
     return (low * high) ** 0.5
@@ -47,12 +47,12 @@ def temperature_at(laws: Conditionals, tokens: Tensor, share: float) -> float:
 def bundled_chains(n_chains: int, length: int) -> tuple[Restricted, Tensor, Tensor]:
     """The bundled model on a CPU, warmed up, with starting tokens and free sites of its chains."""
     model = MaskedLM.load("bundled:english", device="cpu")
-    laws = Restricted(model, model.vocabulary.proposable())
+    conditionals = Restricted(model, model.vocabulary.proposable())
     texts = [text for _, text in passages()][:n_chains]
     tokens, free = model.vocabulary.encode(texts, length=length)
-    for _ in run(glauber(laws), start(tokens, free), 3, seed=1):
+    for _ in run(glauber(conditionals), start(tokens, free), 3, seed=1):
         pass  # what is measured once per shape is not counted
-    return laws, tokens, free
+    return conditionals, tokens, free
 
 
 def _begun(tokens: Tensor, temperature: float) -> State:
@@ -61,9 +61,9 @@ def _begun(tokens: Tensor, temperature: float) -> State:
     return start(tokens, free, temperature=temperature, device=tokens.device)
 
 
-def forward_only(laws: MaskedLM, tokens: Tensor) -> Iterator[int]:
+def forward_only(conditionals: MaskedLM, tokens: Tensor) -> Iterator[int]:
     """The forward pass and head at one hidden site, without the draw."""
     sites = torch.randint(1, tokens.shape[1] - 1, (len(tokens), 1), device=tokens.device)
     while True:
-        laws.scores(tokens, sites)
+        conditionals.scores(tokens, sites)
         yield len(tokens)

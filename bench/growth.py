@@ -20,14 +20,14 @@ from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder
 
 
-def chains(laws: MaskedLM) -> dict[str, Iterator[int]]:
+def chains(model: MaskedLM) -> dict[str, Iterator[int]]:
     """1 to 256 chains."""
-    return {f"{n} chains": engine(laws, _texts(laws, n, 20)) for n in (1, 4, 16, 64, 256)}
+    return {f"{n} chains": engine(model, _texts(model, n, 20)) for n in (1, 4, 16, 64, 256)}
 
 
-def lengths(laws: MaskedLM) -> dict[str, Iterator[int]]:
+def lengths(model: MaskedLM) -> dict[str, Iterator[int]]:
     """8 to 120 tokens."""
-    return {f"{n} tokens": engine(laws, _texts(laws, 64, n)) for n in (8, 20, 50, 120)}
+    return {f"{n} tokens": engine(model, _texts(model, 64, n)) for n in (8, 20, 50, 120)}
 
 
 def vocabularies(tokenizer: Any) -> dict[str, Iterator[int]]:
@@ -42,16 +42,16 @@ def vocabularies(tokenizer: Any) -> dict[str, Iterator[int]]:
             num_attention_heads=12,
             intermediate_size=1536,
         )
-        laws = MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
+        model = MaskedLM(BertForMaskedLM(config).eval(), tokenizer)
         tokens = torch.randint(200, 1000, (64, 22))
-        loops[f"vocabulary of {size:,}"] = engine(laws, tokens)
+        loops[f"vocabulary of {size:,}"] = engine(model, tokens)
     return loops
 
 
-def _texts(laws: MaskedLM, n_chains: int, length: int) -> torch.Tensor:
+def _texts(model: MaskedLM, n_chains: int, length: int) -> torch.Tensor:
     texts = [text for _, text in passages()]
     long = [" ".join(texts[(i + j) % len(texts)] for j in range(8)) for i in range(n_chains)]
-    return laws.vocabulary.encode(long, length=length)[0]
+    return model.vocabulary.encode(long, length=length)[0]
 
 
 def main() -> None:
@@ -59,10 +59,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    laws = MaskedLM.load("bundled:english", device="cpu")
+    model = MaskedLM.load("bundled:english", device="cpu")
     tokenizer = AutoTokenizer.from_pretrained(bundled_folder("bundled:english"))
     found: list[Rate] = []
-    for loops in (chains(laws), lengths(laws), vocabularies(tokenizer)):
+    for loops in (chains(model), lengths(model), vocabularies(tokenizer)):
         rates = in_turns(loops, args.seconds)
         for rate in rates:
             print(

@@ -25,17 +25,17 @@ N_CHAINS, LENGTH, TURN = 16, 20, 10
 Steps = Iterator[tuple[State, Info]]
 
 
-def ways(laws: Restricted, begun: State, steps: int) -> dict[str, Steps]:
+def variants(conditionals: Restricted, begun: State, steps: int) -> dict[str, Steps]:
     """The same steps, made with all ideas and without each of them."""
 
     def memo() -> Memo:
-        return Memo(laws.vocab_size, begun.tokens.shape[1])
+        return Memo(conditionals.vocab_size, begun.tokens.shape[1])
 
     return {
-        "as it is": memoised(laws, begun, steps, seed=0, memo=memo()),
-        "no look-ahead": memoised(laws, begun, steps, seed=0, memo=memo(), prefetch=0),
-        "chains in step": memoised(laws, begun, steps, seed=0, memo=memo(), lead=1),
-        "no memo at all": run(glauber(laws), begun, steps, seed=0),
+        "as it is": memoised(conditionals, begun, steps, seed=0, memo=memo()),
+        "no prefetching": memoised(conditionals, begun, steps, seed=0, memo=memo(), prefetch=0),
+        "chains in step": memoised(conditionals, begun, steps, seed=0, memo=memo(), lead=1),
+        "no memo at all": run(glauber(conditionals), begun, steps, seed=0),
     }
 
 
@@ -45,9 +45,9 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    laws, tokens, free = bundled_chains(N_CHAINS, LENGTH)
+    conditionals, tokens, free = bundled_chains(N_CHAINS, LENGTH)
     begun = start(tokens, free, temperature=args.temperature)
-    loops = ways(laws, begun, args.steps)
+    loops = variants(conditionals, begun, args.steps)
     spent, last = dict.fromkeys(loops, 0.0), {}
     for _ in range(0, args.steps, TURN):
         for name, loop in loops.items():

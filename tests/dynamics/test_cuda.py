@@ -1,4 +1,4 @@
-"""Do leaps over several steps make the steps of the plain loop?"""
+"""Do passes over several steps make the steps of the plain loop?"""
 
 import pytest
 import torch
@@ -23,23 +23,23 @@ def same(ours, theirs):
 @pytest.mark.parametrize("per_pass", [1, 2, 5])
 @pytest.mark.parametrize("window", [1, 7, 256])
 def test_steps_of_a_table(scan, per_pass, window):
-    laws = Table.random(3, 4, seed=1)
+    conditionals = Table.random(3, 4, seed=1)
     tokens = torch.randint(3, (5, 4), generator=torch.Generator().manual_seed(0))
     free = torch.ones_like(tokens, dtype=torch.bool)
     free[2, 1] = False
-    # Cold chains repeat themselves and leap far, hot ones rarely.
+    # Cold chains repeat themselves and make many steps a pass, hot ones few.
     begun = start(tokens, free, temperature=torch.tensor([0.05, 0.2, 0.5, 1.0, 3.0]), step=11)
-    kernel = glauber(laws, scan=scan_named(scan))
+    kernel = glauber(conditionals, scan=scan_named(scan))
     seed = torch.tensor([3, 4, 5, 3, 2**40])
     ours = multi_step(kernel, begun, 60, seed=seed, per_pass=per_pass, window=window)
     assert same(ours, run(kernel, begun, 60, seed=seed))
 
 
 def test_steps_of_a_masked_lm(tiny_folder, texts):
-    laws = MaskedLM.load(str(tiny_folder), device="cpu")
-    tokens, free = laws.vocabulary.encode(texts[:3])
+    conditionals = MaskedLM.load(str(tiny_folder), device="cpu")
+    tokens, free = conditionals.vocabulary.encode(texts[:3])
     assert (tokens == PAD).any()  # chains of unequal length
-    kernel = glauber(Restricted(laws, laws.vocabulary.proposable()))
+    kernel = glauber(Restricted(conditionals, conditionals.vocabulary.proposable()))
     begun = start(tokens, free, temperature=0.3)
     assert same(multi_step(kernel, begun, 40, seed=1, per_pass=4), run(kernel, begun, 40, seed=1))
 

@@ -110,13 +110,13 @@ def test_memory_stays_within_the_budget(capacity):
 
 def test_a_long_run_does_not_grow():
     """Once the memo is full, a run over many more states than fit takes no more memory."""
-    laws = Joint.random(12, 4, seed=3, strength=0.5)
+    conditionals = Joint.random(12, 4, seed=3, strength=0.5)
     begun = start(torch.zeros(20, 4, dtype=torch.int64), torch.ones(20, 4).bool(), temperature=3.0)
     held = []
     tracemalloc.start()
     try:
         memo = Memo(12, 4, budget=2**18)
-        for step, _ in enumerate(memoised(laws, begun, 240, seed=0, memo=memo)):
+        for step, _ in enumerate(memoised(conditionals, begun, 240, seed=0, memo=memo)):
             if step % 80 == 79:
                 gc.collect()  # empties the lists of spare tuples that Python keeps
                 held.append(tracemalloc.get_traced_memory()[0])

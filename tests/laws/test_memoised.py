@@ -32,18 +32,18 @@ class Counted:
 
 
 def table_of(kind):
-    laws = kind.random(5, 4, seed=4, strength=2.0)
+    conditionals = kind.random(5, 4, seed=4, strength=2.0)
     tokens = torch.randint(5, (7, 4), generator=torch.Generator().manual_seed(1))
     free = torch.ones(7, 4).bool()
     free[0, 1] = free[3, 0] = free[3, 3] = False
-    return laws, tokens, free
+    return conditionals, tokens, free
 
 
 def masked_lm():
-    laws = MaskedLM(conftest.make_model(), conftest.make_tokenizer(), name="tiny")
-    tokens, free = laws.vocabulary.encode([*conftest.TEXTS, *conftest.TEXTS[:2]])
+    conditionals = MaskedLM(conftest.make_model(), conftest.make_tokenizer(), name="tiny")
+    tokens, free = conditionals.vocabulary.encode([*conftest.TEXTS, *conftest.TEXTS[:2]])
     free[1, 3] = False
-    return Restricted(laws, laws.vocabulary.proposable()), tokens, free
+    return Restricted(conditionals, conditionals.vocabulary.proposable()), tokens, free
 
 
 MODELS = {"joint": lambda: table_of(Joint), "table": lambda: table_of(Table), "lm": masked_lm}
@@ -53,10 +53,10 @@ HEAT = torch.tensor([0.2, 0.3, 0.5, 0.3, 1.0, 0.3, 4.0]).double()
 @pytest.fixture(scope="module", params=MODELS)
 def chains(request):
     """(conditionals, starting state, steps of the plain loop) over unequal chains."""
-    laws, tokens, free = MODELS[request.param]()
+    conditionals, tokens, free = MODELS[request.param]()
     begun = start(tokens, free, temperature=HEAT)
     begun = begun._replace(step=torch.tensor([0, 5, 0, 2, 9, 0, 2**33]))
-    return laws, begun, list(run(glauber(laws), begun, STEPS, seed=3))
+    return conditionals, begun, list(run(glauber(conditionals), begun, STEPS, seed=3))
 
 
 def assert_same(steps, plain):
@@ -73,51 +73,51 @@ def assert_same(steps, plain):
 @pytest.mark.parametrize("lead", [1, 7, None])
 @pytest.mark.parametrize("prefetch", [None, 0, 1, 5])
 def test_same_steps(chains, prefetch, lead):
-    laws, begun, plain = chains
-    made = memoised(laws, begun, STEPS, seed=3, prefetch=prefetch, lead=lead)
+    conditionals, begun, plain = chains
+    made = memoised(conditionals, begun, STEPS, seed=3, prefetch=prefetch, lead=lead)
     assert_same(made, plain)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 5])
 @pytest.mark.parametrize("prefetch", [None, 5])
 def test_a_memo_that_forgets_all_the_time(chains, entries, prefetch):
-    laws, begun, plain = chains
-    size = entries * entry_bytes(laws.vocab_size, begun.tokens.shape[1])
-    memo = Memo(laws.vocab_size, begun.tokens.shape[1], budget=size)
+    conditionals, begun, plain = chains
+    size = entries * entry_bytes(conditionals.vocab_size, begun.tokens.shape[1])
+    memo = Memo(conditionals.vocab_size, begun.tokens.shape[1], budget=size)
     assert memo.capacity == entries
-    assert_same(memoised(laws, begun, STEPS, seed=3, memo=memo, prefetch=prefetch), plain)
+    assert_same(memoised(conditionals, begun, STEPS, seed=3, memo=memo, prefetch=prefetch), plain)
     assert len(memo) <= entries and memo.hits + memo.misses == STEPS * len(begun.step)
 
 
 def test_a_memo_shared_by_batches_of_chains(chains):
-    laws, begun, plain = chains
-    memo = Memo(laws.vocab_size, begun.tokens.shape[1])
+    conditionals, begun, plain = chains
+    memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
     for rows in torch.arange(7).split(3):
         own = [
             (state.rows(rows), type(info)(*(part[rows] for part in info))) for state, info in plain
         ]
-        assert_same(memoised(laws, begun.rows(rows), STEPS, seed=3, memo=memo), own)
+        assert_same(memoised(conditionals, begun.rows(rows), STEPS, seed=3, memo=memo), own)
 
 
 def test_what_is_remembered_is_not_asked_for(chains):
     """A second run over the same steps asks only for draws that heads do not settle."""
-    laws, begun, plain = chains
-    counted = Counted(laws)
-    memo = Memo(laws.vocab_size, begun.tokens.shape[1])
+    conditionals, begun, plain = chains
+    counted = Counted(conditionals)
+    memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
     assert_same(memoised(counted, begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     assert counted.rows == memo.misses < STEPS * 7
     first = counted.rows
     assert_same(memoised(counted, begun, STEPS, seed=3, memo=memo, prefetch=0), plain)
     # Only an old token that may not be proposed lies outside a head of the whole vocabulary.
     outside = sum(int(info.log_prob_old.isinf().sum()) for _, info in plain)
-    assert laws.vocab_size <= HEAD and counted.rows - first <= outside
+    assert conditionals.vocab_size <= HEAD and counted.rows - first <= outside
 
 
 def test_each_chain_may_have_its_own_seed(chains):
-    laws, begun, _ = chains
+    conditionals, begun, _ = chains
     seeds = torch.arange(7) + 2**40
-    plain = list(run(glauber(laws), begun, 20, seed=seeds))
-    assert_same(memoised(laws, begun, 20, seed=seeds), plain)
+    plain = list(run(glauber(conditionals), begun, 20, seed=seeds))
+    assert_same(memoised(conditionals, begun, 20, seed=seeds), plain)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_each_chain_may_have_its_own_seed(chains):
     ids=["sweep", "gumbel", "greedy", "block", "least-confident"],
 )
 def test_other_kernels(chains, options):
-    laws, begun, _ = chains
-    plain = list(run(glauber(laws, **options), begun, 6, seed=2))
-    assert_same(memoised(laws, begun, 6, seed=2, **options), plain)
+    conditionals, begun, _ = chains
+    plain = list(run(glauber(conditionals, **options), begun, 6, seed=2))
+    assert_same(memoised(conditionals, begun, 6, seed=2, **options), plain)
 
 
 class Flat:
@@ -158,6 +158,6 @@ def test_draws_beyond_the_head(temperature):
 
 
 def test_nobody_moves_without_a_lead(chains):
-    laws, begun, _ = chains
+    conditionals, begun, _ = chains
     with pytest.raises(GlauberError, match="lead of 0"):
-        next(memoised(laws, begun, 5, seed=0, lead=0))
+        next(memoised(conditionals, begun, 5, seed=0, lead=0))

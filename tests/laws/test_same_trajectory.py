@@ -36,9 +36,9 @@ def assert_same(one, other):
 @pytest.mark.parametrize("shape", ["bert", "deberta-v3", "esm"])
 def test_batch_sizes(shape, tokenizer, texts):
     """Batches of 1, 7 and 64 chains of five lengths: the same events, bit by bit."""
-    laws = MaskedLM(conftest.make_model(shape), tokenizer, name="tiny")
+    model = MaskedLM(conftest.make_model(shape), tokenizer, name="tiny")
     runs = [
-        sample(laws, texts, chains=64, steps=12, seed=3, batch_size=size) for size in (1, 7, 64)
+        sample(model, texts, chains=64, steps=12, seed=3, batch_size=size) for size in (1, 7, 64)
     ]
     assert_same(runs[0], runs[1])
     assert_same(runs[0], runs[2])
@@ -46,39 +46,39 @@ def test_batch_sizes(shape, tokenizer, texts):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_batch_sizes_for_every_kernel(name, tokenizer, texts):
-    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
     one, other = (
-        sample(laws, texts, chains=10, steps=8, seed=3, batch_size=size, **KERNELS[name])
+        sample(model, texts, chains=10, steps=8, seed=3, batch_size=size, **KERNELS[name])
         for size in (3, 10)
     )
     assert_same(one, other)
 
 
 def test_threads(tokenizer, texts):
-    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
     before = torch.get_num_threads()
     try:
         runs = []
         for n_threads in (1, 2):
             torch.set_num_threads(n_threads)
-            runs.append(sample(laws, texts, chains=40, steps=20, seed=1))
+            runs.append(sample(model, texts, chains=40, steps=20, seed=1))
     finally:
         torch.set_num_threads(before)
     assert_same(*runs)
 
 
 def test_other_seeds_and_chains_differ(tokenizer, texts):
-    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
-    one = sample(laws, texts[:1] * 2, steps=30, seed=0)
-    other = sample(laws, texts[:1] * 2, steps=30, seed=1)
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    one = sample(model, texts[:1] * 2, steps=30, seed=0)
+    other = sample(model, texts[:1] * 2, steps=30, seed=1)
     assert (one.read("site")[0] != one.read("site")[1]).any()
     assert (one.read("site") != other.read("site")).any()
 
 
 def test_chains_of_one_batch_may_differ_in_step_and_temperature(tokenizer, texts):
     """A chain at its own step and temperature makes the step it would make alone."""
-    laws = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
-    planned = plan(laws, texts, steps=1)
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    planned = plan(model, texts, steps=1)
     kernel = planned.kernel
     heat = torch.tensor([0.5, 1.0, 2.0, 4.0, 1.0]).double()
     mixed = start(planned.tokens, planned.free, temperature=heat)

@@ -43,7 +43,7 @@ def run(tiny_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def laws(run):
+def conditionals(run):
     return reopen(run).conditionals
 
 
@@ -52,11 +52,11 @@ def states_of(run, chain):
 
 
 @pytest.fixture(scope="module")
-def catalogue(run, laws):
-    return hamming_traps(run, laws, radius=1, shortest=30)
+def catalogue(run, conditionals):
+    return hamming_traps(run, conditionals, radius=1, shortest=30)
 
 
-def test_representatives_and_escapes_are_those_of_the_path(run, laws, catalogue):
+def test_representatives_and_escapes_are_those_of_the_path(run, conditionals, catalogue):
     assert len(catalogue.traps) > 5
     paths = {chain: states_of(run, chain) for chain in range(5)}
     escapes = 0
@@ -80,18 +80,19 @@ def test_representatives_and_escapes_are_those_of_the_path(run, laws, catalogue)
         assert (escape.step, escape.site) == (last, site)
         assert (escape.old, escape.new) == (state[site], path[last][site])
         row = log_probs(
-            laws, torch.tensor([state]), torch.tensor([[site]]), temperature=TEMPERATURE
+            conditionals, torch.tensor([state]), torch.tensor([[site]]), temperature=TEMPERATURE
         )[0, 0]
         assert escape.probability == pytest.approx(float(row[escape.new].exp()), rel=1e-3)
     assert escapes > 3
 
 
-def test_gaps_bounds_and_holding_times_are_those_of_the_model(run, laws, catalogue):
+def test_gaps_bounds_and_holding_times_are_those_of_the_model(run, conditionals, catalogue):
     for trap in catalogue.traps:
         free = np.flatnonzero(run.free[trap.episode.chain])
         gaps, leaving = [], []
         for site in free:
-            scores = laws.scores(torch.from_numpy(trap.tokens)[None], torch.tensor([[site]]))[0, 0]
+            asked = torch.from_numpy(trap.tokens)[None], torch.tensor([[site]])
+            scores = conditionals.scores(*asked)[0, 0]
             own = int(trap.tokens[site])
             rest = scores.clone()
             rest[own] = -torch.inf
@@ -123,25 +124,25 @@ def test_the_summary(catalogue):
     assert rank_with([1, 2, 3], [3, 1, 2]) is None and rank_with([1] * 5, range(5)) is None
 
 
-def test_a_token_that_is_never_drawn_is_no_representative(laws, tmp_path):
+def test_a_token_that_is_never_drawn_is_no_representative(conditionals, tmp_path):
     """[UNK] stands in a start until its site is redrawn."""
     start = [VOCABULARY.index(word) for word in ["the", "[UNK]", "sat", "on", "it", "."]]
     sites, tokens = np.full((1, 40), 2), np.full((1, 40), start[2])
     sites[0, 29:], tokens[0, 29:] = 1, VOCABULARY.index("cat")
     run = crafted_run(tmp_path / "run", [start], sites, tokens)
     paths = list(sojourns(run))
-    assert census(run, laws, [Episode(0, 0, 29, ended=True)], paths) == []
-    (trap,) = census(run, laws, [Episode(0, 0, 30, ended=True)], paths)
+    assert census(run, conditionals, [Episode(0, 0, 29, ended=True)], paths) == []
+    (trap,) = census(run, conditionals, [Episode(0, 0, 30, ended=True)], paths)
     assert trap.tokens.tolist() == [start[0], VOCABULARY.index("cat"), *start[2:]]
 
 
-def test_other_kernels_are_refused(tiny_folder, laws):
+def test_other_kernels_are_refused(tiny_folder, conditionals):
     for options in ({"scan": "sweep"}, {"scan": "block:2"}, {"fill": "greedy"}):
         other = sample(str(tiny_folder), ["the cat sat on it ."], steps=5, **options)
         with pytest.raises(GlauberError, match="one random site a step"):
-            hamming_traps(other, laws)
+            hamming_traps(other, conditionals)
         with pytest.raises(GlauberError, match="one random site a step"):
-            rolling_traps(other, laws, embed, window=4, stride=1)
+            rolling_traps(other, conditionals, embed, window=4, stride=1)
 
 
 def test_the_pictures(catalogue):

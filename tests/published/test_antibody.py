@@ -18,14 +18,14 @@ TRASTUZUMAB = (
 def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
     """Each residue hidden in turn: at least 0.83 of them are the model's first guess."""
     make(tmp_path / "antibody", Path(".cache/antibody"))
-    laws = MaskedLM.load(str(tmp_path / "antibody"))
-    tokens, free = laws.vocabulary.encode([TRASTUZUMAB])
+    model = MaskedLM.load(str(tmp_path / "antibody"))
+    tokens, free = model.vocabulary.encode([TRASTUZUMAB])
     sites = free[0].nonzero()
     assert len(sites) == len(TRASTUZUMAB) == 120
-    scores = laws.scores(tokens.expand(len(sites), -1), sites)
+    scores = model.scores(tokens.expand(len(sites), -1), sites)
     guessed = scores[:, 0].argmax(dim=-1)
     share = (guessed == tokens[0, sites[:, 0]]).double().mean()
     print(f"recovered {share:.4f}")
     assert share >= 0.83
-    assert laws.vocabulary.decode(tokens[0]) == TRASTUZUMAB
-    assert torch.equal(laws.vocabulary.proposable().nonzero()[:, 0], torch.arange(5, 25))
+    assert model.vocabulary.decode(tokens[0]) == TRASTUZUMAB
+    assert torch.equal(model.vocabulary.proposable().nonzero()[:, 0], torch.arange(5, 25))

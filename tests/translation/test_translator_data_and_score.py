@@ -68,9 +68,9 @@ def test_scores_of_known_outputs():
 
 
 def test_latency_counts_each_text_alone():
-    heard = []
-    late = latency(heard.append, ["a", "b", "c", "d"])
-    assert heard == ["a", "b", "c", "a", "b", "c", "d"]
+    asked = []
+    late = latency(asked.append, ["a", "b", "c", "d"])
+    assert asked == ["a", "b", "c", "a", "b", "c", "d"]
     assert 0 <= late.median <= late.p99 and late.n_sentences == 4
 
 

@@ -51,17 +51,17 @@ def test_stutter_is_what_no_reference_repeats():
 
 
 def test_throughput_is_at_the_best_batch_size():
-    heard = []
-    made = throughput(lambda texts, size: heard.append((len(texts), size)), list("abcdefgh"))
-    assert heard == [(3, 3), (8, 1), (8, 4)]  # sizes above 8 would be 8 again
+    asked = []
+    made = throughput(lambda texts, size: asked.append((len(texts), size)), list("abcdefgh"))
+    assert asked == [(3, 3), (8, 1), (8, 4)]  # sizes above 8 would be 8 again
     assert made.best == made.by_size[made.batch_size] == max(made.by_size.values())
     assert throughput(lambda texts, size: None, ["a"], sizes=(4,)).by_size.keys() == {1}
 
 
 def test_systems_are_timed_in_turn():
-    heard = []
-    made = latencies([lambda t: heard.append(t), lambda t: heard.append(t.upper())], ["a", "b"])
-    assert heard == ["a", "A", "b", "B"] * 2 and [one.n_sentences for one in made] == [2, 2]
+    asked = []
+    made = latencies([lambda t: asked.append(t), lambda t: asked.append(t.upper())], ["a", "b"])
+    assert asked == ["a", "A", "b", "B"] * 2 and [one.n_sentences for one in made] == [2, 2]
 
 
 def test_differences_of_bleu_are_those_of_the_corpus_scores():
