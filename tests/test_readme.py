@@ -1,7 +1,7 @@
 """The commands and Python lines of the README and the docs, run as a reader would run them."""
 
-import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,24 +16,30 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
+def commands() -> list[str]:
+    lines = [line for block in blocks(README, "bash") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("glauber ")]
+
+
 @pytest.mark.weights
-def test_the_commands_of_the_readme(tmp_path):
-    commands = [
-        line
-        for block in blocks(README, "bash")
-        for line in block.splitlines()
-        if line.startswith("glauber ")
-    ]
-    assert len(commands) >= 15
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for command in commands:
-        done = subprocess.run(
-            command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        assert done.stdout.strip(), command
+def test_the_commands_of_the_readme(tmp_path, monkeypatch, glauber):
+    """Each command of the README, in the README's order and in one folder."""
+    monkeypatch.chdir(tmp_path)
+    assert len(commands()) >= 15
+    for command in commands():
+        code, out, err = glauber(*shlex.split(command)[1:])
+        assert code == 0, f"{command}\n{err}"
+        assert out.strip(), command
     assert (tmp_path / "first.html").stat().st_size > 100_000
     assert len((tmp_path / "first.jsonl").read_text().splitlines()) == 4 * 301
+
+
+@pytest.mark.parametrize("start", [["glauber"], ["python", "-m", "glauber"]])
+def test_the_command_is_there(start):
+    """As a shell finds it: the script of the package, and the module."""
+    program = Path(sys.executable).parent / start[0]
+    done = subprocess.run([program, *start[1:], "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "How fast is the start forgotten?" in done.stdout
 
 
 def run_python(text: str) -> dict:
