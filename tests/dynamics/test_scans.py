@@ -50,6 +50,14 @@ def test_everywhere_has_an_empty_slot_for_shorter_chains():
 def test_names_lead_back_to_scans():
     for name in ("uniform", "sweep", "block:3", "everywhere", "least-confident:2"):
         assert scans.scan_named(name).name == name
-    for name in ("block", "block:0", "block:x", "uniform:2", ""):
+    for name in (
+        "least-confident:nan",
+        "least-confident:-1",
+        "block",
+        "block:0",
+        "block:x",
+        "uniform:2",
+        "",
+    ):
         with pytest.raises(GlauberError):
             scans.scan_named(name)

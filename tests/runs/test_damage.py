@@ -199,3 +199,11 @@ def test_a_broken_header_of_an_array_is_one_sentence(name, broken, run):
     (run / "events.zarr" / name / "zarr.json").write_bytes(broken)
     with pytest.raises(GlauberError, match=rf"damaged: .*{name}"):
         Run(run)
+
+
+def test_weights_that_are_a_folder_are_one_sentence(tiny_folder, tmp_path):
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").mkdir()
+    with pytest.raises(GlauberError, match=r"model.safetensors cannot be read"):
+        sample(str(folder), conftest.TEXTS, steps=2)

@@ -196,7 +196,10 @@ def check_folder(folder: Path) -> None:
             if not (folder / part).is_file():
                 raise GlauberError(f"{index} names {part}, which is not there.")
     for path in sorted(folder.glob("*.safetensors")):
-        _check_safetensors(path)
+        try:
+            _check_safetensors(path)
+        except OSError as error:
+            raise GlauberError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 def _check_config(path: Path) -> None:

@@ -122,7 +122,10 @@ def scan_named(name: str) -> Scan:
         if kind == "block":
             return block(int(number))
         if kind == "least-confident":
-            return least_confident(float(number or 1))
+            sharpness = float(number or 1)
+            if not sharpness >= 0:
+                raise ValueError(number)
+            return least_confident(sharpness)
         return {"uniform": uniform, "sweep": sweep, "everywhere": everywhere}[str(name)]()
     except (KeyError, ValueError):
         known = "uniform, sweep, block:K, everywhere, least-confident"

@@ -47,6 +47,8 @@ def check_place(path: Path) -> None:
     """Refuses a place that cannot be written, lies in a run, or holds what is not ours."""
     try:
         whole = path.absolute()
+        if "\0" in str(path):
+            raise ValueError("no name has a null character in it")
         inside = next((one for one in (whole, *whole.parents) if (one / "run.json").exists()), None)
         if inside is not None:
             raise GlauberError(f"{path} lies in the run {inside}: nothing else is written there.")
