@@ -4,6 +4,8 @@ import os
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test asks the hub
+if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Callable
 from pathlib import Path

@@ -65,7 +65,7 @@ def test_the_answer(tiny_folder, texts):
         (dict(coupling="magic"), "must be one of"),
         (dict(seed=10**20), "the seed is"),
         (dict(on="moon"), "must be one of local, processes, ray"),
-        (dict(on="processes", workers=0), "at least one"),
+        (dict(on="processes", workers=0), "at least 1"),
         (dict(dtype="int8"), "int8 is for drawing samples only"),
         (dict(dtype="int8", on="processes"), "int8 is for drawing samples only"),
     ],
