@@ -156,5 +156,9 @@ def glauber(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that two workers end together."""
-    longest = ("test_readme.py", "test_resume.py", "test_engine_matches_exact.py")
-    items.sort(key=lambda item: item.path.name not in longest)
+    longest = (
+        "test_readme.py", "test_examples.py", "test_smollm2.py", "test_papers.py",
+        "test_resume.py", "test_sweeps.py", "test_antibody.py", "test_commands.py",
+    )  # fmt: skip
+    order = {name: place for place, name in enumerate(longest)}
+    items.sort(key=lambda item: order.get(item.path.name, len(longest)))

@@ -23,7 +23,7 @@ def embed(texts):
 @pytest.fixture
 def tiny_scale(monkeypatch, tiny_folder):
     small = replace(
-        pieces.CONDITIONS["small"], model=str(tiny_folder), lengths=(3, 6), trials=8, look=6,
+        pieces.CONDITIONS["small"], model=str(tiny_folder), lengths=(3, 6), trials=8, step=6,
         steps=150,
     )  # fmt: skip
     monkeypatch.setitem(pieces.CONDITIONS, "small", small)
