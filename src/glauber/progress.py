@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 from glauber.errors import GlauberError
 from glauber.result import visible
 
 SHOWN_AFTER = 1.0  # seconds
+REFRESH = 0.25  # seconds between two pictures of a bar of letters
 JUDGED_AFTER = 20.0  # seconds of work after which its rate is believed
 LONGEST = 48 * 3600.0  # seconds that work may take before it must be allowed
 
@@ -77,7 +79,7 @@ def track(what: str, total: float) -> Iterator[Advance]:
         if not watched or spent < SHOWN_AFTER:
             return
         if bar is None:
-            bar = _bar(console)
+            bar = _PlainBar() if _without_widgets(console) else _bar(console)
             task = bar.add_task(what, total=total, note="")
             bar.start()
         bar.update(task, completed=done, note=visible(note))
@@ -142,6 +144,31 @@ def _bar(console: Any) -> Any:
         console=console,
         transient=True,
     )
+
+
+def _without_widgets(console: Any) -> bool:
+    """Whether this is a notebook that cannot draw rich's bar, which needs ipywidgets."""
+    return bool(console.is_jupyter) and find_spec("ipywidgets") is None
+
+
+class _PlainBar:
+    """tqdm's bar of letters, with what `track` asks of rich's bar."""
+
+    def add_task(self, what: str, *, total: float, note: str) -> int:
+        from tqdm.std import tqdm
+
+        self._bar = tqdm(total=int(total), desc=what, leave=False, mininterval=REFRESH)
+        return 0
+
+    def start(self) -> None:
+        """tqdm's bar shows itself."""
+
+    def update(self, task: int, *, completed: float, note: str) -> None:
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(int(completed) - self._bar.n)
+
+    def stop(self) -> None:
+        self._bar.close()
 
 
 def _console() -> Any:

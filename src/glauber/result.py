@@ -55,9 +55,9 @@ class Result:
         """What a notebook shows: the lines, the table and how it was made."""
         from html import escape
 
-        printed = "<br>".join(escape(visible(line)) for line in self.lines())
+        printed = escape(visible("\n".join(self.lines())))
         table = self.frame().head(ROWS).to_html(border=0, index=False, float_format="{:.4g}".format)
-        return f"<p>{printed}</p>{table}<p><small>{escape(self.signature)}</small></p>"
+        return f"<pre>{printed}</pre>{table}<p><small>{escape(self.signature)}</small></p>"
 
     def write(self, path: str | Path) -> Path:
         """Writes the answer: a page (.html), pictures (.png), .json, .csv, or a folder of all."""
