@@ -96,4 +96,5 @@ def main() -> None:
     sys.exit(0 if fine else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

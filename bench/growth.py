@@ -74,4 +74,5 @@ def main() -> None:
         args.json.write_text(json.dumps([rate._asdict() for rate in found], indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -54,4 +54,5 @@ def main() -> None:
     sys.exit(0 if len(set(found.values())) == 1 else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -275,3 +275,10 @@ def test_the_bundled_model_is_irreversible():
     made = sample("bundled:english", steps=60, chains=16, length=6, seed=0, device="cpu")
     found = entropy_production(made, burn_in=20)
     assert found.rate > 3 * found.standard_error
+
+
+def test_chains_that_stood_still_say_nothing_about_a_joint_law(tiny_folder, texts):
+    run = sample(str(tiny_folder), texts[:1], chains=2, steps=200, temperature=0.001, seed=0)
+    found = entropy_production(run)
+    assert found.standard_error < 1e-9
+    assert "says nothing about a joint law" in str(found)

@@ -229,3 +229,13 @@ def test_texts_that_are_too_long(model):
     with pytest.raises(GlauberError, match=r"text 2 has 42 tokens .* reads at most 38"):
         starts(model, ["the cat", "the cat " * 20])
     assert conftest.SIZES["max_position_embeddings"] == 40
+
+
+def test_text_that_only_begins_as_fasta_does_is_refused(tmp_path):
+    path = tmp_path / "mail.txt"
+    path.write_text("> she said\nHello, world!\n")
+    with pytest.raises(GlauberError, match="',' is no letter of a sequence"):
+        read_texts(path)
+    path.write_text(">a\nEVQL VESG\n")
+    with pytest.warns(GlauberWarning, match="blanks in it are removed"):
+        assert read_texts(path) == ["EVQLVESG"]

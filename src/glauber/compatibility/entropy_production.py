@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 BATCHES = 32  # in all, at least: enough for a standard error good to about an eighth of itself
 
+STILL = 1e-9  # nats: a standard error below this comes from chains that stood still
+
 
 @study
 def entropy_production(
@@ -140,6 +142,8 @@ class EntropyProduction(Production, Result):
             f"entropy production {self.rate:.4f} nats per step, standard error "
             f"{self.standard_error:.4f} (an estimate; 0 if one joint law owned the conditionals)"
         )
+        if self.standard_error < STILL:
+            yield "the counted steps hardly moved: that says nothing about a joint law"
         if len(self.by_temperature) > 1:
             yield "that is the mean over chains at several temperatures; at each of them:"
             for one, found in self.by_temperature.items():

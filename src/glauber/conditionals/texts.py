@@ -2,13 +2,14 @@
 
 import stat
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glauber.conditionals.weights import PACKAGE
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 
 LARGEST = 64 * 2**20  # bytes of a file of texts
 
@@ -106,7 +107,22 @@ def _fasta(text: str, name: str) -> list[Given]:
         header, *lines = record.split("\n")
         kept = [line for line in lines if not line.startswith(";")]
         sequence = "".join("".join(kept).split()).removesuffix("*")
-        if not sequence:
-            raise GlauberError(f"{name}: the record {header.strip()!r:.60} has no sequence.")
+        record_name = f"{name}: the record {header.strip()!r:.60}"
+        _check_sequence(record_name, sequence)
+        if any(len(line.split()) > 1 for line in kept):
+            message = f"{record_name} is read as FASTA, and the blanks in it are removed."
+            warnings.warn(message, GlauberWarning, stacklevel=2)
         found.append(Given(sequence, header.strip()))
     return found
+
+
+def _check_sequence(record_name: str, sequence: str) -> None:
+    """Refuses records without a sequence, and text that only begins as FASTA does."""
+    if not sequence:
+        raise GlauberError(f"{record_name} has no sequence.")
+    strange = next((one for one in sequence if not (one.isalpha() or one in "-.*")), None)
+    if strange is not None:
+        raise GlauberError(
+            f"{record_name} is read as FASTA because the file begins with >, but {strange!r} is no "
+            "letter of a sequence."
+        )
