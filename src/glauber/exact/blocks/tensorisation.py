@@ -50,8 +50,8 @@ class Constant:
 
     @property
     def accuracy(self) -> float:
-        """How far the constant may lie above lower, relative to it."""
-        return max(0.0, self.upper / self.lower - 1)
+        """How far the constant may lie above lower, relative to it: not negative, but rounding."""
+        return self.upper / self.lower - 1
 
 
 def tensorisation(
