@@ -38,7 +38,7 @@ ARROWS = {
         "compatibility", "exact", "figures", "generation", "ising", "landscape", "metastability",
         "mixing", "sweeps", "translation",
     },
-    "cli": {"runs", "sampling", "figures"},
+    "cli": {"runs", "sampling", "figures", "papers"},
 }  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}

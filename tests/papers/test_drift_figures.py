@@ -32,21 +32,21 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_figure_3a(tiny_scale, tmp_path):
-    made = paper("A-fig3a", seed=3)
+    made = paper("A-fig3a", seeds=3)
     assert [row["n"] for row in made.rows] == [3, 6]
     for row in made.rows:
         low, high = row["interval"]
         assert low <= row["mean distance"] <= high and row["quartiles"] == sorted(row["quartiles"])
         assert (row["step"], row["trials"], row["embedder"]) == (6, 8, "words")
     assert (made.write(tmp_path / "out") / "distance.html").exists()
-    again = paper("A-fig3a", seed=3)
+    again = paper("A-fig3a", seeds=3)
     assert again.rows == made.rows
 
 
 def test_figure_2(tiny_scale, tiny_folder, monkeypatch):
     monkeypatch.setitem(pieces.SLOW_SIZES, "small", (6, 60, 10))
     monkeypatch.setattr(pieces, "SLOW_LENGTH", 4)
-    made = paper("A-fig2", seed=1)
+    made = paper("A-fig2", seeds=1)
     assert [row["temperature"] for row in made.rows] == list(pieces.SLOW_TEMPERATURES)
     last = sample(
         str(tiny_folder), TEXTS[:2], steps=60, chains=6, length=4, temperature=2.0, seed=1

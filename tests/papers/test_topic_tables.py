@@ -40,7 +40,7 @@ def tiny_scale(monkeypatch, tiny_folder, tmp_path):
 
 
 def test_table_3(tiny_scale, tmp_path):
-    made = paper("A-table3", seed=1)
+    made = paper("A-table3", seeds=1)
     *topics, everyone, judged = made.rows
     assert [row["topic"] for row in topics] == list(pieces.SEEDS)
     assert topics[3]["published (pol 0, pol 10k, seed 0, seed 10k)"] == [0.003, 0.174, 0.834, 0.037]
@@ -52,8 +52,8 @@ def test_table_3(tiny_scale, tmp_path):
 
 
 def test_table_4(tiny_scale):
-    made = paper("A-table4", seed=1)
-    third = paper("A-table3", seed=1).rows
+    made = paper("A-table4", seeds=1)
+    third = paper("A-table3", seeds=1).rows
     for row, other in zip(made.rows, third, strict=False):
         expected = pytest.approx(other["politics at the end"], abs=1e-5)  # padded by neighbours
         assert row["politics at the end, tiny"] == expected

@@ -26,7 +26,7 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_figure_1_is_one_chain(tmp_path):
-    made = paper("A-fig1", seed=2)
+    made = paper("A-fig1", seeds=2)
     (row,) = made.rows
     assert row["snapshots"] == 16 and 1 <= row["different texts"] <= 16
     assert row["longest repeat in steps"] % 4 == 0 and 0 < row["shown spread"] <= 1

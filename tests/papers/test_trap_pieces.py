@@ -37,7 +37,7 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_table_5(tiny_scale, tmp_path):
-    made = paper("A-table5", seed=1)
+    made = paper("A-table5", seeds=1)
     rolling, hamming, *traps = made.rows
     assert (rolling["detector"], hamming["detector"]) == ("rolling", "hamming")
     assert len(traps) == rolling["traps"] + hamming["traps"] > 0
@@ -56,7 +56,7 @@ def test_table_5(tiny_scale, tmp_path):
     verdict = "Too few" if better is None else "disagrees"[3 * (better == "mean gap") :]
     assert verdict in made.how
     assert len(made.pictures) == 4 and made.write(tmp_path / "out").is_dir()
-    assert paper("A-table5", seed=1).rows == made.rows
+    assert paper("A-table5", seeds=1).rows == made.rows
 
 
 def test_the_regimes(tiny_scale, tmp_path):

@@ -17,8 +17,8 @@ import glauber
 from glauber.cli.command import command
 
 PACKAGE = Path(glauber.__file__).parent
-# Studies whose commands need more, such as a live screen: module -> a file of their own in cli/.
-OWN = {"sampling.sample": "live"}
+# Studies whose commands need more, a live screen or a folder: module -> a file of their own here.
+OWN = {"sampling.sample": "live", "papers.paper": "kept"}
 LABORATORIES = {"ising": "Small models, known exactly", "sweep": "Many cells of one study"}
 ROOMS = {"ising": "ising", "sweep": "sweeps"}
 ALIASES = {"rectangle": "rectangles"}

@@ -8,15 +8,16 @@ from glauber.exact.space import Space, conditional
 from glauber.ising.efficiency import Covariances, covariance
 from glauber.ising.error_curves import ErrorCurves, errors
 from glauber.ising.finite_samples import bound
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Settings
 
 SITES, COUPLINGS, REPETITIONS = 4, (0.05, 0.3), 10  # of figures 1 and 2 and of Theorems 1 and 2
 THREE, WEAK, MASKS = 3, (0.0, 0.1), 1_000_000  # of Theorem 4: sites, couplings, masks a sequence
 
 
-def make_errors(name: str, coupling: float, scale: Scale, *, seed: int) -> Reproduction:
+def make_errors(coupling: float, settings: Settings) -> Reproduction:
     """Figure 1 or 2: one random mask per sample, and beside it all masks averaged."""
-    given = dict(sites=SITES, coupling=coupling, repetitions=REPETITIONS, seed=seed)
+    given = dict(sites=SITES, coupling=coupling, repetitions=REPETITIONS, seed=settings.seed)
     found = {
         "one-mask": errors(masks=1, **given),  # type: ignore[arg-type]
         "all-masks": errors(masks="all", **given),  # type: ignore[arg-type]
@@ -29,7 +30,7 @@ def make_errors(name: str, coupling: float, scale: Scale, *, seed: int) -> Repro
         "sample; with all masks averaged the order of the k nearly vanishes"
     )
     pictures = {key: each.figure() for key, each in found.items()}
-    return Reproduction(name, scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
 def _error_rows(found: ErrorCurves) -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def _error_rows(found: ErrorCurves) -> list[dict[str, Any]]:
     ]
 
 
-def theorem1(scale: Scale, *, seed: int) -> Reproduction:
+def theorem1(settings: Settings) -> Reproduction:
     """The covariance of the k-site estimate does not grow with k."""
     how = (
         f"Ising clique of {SITES} sites without fields, exact covariances for every k (the same at "
@@ -62,7 +63,7 @@ def theorem1(scale: Scale, *, seed: int) -> Reproduction:
     found = {coupling: covariance(sites=SITES, coupling=coupling) for coupling in COUPLINGS}
     rows = [row for coupling, each in found.items() for row in _growth_rows(coupling, each)]
     pictures = {f"J-{coupling:g}": each.figures()["masks"] for coupling, each in found.items()}
-    return Reproduction("B-theorem1", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
 def _growth_rows(coupling: float, found: Covariances) -> list[dict[str, Any]]:
@@ -83,7 +84,7 @@ def _growth_rows(coupling: float, found: Covariances) -> list[dict[str, Any]]:
     ]
 
 
-def theorem2(scale: Scale, *, seed: int) -> Reproduction:
+def theorem2(settings: Settings) -> Reproduction:
     """The covariance is at most C times that of maximum likelihood (and Theorem 3)."""
     how = (
         f"Ising clique of {SITES} sites without fields, exact (the same at both scales): "
@@ -108,17 +109,17 @@ def theorem2(scale: Scale, *, seed: int) -> Reproduction:
         for row in each.to_dict()["rows"]
     ]
     pictures = {f"J-{coupling:g}": each.figures()["bound"] for coupling, each in found.items()}
-    return Reproduction("B-theorem2", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
-def theorem4(scale: Scale, *, seed: int) -> Reproduction:
+def theorem4(settings: Settings) -> Reproduction:
     """The terms of the bound for growing numbers of sequences; as written it is vacuous."""
     how = (
         f"Ising cliques of {THREE} sites without fields, k = 1, {MASKS:,} masks per sequence, "
         "delta = 0.05 and the most favourable cover of all (one member, eps = 0); C_AT is the "
         "upper bound, the same at both scales. J = 0 is three uniform bits"
     )
-    found = {j: bound(sites=THREE, coupling=j, masks=MASKS, seed=seed) for j in WEAK}
+    found = {j: bound(sites=THREE, coupling=j, masks=MASKS, seed=settings.seed) for j in WEAK}
     names = {
         "sequences": "n",
         "true_total_variation": "true total variation",
@@ -131,10 +132,10 @@ def theorem4(scale: Scale, *, seed: int) -> Reproduction:
         for row in each.to_dict()["rows"]
     ]
     pictures = {f"J-{coupling:g}": each.figure() for coupling, each in found.items()}
-    return Reproduction("B-theorem4", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
-def lemma3(scale: Scale, *, seed: int) -> Reproduction:
+def lemma3(settings: Settings) -> Reproduction:
     """Both conditionals with and without the mask, and Lemma 4's mean.
 
     The paper prints 9/13, which comes from reading K as the visible set; with K hidden it is 9/17.
@@ -145,7 +146,7 @@ def lemma3(scale: Scale, *, seed: int) -> Reproduction:
         "otherwise; K is hidden"
     )
     rows = [_lemma_row(1, "9/13"), _lemma_row(0, None)]
-    return Reproduction("B-lemma3", scale, how, rows, seed)
+    return Reproduction.of(settings, how, rows)
 
 
 def _lemma_row(hidden: int, published: str | None) -> dict[str, Any]:
@@ -162,25 +163,25 @@ def _lemma_row(hidden: int, published: str | None) -> dict[str, Any]:
 
 
 PIECES = {
-    "B-fig1": (
+    "B-fig1": Piece(
         "squared error of the k-site estimate against samples, Ising clique with J = 0.05",
-        partial(make_errors, "B-fig1", COUPLINGS[0]),
+        partial(make_errors, COUPLINGS[0]),
     ),
-    "B-fig2": (
+    "B-fig2": Piece(
         "the same with J = 0.3, where the distribution has two modes",
-        partial(make_errors, "B-fig2", COUPLINGS[1]),
+        partial(make_errors, COUPLINGS[1]),
     ),
-    "B-theorem1": (
+    "B-theorem1": Piece(
         "covariance of the k-site estimate for every k: larger masks are never worse",
         theorem1,
     ),
-    "B-theorem2": (
+    "B-theorem2": Piece(
         "the covariance beside its bound by the Poincare constant (and Theorem 3)",
         theorem2,
     ),
-    "B-theorem4": (
+    "B-theorem4": Piece(
         "the finite-sample bound with its terms, as written and with the excess loss",
         theorem4,
     ),
-    "B-lemma3": ("what knowing the mask tells about the hidden sites (and Lemma 4)", lemma3),
+    "B-lemma3": Piece("what knowing the mask tells about the hidden sites (and Lemma 4)", lemma3),
 }

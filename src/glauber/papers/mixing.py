@@ -26,7 +26,8 @@ from glauber.mixing.influence import influence
 from glauber.mixing.phase import phase
 from glauber.mixing.scaling import LawFit, Scaling, fit_scaling
 from glauber.mixing.semantic_drift import HittingTimes, distances, first_passages, hitting_times
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Scale, Settings
 from glauber.papers.traps import CONDITIONS as TRAP_CONDITIONS
 from glauber.runs.embedding import Embedder, load_embedder
 from glauber.runs.run import Run
@@ -99,15 +100,15 @@ CONDITIONS: dict[Scale, Conditions] = {
 }
 
 
-def figure2(scale: Scale, *, seed: int) -> Reproduction:
+def figure2(settings: Settings) -> Reproduction:
     """The distance from the start over time at each temperature, from the same starts."""
-    chains, steps, every = SLOW_SIZES[scale]
-    model, embedder = load(CONDITIONS[scale].model), _embedder(CONDITIONS[scale])
+    chains, steps, every = SLOW_SIZES[settings.scale]
+    model, embedder = load(CONDITIONS[settings.scale].model), _embedder(CONDITIONS[settings.scale])
     curves, rows = {}, []
     for temperature in SLOW_TEMPERATURES:
         run = sample(
             model, _texts(), steps=steps, chains=chains, length=SLOW_LENGTH,
-            temperature=temperature, seed=seed,
+            temperature=temperature, seed=settings.seed,
         )  # fmt: skip
         found = curves[temperature] = distances(run, embedder, every=every)
         times = hitting_times(found, THRESHOLD)
@@ -130,15 +131,15 @@ def figure2(scale: Scale, *, seed: int) -> Reproduction:
         "tokens; the same starts and seed at every temperature; 1 - cosine to the start"
     )
     pictures = {"distance": plot_drift_by_temperature(curves)}
-    return Reproduction("A-fig2", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
-def figure3a(scale: Scale, *, seed: int) -> Reproduction:
+def figure3a(settings: Settings) -> Reproduction:
     """The distance after the fixed step at each length, as means with intervals."""
-    found = CONDITIONS[scale]
+    found = CONDITIONS[settings.scale]
     embedder = _embedder(found)
     values, means, rows = {}, {}, []
-    for n, run in _runs(found, steps=found.step, seed=seed):
+    for n, run in _runs(found, steps=found.step, seed=settings.seed):
         values[n] = distances(run, embedder, every=found.step).at(found.step)
         means[n] = mean_over_chains(values[n], bounds=(0.0, 2.0))
         rows.append(
@@ -157,16 +158,16 @@ def figure3a(scale: Scale, *, seed: int) -> Reproduction:
         )
     how = f"version 1: 1 - cosine to the start after {found.step} steps; {PLACE}"
     pictures = {"distance": plot_distance_by_length(values, means, step=found.step)}
-    return Reproduction("A-fig3a", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
-def figure3b(scale: Scale, *, seed: int) -> Reproduction:
+def figure3b(settings: Settings) -> Reproduction:
     """The median time at each length, and the fits of n, n log n and n^2."""
-    found = CONDITIONS[scale]
+    found = CONDITIONS[settings.scale]
     embedder = _embedder(found)
     times = {
         n: first_passages(run, embedder, THRESHOLD)
-        for n, run in _runs(found, steps=found.steps, seed=seed)
+        for n, run in _runs(found, steps=found.steps, seed=settings.seed)
     }
     fitted = fit_scaling(times)
     other = fit_scaling(times, family="log-normal")
@@ -178,13 +179,13 @@ def figure3b(scale: Scale, *, seed: int) -> Reproduction:
         f"{found.steps} steps; {PLACE}; fits by likelihood with censoring"
     )
     pictures = {"times": plot_scaling(times, fitted)}
-    return Reproduction("A-fig3b", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
-def coupling_figure(scale: Scale, *, seed: int) -> Reproduction:
+def coupling_figure(settings: Settings) -> Reproduction:
     """The share met and the crossover of each length, and the heat map with its boundary."""
-    chosen = PHASES[scale]
-    found = phase(seed=seed, **chosen)
+    chosen = PHASES[settings.scale]
+    found = phase(seed=settings.seed, **chosen)
     how = (
         f"{chosen['pairs']} pairs of bundled passages a cell, the same site at each step, redraws "
         f"from the maximal coupling, at most {chosen['steps']:,} steps"
@@ -206,13 +207,15 @@ def coupling_figure(scale: Scale, *, seed: int) -> Reproduction:
         }
         for one in found.crossovers
     ]
-    return Reproduction("A-fig-coupling", scale, how, rows, seed, found.figures())
+    return Reproduction.of(settings, how, rows, pictures=found.figures())
 
 
-def influence_of_a_sentence(scale: Scale, *, seed: int) -> Reproduction:
+def influence_of_a_sentence(settings: Settings) -> Reproduction:
     """alpha and the threshold temperature of appendix A.1, and the heat map."""
-    name = SMALL_MODEL if scale == "small" else "bert-base-uncased"
-    found = influence(name, SENTENCE, samples=4 if scale == "small" else 32, chains=1, seed=seed)
+    name = SMALL_MODEL if settings.scale == "small" else "bert-base-uncased"
+    found = influence(
+        name, SENTENCE, samples=4 if settings.scale == "small" else 32, chains=1, seed=settings.seed
+    )
     row = {
         "model": name,
         "alpha": found.alpha,
@@ -223,19 +226,19 @@ def influence_of_a_sentence(scale: Scale, *, seed: int) -> Reproduction:
     }
     how = "suprema over sampled contexts and replacement tokens of one sentence of about 14 tokens"
     pictures = {"heat": found.figure()}
-    return Reproduction("A-influence", scale, how, [row], seed, pictures)
+    return Reproduction.of(settings, how, [row], pictures=pictures)
 
 
-def regimes(scale: Scale, *, seed: int) -> Reproduction:
+def regimes(settings: Settings) -> Reproduction:
     """How chains move at each temperature, with the text that one of them ended in."""
-    found = TRAP_CONDITIONS[scale]
+    found = TRAP_CONDITIONS[settings.scale]
     model, embedder = load(found.model), load_embedder(found.embedder, **found.how)
-    chains, steps = REGIME_SIZES[scale]
+    chains, steps = REGIME_SIZES[settings.scale]
     seen, rows = [], []
     for temperature, published in REGIMES.items():
         run = sample(
             model, _texts(), steps=steps, chains=chains, length=found.length,
-            temperature=temperature, seed=seed,
+            temperature=temperature, seed=settings.seed,
         )  # fmt: skip
         seen.append(regime(run, embedder))
         rows.append(_regime_row(seen[-1], run.text(), published) | {"model": model.name})
@@ -243,25 +246,25 @@ def regimes(scale: Scale, *, seed: int) -> Reproduction:
         f"{chains} chains of {steps:,} steps from the bundled passages, cut to {found.length} "
         "tokens; the same starts and seed at every temperature; shares over the second half"
     )
-    return Reproduction("A-regimes", scale, how, rows, seed, {"shares": plot_regimes(seen)})
+    return Reproduction.of(settings, how, rows, pictures={"shares": plot_regimes(seen)})
 
 
 PIECES = {
-    "A-fig2": ("distance from the start over time, by temperature: the slow regime", figure2),
-    "A-fig3a": (
+    "A-fig2": Piece("distance from the start over time, by temperature: the slow regime", figure2),
+    "A-fig3a": Piece(
         "embedding distance from the start after a fixed number of steps, by length",
         figure3a,
     ),
-    "A-fig3b": (
+    "A-fig3b": Piece(
         "hitting time of an embedding distance by length, against n, n log n and n^2",
         figure3b,
     ),
-    "A-fig-coupling": ("where in temperature and length two chains meet", coupling_figure),
-    "A-influence": (
+    "A-fig-coupling": Piece("where in temperature and length two chains meet", coupling_figure),
+    "A-influence": Piece(
         "influence, alpha and the contraction threshold of one sentence",
         influence_of_a_sentence,
     ),
-    "A-regimes": ("how chains move at temperatures from 0.01 to 100", regimes),
+    "A-regimes": Piece("how chains move at temperatures from 0.01 to 100", regimes),
 }
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from glauber.figures.ising import plot_race
 from glauber.ising.crossing import Race, Races, Runner, race
 from glauber.ising.propositions import Separations, separation
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Settings
 
 SITES, CLIQUE, FIELD, BUDGET, CHAINS = 10, 4, 5.0, 1000, 10
 COUPLINGS = {
@@ -21,7 +22,7 @@ CASES = {  # (M, delta) of Corollary 3
 PUBLISHED = "larger k faster, larger J slower; the parallel sampler never arrives"
 
 
-def figure3(scale: Scale, *, seed: int) -> Reproduction:
+def figure3(settings: Settings) -> Reproduction:
     """Steps that k-Gibbs needs from R-1 to R1, and the parallel sampler's failure.
 
     The couplings are missing from the text of the paper that we have, so they are ours. With h = 5
@@ -33,14 +34,14 @@ def figure3(scale: Scale, *, seed: int) -> Reproduction:
         f"{CHAINS} simulated chains with a budget of {BUDGET:,} steps; the couplings "
         "are ours, and h_G = 20 < 30 breaks the strongly ferromagnetic condition"
     )
-    found = _race(COUPLINGS[scale], chains=CHAINS, seed=seed).races
+    found = _race(COUPLINGS[settings.scale], chains=CHAINS, seed=settings.seed).races
     rows = [_row(one, runner) for one in found for runner in one.runners]
     # Exact figures at further couplings, for smooth lines.
-    grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in COUPLINGS[scale]]
-    between = _race(grid, chains=0, seed=seed).races
+    grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in COUPLINGS[settings.scale]]
+    between = _race(grid, chains=0, seed=settings.seed).races
     shown = sorted([*found, *between], key=lambda one: one.model.coupling)
     pictures = {"race": plot_race(shown), "budget": plot_race(shown, up_to=2 * BUDGET)}
-    return Reproduction("B-fig3", scale, how, rows, seed, pictures)
+    return Reproduction.of(settings, how, rows, pictures=pictures)
 
 
 def _race(couplings: Any, *, chains: int, seed: int) -> Races:
@@ -69,7 +70,7 @@ def _row(one: Race, runner: Runner) -> dict[str, Any]:
     }
 
 
-def corollary3(scale: Scale, *, seed: int) -> Reproduction:
+def corollary3(settings: Settings) -> Reproduction:
     """N-Gibbs is in R1 after one step, the parallel sampler not within M: promised, and exact.
 
     The corollary asks for large cliques (25 sites and more), so the chains are lumped by the number
@@ -80,9 +81,9 @@ def corollary3(scale: Scale, *, seed: int) -> Reproduction:
         "the weakest model that the corollary allows (N = |C|, no site outside), from the best "
         "start with sum <= -2; exact chances by lumping"
     )
-    found = [separation(steps=steps, delta=delta) for steps, delta in CASES[scale]]
+    found = [separation(steps=steps, delta=delta) for steps, delta in CASES[settings.scale]]
     rows = [_separation_row(each) for each in found]
-    return Reproduction("B-corollary3", scale, how, rows, seed, found[0].figures())
+    return Reproduction.of(settings, how, rows, pictures=found[0].figures())
 
 
 def _separation_row(found: Separations) -> dict[str, Any]:
@@ -105,6 +106,10 @@ def _separation_row(found: Separations) -> dict[str, Any]:
 
 
 PIECES = {
-    "B-fig3": ("steps from one mode of an Ising model to the other, k-Gibbs and parallel", figure3),
-    "B-corollary3": ("one step of N-Gibbs against M steps of the parallel sampler", corollary3),
+    "B-fig3": Piece(
+        "steps from one mode of an Ising model to the other, k-Gibbs and parallel", figure3
+    ),
+    "B-corollary3": Piece(
+        "one step of N-Gibbs against M steps of the parallel sampler", corollary3
+    ),
 }

@@ -18,7 +18,8 @@ from glauber.landscape.recurrence import Recurrence, SeedRow
 from glauber.landscape.scorers import SIMILARITY, Judgement
 from glauber.landscape.topics import TopicStudy, topics
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Scale, Settings
 from glauber.runs.embedding import Embedder, load_embedder
 from glauber.runs.snapshots import snapshots
 from glauber.sampling.sample import sample
@@ -96,25 +97,26 @@ PULL_SIZES: dict[Scale, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def table3(scale: Scale, *, seed: int) -> Reproduction:
+def table3(settings: Settings) -> Reproduction:
     """A row for each seed topic and scorer, and how far each scorer can be trusted."""
-    found = CONDITIONS[scale]
-    study = _topics(next(iter(found.models.values())), scale, seed)
+    found = CONDITIONS[settings.scale]
+    study = _topics(next(iter(found.models.values())), settings.scale, settings.seed)
     rows = [_recurrence_row(row, table) for table in study.tables for row in table.rows]
     rows += [_judged(verdict) for verdict in study.judged]
-    return Reproduction("A-table3", scale, _how(found), rows, seed, study.figures())
+    return Reproduction.of(settings, _how(found), rows, pictures=study.figures())
 
 
-def table4(scale: Scale, *, seed: int) -> Reproduction:
+def table4(settings: Settings) -> Reproduction:
     """A row for each seed topic, a column for each model."""
-    found = CONDITIONS[scale]
+    found = CONDITIONS[settings.scale]
     tables = {
-        column: _topics(model, scale, seed).tables[0] for column, model in found.models.items()
+        column: _topics(model, settings.scale, settings.seed).tables[0]
+        for column, model in found.models.items()
     }
     ends = {column: {row.seed: row for row in table.rows} for column, table in tables.items()}
     scorer = next(iter(tables.values())).scorer
     rows = [_end_row(topic, ends) | {"scorer": scorer} for topic in SEEDS]
-    return Reproduction("A-table4", scale, _how(found), rows, seed)
+    return Reproduction.of(settings, _how(found), rows)
 
 
 @lru_cache(maxsize=4)
@@ -198,20 +200,20 @@ def _time(median: MedianTime) -> list[float | None]:
     return [median.value, *median.interval]
 
 
-def pulls(scale: Scale, *, seed: int) -> Reproduction:
+def pulls(settings: Settings) -> Reproduction:
     """A row for each prefix: topics and words against the chains without one.
 
     The paper shows texts and no figures: they are its published part.
     """
-    sizes = PULL_SIZES[scale]
-    found = prefixes(**sizes, prefixes=PREFIXES, against="none", seed=seed)
+    sizes = PULL_SIZES[settings.scale]
+    found = prefixes(**sizes, prefixes=PREFIXES, against="none", seed=settings.seed)
     how = (
         f"{sizes['chains']} chains of {sizes['length']} free tokens behind each prefix and "
         f"without one, {sizes['steps']:,} steps at temperature 1, the later half counted; "
         f"{found.correction}"
     )
     rows = [_pull(one) | {"scorer": found.scorer, "kind": found.kind} for one in found.contrasts]
-    return Reproduction("A-prefixes", scale, how, rows, seed, found.figures())
+    return Reproduction.of(settings, how, rows, pictures=found.figures())
 
 
 def _pull(one: Contrast) -> dict[str, Any]:
@@ -257,21 +259,21 @@ SEEN = "clear clusters of points, which are one sentence repeated; no number in 
 HOW = "two-dimensional PCA of sentence embeddings, joined in time order from warm to cool"
 
 
-def figure1(scale: Scale, *, seed: int) -> Reproduction:
+def figure1(settings: Settings) -> Reproduction:
     """The path of a single chain."""
     from glauber.figures.trajectory import plot_trajectory
 
-    plane, rows = _paths(scale, ALONE, seed)
-    return Reproduction("A-fig1", scale, HOW, rows, seed, {"trajectory": plot_trajectory(plane)})
+    plane, rows = _paths(settings.scale, ALONE, settings.seed)
+    return Reproduction.of(settings, HOW, rows, pictures={"trajectory": plot_trajectory(plane)})
 
 
-def figure4(scale: Scale, *, seed: int) -> Reproduction:
+def figure4(settings: Settings) -> Reproduction:
     """The paths of three chains in one plane, a picture each."""
     from glauber.figures.trajectory import plot_trajectory
 
-    plane, rows = _paths(scale, SEVERAL, seed)
+    plane, rows = _paths(settings.scale, SEVERAL, settings.seed)
     pictures = {f"chain-{chain}": plot_trajectory(plane, chain=chain) for chain in range(SEVERAL)}
-    return Reproduction("A-fig4", scale, HOW, rows, seed, pictures)
+    return Reproduction.of(settings, HOW, rows, pictures=pictures)
 
 
 def _paths(scale: Scale, n_chains: int, seed: int) -> tuple[Trajectory, list[dict[str, Any]]]:
@@ -312,9 +314,9 @@ def _longest(texts: tuple[str, ...]) -> int:
 
 
 PIECES = {
-    "A-fig1": ("one chain's trajectory in the plane", figure1),
-    "A-fig4": ("further trajectories in the plane", figure4),
-    "A-prefixes": ("what a frozen prefix pulls the chain towards", pulls),
-    "A-table3": ("chains lose their seed topic and visit politics on the way", table3),
-    "A-table4": ("how political chains are at the end, by model", table4),
+    "A-fig1": Piece("one chain's trajectory in the plane", figure1),
+    "A-fig4": Piece("further trajectories in the plane", figure4),
+    "A-prefixes": Piece("what a frozen prefix pulls the chain towards", pulls),
+    "A-table3": Piece("chains lose their seed topic and visit politics on the way", table3),
+    "A-table4": Piece("how political chains are at the end, by model", table4),
 }

@@ -5,7 +5,8 @@ from typing import Any
 
 from glauber.errors import GlauberError
 from glauber.papers import translation_runs as runs
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Scale, Settings
 from glauber.papers.translation_choices import make_ablation
 from glauber.papers.translation_runs import (
     long_set,
@@ -39,15 +40,15 @@ SACREBLEU = {
 SPEED = "more than 2 times in the median and 5 times in the 99th percentile, 4 steps on TPU v3"
 
 
-def make_table1(scale: Scale, *, seed: int) -> Reproduction:
+def make_table1(settings: Settings) -> Reproduction:
     """Quality, stutter and latency of greedy, beam 5 and refinement on both sets, in one run."""
-    judged, rows = sets(scale), []
-    measures = Measures(runs.SIZES[scale][2])
+    judged, rows = sets(settings.scale), []
+    measures = Measures(runs.SIZES[settings.scale][2])
     for name, one_set in judged.items():
         made = evaluate(runs.BUNDLED, one_set, systems(), measures=measures)
         beam = next(one for one in made if one.system == "ar, beam 5")
         for one in made:
-            moved = bleu_difference(one.outputs, beam.outputs, one_set, seed=seed)
+            moved = bleu_difference(one.outputs, beam.outputs, one_set, seed=settings.seed)
             rows.append(
                 row(name, one)
                 | {
@@ -58,7 +59,7 @@ def make_table1(scale: Scale, *, seed: int) -> Reproduction:
                     "published speed-up": SPEED if one.system == "refine, 4 steps" else None,
                 }
             )
-    return Reproduction("B-table1", scale, _how(sentences(judged)), rows + _distilled(), seed)
+    return Reproduction.of(settings, _how(sentences(judged)), rows + _distilled())
 
 
 def _faster(one: Evaluation, other: Evaluation) -> float:
@@ -120,10 +121,12 @@ OTHER_BLEU = {
 }
 
 
-def make_table2(scale: Scale, *, seed: int) -> Reproduction:
+def make_table2(settings: Settings) -> Reproduction:
     """Quality of every decoder on both sets."""
-    judged = sets(scale, share=0.4 if scale == "small" else 1.0)
-    chosen = {name: (model, replace(how, seed=seed)) for name, (model, how) in DECODERS.items()}
+    judged = sets(settings.scale, share=0.4 if settings.scale == "small" else 1.0)
+    chosen = {
+        name: (model, replace(how, seed=settings.seed)) for name, (model, how) in DECODERS.items()
+    }
     rows = [
         row(name, one) | {"published BLEU": OTHER_BLEU.get(one.system)}
         for name, one_set in judged.items()
@@ -133,7 +136,7 @@ def make_table2(scale: Scale, *, seed: int) -> Reproduction:
         f"{sentences(judged)}; one student behind all parallel decoders, 5 lengths where nothing "
         "else is said. The published rows are models trained for their decoder, by other BLEUs"
     )
-    return Reproduction("B-table2", scale, how, rows, seed)
+    return Reproduction.of(settings, how, rows)
 
 
 # Table 3. BLEURT there.
@@ -144,14 +147,14 @@ BLEURT = {
 }
 
 
-def make_table3(scale: Scale, *, seed: int) -> Reproduction:
+def make_table3(settings: Settings) -> Reproduction:
     """COMET of every system on both sets, or chrF and one sentence about what is missing."""
-    judged, rows, note = sets(scale), [], ""
+    judged, rows, note = sets(settings.scale), [], ""
     for name, one_set in judged.items():
         for one in evaluate(runs.BUNDLED, one_set, systems(), measures=Measures(0)):
             metric, note = _metric(one, one_set)
             rows.append(row(name, one) | metric | {"published BLEURT": BLEURT.get(one.system)})
-    return Reproduction("B-table3", scale, f"{sentences(judged)}. {note}", rows, seed)
+    return Reproduction.of(settings, f"{sentences(judged)}. {note}", rows)
 
 
 def _metric(one: Evaluation, judged: list[Judged]) -> tuple[dict[str, Any], str]:
@@ -180,21 +183,19 @@ CROSS_PUBLISHED = {
 }
 
 
-def make_table4(scale: Scale, *, seed: int) -> Reproduction:
+def make_table4(settings: Settings) -> Reproduction:
     """Attention of the two to each other in the last layer, in three passes."""
-    return _attention("B-table4", SELF_MEASURES, SELF_PUBLISHED, scale=scale, seed=seed)
+    return _attention(SELF_MEASURES, SELF_PUBLISHED, settings)
 
 
-def make_table5(scale: Scale, *, seed: int) -> Reproduction:
+def make_table5(settings: Settings) -> Reproduction:
     """Total variation and cosine distance in the last layer, in three passes."""
-    return _attention("B-table5", CROSS_MEASURES, CROSS_PUBLISHED, scale=scale, seed=seed)
+    return _attention(CROSS_MEASURES, CROSS_PUBLISHED, settings)
 
 
-def _attention(
-    name: str, measures: tuple[str, ...], theirs: Published, *, scale: Scale, seed: int
-) -> Reproduction:
+def _attention(measures: tuple[str, ...], theirs: Published, settings: Settings) -> Reproduction:
     """Three rows for each pass: pairs that stutter, pairs that do not, and their difference."""
-    texts = [one.source for one in long_set(LONG[scale])]
+    texts = [one.source for one in long_set(LONG[settings.scale])]
     model, vocabulary = load(runs.BUNDLED, "student"), load_vocabulary(runs.BUNDLED)
     rows = []
     for n_steps in PASSES:
@@ -207,7 +208,7 @@ def _attention(
         "remasked nor cleaned, in the pass that wrote them; last decoder layer; mean, standard "
         "deviation and standard error (over sentences)"
     )
-    return Reproduction(name, scale, how, rows, seed)
+    return Reproduction.of(settings, how, rows)
 
 
 def _attention_rows(
@@ -232,21 +233,25 @@ def _attention_rows(
 
 
 PIECES = {
-    "B-table1": (
+    "B-table1": Piece(
         "translation: the autoregressive model beside refinement at 4 and 10 steps",
         make_table1,
     ),
-    "B-table2": (
+    "B-table2": Piece(
         "translation: refinement beside mask-predict, easy-first and SUNDAE",
         make_table2,
     ),
-    "B-table3": ("translation by a learned metric, where its weights are at hand", make_table3),
-    "B-table4": ("self-attention between neighbouring positions, stuttering or not", make_table4),
-    "B-table5": (
+    "B-table3": Piece(
+        "translation by a learned metric, where its weights are at hand", make_table3
+    ),
+    "B-table4": Piece(
+        "self-attention between neighbouring positions, stuttering or not", make_table4
+    ),
+    "B-table5": Piece(
         "distance of the cross-attention of neighbouring positions, stuttering or not",
         make_table5,
     ),
-    "B-ablation": (
+    "B-ablation": Piece(
         "translation: what each choice in decoding and in training is worth",
         make_ablation,
     ),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glauber.papers import translation_runs as runs
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Settings
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
 from glauber.translation.data import Judged
 from glauber.translation.decoding import Decoding
@@ -77,13 +78,16 @@ TRAINING = (
 )
 
 
-def make_ablation(scale: Scale, *, seed: int) -> Reproduction:
+def make_ablation(settings: Settings) -> Reproduction:
     """Each choice on both sets, run or recorded, beside the baseline and the paper's word."""
-    judged, rows = sets(scale), []
-    systems = {name: ("student", replace(one.decoding, seed=seed)) for name, one in CHOICES.items()}
+    judged, rows = sets(settings.scale), []
+    systems = {
+        name: ("student", replace(one.decoding, seed=settings.seed))
+        for name, one in CHOICES.items()
+    }
     for name, one_set in judged.items():
         made = evaluate(runs.BUNDLED, one_set, systems, measures=Measures(0))
-        rows += [_run_row(name, one, made[0], one_set, seed) for one in made]
+        rows += [_run_row(name, one, made[0], one_set, settings.seed) for one in made]
     record = recorded()
     how = f"{sentences(judged)}; one choice changed at a time. " + (
         f"Choices of training are recorded: {record.get('steps')} steps on {record.get('device')}"
@@ -91,7 +95,7 @@ def make_ablation(scale: Scale, *, seed: int) -> Reproduction:
         else "Choices of training (mask rate, distillation, positional attention, stages, "
         "vocabulary, corruption) are not recorded beside these weights"
     )
-    return Reproduction("B-ablation", scale, how, rows + recorded_rows(record), seed)
+    return Reproduction.of(settings, how, rows + recorded_rows(record))
 
 
 def _run_row(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.papers.paper import Scale
+from glauber.papers.settings import Scale
 from glauber.translation import model
 from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.evaluation import TEST_PAIRS

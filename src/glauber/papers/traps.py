@@ -12,7 +12,8 @@ from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.drift import drift
 from glauber.metastability.trap_census import Trap
 from glauber.metastability.traps import PUBLISHED, traps
-from glauber.papers.paper import Reproduction, Scale
+from glauber.papers.paper import Reproduction
+from glauber.papers.settings import Piece, Scale, Settings
 from glauber.sampling.sample import sample
 
 LONGEST = 20  # traps listed of each detector
@@ -57,11 +58,11 @@ CONDITIONS: dict[Scale, Conditions] = {
 }
 
 
-def table5(scale: Scale, *, seed: int) -> Reproduction:
+def table5(settings: Settings) -> Reproduction:
     """Summaries of both detectors beside the published one, their longest traps, and pictures."""
     from glauber.runs.embedding import load_embedder
 
-    found = CONDITIONS[scale]
+    found = CONDITIONS[settings.scale]
     embedder = load_embedder(found.embedder, **found.how)
     run = sample(
         found.model,
@@ -69,7 +70,7 @@ def table5(scale: Scale, *, seed: int) -> Reproduction:
         chains=found.chains,
         length=found.length,
         temperature=found.temperature,
-        seed=seed,
+        seed=settings.seed,
     )
     study = traps(run, embedder=embedder)
     rows = [_summary_row(each) for each in study.catalogues]
@@ -82,7 +83,7 @@ def table5(scale: Scale, *, seed: int) -> Reproduction:
         f"does not say at which it found its traps); rolling detector of the paper on "
         f"{embedder.name}, and balls of Hamming radius 1. {_verdict(rows[0])}"
     )
-    return Reproduction("A-table5", scale, how, rows, seed, study.figures())
+    return Reproduction.of(settings, how, rows, pictures=study.figures())
 
 
 def _verdict(row: dict[str, Any]) -> str:
@@ -135,11 +136,13 @@ def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
     }
 
 
-def table_2(scale: Scale, *, seed: int) -> Reproduction:
+def table_2(settings: Settings) -> Reproduction:
     """Boundary statistic and certificate at two temperatures."""
-    model = load("bundled:english" if scale == "small" else "bert-base-uncased")
-    rows = [_drift_row(model, *pair, seed) for pair in zip(TEMPERATURES, BOUNDARY, strict=True)]
-    return Reproduction("A-table2", scale, DRIFT, rows, seed)
+    model = load("bundled:english" if settings.scale == "small" else "bert-base-uncased")
+    rows = [
+        _drift_row(model, *pair, settings.seed) for pair in zip(TEMPERATURES, BOUNDARY, strict=True)
+    ]
+    return Reproduction.of(settings, DRIFT, rows)
 
 
 def _drift_row(
@@ -169,6 +172,6 @@ def _drift_row(
 
 
 PIECES = {
-    "A-table2": ("drift of the copies of '!' at the boundary of its basin", table_2),
-    "A-table5": ("the catalogue of traps: texts, gaps and durations", table5),
+    "A-table2": Piece("drift of the copies of '!' at the boundary of its basin", table_2),
+    "A-table5": Piece("the catalogue of traps: texts, gaps and durations", table5),
 }

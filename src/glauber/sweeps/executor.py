@@ -30,13 +30,20 @@ WORKERS = 4096  # more than any machine has cores
 TASKS_EACH = 6  # tasks per worker: few enough for full batches, enough for an even end
 TRIES = 3  # workers that may die over the same cell
 # The only functions that a sweep's folder may name: it may come from somebody else.
-STUDIES = ("glauber.mixing.phase_cells:open_cells", "glauber.sweeps.cells:open_runs")
-# What their settings must hold, beside the model, its device and its dtype.
-COMMON = {"texts": list | None, "seed": int}
+STUDIES = (
+    "glauber.mixing.phase_cells:open_cells",
+    "glauber.sweeps.cells:open_runs",
+    "glauber.papers.making:open_cells",
+)
+# What their settings must hold.
+COMMON = {"model": str, "device": str, "dtype": str, "texts": list | None, "seed": int}
 NEEDED: dict[str, dict[str, Any]] = {
     STUDIES[0]: COMMON | {"pairs": int, "steps": int | None, "coupling": str},
     STUDIES[1]: COMMON | {"chains": int, "steps": int, "scan": str},
-}
+    STUDIES[2]: {
+        "names": list, "seeds": list, "folder": str, "scale": str, "device": str, "given": dict,
+    },
+}  # fmt: skip
 
 Result = dict[str, Any]
 Work = Callable[[Sequence[Cell]], Iterator[tuple[Cell, Result]]]
@@ -100,11 +107,11 @@ def open_work(folder: Path, sweep: Sweep) -> Work:
 def check_settings(folder: Path, sweep: Sweep) -> None:
     """Refuses settings that no sweep of ours has: the header may be damaged, or somebody else's."""
     given = sweep.settings
-    for name in ("model", "device", "dtype", *NEEDED[sweep.study]):
-        if not isinstance(given.get(name), NEEDED[sweep.study].get(name, str)):
+    for name, kind in NEEDED[sweep.study].items():
+        if not isinstance(given.get(name), kind):
             raise GlauberError(f"the sweep {folder} is damaged: its {name} is missing or wrong.")
     try:
-        check_seed(given["seed"])
+        check_seed(given.get("seed", 0))
         for name in ("steps", "sweeps", "pairs", "chains"):
             if given.get(name) is not None:
                 check_count(name, given[name], most=10**12)
