@@ -77,7 +77,8 @@ def ablate(
         if only and name not in only:
             continue
         model, vocabulary, loss = _student(folder, choice, device)
-        how = Decoding(initial=choice.initial, remask=choice.plan.remask, judge="itself")
+        decoder = "refine-remask" if choice.plan.remask else "refine"
+        how = Decoding(decoder, initial=choice.initial, remask=choice.plan.remask, judge="itself")
         said = {
             which: [one.text for one in translate_texts(model, vocabulary, texts, decoding=how)]
             for which, texts in _sources(judged).items()

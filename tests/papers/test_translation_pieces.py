@@ -57,6 +57,10 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
             "refine, 10 steps",
             "refine, 4 steps, judged by ar",
             "refine, 10 steps, judged by ar",
+            "refine-remask, 4 steps",
+            "refine-remask, 10 steps",
+            "refine-remask, 4 steps, judged by ar",
+            "refine-remask, 10 steps, judged by ar",
         )
     ]
     for row in made.rows:

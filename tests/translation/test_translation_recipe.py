@@ -14,7 +14,7 @@ from recipes.translation import main
 from recipes.translation_ablation import choices
 from tiny_translation import tiny, toy_pairs
 
-REFINED = ["refine, 1 step", "refine, 1 step, judged by ar"]
+REFINED = ["refine-remask, 1 step", "refine-remask, 1 step, judged by ar"]
 SMALL = [
     "--width=32",
     "--heads=2",
@@ -48,7 +48,7 @@ def made(tmp_path_factory):
 
 def test_every_system_is_scored_on_both_sets(made):
     rows = json.loads((made / "evaluation.json").read_text())["rows"]
-    assert len(rows) == 22 and {row["set"] for row in rows} == {"test", "long"}
+    assert len(rows) == 26 and {row["set"] for row in rows} == {"test", "long"}
     assert all(row["bleu_signature"].startswith("nrefs:1|") for row in rows)
     assert all(0 <= row["bleu"] <= 100 and row["latency"]["median"] > 0 for row in rows)
 

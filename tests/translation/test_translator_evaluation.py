@@ -12,6 +12,7 @@ from glauber.translation.data import VOCABULARY, Judged, by_source, load_vocabul
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.evaluation import TEST_PAIRS
 from glauber.translation.model import load, save
+from glauber.translation.schedules import ORDERS
 from glauber.translation.score import (
     bleu_difference,
     latencies,
@@ -157,7 +158,7 @@ def test_the_frontier_has_every_point_and_its_picture_shows_them(folder):
     assert len(figure.data) == len(LENGTHS) + 2
     for line, lengths in zip(figure.data, LENGTHS, strict=False):
         points = [one for one in refined if one.decoding.n_lengths == lengths]
-        assert line.name.startswith(f"refine, B = {lengths}")
+        assert line.name.startswith(f"refine-remask, B = {lengths}")
         assert list(line.x) == [1000 * one.latency.median for one in points]
         assert list(line.y) == [one.quality.bleu for one in points]
     with pytest.raises(GlauberError, match="timed sentences is 0"):
@@ -171,15 +172,18 @@ def test_an_evaluation_prints_tabulates_and_draws_itself(folder):
     )  # fmt: skip
     told = json.loads(json.dumps(made.to_dict(), allow_nan=False))
     assert [one["system"] for one in told["systems"]] == [
-        "ar, greedy", "ar, beam 5", "refine, 2 steps", "refine, 2 steps, judged by ar",
-    ]  # fmt: skip
+        "ar, greedy",
+        "ar, beam 5",
+        "refine-remask, 2 steps",
+        "refine-remask, 2 steps, judged by ar",
+    ]
     assert told["kind"] == "estimate" and told["learned"] == []
     assert told["systems"][2]["decoding"]["length"] == "oracle"
     assert all(one["throughput"]["best"] > 0 for one in told["systems"])
     frame = made.frame()
     assert list(frame["system"]) == [one["system"] for one in told["systems"]]
     assert list(frame["BLEU"]) == [one.quality.bleu for one in made.systems]
-    assert "refine, 2 steps" in str(made) and "estimates on these 5 sentences" in str(made)
+    assert "refine-remask, 2 steps" in str(made) and "estimates on these 5 sentences" in str(made)
     assert list(made.figures()) == ["frontier", "quality"]
     bars = made.figures()["quality"].data[0]
     assert list(bars.x) == list(frame["BLEU"])
@@ -217,7 +221,7 @@ def test_a_missing_sacrebleu_is_said_first(folder, monkeypatch):
 
 def test_every_decoder_translates(folder):
     text = "the cat sees the dog."
-    for decoder in ("refine", "mask-predict", "easy-first", "left-to-right", "sundae"):
+    for decoder in ORDERS:
         made = translate(
             text, model=folder, lengths=2, decoder=decoder, steps=2, hypotheses=2, trace=True
         )

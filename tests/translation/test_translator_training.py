@@ -129,8 +129,39 @@ def test_corruption_keeps_its_share():
     assert float(shares.min()) < 0.1 and float(shares.max()) > 0.9
 
 
+def test_cmlm_masks_a_uniform_number_and_learns_those_alone():
+    torch.manual_seed(0)
+    target = torch.randint(FIRST_WORD, 60, (4000, 12))
+    target[:, 10:] = PAD
+    draft = corrupt(target, 60, kind="cmlm")
+    hidden = draft == MASK
+    assert torch.equal(draft[~hidden], target[~hidden]) and not hidden[:, 10:].any()
+    # 4,000 draws of 10 counts: a share of 0.1 has the standard error 0.0047; each site is as likely
+    # (5.5 of 10 on average).
+    counts = hidden.sum(1).bincount(minlength=11)[1:] / 4000
+    assert (counts - 0.1).abs().max() < 4 * 0.0047
+    assert (hidden[:, :10].float().mean(0) - 0.55).abs().max() < 4 * 0.0079
+    model = fresh("refine", 60, dropout=0.0)
+    plan = Plan(corruption="cmlm", stages=1)
+    source, target, draft = target[:3, :10], target[3:6, :10], draft[3:6, :10]
+    shown = draft != MASK
+    loss = learning.refine_loss(model, source, target, draft, plan)
+    other = target.masked_fill(shown, 7)  # labels of what is shown are never asked for
+    assert shown.any() and torch.equal(
+        loss, learning.refine_loss(model, source, other, draft, plan)
+    )
+    with pytest.raises(GlauberError, match="has 1 stage"):
+        Plan(corruption="cmlm", stages=2).check()
+
+
 def test_plans_that_cannot_be_trained_with():
-    for plan in (Plan(0), Plan(corruption="none"), Plan(optimizer="none"), Plan(remask=1.5)):
+    for plan in (
+        Plan(0),
+        Plan(corruption="none"),
+        Plan(optimizer="none"),
+        Plan(remask=1.5),
+        Plan(kept=2),
+    ):
         with pytest.raises(GlauberError):
             plan.check()
 

@@ -31,7 +31,7 @@ class Choice:
     expected: str | None = None
 
 
-PLAIN = Decoding("refine", 4, 5, judge="itself")
+PLAIN = Decoding("refine-remask", 4, 5, judge="itself")
 CHOICES = {
     BASELINE: Choice(PLAIN, "4 passes, 5 lengths, stutter remasked and dropped"),
     "1 pass": Choice(
@@ -45,15 +45,17 @@ CHOICES = {
         replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
     ),
     "stutter alone remasked": Choice(
-        replace(PLAIN, remask=0.0), "schedules of remasking made no visible difference", "same"
+        replace(PLAIN, decoder="refine"),
+        "schedules of remasking made no visible difference",
+        "same",
     ),
     "no remasking": Choice(
-        replace(PLAIN, remask_repeats=False, remask=0.0),
+        replace(PLAIN, decoder="refine", remask_repeats=False),
         "schedules of remasking made no visible difference",
         "same",
     ),
     "no remasking, repeats kept": Choice(
-        replace(PLAIN, remask_repeats=False, remask=0.0, drop_repeats=False),
+        replace(PLAIN, decoder="refine", remask_repeats=False, drop_repeats=False),
         "repeats can be removed by a rule afterwards; no figure",
     ),
     "1 length, by the ratio": Choice(

@@ -51,16 +51,16 @@ class Translation:
 class Decoding:
     """The decoding options: `decoder` is ar or an order of a schedule."""
 
-    decoder: str = "refine"
+    decoder: str = "refine-remask"
     n_steps: int = 4
     n_lengths: int = 5
     n_beams: int = 5  # ar only; 1 is greedy
     length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
     ratio: float = 1.0
     initial: str | None = None  # mask or random; None: random for sundae, mask for the others
-    remask_repeats: bool = True  # refine only
-    remask: float = REMASK  # refine only: fraction hidden again after a pass, less each time
-    drop_repeats: bool = True  # refine only
+    remask_repeats: bool = True  # refining only
+    remask: float = REMASK  # refine-remask only: fraction hidden after a pass, less each time
+    drop_repeats: bool = True  # refining only
     n_hypotheses: int = 16  # sundae only: for each length
     seed: int = 0  # of whatever is drawn
     judge: str = "teacher"  # who chooses among the drafts of a sentence; or itself

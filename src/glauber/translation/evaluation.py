@@ -48,7 +48,9 @@ def evaluate_translator(
     ] = None,
     *,
     model: TranslatorModel = None,
-    decoder: Annotated[str | Sequence[str], "Of the student, such as refine,sundae."] = "refine",
+    decoder: Annotated[
+        str | Sequence[str], "Of the student, such as refine,refine-remask."
+    ] = Decoding.decoder,
     steps: Annotated[int | Sequence[int], "Passes, such as 4,10."] = (4, 10),
     lengths: Lengths = Decoding.n_lengths,
     length: Annotated[str, "Lengths around what: predicted, ratio, oracle."] = Decoding.length,

@@ -25,7 +25,8 @@ from glauber.translation.schedules import REMASK, least_sure, likely, stutters
 
 SMOOTHING = 0.1  # of the labels
 LENGTH_WEIGHT = 0.2  # of the length predictor's loss
-CORRUPTIONS = ("random", "mask", "mixed")
+CORRUPTIONS = ("random", "mask", "mixed", "cmlm")
+OPTIMIZERS = ("adamw", "adafactor")
 POINTS = 100  # of the loss curve
 ATTENTION = (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 Curve = list[tuple[int, float]]  # (step, loss)
@@ -58,7 +59,11 @@ class Plan:
         if not 0 <= self.remask <= 1:
             raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
         one_of("the corruption", self.corruption, CORRUPTIONS)
-        one_of("the optimizer", self.optimizer, ("adamw", "adafactor"))
+        one_of("the optimizer", self.optimizer, OPTIMIZERS)
+        if self.kept is not None and not 0 <= self.kept <= 1:
+            raise GlauberError(f"the kept share is {self.kept}, but it is from 0 to 1.")
+        if self.corruption == "cmlm" and self.stages != 1:
+            raise GlauberError("the corruption cmlm has 1 stage: it never sees its own drafts.")
 
     def rate(self, step: int) -> float:
         """The learning rate: linear warm-up, then a cosine from `peak` to `last`."""
@@ -76,8 +81,11 @@ def corrupt(
     The others become uniformly random tokens (`random`, PaDIR), MASK (`mask`, as mask-predict
     learns), or one or the other by row (`mixed`: random with `kept`, MASK with a rate of its own
     for each row). `kept` None draws a rate u^2 with u uniform for each row: nearly empty drafts,
-    with which decoding begins, are the most frequent. PAD stays.
+    with which decoding begins, are the most frequent. `cmlm` masks a number of tokens that is
+    uniform from 1 to all of them, as a conditional masked language model learns. PAD stays.
     """
+    if kind == "cmlm":
+        return _some_masked(target)
     rows = (target.shape[0], 1)
     rates = torch.rand(rows, device=target.device).square()
     uniform = torch.rand(target.shape, device=target.device)
@@ -92,6 +100,15 @@ def corrupt(
     draft = torch.where(masked, torch.full_like(target, MASK), noise)
     draft = torch.where(uniform < rate, target, draft)
     return draft.masked_fill(target == PAD, PAD)
+
+
+def _some_masked(target: Tensor) -> Tensor:
+    """The target with a uniform number of its tokens masked, at least one; all sets alike."""
+    length = (target != PAD).sum(1)
+    count = 1 + (torch.rand(len(target), device=target.device) * length).long()
+    uniform = torch.rand(target.shape, device=target.device)
+    hidden = least_sure(uniform, target, torch.minimum(count, length))
+    return target.masked_fill(hidden, MASK)
 
 
 def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
@@ -109,13 +126,15 @@ def refine_loss(
     """Cross-entropy at every position, averaged over the stages, and that of the length.
 
     Stage 1 sees the draft, each further one what the stage before made of it, as decoding does:
-    repeats are hidden again in between, and what the model was least sure of.
+    repeats are hidden again in between, and what the model was least sure of. Of `cmlm` only
+    what is masked counts.
     """
     memory = model.asked(model.encode(source))
+    labels = target.masked_fill(draft != MASK, PAD) if plan.corruption == "cmlm" else target
     losses = []
     for stage in range(plan.stages):
         scores = model.denoise(draft, memory)
-        losses.append(_cross_entropy(scores, target))
+        losses.append(_cross_entropy(scores, labels))
         if stage + 1 < plan.stages:
             draft = _draft_from(scores.detach(), target, plan.remask)
     longer = (target != PAD).sum(1) - (source != PAD).sum(1) + model.shape.max_length

@@ -241,14 +241,17 @@ class Translator(nn.Module):
         """(rows, length, width) -> (rows, length, vocab)."""
         return F.linear(self.norm(hidden), self.words.weight, self.bias)
 
-    def denoise(self, draft: Tensor, memory: Memory) -> Tensor:
-        """Scores (rows, length, vocab) of every position of a draft (rows, length), PAD behind."""
+    def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
+        """Scores (rows, length, vocab) of every position of a draft (rows, length), PAD behind.
+
+        Of one site alone, (rows, 1, vocab), where it is given.
+        """
         visible = (draft != PAD)[:, None, None, :]
         places = self.target_places.weight[: draft.shape[1]]
         hidden = self.drop(self.words(draft) + places)
         for number, layer in enumerate(self.decoder):
             hidden = layer(hidden, places[None], visible, memory, number)
-        return self.scores(hidden)
+        return self.scores(hidden if site is None else hidden[:, site : site + 1])
 
     def asked(self, memory: Memory) -> Memory:
         """The memory with what each decoder layer asks it: worth it for more than one pass."""

@@ -1,9 +1,15 @@
 """What does a translator that predicts every position at once say after a few passes?
 
-Five schedules. `refine` (PaDIR) predicts every position again in each pass; what repeats its left
-neighbour and what it is least sure of is hidden from the next one. Three write hidden positions:
-`mask-predict` predicts the hidden ones and hides the least confident again, fewer in each pass;
-`easy-first` keeps the most confident of the hidden, `left-to-right` the leftmost.
+Seven schedules. `refine` (PaDIR) predicts every position again in each pass; what repeats its left
+neighbour is hidden from the next one. `refine-remask`, which no paper has, hides in addition what
+it is least sure of. Three write hidden positions: `mask-predict` (CMLM) predicts the hidden ones
+and hides the least confident again, fewer in each pass; `confident-first` keeps the most confident
+of the hidden, `left-to-right` the leftmost.
+
+`easy-first` (DisCo, Kasai and others, 2020) ranks the positions by their confidence in the first
+pass. Each further pass predicts every position again, given the present words of those that rank
+before it and nothing else, until no word changes. Such a draft differs by position, so a pass
+costs as many as there are positions.
 
 `sundae`, in the manner of Savinov and others (2022), is the stochastic one of table 2. It begins
 with random tokens. The first half of the passes draws: every position that a coin chooses gets a
@@ -36,7 +42,10 @@ from glauber.result import one_of
 from glauber.translation import fused
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Memory
 
-ORDERS = ("refine", "mask-predict", "easy-first", "left-to-right", "sundae")
+REFINING = ("refine", "refine-remask")  # see and write every position
+ORDERS = (
+    *REFINING, "mask-predict", "easy-first", "confident-first", "left-to-right", "sundae",
+)  # fmt: skip
 INITIAL = ("mask", "random")
 MOST_STEPS = 10_000  # no sentence has as many tokens
 REMASK = 0.5  # set on the valid file
@@ -75,8 +84,8 @@ def key(source: Iterable[int], length: int, hypothesis: int) -> int:
 class Denoiser(Protocol):
     """A model that sees its own draft: no set of conditionals, for what it sees there matters."""
 
-    def denoise(self, draft: Tensor, memory: Memory) -> Tensor:
-        """draft (rows, length), PAD behind -> scores (rows, length, vocab)."""
+    def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
+        """draft (rows, length), PAD behind -> scores (rows, length or one site, vocab)."""
         ...
 
 
@@ -85,11 +94,11 @@ class Schedule:
     """What a draft begins as, which positions a pass writes, and for how many passes."""
 
     n_steps: int = 4
-    order: str = "refine"
-    remask_repeats: bool = True  # refine only, between passes
-    remask: float = REMASK  # refine only: fraction hidden again after a pass, less each time
-    drop_repeats: bool = True  # refine only, at the end
-    initial: str | None = None  # mask or random (refine, sundae); None: random for sundae only
+    order: str = "refine-remask"
+    remask_repeats: bool = True  # refining only, between passes
+    remask: float = REMASK  # refine-remask only: fraction hidden after a pass, less each time
+    drop_repeats: bool = True  # refining only, at the end
+    initial: str | None = None  # mask or random (refining, sundae); None: random for sundae only
 
     @property
     def random_start(self) -> bool:
@@ -104,7 +113,7 @@ class Schedule:
             raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
         if self.initial not in (None, *INITIAL):
             raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
-        if self.random_start and self.order not in ("refine", "sundae"):
+        if self.random_start and self.order not in (*REFINING, "sundae"):
             raise GlauberError(f"{self.order} fills masks: it cannot begin with random tokens.")
 
 
@@ -135,7 +144,7 @@ def decode(
 
     A refinement sees nothing but its draft, so a row whose next draft is the present one, and that
     hides none of what it is least sure of, would repeat it for ever: it stops, and the others go on
-    without it.
+    without it. So does a row of `easy-first` in which no word has changed.
     """
     schedule.check()
     inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
@@ -144,11 +153,16 @@ def decode(
     n_passes, trace, seen = torch.zeros_like(lengths), [], []
     live = torch.arange(len(draft), device=draft.device)
     for step in range(1, schedule.n_steps + 1):
-        scores, writes = model.denoise(draft, memory), _writes(schedule, draft)
+        writes = _writes(schedule, draft)
         if schedule.order == "sundae":
-            after, sure = _drawn(schedule, step, scores, draft, noise)
+            after, sure = _drawn(schedule, step, model.denoise(draft, memory), draft, noise)
         else:
-            after, sure = likely(scores)
+            easy = schedule.order == "easy-first" and step > 1
+            after, sure = (
+                _given_easier(model, draft, memory, seen[0][live])
+                if easy
+                else likely(model.denoise(draft, memory))
+            )
             after = torch.where(writes, after, draft)
             sure = torch.where(writes, sure, confidence[live])
         tokens, confidence = tokens.index_copy(0, live, after), confidence.index_copy(0, live, sure)
@@ -156,7 +170,7 @@ def decode(
         trace.append(tokens)
         seen.append(confidence)
         following = torch.where(_hides(schedule, step, after, sure, writes), MASK, after)
-        if schedule.order == "refine":
+        if schedule.order in (*REFINING, "easy-first"):
             remasks = _n_remasked(schedule, step, after) > 0
             moving = ((following != draft).any(1) | remasks).nonzero()[:, 0]
             if not len(moving):
@@ -165,7 +179,7 @@ def decode(
                 live, following, memory = live[moving], following[moving], memory.rows(moving)
         draft = following
     score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
-    if schedule.order == "refine" and schedule.drop_repeats:
+    if schedule.order in REFINING and schedule.drop_repeats:
         tokens = without_repeats(tokens)
     return Drafts(tokens, score, n_passes, trace, seen)
 
@@ -200,7 +214,26 @@ def _first(inside: Tensor, schedule: Schedule, noise: Noise | None) -> Tensor:
 
 def _writes(schedule: Schedule, draft: Tensor) -> Tensor:
     """Where (rows, length) a pass may write: everywhere, or what is hidden."""
-    return draft != PAD if schedule.order in ("refine", "sundae") else draft == MASK
+    whole = (*REFINING, "easy-first", "sundae")
+    return draft != PAD if schedule.order in whole else draft == MASK
+
+
+def _given_easier(
+    model: Denoiser, words: Tensor, memory: Memory, first: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Every position (rows, length) predicted from the words of those before it in the ranking.
+
+    first (rows, length) is the confidence that ranks them, the surest first; all other positions,
+    its own among them, are MASK.
+    """
+    after, sure = words.clone(), torch.zeros_like(first)
+    rank = first.masked_fill(words == PAD, -torch.inf)
+    rank = rank.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    for site in range(words.shape[1]):
+        draft = torch.where(rank < rank[:, site, None], words, MASK).masked_fill(words == PAD, PAD)
+        said, certain = likely(model.denoise(draft, memory, site))
+        after[:, site], sure[:, site] = said[:, 0], certain[:, 0].to(sure.dtype)
+    return after, sure
 
 
 def _drawn(
@@ -224,23 +257,24 @@ def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 def _n_remasked(schedule: Schedule, step: int, after: Tensor) -> Tensor:
     """How many of its least sure tokens (rows,) a refinement hides after a pass, 0 at the last."""
+    share = schedule.remask if schedule.order == "refine-remask" else 0.0
     left = (schedule.n_steps - step) / schedule.n_steps
-    return ((after != PAD).sum(1) * schedule.remask * left).long()
+    return ((after != PAD).sum(1) * share * left).long()
 
 
 def _hides(
     schedule: Schedule, step: int, after: Tensor, confidence: Tensor, written: Tensor
 ) -> Tensor:
     """Which positions (rows, length) the next pass does not see."""
-    if schedule.order == "sundae":
+    if schedule.order in ("sundae", "easy-first"):
         return torch.zeros_like(written)
-    if schedule.order == "refine":
+    if schedule.order in REFINING:
         hidden = least_sure(confidence, after, _n_remasked(schedule, step, after))
         return hidden | stutters(after) if schedule.remask_repeats else hidden
     n_hidden = (after != PAD).sum(1) * (schedule.n_steps - step) // schedule.n_steps
     if schedule.order == "mask-predict":
         return least_sure(confidence, after, n_hidden)
-    if schedule.order == "easy-first":
+    if schedule.order == "confident-first":
         return least_sure(confidence.masked_fill(~written, torch.inf), after, n_hidden)
     later = -torch.arange(after.shape[1], device=after.device).float().expand(after.shape)
     return least_sure(later.masked_fill(~written, torch.inf), after, n_hidden)

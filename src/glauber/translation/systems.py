@@ -56,7 +56,7 @@ def systems(
     n_steps: Sequence[int] = (4, 10),
     n_lengths: int = 5,
     *,
-    decoders: Sequence[str] = ("refine",),
+    decoders: Sequence[str] = (Decoding.decoder,),
     judges: Sequence[str] = JUDGES,
     like: Decoding | None = None,
 ) -> dict[str, System]:
@@ -76,9 +76,9 @@ def systems(
 def frontier_systems() -> dict[str, System]:
     """The baselines, and refinement judged by itself at every number of passes and lengths."""
     return baselines() | {
-        f"refine, T = {n_steps}, B = {n_lengths}": (
+        f"{Decoding.decoder}, T = {n_steps}, B = {n_lengths}": (
             "student",
-            Decoding("refine", n_steps, n_lengths, judge="itself"),
+            Decoding(n_steps=n_steps, n_lengths=n_lengths, judge="itself"),
         )
         for n_lengths in LENGTHS
         for n_steps in STEPS

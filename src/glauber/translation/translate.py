@@ -28,9 +28,9 @@ Initial = Annotated[
     str | None, "First draft: mask or random (default: random for sundae, else mask)."
 ]
 Remask = Annotated[
-    float, "refine: fraction hidden again after a pass, the least sure; less each time."
+    float, "refine-remask: fraction hidden again after a pass, the least sure; less each time."
 ]
-RemaskRepeats = Annotated[bool, "refine: hide repeats between passes."]
+RemaskRepeats = Annotated[bool, "refine, refine-remask: hide repeats between passes."]
 SHOWN = 8  # sentences that are drawn
 
 
@@ -40,7 +40,9 @@ def translate(
     *,
     model: TranslatorModel = None,
     decoder: Annotated[
-        str, "refine, mask-predict, easy-first, left-to-right, sundae or ar."
+        str,
+        "refine-remask, refine (the paper's own), mask-predict, easy-first, confident-first, "
+        "left-to-right, sundae or ar.",
     ] = Decoding.decoder,
     steps: Annotated[int, "Passes over the sentence."] = Decoding.n_steps,
     lengths: Lengths = Decoding.n_lengths,
@@ -60,9 +62,10 @@ def translate(
 ) -> "Translations":
     """Translate English into Spanish, all words at once in a few passes.
 
-    The parallel refinement of paper B (PaDIR): every position is predicted again in each pass, and
-    what repeats its left neighbour or is least sure is hidden from the next one. The other
-    decoders are those of the paper's table 2; `ar` writes word by word.
+    The parallel refinement of paper B (PaDIR, `refine`): every position is predicted again in each
+    pass, and what repeats its left neighbour is hidden from the next one. `refine-remask` hides
+    what is least sure as well, which the paper does not. mask-predict, easy-first and sundae are
+    those of its table 2, here by a student trained for refinement; `ar` writes word by word.
     """
     decoding = Decoding(
         decoder, steps, lengths, beams, length, ratio, initial, remask_repeats, remask,
@@ -210,7 +213,7 @@ def _signature(folder: Path, model: Translator, decoding: Decoding, n_texts: int
         lengths=decoding.n_lengths if parallel else None,
         beams=None if parallel else decoding.n_beams,
         judge=decoding.judge if decoding.n_drafts > 1 else None,
-        remask=decoding.remask if decoding.decoder == "refine" else None,
+        remask=decoding.remask if decoding.decoder == "refine-remask" else None,
         seed=decoding.seed,
         texts=n_texts,
     )
