@@ -9,6 +9,7 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.mixing.coalescence import coalesce
 from glauber.mixing.coupling import couple
 from glauber.mixing.pairs import pairs_of_texts
+from glauber.statistics import median_time
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,22 @@ def test_it_tells_what_the_pairs_do(tiny, texts):
     assert told["contraction"] is None and told["total_variation"] is None
     assert told["pairs"][0]["left"] != told["pairs"][0]["right"]
     assert answer.frame().time.tolist() == found.times.tolist()
+
+
+def test_times_are_counted_in_sweeps_too(tiny, texts):
+    """Twelve sweeps of five tokens are sixty steps, and the times are the same."""
+    steps, sweeps = (couple(tiny, texts, **SMALL | how) for how in ({}, {"sweeps": 12}))
+    assert sweeps.n_steps == 60 and sweeps.times.tolist() == steps.times.tolist()
+    np.testing.assert_allclose(steps.frame().sweeps, steps.times / 5)
+    told = steps.to_dict()["median"]
+    expected = median_time(steps.times, steps.met).value
+    assert told["steps"]["value"] == expected
+    assert told["sweeps"]["value"] == pytest.approx(expected / 5)
+    assert f"median time: {expected:,.0f} steps" in str(steps)
+    none = couple(tiny, texts, **SMALL | {"temperature": 0.01, "steps": 2})
+    assert "median time: beyond these steps" in str(none)
+    with pytest.raises(GlauberError, match="number of sweeps is 0"):
+        couple(tiny, texts, sweeps=0)
 
 
 def test_a_lag_and_an_alpha_add_bounds_and_pictures(tiny, texts):

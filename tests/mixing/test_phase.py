@@ -6,8 +6,8 @@ from scipy.special import expit
 
 from glauber.errors import GlauberError
 from glauber.figures.mixing import plot_phase
+from glauber.mixing.boundary import over_crossover, phase_diagram
 from glauber.mixing.crossover import fit, scaling
-from glauber.mixing.phase import phase_diagram
 from glauber.statistics import median_time
 
 TEMPERATURES = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
@@ -56,7 +56,10 @@ def test_a_jump_is_known_only_as_a_bracket():
 @pytest.mark.parametrize("met", [0, 5])
 def test_no_crossover_is_not_invented(met):
     found = fit(8, TEMPERATURES, [(met, 5)] * 8, ends=ENDS).crossover
-    assert found.temperature is None and found.interval is None
+    assert found.temperature is None and found.width_interval == (None, None)
+    # None met: it lies higher, and nothing bounds it there; all met: lower.
+    low, high = found.interval
+    assert (high is None and low > 1.5) if met == 0 else (low is None and high < 1.5)
 
 
 @pytest.mark.parametrize(("rise", "sharpening"), [(0.5, 0.5), (0.3, 0.0)])
@@ -71,6 +74,87 @@ def test_exponents_over_lengths_are_recovered(rise, sharpening):
     assert found.rise_interval[0] <= rise <= found.rise_interval[1]
     assert found.sharpening_interval[0] <= sharpening <= found.sharpening_interval[1]
     assert abs(found.rise - rise) < 0.05 and abs(found.sharpening - sharpening) < 0.15
+
+
+def test_exponents_that_nothing_bounds_are_open():
+    """Jumps between the same two temperatures: every width fits, and so does every sharpening."""
+    met = [(0, 12)] * 4 + [(12, 12)] * 4
+    found = scaling([fit(n, TEMPERATURES, met, ends=ENDS) for n in (8, 16)])
+    assert found.sharpening_interval == (None, None)
+    assert None not in found.rise_interval and found.rises is None
+    # A length whose pairs never meet has its crossover somewhere above: no upper end.
+    high = scaling([fit(8, TEMPERATURES, met, ends=ENDS),
+                    fit(16, TEMPERATURES, [(0, 12)] * 8, ends=ENDS)])  # fmt: skip
+    assert high.rise_interval[1] is None and high.rise_interval[0] > 0 and high.rises is True
+
+
+def test_a_rise_beyond_four_is_not_cut():
+    """Lengths that hardly differ: from 8 to 9 tokens the crossover doubles, an exponent of 5.9."""
+    generator = np.random.default_rng(4)
+    fits = [fit(n, TEMPERATURES, drawn(t, 0.1, 400, generator), ends=ENDS)
+            for n, t in ((8, 0.9), (9, 1.8))]  # fmt: skip
+    found = scaling(fits)
+    truth = np.log(2) / np.log(9 / 8)
+    assert found.rise_interval[0] < truth < found.rise_interval[1] and found.rise > 5
+
+
+def cells_of(rate, *, steps, lengths=(6, 12, 24), pairs=400, seed=5):
+    """Cells of pairs whose times are exponential, with means n * rate(T) sweeps."""
+    generator = np.random.default_rng(seed)
+    for n in lengths:
+        for t in TEMPERATURES:
+            times = np.ceil(generator.exponential(n * rate(t), pairs)).astype(int)
+            seen = np.minimum(times, steps)
+            yield {"temperature": t, "length": n, "steps": steps, "times": seen.tolist(),
+                   "met": (times <= steps).tolist()}  # fmt: skip
+
+
+def test_a_rise_that_is_only_the_budget_is_seen_to_be_one():
+    """Times that are the same in sweeps at every length: at equal steps the boundary rises."""
+    diagram = phase_diagram(cells_of(lambda t: 40 / t**6, steps=240))
+    assert diagram.at_steps.verdict == "rises" and diagram.boundary is diagram.at_steps
+    low, high = diagram.at_sweeps.scaling.rise_interval
+    assert diagram.at_sweeps.verdict == "cannot tell" and low < 0 < high and high - low < 0.1
+    assert diagram.at_sweeps.budget == 10 and diagram.at_steps.budget == 240
+    # At equal steps: exp(-240 / (n 40) T^6) = 1/2, so T_c goes as n^(1/6).
+    low, high = diagram.at_steps.scaling.rise_interval
+    assert low - 0.03 < 1 / 6 < high + 0.03  # the curve is not quite a logistic one
+    cell = diagram.cell(1.0, 24)
+    hot = diagram.cell(2.0, 24)
+    assert hot.median_sweeps == hot.median.value / 24
+    stopped = cell.within(100)
+    assert stopped.steps == 100 and sum(stopped.met) == sum(
+        m and t <= 100 for m, t in zip(cell.met, cell.times, strict=True)
+    )
+
+
+def test_a_budget_of_sweeps_is_stopped_for_equal_steps():
+    cells = [
+        {"temperature": t, "length": n, "steps": 9 * n, "times": [3 * n], "met": [True]}
+        for t in (0.5, 2.0) for n in (2, 8)
+    ]  # fmt: skip
+    diagram = phase_diagram(cells)
+    assert diagram.boundary is diagram.at_sweeps and diagram.at_sweeps.budget == 9
+    assert diagram.at_steps.budget == 18
+    assert [sum(c.within(18).met) for c in diagram.cells] == [1, 0, 1, 0]
+
+
+def test_the_threshold_over_the_crossover():
+    """Against simulation: log-normal thresholds over a crossover that is itself measured."""
+    generator = np.random.default_rng(6)
+    covered = 0
+    for _ in range(50):
+        crossover = fit(8, TEMPERATURES, drawn(1.4, 0.2, 50, generator), ends=ENDS).crossover
+        thresholds = 14 * np.exp(generator.normal(0, 0.2, size=5))
+        found = over_crossover(thresholds.tolist(), crossover)
+        covered += found.interval[0] <= 10 <= found.interval[1]
+    assert covered >= 42  # of 50 at 95%: a chance of 1e-3 to fail
+    few = over_crossover([14.0, 15.0], crossover)
+    assert few.interval == (None, None) and few.ratio == pytest.approx(10, rel=0.3)
+    for thresholds in ([0.0, 1, 1], [np.inf, 1, 1]):
+        assert over_crossover(thresholds, crossover).ratio is None
+    unseen = fit(8, TEMPERATURES, [(0, 5)] * 8, ends=ENDS).crossover
+    assert "no crossover to set it against" in over_crossover([1.0, 2, 3], unseen).line
 
 
 def test_the_median_keeps_censored_pairs():

@@ -8,13 +8,13 @@ import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
+from glauber.mixing.saturation import saturation
 from glauber.mixing.semantic_drift import (
     Distances,
     HittingTimes,
     distances,
     first_passages,
     hitting_times,
-    saturation,
     semantic_drift,
 )
 from glauber.runs.embedding import Embedder, by_tokens
@@ -92,21 +92,78 @@ def test_bounds_of_seen_and_censored_times():
     assert low.tolist() == [5, 40] and high.tolist() == [10, np.inf]
 
 
+STEPS = np.arange(32) * 50
+RISES = {
+    "line": lambda t: t / 1600,
+    "root": lambda t: 0.8 * np.sqrt(t / 1600),
+    "logarithm": lambda t: 0.2 * np.log1p(t / 50),
+    "slow line": lambda t: 0.02 * t / 1600,
+}
+
+
+def drifting(curve, n_chains, rng, *, noise=0.05):
+    """Distances of chains with a pace and a level of their own, and noise with a memory."""
+    pace, level = rng.normal(1.0, 0.3, (n_chains, 1)), rng.normal(0.0, 0.02, (n_chains, 1))
+    wiggle = rng.normal(scale=noise, size=(n_chains, len(STEPS)))
+    for i in range(1, len(STEPS)):
+        wiggle[:, i] += 0.6 * wiggle[:, i - 1]
+    return Distances(STEPS, np.abs(pace * curve(STEPS) + level + wiggle), 50)
+
+
+@pytest.mark.parametrize("name", RISES)
+def test_a_distance_that_never_settles_is_not_called_settled(name):
+    """At most 5%: of 200, at most 20 (a chance of 1e-3 at 5%); none where two chains are all."""
+    rng = np.random.default_rng(0)
+    for n_chains in (2, 4, 8):
+        noise = 0.05 if name != "slow line" else 0.001
+        found = [saturation(drifting(RISES[name], n_chains, rng, noise=noise)) for _ in range(200)]
+        assert sum(one.settled is True for one in found) <= (0 if n_chains == 2 else 20)
+
+
+def test_a_rise_at_the_margin_is_called_settled_in_a_few_cases_only():
+    """The worst case of an equivalence test: a true rise of just the margin."""
+    rng = np.random.default_rng(1)
+    half = STEPS[16:] - STEPS[16:].mean()
+    rise = 0.1 * half / np.ptp(half)
+    for n_chains in (4, 8):
+        found = 0
+        for _ in range(400):
+            values = 1 + rise + rng.normal(scale=0.05, size=(n_chains, 16))
+            whole = np.concatenate([values, values], axis=1)  # the first half is not looked at
+            found += saturation(Distances(STEPS, whole, 50)).settled is True
+        assert found <= 36  # 5% of 400, and 3.7 standard errors
+
+
 def test_saturation_says_whether_the_distance_stays():
     rng = np.random.default_rng(0)
     noise = rng.normal(scale=0.02, size=(40, 32))
     level = rng.normal(0.8, 0.05, size=(40, 1))  # of each chain
-    steps = np.arange(32) * 50
-    found = saturation(Distances(steps, level + noise, 50))
+    found = saturation(Distances(STEPS, level + noise, 50))
     low, high = found.level.interval
     assert low < level.mean() < high and high - low == pytest.approx(4.0 * 0.05 / 40**0.5, rel=0.3)
-    assert found.settled and found.kind == "estimate"
-    rising = saturation(Distances(steps, level + noise + steps / 3200, 50))
-    assert rising.settled is False and rising.kind == "lower bound"
-    alone = saturation(Distances(steps, (level + noise)[:1], 50))
-    assert alone.settled is None and alone.level.interval is None
+    assert found.verdict == "settled" and found.kind == "estimate"
+    assert found.margin == pytest.approx(0.1 * found.level.value)
+    rising = saturation(Distances(STEPS, level + noise + STEPS / 3200, 50))
+    assert rising.verdict == "still moving" and rising.kind == "lower bound"
+    assert rising.rise.value == pytest.approx(15 * 50 / 3200, abs=0.02)
+    wild = saturation(Distances(STEPS, level[:4] + 20 * noise[:4], 50))
+    assert wild.verdict == "cannot tell" and "cannot tell whether it stays" in wild.line
+    frozen = saturation(Distances(STEPS, np.broadcast_to(level, noise.shape), 50))
+    assert frozen.settled is None and "no chain moved" in frozen.line
+    for few in (1, 2):
+        alone = saturation(Distances(STEPS, (level + noise)[:few], 50))
+        assert alone.settled is None and "3 chains at least" in alone.line
     with pytest.raises(GlauberError, match="at least 8"):
-        saturation(Distances(steps[:7], noise[:, :7], 50))
+        saturation(Distances(STEPS[:7], noise[:, :7], 50))
+
+
+def test_distances_that_saturate_are_found_with_enough_chains():
+    rng = np.random.default_rng(2)
+    found = [
+        saturation(drifting(lambda t: 0.8 * (1 - np.exp(-t / 100)), 16, rng, noise=0.02)).settled
+        for _ in range(50)
+    ]
+    assert sum(one is True for one in found) >= 45 and sum(one is False for one in found) <= 7
 
 
 def test_the_median_keeps_censored_chains():
@@ -142,7 +199,7 @@ def test_the_study(run):
     found = semantic_drift(run, embedder=Embedder("bag of words", embed), every=10, threshold=0.4)
     told = found.to_dict()
     assert told["steps"] == list(range(0, 121, 10)) and told["embedder"] == "bag of words"
-    assert told["saturation"]["kind"] in ("estimate", "lower bound")
+    assert told["saturation"]["kind"] in ("estimate", "lower bound", "unknown")
     time = told["hitting_time"]
     assert time["hit"] + time["censored"] == 6 and time["median"]["kind"] == "estimate"
     assert f"{time['hit']} of 6 chains reached 0.4" in str(found)

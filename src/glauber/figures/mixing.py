@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, empty_figure
+from glauber.mixing.boundary import PhaseCell, PhaseDiagram
 from glauber.mixing.coalescence import Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.lagged import Lagged
-from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.statistics import normal_reach
 
 SHADE = "rgba(0, 114, 178, 0.18)"
@@ -186,17 +186,19 @@ def plot_phase(diagram: PhaseDiagram) -> go.Figure:
 
 def _boundary(figure: go.Figure, diagram: PhaseDiagram) -> None:
     """The crossover of each length with its interval, placed between the columns."""
-    shown = [c for c in diagram.crossovers if c.temperature is not None and c.interval is not None]
+    shown = [c for c in diagram.crossovers if c.temperature is not None]
     if not shown:
         return
     columns = np.arange(len(diagram.temperatures))
     logs = np.log(diagram.temperatures)
 
-    def place(temperature: float) -> float:
-        return float(np.interp(np.log(temperature), logs, columns))
+    def place(temperature: float | None, beyond: float) -> float:
+        """An open end reaches the edge of the picture."""
+        return float(np.interp(np.log(temperature), logs, columns)) if temperature else beyond
 
-    middles = [place(c.temperature or 0) for c in shown]
-    ends = [tuple(map(place, c.interval or (0, 0))) for c in shown]
+    middles = [place(c.temperature, 0) for c in shown]
+    edge = len(columns) - 0.5
+    ends = [(place(c.interval[0], -0.5), place(c.interval[1], edge)) for c in shown]
     figure.add_scatter(
         x=middles,
         y=[diagram.lengths.index(c.length) for c in shown],

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from glauber.figures.style import INK, QUIET, STRONG, THIN, empty_figure
+from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
-from glauber.mixing.semantic_drift import Distances, HittingTimes, Saturation
+from glauber.mixing.semantic_drift import Distances, HittingTimes
 from glauber.statistics import Mean
 
 BAND = "rgba(0, 114, 178, 0.16)"
@@ -44,7 +45,7 @@ def plot_semantic_drift(
         hovertemplate="step %{x:,}: median %{y:.2f}<extra></extra>",
     )
     if level is not None:
-        word = "saturation" if level.settled else "last quarter"
+        word = "saturation" if level.settled else "last half, not known to stay"
         name = f"{word} {level.level.value:.2f}"
         figure.add_hline(
             y=level.level.value, line=dict(color=QUIET, width=2), name=name, showlegend=True

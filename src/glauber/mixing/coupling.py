@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load, refuse_int8
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Coalescence, coalesce
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
 from glauber.mixing.lagged import Lagged, lagged
-from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
+from glauber.mixing.pairs import begin_texts, is_pair, joint_draw_named, spelled
 from glauber.parameters import Device, Dtype, Freeze, Length, Model, Seed, Temperature, Texts, Trust
-from glauber.progress import check_count, check_memory, check_seed, say
+from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import LEVEL, share_interval
+from glauber.statistics import LEVEL, MedianTime, median_time, share_interval
 
 if TYPE_CHECKING:
     import pandas
@@ -41,6 +40,7 @@ def couple(
     length: Length = None,
     temperature: Temperature = 1.0,
     steps: Annotated[int, "Steps within which a pair may meet."] = 400,
+    sweeps: Annotated[int | None, "Steps for each free token, instead of --steps."] = None,
     seed: Seed = 0,
     coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
     freeze: Freeze = (),
@@ -59,12 +59,13 @@ def couple(
 
     Both chains of a pair redraw the same site at each step, the two tokens drawn together. Two
     texts are one pair, run many times; of more texts (default: the bundled passages, 10 tokens of
-    each) two different ones are drawn for each pair. Times are exact for these pairs, shares and
-    mean distances are estimates. The distance is bounded by contraction if alpha is known (paper
-    A, theorem 2), and the total variation to the stationary law by couplings with a lag (Biswas,
-    Jacob and Vanetti 2019).
+    each) two different ones are drawn for each pair. Times are exact for these pairs, in steps and
+    in sweeps (steps for each free token, which compares texts of several lengths); shares, medians
+    and mean distances are estimates. The distance is bounded by contraction if alpha is known
+    (paper A, theorem 2), and the total variation to the stationary law by couplings with a lag
+    (Biswas, Jacob and Vanetti 2019).
     """
-    _check(texts, pairs, steps, length, lag, alpha, batch_size)
+    _check(texts, pairs, steps, sweeps, length, lag, alpha, batch_size)
     check_epsilon(epsilon)
     check_temperature(temperature)
     check_seed(seed)
@@ -72,15 +73,18 @@ def couple(
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     conditionals = opened.conditionals()
-    left, right, free, changed = _starts(opened, texts, pairs, length, freeze, seed)
+    cut = length or LENGTH if texts is None else length
+    left, right, free, changed = begin_texts(opened, texts, pairs, cut, freeze, seed)
+    allowed = torch.full((pairs,), steps) if sweeps is None else sweeps * free.sum(dim=1)
+    most = int(allowed.max())
     given: dict[str, Any] = dict(
-        free=free, temperature=temperature, seed=seed, steps=steps, coupling=coupling,
+        free=free, temperature=temperature, seed=seed, steps=allowed, coupling=coupling,
         batch_size=batch_size,
     )  # fmt: skip
-    say(f"{pairs:,} pairs of at most {steps:,} steps: up to {2 * pairs * steps:,} rows")
-    found = coalesce(conditionals, left, right, every=-(-steps // MOMENTS), **given)
+    say(f"{pairs:,} pairs of at most {most:,} steps: up to {2 * int(allowed.sum()):,} rows")
+    found = coalesce(conditionals, left, right, every=-(-most // MOMENTS), **given)
     later = None
-    one_pair = _is_pair(texts)
+    one_pair = is_pair(texts)
     if lag is not None:
         # Two given texts are two laws of the start; the bound is on the chain from the first.
         later = lagged(conditionals, left, left if one_pair else right, lag=lag, **given)
@@ -92,12 +96,13 @@ def couple(
         alpha = measure_influence(conditionals, contexts, temperature=temperature).alpha
         kind = "lower bound"
     made = signature(
-        **model_parts(opened), pairs=pairs, length=length, temperature=temperature, steps=steps,
-        coupling=coupling, lag=lag, seed=seed,
+        **model_parts(opened), pairs=pairs, length=length, temperature=temperature,
+        steps=steps if sweeps is None else None, sweeps=sweeps, coupling=coupling, lag=lag,
+        seed=seed,
     )  # fmt: skip
     return Coupling(
-        coalescence=found, lagged=later, alpha=alpha, alpha_kind=kind, n_steps=steps,
-        epsilon=epsilon, texts=_spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(),
+        coalescence=found, lagged=later, alpha=alpha, alpha_kind=kind, n_steps=most,
+        epsilon=epsilon, texts=spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(),
         temperature=temperature, seed=seed, name=opened.name, changed=changed,
         start="the first text" if one_pair else "a text drawn at random", signature=made,
     )  # fmt: skip
@@ -113,7 +118,7 @@ class Coupling(Result):
     alpha_kind: str  # "given", or "lower bound" where it was sampled
     texts: list[tuple[str, str]]  # left and right
     n_sites: list[int]  # free tokens of each pair
-    n_steps: int
+    n_steps: int  # of the pair that may take most
     temperature: float
     seed: int
     name: str
@@ -131,6 +136,16 @@ class Coupling(Result):
     def met(self) -> NDArray[np.bool_]:
         """Whether each pair met (pairs,); where not, its time is censored."""
         return self.coalescence.met
+
+    @property
+    def sweeps(self) -> NDArray[np.float64]:
+        """The same times (pairs,) in steps for each free token."""
+        return np.asarray(self.times / np.asarray(self.n_sites))
+
+    @property
+    def medians(self) -> tuple[MedianTime, MedianTime]:
+        """The median time in steps and in sweeps, with the censored pairs kept."""
+        return median_time(self.times, self.met), median_time(self.sweeps, self.met)
 
     @property
     def contraction(self) -> NDArray[np.float64] | None:
@@ -165,6 +180,7 @@ class Coupling(Result):
                 "value": share, "count": self.met.sum(), "of": len(self.met),
                 "interval": interval, "confidence": LEVEL, "kind": "estimate",
             },
+            "median": dict(zip(("steps", "sweeps"), self.medians, strict=True)),
             "distance": distance,
             "contraction": self._contraction(),
             "total_variation": self._total_variation(),
@@ -234,11 +250,23 @@ class Coupling(Result):
             f"met: {int(self.met.sum())} of {len(self.met)} (estimate; at 95% between {low:.0%} "
             f"and {high:.0%})"
         )
+        yield self._median_line()
         mean, last = found.mean_distance, found.moments[-1]
         yield (
             f"mean distance: {mean[0]:.2f} at the start, {mean[-1]:.2f} at step {last:,} (estimate)"
         )
         yield from self._bounds()
+
+    def _median_line(self) -> str:
+        steps, sweeps = self.medians
+        if steps.value is None or sweeps.value is None:
+            return "median time: beyond these steps (fewer than half of the pairs met)"
+        low, high = ("open" if end is None else f"{end:,.0f}" for end in steps.interval)
+        less, more = ("open" if end is None else f"{end:.3g}" for end in sweeps.interval)
+        return (
+            f"median time: {steps.value:,.0f} steps ({low} to {high}), {sweeps.value:.3g} sweeps "
+            f"({less} to {more}) (Kaplan-Meier estimates, 95%)"
+        )
 
     def _bounds(self) -> Iterator[str]:
         bound = self._contraction()
@@ -276,6 +304,7 @@ class Coupling(Result):
                 "right": right,
                 "distance": found.initial,
                 "time": found.times,
+                "sweeps": self.sweeps,
                 "met": found.met,
             }
         )
@@ -289,52 +318,9 @@ class Coupling(Result):
         return found
 
 
-def _starts(
-    model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Left and right tokens and free sites (pairs, length), and how many right ones changed.
-
-    Two chains must hold the same tokens where nothing is redrawn: the left ones are taken.
-    """
-    if texts is None:
-        length = length or LENGTH
-    begun = starts(model, texts, length=length, freeze=freeze)
-    rows, free = (part.to(model.state_device) for part in begun)
-    check_memory(pairs * (rows.shape[1] * 40 + 2 * MOMENTS), f"{pairs:,} pairs of chains")
-    chosen = pairs_of_texts(len(rows), pairs, seed=seed).to(rows.device)
-    if _is_pair(texts):
-        chosen = chosen.sort(dim=1).values
-    _check_lengths((rows >= 0).sum(dim=1)[chosen], free.sum(dim=1)[chosen])
-    left, right, free = rows[chosen[:, 0]], rows[chosen[:, 1]], free[chosen[:, 0]]
-    held = torch.where(free, right, left)
-    return left, held, free, int((held != right).any(dim=1).sum())
-
-
-def _is_pair(texts: Any) -> bool:
-    """Whether two texts were given, which are one pair."""
-    return isinstance(texts, list | tuple) and len(texts) == 2
-
-
-def _spelled(model: Any, left: Tensor, right: Tensor) -> list[tuple[str, str]]:
-    """The two texts of each pair."""
-    sides = [[model.vocabulary.decode(row[row >= 0].tolist()) for row in s] for s in (left, right)]
-    return list(zip(*sides, strict=True))
-
-
-def _check_lengths(lengths: Tensor, free: Tensor) -> None:
-    """Refuses pairs (pairs, 2) of unequal lengths, which could never become one text."""
-    unequal = (lengths[:, 0] != lengths[:, 1]).nonzero()[:, 0].tolist()
-    if unequal:
-        one, two = free[unequal[0]].tolist()
-        raise GlauberError(
-            f"the texts of pair {unequal[0]} have {one} and {two} tokens, but a pair needs equal "
-            "lengths: set a length to cut them."
-        )
-
-
 def _check(
-    texts: Any, pairs: int, steps: int, length: int | None, lag: int | None, alpha: float | None,
-    batch_size: int | None,
+    texts: Any, pairs: int, steps: int, sweeps: int | None, length: int | None, lag: int | None,
+    alpha: float | None, batch_size: int | None,
 ) -> None:  # fmt: skip
     """Refuses impossible questions before a model is loaded."""
     if isinstance(texts, str) or (isinstance(texts, list | tuple) and len(texts) == 1):
@@ -342,7 +328,8 @@ def _check(
     check_count("number of pairs", pairs)
     check_count("number of steps", steps, most=STEPS)
     for name, value, most in (
-        ("length", length, 10**9), ("lag", lag, STEPS), ("batch size", batch_size, STEPS),
+        ("number of sweeps", sweeps, STEPS // 10**6), ("length", length, 10**9),
+        ("lag", lag, STEPS), ("batch size", batch_size, STEPS),
     ):  # fmt: skip
         if value is not None:
             check_count(name, value, most=most)

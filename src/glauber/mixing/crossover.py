@@ -21,11 +21,11 @@ from scipy.stats import chi2
 from glauber.statistics import LEVEL
 
 Floats = NDArray[np.float64]
-Interval = tuple[float, float]
+Ends = tuple[float | None, float | None]  # of an interval; None: nothing bounds it there
 WIDTHS = np.geomspace(0.002, 2.0, 121)  # in log temperature: from a step to no change at all
 POINTS = 801  # temperatures tried for T_c
 BEYOND = 1.5  # so many times outside the temperatures that were run
-EXPONENTS = np.linspace(-4.0, 4.0, 401)
+EXPONENTS = 401  # tried for each law of growth
 DROP = chi2.ppf(LEVEL, df=1) / 2  # of the log-likelihood, at the ends of an interval
 
 
@@ -33,17 +33,23 @@ DROP = chi2.ppf(LEVEL, df=1) / 2  # of the log-likelihood, at the ends of an int
 class Crossover:
     """The temperature at which half of the pairs of a length meet within the budget.
 
-    None where the temperatures that were run do not show it. An estimate, with 95% intervals by
-    profile likelihood; pairs share their texts over temperatures, which the intervals ignore.
-    A width below the spacing of the temperatures is hardly seen: its interval covers about 80%.
+    None where the temperatures that were run do not show it: then its interval still says on
+    which side it lies. An estimate, with 95% intervals by profile likelihood. A width below the
+    spacing of the temperatures is hardly seen: its interval covers about 80%.
     """
 
     length: int
     temperature: float | None
-    interval: Interval | None
+    interval: Ends
     width: float | None  # in log temperature; from 27% to 73% of the pairs is twice that
-    width_interval: Interval | None  # low end 0: a jump cannot be ruled out
+    width_interval: Ends  # low end 0: a jump cannot be ruled out
     kind: str = "estimate"
+
+    @property
+    def label(self) -> str:
+        """Such as 1.41 (1.32 to 1.52)."""
+        ends = shown(self.interval, ".3g")
+        return ends if self.temperature is None else f"{self.temperature:.3g} ({ends})"
 
 
 class Fit(NamedTuple):
@@ -61,10 +67,18 @@ class Scaling:
 
     lengths: tuple[int, ...]
     rise: float
-    rise_interval: Interval
+    rise_interval: Ends
     sharpening: float  # positive: the crossover is sharper for longer texts
-    sharpening_interval: Interval
+    sharpening_interval: Ends
     kind: str = "estimate"
+
+    @property
+    def rises(self) -> bool | None:
+        """Whether the crossover moves to higher temperatures with length; None: cannot tell."""
+        low, high = self.rise_interval
+        if low is not None and low > 0:
+            return True
+        return False if high is not None and high < 0 else None
 
 
 def fit(
@@ -72,7 +86,7 @@ def fit(
     temperatures: Sequence[float],
     met: Sequence[tuple[int, int]],
     *,
-    ends: Interval,
+    ends: tuple[float, float],
 ) -> Fit:
     """The crossover of one length from (pairs that met, all pairs) at each temperature.
 
@@ -86,20 +100,28 @@ def fit(
         likelihood += n_met * log_expit(logit) + (n_pairs - n_met) * log_expit(-logit)
     over_middle, over_width = likelihood.max(axis=1), likelihood.max(axis=0)
     shares = [n_met / n_pairs for n_met, n_pairs in met]
+    best, interval = _likely(middles, over_middle)
+    low, high = (None if end is None else float(np.exp(end)) for end in interval)
     if max(shares) < 0.5 or min(shares) > 0.5:
-        unseen = Crossover(length, None, None, None, None)
+        unseen = Crossover(length, None, (low, high), None, (None, None))
         return Fit(unseen, middles, over_middle, over_width)
-    low, best, high = np.exp(_likely(middles, over_middle))
-    narrow, width, wide = np.exp(_likely(np.log(WIDTHS), over_width))
-    at_edge = WIDTHS[0] * (1 + 1e-9)
+    width, (narrow, wide) = _likely(np.log(WIDTHS), over_width)
     found = Crossover(
         length,
-        float(best),
-        (float(low), float(high)),
-        0.0 if over_width.argmax() == 0 else float(width),
-        (0.0 if narrow <= at_edge else float(narrow), float(wide)),
+        float(np.exp(best)),
+        (low, high),
+        0.0 if over_width.argmax() == 0 else float(np.exp(width)),
+        (0.0 if narrow is None else float(np.exp(narrow)), None if wide is None else np.exp(wide)),
     )
     return Fit(found, middles, over_middle, over_width)
+
+
+def shown(ends: Ends, number: str = ".2f") -> str:
+    """The ends of an interval in words."""
+    low, high = (None if end is None else format(end, number) for end in ends)
+    if low is None or high is None:
+        return f"above {low}" if low else f"below {high}" if high else "anywhere"
+    return f"{low} to {high}"
 
 
 def scaling(fits: Sequence[Fit]) -> Scaling:
@@ -108,30 +130,35 @@ def scaling(fits: Sequence[Fit]) -> Scaling:
     logs = np.log(lengths) - np.mean(np.log(lengths))
     rise = _exponent(logs, [(one.middles, one.over_middle) for one in fits])
     narrowing = _exponent(-logs, [(np.log(WIDTHS), one.over_width) for one in fits])
-    return Scaling(
-        tuple(lengths), rise[1], (rise[0], rise[2]), narrowing[1], (narrowing[0], narrowing[2])
-    )
+    return Scaling(tuple(lengths), *rise, *narrowing)
 
 
-def _exponent(logs: Floats, curves: Sequence[tuple[Floats, Floats]]) -> tuple[float, float, float]:
-    """Low end, best and high end of b in  log y(n) = a + b log n,  given likelihoods of log y."""
+def _exponent(logs: Floats, curves: Sequence[tuple[Floats, Floats]]) -> tuple[float, Ends]:
+    """The best b in  log y(n) = a + b log n  and its interval, given likelihoods of log y.
+
+    Beyond the largest exponent that is tried, not even the first and the last length could both
+    lie within the levels that were tried: the data say no more there, and the end is open.
+    """
     levels = curves[0][0]
     wide = levels[-1] - levels[0]
+    steepest = wide / np.ptp(logs)
+    exponents = np.linspace(-steepest, steepest, EXPONENTS)
     bases = np.linspace(levels[0] - wide, levels[-1] + wide, 3 * len(levels))
-    total = np.zeros((len(EXPONENTS), len(bases)))
+    total = np.zeros((len(exponents), len(bases)))
     for log_n, (values, likelihood) in zip(logs, curves, strict=True):
-        total += np.interp(bases + EXPONENTS[:, None] * log_n, values, likelihood)
-    low, best, high = _likely(EXPONENTS, total.max(axis=1))
-    return float(low), float(best), float(high)
+        total += np.interp(bases + exponents[:, None] * log_n, values, likelihood)
+    return _likely(exponents, total.max(axis=1))
 
 
-def _likely(values: Floats, likelihood: Floats) -> Floats:
-    """Low end, best and high end (3,) of the values (points,) by their log-likelihoods.
+def _likely(values: Floats, likelihood: Floats) -> tuple[float, Ends]:
+    """The best of the values (points,) by their log-likelihoods, and the ends of its interval.
 
     Where several values fit equally well, the best is the middle of them. The ends are the first
-    values that are not likely enough, so the grid never makes the interval too short.
+    values that are not likely enough, so the grid never makes the interval too short; an end that
+    the grid does not show is open.
     """
     best = values[likelihood >= likelihood.max() - 1e-6]
     enough = np.flatnonzero(likelihood >= likelihood.max() - DROP)
-    low, high = max(enough[0] - 1, 0), min(enough[-1] + 1, len(values) - 1)
-    return np.array([values[low], (best[0] + best[-1]) / 2, values[high]])
+    low = None if enough[0] == 0 else float(values[enough[0] - 1])
+    high = None if enough[-1] == len(values) - 1 else float(values[enough[-1] + 1])
+    return float((best[0] + best[-1]) / 2), (low, high)

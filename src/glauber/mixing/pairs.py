@@ -13,18 +13,20 @@ same token. So a pair that has met stays together.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.load import starts
 from glauber.dynamics import noise
 from glauber.dynamics.fills import TOGETHER, Fill, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.scans import uniform
 from glauber.errors import GlauberError
+from glauber.progress import check_memory
 from glauber.result import one_of
 from glauber.threads import side_by_side
 
@@ -182,6 +184,47 @@ def pairs_of_texts(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
     )
     order = noise.uniform(key).argsort(dim=1, stable=True)[:, : 2 * per_round]
     return order.reshape(-1, 2)[:n_pairs]
+
+
+def begin_texts(
+    model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Left and right tokens and free sites (pairs, length), and how many right ones changed.
+
+    Two chains must hold the same tokens where nothing is redrawn: the left ones are taken.
+    """
+    begun = starts(model, texts, length=length, freeze=freeze)
+    rows, free = (part.to(model.state_device) for part in begun)
+    check_memory(pairs * rows.shape[1] * 60, f"{pairs:,} pairs of chains")
+    chosen = pairs_of_texts(len(rows), pairs, seed=seed).to(rows.device)
+    if is_pair(texts):
+        chosen = chosen.sort(dim=1).values
+    _check_lengths((rows >= 0).sum(dim=1)[chosen], free.sum(dim=1)[chosen])
+    left, right, free = rows[chosen[:, 0]], rows[chosen[:, 1]], free[chosen[:, 0]]
+    held = torch.where(free, right, left)
+    return left, held, free, int((held != right).any(dim=1).sum())
+
+
+def is_pair(texts: Any) -> bool:
+    """Whether two texts were given, which are one pair."""
+    return isinstance(texts, list | tuple) and len(texts) == 2
+
+
+def spelled(model: Any, left: Tensor, right: Tensor) -> list[tuple[str, str]]:
+    """The two texts of each pair."""
+    sides = [[model.vocabulary.decode(row[row >= 0].tolist()) for row in s] for s in (left, right)]
+    return list(zip(*sides, strict=True))
+
+
+def _check_lengths(lengths: Tensor, free: Tensor) -> None:
+    """Refuses pairs (pairs, 2) of unequal lengths, which could never become one text."""
+    unequal = (lengths[:, 0] != lengths[:, 1]).nonzero()[:, 0].tolist()
+    if unequal:
+        one, two = free[unequal[0]].tolist()
+        raise GlauberError(
+            f"the texts of pair {unequal[0]} have {one} and {two} tokens, but a pair needs equal "
+            "lengths: set a length to cut them."
+        )
 
 
 def _sites(conditionals: Conditionals, pairs: Pairs, order: Tensor) -> Tensor:

@@ -4,20 +4,29 @@ Coupled pairs at each (temperature, length): the share that met within the steps
 the chain gets hotter. The crossover of a length (mixing/crossover.py) is where half of them meet.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.load import load
 from glauber.errors import GlauberError
-from glauber.mixing.crossover import Crossover, Fit, Scaling, fit, scaling
-from glauber.mixing.pairs import joint_draw_named
-from glauber.mixing.phase_cells import run_cells
+from glauber.mixing.boundary import (
+    Boundary,
+    PhaseDiagram,
+    ThresholdRatio,
+    over_crossover,
+    phase_diagram,
+)
+from glauber.mixing.contexts import sampled_contexts
+from glauber.mixing.crossover import Crossover, shown
+from glauber.mixing.influence_matrix import measure_influence
+from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
+from glauber.mixing.phase_cells import run_cells, some_texts
 from glauber.parameters import Device, Dtype, Model, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, one_of, plain, signature, study
-from glauber.statistics import MedianTime, median_time, share_interval
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 STEPS = 10**12  # more than anybody waits for
 PLACES = ("local", "processes", "ray")
 PICTURE = "phase.html"
+CONTEXTS = 4  # of a text whose contraction threshold is measured
 
 
 @study
@@ -48,6 +58,9 @@ def phase(
     steps: Annotated[int, "Steps that a pair may take to meet."] = 400,
     sweeps: Annotated[int | None, "Steps in multiples of the length, instead of --steps."] = None,
     coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    thresholds: Annotated[
+        int, "Texts of each length whose contraction threshold is set against the crossover."
+    ] = 0,
     seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -65,15 +78,18 @@ def phase(
 
     The coupling figure of paper A: the share of pairs that met within the steps and their median
     time (Kaplan and Meier) over temperature and length, the temperature at which half of the pairs
-    of a length meet, and how it changes with length. All are estimates with 95% intervals. The
-    same pairs of texts stand at every temperature of a length.
+    of a length meet, and how it changes with length: at equal steps and at equal sweeps, from the
+    same pairs. All are estimates with 95% intervals. Each cell has pairs of texts of its own.
+    With thresholds, the temperature above which the contraction theorem speaks is measured on
+    texts of each length (see influence) and divided by the crossover.
     """  # fmt: skip
     axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": list(temperatures)}
     settings = {
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": sweeps, "seed": seed,
-        "coupling": coupling, "device": device, "dtype": dtype,
+        "coupling": coupling, "device": device, "dtype": dtype, "own_pairs": True,
     }  # fmt: skip
     _check(settings, axes)
+    check_count("number of thresholds", thresholds, least=0, most=10**6)
     one_of("the place", on, PLACES)
     n_cells = len(axes["length"]) * len(axes["temperature"])
     say(f"{n_cells} cells of {pairs:,} pairs, at most {_most(settings, axes):,} steps each")
@@ -87,9 +103,16 @@ def phase(
         coupling=coupling, dtype=dtype, seed=seed,
     )  # fmt: skip
     diagram = phase_diagram(found)
+    ratios = []
+    if thresholds:
+        opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+        for one in diagram.crossovers:
+            measured = _thresholds(opened, texts, one.length, n_texts=thresholds, seed=seed)
+            ratios.append(over_crossover(measured, one))
     answer = Phase(
-        **vars(diagram), name=name, folder=None if out is None else str(out), signature=made
-    )
+        **vars(diagram), ratios=tuple(ratios), name=name,
+        folder=None if out is None else str(out), signature=made,
+    )  # fmt: skip
     if out is not None:
         from glauber.figures.page import write_picture
 
@@ -98,64 +121,10 @@ def phase(
 
 
 @dataclass(frozen=True)
-class PhaseCell:
-    """Pairs at one temperature and length."""
-
-    temperature: float
-    length: int
-    steps: int
-    times: tuple[int, ...]  # (pairs,) the step at which a pair met, or the last one
-    met: tuple[bool, ...]  # (pairs,) False: censored
-
-    @property
-    def share(self) -> float:
-        """The share of pairs that met within the steps."""
-        return sum(self.met) / len(self.met)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95% interval of the chance to meet."""
-        return share_interval(sum(self.met), len(self.met))
-
-    @property
-    def median(self) -> MedianTime:
-        """The median time to meet, with the censored pairs kept."""
-        return median_time(self.times, self.met)
-
-    @property
-    def short(self) -> str:
-        """Pairs that met, and their median time where half did."""
-        median = self.median.value
-        time = "" if median is None else f", {median:,.0f}"
-        return f"{sum(self.met)}/{len(self.met)}{time}"
-
-
-@dataclass(frozen=True)
-class PhaseDiagram:
-    """All cells, the crossover of each length, and how it changes with length."""
-
-    cells: tuple[PhaseCell, ...]
-    crossovers: tuple[Crossover, ...]
-    scaling: Scaling | None  # None: fewer than two lengths show their crossover
-
-    @property
-    def temperatures(self) -> list[float]:
-        return sorted({cell.temperature for cell in self.cells})
-
-    @property
-    def lengths(self) -> list[int]:
-        return sorted({cell.length for cell in self.cells})
-
-    def cell(self, temperature: float, length: int) -> PhaseCell | None:
-        """The cell there, if it was run."""
-        found = [c for c in self.cells if (c.temperature, c.length) == (temperature, length)]
-        return found[0] if found else None
-
-
-@dataclass(frozen=True)
 class Phase(PhaseDiagram, Result):
     """The phase diagram of a model: where in temperature and length two chains meet."""
 
+    ratios: tuple[ThresholdRatio, ...]  # one for each length, if they were asked for
     name: str
     folder: str | None  # that keeps the cells
     signature: str
@@ -171,6 +140,9 @@ class Phase(PhaseDiagram, Result):
             "cells": cells,
             "crossovers": self.crossovers,
             "scaling": self.scaling,
+            "equal_steps": _record(self.at_steps),
+            "equal_sweeps": _record(self.at_sweeps),
+            "threshold_over_crossover": self.ratios,
             "folder": self.folder,
             "signature": self.signature,
         }
@@ -185,8 +157,9 @@ class Phase(PhaseDiagram, Result):
         yield from table(rows)
         for one in self.crossovers:
             yield _crossover_line(one)
-        if self.scaling is not None:
-            yield _scaling_line(self.scaling)
+        if len(self.lengths) > 1:
+            yield from (self.at_steps.line, self.at_sweeps.line)
+        yield from (one.line for one in self.ratios)
         if self.folder is not None:
             yield f"the cells are kept in {self.folder}, with the picture {PICTURE}"
 
@@ -200,6 +173,7 @@ class Phase(PhaseDiagram, Result):
                 "pairs": len(cell.met), "met": sum(cell.met), "share": cell.share,
                 "low": cell.interval[0], "high": cell.interval[1],
                 "median_time": cell.median.value,
+                "median_sweeps": cell.median_sweeps,
             }
             for cell in self.cells
         ]  # fmt: skip
@@ -211,56 +185,31 @@ class Phase(PhaseDiagram, Result):
         return {"phase": plot_phase(self)}
 
 
-def phase_diagram(results: Iterable[Mapping[str, Any]]) -> PhaseDiagram:
-    """The diagram of cells given as temperature, length, steps, times and met."""
-    cells = tuple(
-        PhaseCell(
-            float(one["temperature"]), int(one["length"]), int(one["steps"]),
-            tuple(one["times"]), tuple(one["met"]),
-        )
-        for one in results
-    )  # fmt: skip
-    if not cells:
-        raise GlauberError("no cell is finished yet, so there is nothing to draw.")
-    temperatures = [cell.temperature for cell in cells]
-    ends = (min(temperatures), max(temperatures))
-    fits = [
-        _fit([c for c in cells if c.length == n], ends) for n in sorted({c.length for c in cells})
-    ]
-    shown = [one for one in fits if one.crossover.temperature is not None]
-    return PhaseDiagram(
-        cells, tuple(one.crossover for one in fits), scaling(shown) if len(shown) > 1 else None
-    )
-
-
-def _fit(cells: list[PhaseCell], ends: tuple[float, float]) -> Fit:
-    return fit(
-        cells[0].length,
-        [cell.temperature for cell in cells],
-        [(sum(cell.met), len(cell.met)) for cell in cells],
-        ends=ends,
-    )
-
-
 def _crossover_line(one: Crossover) -> str:
-    if one.temperature is None or one.interval is None or one.width_interval is None:
-        return f"{one.length} tokens: no crossover within these temperatures"
-    low, high = one.interval
-    narrow, wide = one.width_interval
+    if one.temperature is None:
+        return f"{one.length} tokens: half of the pairs meet at a temperature {one.label} (95%)"
     return (
-        f"{one.length} tokens: half of the pairs meet at temperature {one.temperature:.3g} "
-        f"({low:.3g} to {high:.3g}), width in log temperature {one.width:.2g} "
-        f"({narrow:.2g} to {wide:.2g}); estimates, 95%"
+        f"{one.length} tokens: half of the pairs meet at temperature {one.label}, width in log "
+        f"temperature {one.width:.2g} ({shown(one.width_interval, '.2g')}); estimates, 95%"
     )
 
 
-def _scaling_line(found: Scaling) -> str:
-    low, high = found.rise_interval
-    narrow, wide = found.sharpening_interval
-    return (
-        f"crossover temperature ~ n^{found.rise:.2f} ({low:.2f} to {high:.2f}), width ~ "
-        f"n^{-found.sharpening:.2f} ({-wide:.2f} to {-narrow:.2f}): estimates, 95%"
-    )
+def _thresholds(model: Any, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
+    """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
+    tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
+    chosen = pairs_of_texts(len(tokens), n_texts, seed=seed)[:, 0].tolist()
+    conditionals, found = model.conditionals(), []
+    say(f"contraction thresholds of {n_texts} texts of {length} tokens")
+    for row in chosen:
+        contexts = sampled_contexts(
+            conditionals, tokens[row], free[row], n_contexts=CONTEXTS, seed=seed
+        )
+        found.append(measure_influence(conditionals, contexts).threshold)
+    return found
+
+
+def _record(found: Boundary) -> dict[str, Any]:
+    return asdict(found) | {"verdict": found.verdict}
 
 
 def _name(model: Conditionals) -> str:

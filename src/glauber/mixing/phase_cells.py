@@ -1,8 +1,9 @@
 """When do coupled chains meet, at each temperature and length?
 
-A cell is (temperature, length): the same pairs of texts at every temperature of a length, with
-noise of the cell's own. All pairs of all cells of a task move in one batch that stays full. The
-cells run in this process, or as a sweep: a folder that keeps each finished cell, and workers.
+A cell is (temperature, length): pairs of texts and noise of its own, so that cells are independent
+and their shares can be put together in one likelihood. All pairs of all cells of a task move in one
+batch that stays full. The cells run in this process, or as a sweep: a folder that keeps each
+finished cell, and workers. Nothing here needs more than torch, transformers and numpy.
 """
 
 import tempfile
@@ -83,16 +84,15 @@ def cells_of(
 ) -> Iterator[tuple[Cell, Result]]:
     """(cell, result) of each cell as soon as its last pair is finished."""
     cells = sorted(cells, key=lambda cell: (cell.values["length"], cell.values["temperature"]))
-    given = settings["texts"]
-    texts = bundled_texts(model) if given is None else read_texts(given)
-    begun = {
-        length: begin_pairs(model, texts, settings["pairs"], length, settings["seed"])
-        for length in {int(cell.values["length"]) for cell in cells}
-    }
     rows = [(cell, number) for cell in cells for number in range(settings["pairs"])]
     lengths = [int(cell.values["length"]) for cell, _ in rows]
+    begun = {n: some_texts(model, settings["texts"], n) for n in set(lengths)}
     left, right, free = _stacked(
-        [tuple(x[i] for x in begun[n]) for n, (_, i) in zip(lengths, rows, strict=True)]
+        [
+            row
+            for cell in cells
+            for row in begin_pairs(*begun[int(cell.values["length"])], settings, cell)
+        ]
     )
     steps = [steps_of(settings, n) for n in lengths]
     found = finished(
@@ -117,19 +117,29 @@ def steps_of(settings: dict[str, Any], length: int) -> int:
     return int(settings["steps"]) if sweeps is None else int(sweeps) * length
 
 
-def begin_pairs(
-    model: Any, texts: Sequence[str], n_pairs: int, length: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Left and right tokens and free sites (pairs, length): different texts, drawn by the seed."""
-    long = [text for text in texts if model.vocabulary.count(text) >= length]
+def some_texts(model: Any, texts: Any, length: int) -> tuple[Tensor, Tensor]:
+    """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
+    given = bundled_texts(model) if texts is None else read_texts(texts)
+    long = [text for text in given if model.vocabulary.count(text) >= length]
     if len(long) < 2:
         raise GlauberError(
             f"a pair needs two different texts of {length} tokens or more, but there is "
             f"{'one' if long else 'none'}."
         )
-    tokens, free = starts(model, long, length=length)
-    left, right = pairs_of_texts(len(long), n_pairs, seed=seed).unbind(dim=1)
-    return tokens[left], tokens[right], free[left]
+    return starts(model, long, length=length)
+
+
+def begin_pairs(
+    tokens: Tensor, free: Tensor, settings: dict[str, Any], cell: Cell
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Left and right tokens and free sites (length,) of each pair of a cell: different texts.
+
+    Folders that do not say own_pairs are older: all cells of a length had the same pairs there.
+    """
+    own = settings.get("own_pairs", False)
+    seed = cell.seed(settings["seed"]) if own else settings["seed"]
+    chosen = pairs_of_texts(len(tokens), settings["pairs"], seed=seed).tolist()
+    return ((tokens[left], tokens[right], free[left]) for left, right in chosen)
 
 
 def _here(model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
@@ -148,18 +158,15 @@ def _checked(out: str | Path) -> Path:
     """The sweep's folder, if it can be one."""
     folder = Path(out)
     try:
-        if not (folder / HEADER).exists():
-            from glauber.figures.page import check_place
-
-            if folder.is_file() or folder.suffix in (".html", ".json", ".csv", ".png"):
-                raise GlauberError(f"{out} cannot be the folder of a sweep: give another name.")
-            check_place(folder)
+        no_folder = folder.is_file() or folder.suffix in (".html", ".json", ".csv", ".png")
+        if no_folder and not (folder / HEADER).exists():
+            raise GlauberError(f"{out} cannot be the folder of a sweep: give another name.")
     except OSError as error:
         raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
     return folder
 
 
-def _stacked(rows: list[tuple[Tensor, ...]]) -> tuple[Tensor, Tensor, Tensor]:
+def _stacked(rows: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
     """Rows of (left, right, free), padded to one length and stacked."""
     sides = (torch.nn.utils.rnn.pad_sequence([row[i] for row in rows], True, PAD) for i in (0, 1))
     free = torch.nn.utils.rnn.pad_sequence([row[2] for row in rows], True, False)

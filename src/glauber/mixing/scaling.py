@@ -1,10 +1,12 @@
-"""Does the hitting time grow as n, as n log n or as n^2?
+"""Does the hitting time grow as n, as n log n or as n^2, or as which power of n?
 
 T(n) = c g(n) is the mean of a time that varies about it by a gamma law (or a log-normal one) whose
 shape all lengths share. A time that was seen between two snapshots counts by the chance of that
 interval, a censored one by the chance of being later. The three laws have two parameters each, so
-the difference of their AIC is twice that of their log-likelihoods. A fourth fit, with a mean of
-its own for every length, says whether the best of the three is any good.
+the difference of their AIC is twice that of their log-likelihoods; their weights compare these
+three with one another and with nothing else. Beside them stands T(n) = c n^b with b free, its
+interval by profile likelihood. A last fit, with a mean of its own for every length, says whether
+any of them is any good.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +15,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.special import gammainc, gammaincc, ndtr
 from scipy.stats import chi2
+from scipy.stats import t as student
 
 from glauber.errors import GlauberError
 from glauber.mixing.semantic_drift import HittingTimes
-from glauber.statistics import normal_reach
+from glauber.statistics import LEVEL, normal_reach
 
 Floats = NDArray[np.float64]
 Family = Literal["gamma", "log-normal"]
@@ -29,6 +32,7 @@ LAWS: dict[str, Callable[[Floats], Floats]] = {
     "n^2": lambda n: n**2,
 }
 LEAST = 1e-300  # chance of a time that a fit finds impossible
+FARTHEST = 30.0  # exponents from the best one up to which an end of its interval is looked for
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class LawFit:
     spread: float  # standard deviation of a time over its mean, the same at every length
     log_likelihood: float
     aic_difference: float  # from the best law
-    weight: float  # Akaike's
+    weight: float  # Akaike's, among the laws that are given
     misfit: float  # p-value against a mean of its own for every length
     kind: str = "estimate"
 
@@ -57,10 +61,41 @@ class LawFit:
 
 
 @dataclass(frozen=True)
+class PowerFit:
+    """T(n) = c n^b with b free, by maximum likelihood."""
+
+    b: float
+    interval: tuple[float | None, float | None]  # of b, at 95%; None: nothing bounds it there
+    c: float
+    spread: float
+    log_likelihood: float
+    aic_difference: float  # from the best of the laws; below zero: the free power is better
+    misfit: float
+    kind: str = "estimate"
+
+    @property
+    def label(self) -> str:
+        """Such as n^1.34 (1.22 to 1.46)."""
+        low, high = ("open" if end is None else f"{end:.2f}" for end in self.interval)
+        return f"n^{self.b:.2f} ({low} to {high})"
+
+    def allows(self, exponent: float) -> bool:
+        """Whether the exponent lies within the interval."""
+        low, high = self.interval
+        return (low is None or low <= exponent) and (high is None or exponent <= high)
+
+    def mean(self, n: Floats) -> Floats:
+        """The fitted mean hitting time at lengths n."""
+        return self.c * n**self.b
+
+
+@dataclass(frozen=True)
 class Scaling:
-    """The three laws beside each other."""
+    """The three laws beside each other, and the power that fits best."""
 
     fits: tuple[LawFit, ...]  # in the order of LAWS
+    power: PowerFit
+    lengths: tuple[int, ...]
     family: Family
     n_times: int
     n_censored: int
@@ -69,16 +104,35 @@ class Scaling:
     def best(self) -> LawFit:
         return max(self.fits, key=lambda fit: fit.log_likelihood)
 
+    def exponent(self, law: str) -> float:
+        """The power of n that a law looks like over these lengths: the slope of log g on log n."""
+        n = np.asarray(self.lengths, np.float64)
+        return float(np.polyfit(np.log(n), np.log(LAWS[law](n)), 1)[0])
+
+    @property
+    def summary(self) -> str:
+        """Which powers the times allow, and which of the laws look like one of them."""
+        inside = [law for law in LAWS if self.power.allows(self.exponent(law))]
+        which = " and ".join(inside) or "none of n, n log n, n^2"
+        return (
+            f"as a free power: {self.power.label} (estimate, 95% by profile likelihood), which "
+            f"holds {which}; {self.best.law} has the weight {self.best.weight:.2f} among n, "
+            "n log n and n^2 alone"
+        )
+
 
 def fit_scaling(times: Mapping[int, HittingTimes], *, family: Family = "gamma") -> Scaling:
-    """The fits of n, n log n and n^2 to hitting times by length."""
+    """The fits of n, n log n, n^2 and of a free power to hitting times by length."""
     _check(times)
     n = np.concatenate([np.full(len(found.steps), n) for n, found in times.items()]).astype(float)
     low, high = (np.concatenate(p) for p in zip(*(t.bounds() for t in times.values()), strict=True))
     one, own = np.ones((len(n), 1)), np.eye(len(times))[np.unique(n, return_inverse=True)[1]]
-    free = _Likelihood(own, np.zeros(len(n)), low, high, family)
-    laws = {law: _Likelihood(one, np.log(g(n)), low, high, family) for law, g in LAWS.items()}
-    highest = free.largest()[0]
+
+    def likelihood(design: Floats, offset: Floats) -> _Likelihood:
+        return _Likelihood(design, offset, low, high, family)
+
+    highest = likelihood(own, np.zeros(len(n))).largest()[0]
+    laws = {law: likelihood(one, np.log(g(n))) for law, g in LAWS.items()}
     found = {law: (each, *each.largest()) for law, each in laws.items()}
     best = max(value for _, value, _ in found.values())
     total = sum(np.exp(value - best) for _, value, _ in found.values())
@@ -87,11 +141,59 @@ def fit_scaling(times: Mapping[int, HittingTimes], *, family: Family = "gamma") 
             law, c=float(np.exp(at[0])), log_c_error=each.first_error(at),
             spread=float(np.exp(at[-1])), log_likelihood=value, aic_difference=2 * (best - value),
             weight=float(np.exp(value - best) / total),
-            misfit=float(chi2.sf(max(0.0, 2 * (highest - value)), len(times) - 1)),
+            misfit=_misfit(highest, value, len(times) - 1),
         )
         for law, (each, value, at) in found.items()
     )  # fmt: skip
-    return Scaling(fits, family, len(n), int(np.isinf(high).sum()))
+    power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times))
+    n_censored = int(np.isinf(high).sum())
+    return Scaling(fits, power, tuple(times), family, len(n), n_censored)
+
+
+def _fit_power(
+    likelihood: Callable[[Floats, Floats], "_Likelihood"],
+    n: Floats,
+    *,
+    best: float,
+    highest: float,
+    n_lengths: int,
+) -> PowerFit:
+    """c n^b: the likelihood's top over (c, b), and the ends where its profile over b has fallen."""
+    logs = np.log(n)
+    middle = logs.mean()
+    whole = likelihood(np.stack([np.ones_like(n), logs - middle], axis=1), np.zeros_like(n))
+    top, at = whole.largest()
+    b = float(at[1])
+
+    def fallen(exponent: float) -> float:
+        """How far the profile lies below the end of an interval; negative inside."""
+        here = likelihood(np.ones((len(n), 1)), exponent * (logs - middle))
+        return top - here.largest()[0] - drop
+
+    # Student's quantile for the normal one, so that few times give the wider interval they should.
+    freedom = int(np.isfinite(whole.high).sum()) - 3
+    drop = float(student.ppf((1 + LEVEL) / 2, freedom)) ** 2 / 2 if freedom > 0 else np.inf
+    return PowerFit(
+        b, (_end(fallen, b, -1.0), _end(fallen, b, 1.0)),
+        c=float(np.exp(at[0] - b * middle)), spread=float(np.exp(at[-1])), log_likelihood=top,
+        aic_difference=2 * (best - top) + 2, misfit=_misfit(highest, top, n_lengths - 2),
+    )  # fmt: skip
+
+
+def _end(fallen: Callable[[float], float], best: float, side: float) -> float | None:
+    """Where the profile leaves the interval on that side of the best; None if it never does."""
+    reach = 0.25
+    while fallen(best + side * reach) < 0:
+        reach *= 2
+        if reach > FARTHEST:
+            return None
+    low = 0.0 if reach == 0.25 else reach / 2
+    return float(brentq(lambda r: fallen(best + side * r), low, reach, xtol=1e-3)) * side + best
+
+
+def _misfit(highest: float, value: float, freedom: int) -> float:
+    """The p-value of a law against a mean of its own for every length."""
+    return float(chi2.sf(max(0.0, 2 * (highest - value)), freedom)) if freedom > 0 else float("nan")
 
 
 def _check(times: Mapping[int, HittingTimes]) -> None:
@@ -99,12 +201,12 @@ def _check(times: Mapping[int, HittingTimes]) -> None:
         raise GlauberError("a law of growth needs hitting times at two lengths at least.")
     if min(times) < 2:
         raise GlauberError("n log n is zero at n = 1: every length must be at least 2.")
-    for n, found in times.items():
-        if found.n_hit == 0:
-            raise GlauberError(
-                f"no chain of {n} tokens reached the threshold {found.threshold:g}, so its time "
-                "can only be bounded: make the runs longer, or the threshold lower."
-            )
+    if not any(found.n_hit for found in times.values()):
+        threshold = next(iter(times.values())).threshold
+        raise GlauberError(
+            f"no chain reached the threshold {threshold:g}, so its time can only be bounded: make "
+            "the runs longer, or the threshold lower."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +228,12 @@ class _Likelihood:
     def largest(self) -> tuple[float, Floats]:
         """The largest log-likelihood, and where it is."""
         guess = np.where(np.isinf(self.high), 2 * self.low, (self.low + self.high) / 2)
-        slope = np.linalg.lstsq(self.design, np.log(guess) - self.offset, rcond=None)[0]
-        limits = [(b - 8, b + 8) for b in slope] + [(-4.0, 2.5)]
+        sure = np.where(np.isinf(self.high), 1e-3, 1.0)  # what is censored says little of where
+        slope = np.linalg.lstsq(
+            self.design * sure[:, None], (np.log(guess) - self.offset) * sure, rcond=None
+        )[0]
+        reach = 8 + np.ptp(self.offset)  # where the longest texts only bound their time, far away
+        limits = [(b - reach, b + reach) for b in slope] + [(-4.0, 2.5)]
         begin = np.append(slope, np.log(0.7))
         found = minimize(
             self.loss, begin, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-13}

@@ -6,7 +6,7 @@ embedding reads the texts, e compares tokens, and d_t is the share of free sites
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,20 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
 from glauber.result import Result, plain, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
-from glauber.statistics import Mean, MedianTime, mean_over_chains, median_time
+from glauber.statistics import MedianTime, median_time
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
-FEWEST = 8  # snapshots that a saturation level needs
+TOO_FEW = "too few snapshots for a saturation level: take more, or make the run longer"
 # Snapshots embedded together: a chain that hits early in a block costs no more than these.
 BLOCK = 8
 
@@ -89,20 +90,6 @@ class Distances:
         return np.asarray(self.values[:, found[0]])
 
 
-@dataclass(frozen=True)
-class Saturation:
-    """The level that the distance stays at, and whether it has come to stay."""
-
-    level: Mean  # over the last quarter of the snapshots
-    rise: Mean  # of that quarter over the one before
-    settled: bool | None  # no rise that could be told from none; unknown for a single chain
-
-    @property
-    def kind(self) -> str:
-        """A distance that still rises has shown no more than a lower bound on its level."""
-        return "estimate" if self.settled else "lower bound" if self.settled is False else "unknown"
-
-
 @dataclass(frozen=True, eq=False)
 class HittingTimes:
     """First snapshots at or above a threshold; the time itself lies in (step - every, step].
@@ -156,7 +143,7 @@ class SemanticDrift(Result):
             "median": self.median,
             "distances": found.values,
             "every": found.every,
-            "saturation": None if level is None else asdict(level) | {"kind": level.kind},
+            "saturation": None if level is None else level.record(),
             "hitting_time": {
                 "threshold": times.threshold,
                 "hit": times.n_hit,
@@ -179,7 +166,7 @@ class SemanticDrift(Result):
             yield f"{steps[i]:>10,}  {self.median[i]:.3f}"
         if len(np.unique(self.temperatures)) > 1:
             yield "the chains have several temperatures, and the figures below are of all of them"
-        yield _level_line(self.saturation)
+        yield TOO_FEW if self.saturation is None else self.saturation.line
         yield _time_line(self.times)
 
     def frame(self) -> "pandas.DataFrame":
@@ -213,25 +200,6 @@ def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) 
     apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
     # Rounding may put the distance of equal texts a little below zero.
     return Distances(found.steps, apart.clip(min=0), every)
-
-
-def saturation(found: Distances) -> Saturation:
-    """The level of the last quarter of the snapshots, and whether it rose over the one before.
-
-    Chains are independent, snapshots of one chain are not: a chain counts by its mean over a
-    quarter.
-    """
-    n = len(found.steps)
-    if n < FEWEST:
-        raise GlauberError(
-            f"there are {n} snapshots, but a saturation level needs at least {FEWEST}: make the "
-            "run longer, or take them more often."
-        )
-    late = found.values[:, -(n // 4) :].mean(axis=1)
-    before = found.values[:, -2 * (n // 4) : -(n // 4)].mean(axis=1)
-    rise = mean_over_chains(late - before)
-    settled = None if rise.interval is None else rise.interval[0] <= 0
-    return Saturation(mean_over_chains(late, bounds=(0.0, 2.0)), rise, settled)
 
 
 def hitting_times(found: Distances, threshold: float) -> HittingTimes:
@@ -274,21 +242,6 @@ def check_threshold(threshold: float) -> None:
             f"the threshold is {threshold}, but 1 - cosine lies between 0 and 2, and a threshold "
             "must be above 0."
         )
-
-
-def _level_line(level: Saturation | None) -> str:
-    if level is None:
-        return "too few snapshots for a saturation level: take more, or make the run longer"
-    if level.level.interval is None:
-        return (
-            f"mean of the last quarter {level.level.value:.3f}; one chain cannot show whether "
-            "that is where distances stay"
-        )
-    low, high = level.level.interval
-    figure = f"{level.level.value:.3f} ({level.kind}, 95% interval {low:.3f} to {high:.3f}"
-    if level.settled:
-        return f"saturation level {figure})"
-    return f"no saturation yet: the last quarter rose by {level.rise.value:.3f} to {figure})"
 
 
 def _time_line(times: HittingTimes) -> str:

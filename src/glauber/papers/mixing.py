@@ -195,7 +195,7 @@ def coupling_figure(settings: Settings) -> Reproduction:
             "model": chosen["model"],
             "tokens": one.length,
             "crossover temperature": one.temperature,
-            "interval": list(one.interval) if one.interval else None,
+            "interval": list(one.interval),
             "width in log temperature": one.width,
             "crossover is": one.kind,
             "met": ", ".join(
