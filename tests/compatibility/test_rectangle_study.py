@@ -1,7 +1,6 @@
 """What is called a certificate is one, and the figures are those of the rectangles."""
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from glauber.conditionals.base import Conditionals
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.statistics import bootstrap_mean
+from glauber.statistics import mean_over_chains
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,19 @@ def test_the_figures_are_those_of_the_rectangles():
     assert study.influence == pytest.approx(np.asarray(study.rectangles.influence).mean(axis=1))
 
 
-def test_the_bootstrap_interval_is_near_the_normal_one():
-    values = np.random.default_rng(0).exponential(size=400)
-    low, high = bootstrap_mean(values, seed=1)
-    half = 1.96 * values.std() / math.sqrt(len(values))
-    # 10,000 resamples place a 2.5% quantile of a normal within about 3 * 0.027 deviations.
-    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
-    assert low < values.mean() < high
-    assert (low, high) == bootstrap_mean(values, seed=1)
+def test_rectangles_of_one_passage_are_not_independent():
+    """Deltas that only their passage decides: 60 of 6 passages say no more than 6 do."""
+    study = study_of(Table.random(6, 4, seed=2), count=60)
+    passages = torch.arange(60) % 6
+    shared = torch.tensor([0.1, 0.4, 0.5, 0.7, 0.9, 1.0], dtype=torch.float64)[passages]
+    scores = torch.zeros(60, 4, 2, dtype=torch.float64)
+    scores[:, 0, 0] = shared
+    alike = replace(study, passages=passages, rectangles=replace(study.rectangles, scores=scores))
+    by_passage = mean_over_chains(shared[:6].numpy(), bounds=(0.0, np.inf))
+    assert alike.mean.interval == pytest.approx(by_passage.interval, rel=1e-6)
+    assert alike.summary()["interval_of"] == "passages like these 6, each counted as one"
+    of_one = replace(alike, passages=torch.zeros(60, dtype=torch.int64))
+    assert of_one.mean.n_chains == 60 and "this passage" in of_one.summary()["interval_of"]
 
 
 def test_a_rectangle_reads_as_four_sentences(tiny_folder):

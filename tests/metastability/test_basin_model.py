@@ -196,17 +196,17 @@ def test_the_error_of_a_mean_over_resampled_chains():
     values = np.random.default_rng(1).normal(size=400)
     found = over_chains(lambda weights: np.array([weights @ values / weights.sum()]), 400)
     assert found.value[0] == pytest.approx(values.mean())
-    # 200 resamples tell a standard deviation to about 5%.
+    # Two chains are left out at a time, 200 pairs: they tell a standard deviation to about 5%.
     assert found.standard_error[0] == pytest.approx(values.std() / 20, rel=0.2)
     assert found.low[0] < found.value[0] < found.high[0]
-    rare = over_chains(lambda weights: np.array([1.0 if weights[0] > 2 else np.nan]), 400)
+    rare = over_chains(lambda weights: np.array([1.0 if weights[0] > 0 else np.nan]), 400)
     assert np.isnan(rare.standard_error[0])
 
 
 def test_basins_of_few_chains_have_no_errors():
     labels = state_labels(LAWS["turning"], n_chains=2, n_steps=800)
     found = basin_model(labels, lag=1, lags=[1])
-    assert np.isnan(found.passages.standard_error).all() and np.isfinite(found.passages.value).all()
+    assert found.passages.standard_error is None and np.isfinite(found.passages.value).all()
     assert any("Fewer than 3 chains" in words for words in found.notes)
     assert found.check is not None and found.check.holds is None
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 from torch import Tensor
 
+from glauber import statistics
 from glauber.compatibility.rectangle_test import TOP, Rectangles, check_numbers, draw, evaluate
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.load import Model as Opened
@@ -19,7 +19,7 @@ from glauber.errors import GlauberError
 from glauber.parameters import Device, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import LEVEL, bootstrap_mean
+from glauber.statistics import FEW, LEVEL
 
 if TYPE_CHECKING:
     import pandas
@@ -31,11 +31,12 @@ KINDS = {
     "mean": "estimate",
     "median": "estimate",
     "quantiles": "estimate",
-    "interval": f"estimate: {LEVEL:.0%} bootstrap interval of the mean over these passages",
+    "interval": f"estimate: {LEVEL:.0%} interval of the mean; see interval_of",
     "noise_floor": "estimate: largest |Delta in the model's dtype - Delta in float64| here",
     "certified": "exact up to the noise floor: each rules out every joint law",
     "share_certified": "estimate",
     "influence_rank_correlation": "estimate: Spearman, Delta against the mean of both influences",
+    "influence_rank_interval": f"estimate: {LEVEL:.0%} interval of that correlation",
 }
 
 
@@ -136,6 +137,27 @@ class Measured:
         both = self.rectangles.influence
         return None if both is None else np.asarray(both.mean(dim=1).cpu())
 
+    @property
+    def _shared(self) -> NDArray[np.int64]:
+        """What rectangles (count,) share that may make them alike: a passage, if there are enough.
+
+        Of one or two passages each rectangle counts by itself, and speaks of these alone.
+        """
+        passages = np.asarray(self.passages.cpu())
+        return passages if len(np.unique(passages)) >= FEW else np.arange(len(passages))
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of."""
+        n = len(np.unique(np.asarray(self.passages.cpu())))
+        many = f"passages like these {n}, each counted as one"
+        return many if n >= FEW else f"rectangles of {'this passage' if n == 1 else 'these two'}"
+
+    @property
+    def mean(self) -> statistics.Measured:
+        """The mean Delta, with its interval."""
+        return statistics.mean_by_chain(self.delta, self._shared, bounds=(0.0, np.inf))
+
     def strongest(self, count: int) -> list[int]:
         """The rectangles with the largest certified Deltas, in falling order."""
         falling = np.argsort(-self.delta, kind="stable")
@@ -148,7 +170,8 @@ class Measured:
         found: dict[str, Any] = {
             "count": len(delta),
             "mean": float(delta.mean()),
-            "interval": list(bootstrap_mean(delta, seed=self.seed)),
+            "interval": _ends(self.mean),
+            "interval_of": self.population,
             "median": float(np.median(delta)),
             "quantiles": cuts | {"max": float(delta.max())},
             "noise_floor": self.noise_floor,
@@ -156,7 +179,9 @@ class Measured:
             "share_certified": float(certified.mean()),
         }
         if self.influence is not None:
-            found["influence_rank_correlation"] = _rank_correlation(self.influence, delta)
+            ranked = statistics.rank_correlation(self.influence, delta, chain=self._shared)
+            found["influence_rank_correlation"] = ranked.value
+            found["influence_rank_interval"] = _ends(ranked)
         return found | {"kind": KINDS}
 
 
@@ -182,8 +207,7 @@ class RectangleStudy(Measured, Result):
 
     def lines(self) -> Iterable[str]:
         found = self.summary()
-        low, high = found["interval"]
-        yield f"mean Delta {found['mean']:.3f} (95% bootstrap {low:.3f} to {high:.3f}), an estimate"
+        yield f"mean Delta {self.mean.spoken(3)}, an estimate for {self.population}"
         cuts = ", ".join(f"{name}: {value:.3f}" for name, value in found["quantiles"].items())
         yield f"median {found['median']:.3f}; quantiles {cuts}"
         yield (
@@ -302,8 +326,5 @@ def read(found: Rectangles, which: int, vocabulary: Vocabulary) -> Reading:
     )
 
 
-def _rank_correlation(influence: NDArray[Any], delta: NDArray[Any]) -> float | None:
-    """Spearman's rank correlation; None where one of the two is constant."""
-    if len(delta) < 2 or np.ptp(influence) == 0 or np.ptp(delta) == 0:
-        return None
-    return float(spearmanr(influence, delta).statistic)
+def _ends(found: statistics.Measured) -> list[float] | None:
+    return None if found.interval is None else list(found.interval)

@@ -120,7 +120,7 @@ def _figures(
         passages = passage_times(one, basin, m)
         return np.concatenate([slow, shares, staying, passages.ravel()])
 
-    found = over_chains(figures, len(counts), seed=seed)
+    found = over_chains(figures, len(counts))
     slow, shares, staying, passages = np.split(np.arange(len(found.value)), cuts)
     return {
         "slow": found.part(slow),

@@ -139,7 +139,7 @@ def implied_timescales(
                 found[row, : len(slow)] = slow
         return found
 
-    return ImpliedTimescales(np.array(lags) * every, over_chains(figures, len(labels), seed=seed))
+    return ImpliedTimescales(np.array(lags) * every, over_chains(figures, len(labels)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ def chapman_kolmogorov(
         return _both([np.tensordot(weights, one, 1) for one in counts], basin_of[states], multiples)
 
     enough = chains_in(basin_of[labels]) >= FEW
-    found = over_chains(both, len(labels), seed=seed).only_where(enough[:, None] & enough)
+    found = over_chains(both, len(labels)).only_where(enough[:, None] & enough)
     return ChapmanKolmogorov(multiples, *(found.part(place) for place in range(3)))
 
 
