@@ -24,6 +24,7 @@ STUDIES = {
     },
     "Could it be one law?": {
         "rectangles": "compatibility.rectangles",
+        "single_mask": "compatibility.single_mask",
         "entropy_production": "compatibility.entropy_production",
         "potential": "compatibility.potential",
         "score": "compatibility.score",
