@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from glauber.errors import GlauberError
 from glauber.exact import committor, mean_passage_between, stationary, transition_matrix
@@ -159,6 +160,40 @@ def test_a_model_without_memory_of_the_phase_is_off():
     alone = chapman_kolmogorov(labels[:1], np.arange(2), lag=1)
     assert alone is not None and alone.holds is None
     assert chapman_kolmogorov(labels[:, :3], np.arange(2), lag=1) is None
+
+
+def markov_chains(n_chains, rng, *, n_states=6, n_snapshots=100):
+    """Chains (chains, snapshots) of a random law with two wells, even states and odd ones."""
+    well = np.arange(n_states) % 2
+    law = rng.dirichlet(np.full(n_states, 2.0), size=n_states)
+    law *= np.where(well[:, None] == well, 1.0, 0.05)
+    steps = (np.eye(n_states) + law / law.sum(axis=1, keepdims=True)).cumsum(axis=1) / 2
+    state, path = rng.integers(n_states, size=n_chains), []
+    for _ in range(n_snapshots):
+        path.append(state)
+        state = (rng.random(n_chains)[:, None] > steps[state]).sum(axis=1).clip(max=n_states - 1)
+    return np.stack(path, axis=1), well
+
+
+@pytest.mark.parametrize(("n_chains", "models"), [(8, 80), (30, 20), (100, 8)])
+def test_true_models_pass_the_check_as_often_as_it_says(n_chains, models):
+    """95% or more; so few as are let pass here come about once in a thousand times at 95%."""
+    rng = np.random.default_rng(n_chains)
+    checks = []
+    for _ in range(models):
+        labels, well = markov_chains(n_chains, rng)
+        checks.append(chapman_kolmogorov(labels, well, lag=2))
+    assert all(check.judged.any() and 0 < check.unseen < 1 for check in checks)
+    assert sum(check.holds for check in checks) > binom.ppf(0.001, models, 0.95)
+
+
+def test_a_model_that_is_off_is_found_with_eight_chains():
+    """Six states of two wells seen as two labels that mix the wells: no Markov chain."""
+    rng = np.random.default_rng(0)
+    labels, _ = markov_chains(8, rng, n_snapshots=400)
+    mixed = np.array([0, 0, 1, 1, 1, 1])[labels]
+    check = chapman_kolmogorov(mixed, np.arange(2), lag=1)
+    assert check.holds is False and check.worst > 4
 
 
 def test_the_check_is_that_of_deeptime():
