@@ -18,8 +18,7 @@ KERNELS = {
     "block": {"scan": "block:3"},
     "product": {"scan": "block:3", "within": "product"},
     "parallel": {"scan": "everywhere", "within": "parallel"},
-    "naive": {"scan": "naive:confidence"},
-    "adaptive": {"scan": "adaptive:entropy"},
+    "least-confident": {"scan": "least-confident"},
     "gumbel": {"fill": "gumbel-max"},
 }
 

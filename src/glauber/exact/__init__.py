@@ -19,7 +19,7 @@ States and conditionals
 One step as a matrix or an operator
     transition_matrix, site_matrix   random scan, with blocks filled in sequence or as a product
     sweep_matrix, parallel_matrix    in order, and all at once; sweep_operator, parallel_operator
-    adaptive_matrix                  the state chooses the site: naive, adaptive or conditioned
+    least_confident_matrix           the site whose token is least likely
     pair_matrix                      two coupled chains; mean_meeting_times, mean_distances
 The long run
     stationary, entropy_production   where the chain is in the end, and how irreversible it is
@@ -159,7 +159,6 @@ from glauber.exact.pair_chain import (
     pair_matrix,
 )
 from glauber.exact.scans import (
-    adaptive_matrix,
     least_confident_matrix,
     parallel_matrix,
     parallel_operator,
@@ -211,7 +210,6 @@ __all__ = [
     "Pseudolikelihood",
     "Space",
     "Spectrum",
-    "adaptive_matrix",
     "all_masks",
     "arrival_distribution",
     "arrival_within",

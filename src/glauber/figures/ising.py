@@ -20,14 +20,17 @@ COLOURS = ("#e69f00", "#56b4e9", GREEN, STRONG, "#cc79a7", ORANGE)
 LINES = ((STRONG, "solid", "circle"), (ORANGE, "dash", "square"), (QUIET, "dot", "diamond"))
 BOUNDS = ((STRONG, "solid"), (GREEN, "dash"), ("#e69f00", "dashdot"), (ORANGE, "dot"))
 ROUNDING = 1e-12
+MANY = 60  # parameters that are no longer named on the axis
 
 
 def plot_estimates(
     names: Sequence[str], estimate: NDArray[Any], error: NDArray[Any], *, truth: NDArray[Any] | None
 ) -> go.Figure:
     """Estimates (d,) with two standard errors (d,), and the truth where it is known."""
+    if len(names) > MANY:
+        return _plot_many(names, estimate, error, truth)
     figure = empty_figure(
-        "Estimated fields and couplings", "bars: two standard errors of the fitted model"
+        "Estimated fields and couplings", "bars: two standard errors of the sandwich"
     )
     figure.update_xaxes(title_text="", rangemode="normal", type="category", tickformat=None)
     figure.update_yaxes(rangemode="normal", tickformat="~g", automargin=True)
@@ -50,6 +53,31 @@ def plot_estimates(
             hovertemplate="%{x}: %{y:.4f}<extra>truth</extra>",
         )
     figure.update_layout(showlegend=True)
+    return figure
+
+
+def _plot_many(
+    names: Sequence[str], estimate: NDArray[Any], error: NDArray[Any], truth: NDArray[Any] | None
+) -> go.Figure:
+    """Estimates against the truth, or in order of size where it is not known."""
+    order = np.argsort(estimate)
+    known = truth is not None
+    across = truth[order] if truth is not None else np.arange(len(order))
+    figure = empty_figure(
+        f"{len(names):,} estimated fields and couplings",
+        "bars: two standard errors of the sandwich" + ("; line: the truth" if known else ""),
+    )
+    figure.update_xaxes(title_text="truth" if known else "in order of size", rangemode="normal")
+    figure.update_yaxes(rangemode="normal", tickformat="~g", automargin=True)
+    figure.add_scatter(
+        x=across, y=estimate[order], mode="markers", text=[names[slot] for slot in order],
+        marker=dict(color=STRONG, size=4),
+        error_y=dict(array=2 * error[order], color=QUIET, thickness=0.7, width=0),
+        hovertemplate="%{text}: %{y:.4f}<extra></extra>",
+    )  # fmt: skip
+    if truth is not None:
+        ends = [float(truth.min()), float(truth.max())]
+        figure.add_scatter(x=ends, y=ends, mode="lines", line=dict(color=ORANGE, width=1.5))
     return figure
 
 

@@ -1,6 +1,7 @@
-"""Which Ising model is asked about? A clique, or what a file or an object holds."""
+"""Which Ising model is asked about, and which samples? A clique, a graph, a file or an object."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,13 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.exact.models import STRONGEST, Ising, check_ising_fits
-from glauber.progress import check_count
+from glauber.exact.space import Floats
+from glauber.ising.graph import Graph, graph_of
+from glauber.ising.simulation import gibbs_samples
+from glauber.progress import check_count, say
+from glauber.statistics import FEW
+
+EVERY = 5  # sweeps between two samples of a Gibbs chain
 
 Model = Annotated[
     str | Path | Ising | None,
@@ -91,3 +98,63 @@ def spins_to_tokens(rows: NDArray[Any], wrong: str) -> NDArray[np.int64]:
     if rows.ndim != 2 or rows.size == 0 or not np.isin(rows, (-1, 1)).all():
         raise GlauberError(wrong)
     return np.asarray((rows.astype(np.int64) + 1) // 2)
+
+
+def tokens_of(data: str | Path | NDArray[np.int64]) -> NDArray[np.int64]:
+    """Tokens (n, N) of 0 and 1 of a file or of an array of -1 and 1."""
+    if isinstance(data, str | Path):
+        return read_spins(Path(data))
+    wrong = "the rows of data are not all as many numbers -1 and 1."
+    try:
+        return spins_to_tokens(np.asarray(data, np.float64), wrong)
+    except (ValueError, TypeError):
+        raise GlauberError(wrong) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Spins (N, n), the pairs that may be coupled, the true theta if known, samples of a chain."""
+
+    spins: NDArray[np.int8]
+    graph: Graph
+    truth: Floats | None
+    in_a_row: int = 1
+
+
+def source_of(
+    tokens: NDArray[np.int64] | None,
+    model: Ising | None,
+    graph: str | Path | None,
+    alike: tuple[int, int | None, float, float],
+    gibbs: tuple[int, int, int],
+    seed: int,
+) -> Source:
+    """Rows of data, or samples of a model: its own, or one with the same J at every edge."""
+    sites, clique, coupling, field = alike
+    if tokens is not None:
+        wanted = graph_of("all" if graph is None else graph, tokens.shape[1])
+        return Source(np.ascontiguousarray(2 * tokens.T - 1, np.int8), wanted, None)
+    if model is None:
+        check_strengths(coupling, field)
+        if clique is not None and graph is not None:
+            raise GlauberError("give a clique or a graph, not both.")
+        drawn = wanted = graph_of("all" if graph is None else graph, sites)
+        inside = wanted.edges.max(axis=1, initial=0) < (sites if clique is None else clique)
+        truth = np.concatenate([np.full(sites, float(field)), coupling * inside])
+    else:
+        drawn = Graph.of_model(model)
+        wanted = drawn if graph is None else graph_of(graph, model.n_sites)
+        truth = np.concatenate([model.fields, model.couplings[tuple(wanted.edges.T)]])
+    samples, chains, sweeps = gibbs
+    check_count("number of chains", chains, least=FEW)
+    check_count("number of sweeps", sweeps)
+    chains = min(chains, samples)
+    each = samples // chains
+    say(f"{chains} Gibbs chains of {sweeps + EVERY * (each - 1):,} sweeps of {sites:,} sites")
+    own = truth if model is None else np.concatenate(
+        [model.fields, model.couplings[tuple(drawn.edges.T)]]
+    )  # fmt: skip
+    spins = gibbs_samples(drawn, own, (chains, each), sweeps=sweeps, every=EVERY, seed=seed)
+    lacks = len(drawn.edges) and (wanted.edge_between(*drawn.edges.T) == len(wanted.edges)).any()
+    rows = np.ascontiguousarray(spins.reshape(chains * each, -1).T)
+    return Source(rows, wanted, None if lacks else truth, each)

@@ -1,7 +1,7 @@
-"""When do simulated chains arrive? The full model, site by site, beside the exact figures.
+"""What do simulated chains do? Arrivals in the full model, and samples of models of any size.
 
-Shares no arithmetic with the lumped chains: states are numbers from 0 to 2^N - 1, a block is
-redrawn by Gumbel variables over its 2^k fillings.
+Arrivals share no arithmetic with the lumped chains: there states are numbers from 0 to 2^N - 1, and
+a block is redrawn by Gumbel variables over its 2^k fillings.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,9 @@ from glauber.errors import GlauberError
 from glauber.exact.blocks.masks import check_block
 from glauber.exact.hitting_times import Bools
 from glauber.exact.models import Ising
-from glauber.exact.space import Space
+from glauber.exact.space import Floats, Space
+from glauber.ising.graph import Graph
+from glauber.progress import check_memory, track
 from glauber.statistics import standard_error
 
 Integers = NDArray[np.int64]
@@ -94,3 +96,33 @@ def _first_visits(step: Step, target: Bools, n_chains: int, budget: int, seed: i
     arrived = np.ones(n_chains, dtype=np.bool_)
     arrived[left] = False
     return Arrivals(times, arrived, budget)
+
+
+def gibbs_samples(
+    graph: Graph, theta: Floats, shape: tuple[int, int], *, sweeps: int, every: int, seed: int
+) -> NDArray[np.int8]:
+    """Spins (chains, samples of each, N) of Gibbs chains, shape = (chains, samples of each).
+
+    All sites of a colour are redrawn at once, which is exact since none sees another. Each chain
+    begins at random, makes `sweeps` sweeps and is then looked at every so many. The samples are
+    those of the model but for what is left of the start; within a chain they depend on each other.
+    """
+    n_chains, n_looks = shape
+    check_memory(2.0 * n_chains * n_looks * graph.n_sites, "these samples")
+    generator = np.random.default_rng(seed)
+    couplings = graph.matrix(2 * theta[graph.n_sites :])
+    fields = theta[: graph.n_sites, None]
+    colours = [(sites, couplings[sites], fields[sites]) for sites in graph.colours()]
+    spins = generator.choice([-1.0, 1.0], (graph.n_sites, n_chains))
+    looks = np.empty((n_looks, graph.n_sites, n_chains), np.int8)
+    total = sweeps + every * (n_looks - 1)
+    with track("sweeps", total) as advance:
+        for sweep in range(1, total + 1):
+            for sites, rows, field in colours:
+                # P(x_i = 1) = 1 / (1 + exp(-2 F)), so x_i = 1 where a logistic draw is below 2 F.
+                chance = 1 / (1 + np.exp(-2 * (field + rows @ spins)))
+                spins[sites] = np.where(generator.random(chance.shape) < chance, 1.0, -1.0)
+            if sweep >= sweeps and (sweep - sweeps) % every == 0:
+                looks[(sweep - sweeps) // every] = spins
+            advance()
+    return np.ascontiguousarray(looks.transpose(2, 0, 1))

@@ -10,11 +10,18 @@ second as H - I/C >= 0: inverses would lose digits.
 With m masks per sample the covariance is H^-1 (V + (S - V)/m) H^-1, where S is the covariance of
 a score and V that of its mean over masks given x; m = 1 gives Gamma since S = H. All masks
 averaged is m = infinity, another estimator, for which Theorem 1 says nothing.
+
+The same formula with expectations under the law of the data, whatever it is, is the sandwich
+covariance: it holds where no theta is right, too, and then S differs from H.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from glauber.errors import GlauberError
 from glauber.exact.blocks.gap import Gap, block_gap
@@ -52,9 +59,15 @@ class Asymptotics:
         return float(np.trace(self.covariance(per_sample)))
 
 
-def asymptotics(problem: Pseudolikelihood, theta: Floats) -> Asymptotics:
-    """What large samples from theta (d,) itself give."""
+def asymptotics(
+    problem: Pseudolikelihood, theta: Floats, *, under: Floats | None = None
+) -> Asymptotics:
+    """What large samples from theta (d,) itself give; or from the distribution `under` (size,).
+
+    With the shares of the data and the estimate it is the sandwich, for masks that do not see x.
+    """
     distribution, d = problem.family.distribution(theta), problem.family.n_parameters
+    distribution = distribution if under is None else under
     pairs, mean = np.zeros((d, d)), np.zeros((d, distribution.size))
     for slot in range(len(problem.masks.blocks)):
         score = problem.score(theta, slot)
@@ -92,6 +105,30 @@ def inverted(matrix: Floats) -> Floats:
             "so the covariance is infinite."
         )
     return np.asarray((vectors / values) @ vectors.T)
+
+
+def solver(hessian: "Floats | csc_array") -> Callable[[Floats], Floats] | None:
+    """What solves H y = u for u (d,) or (d, m); None where a direction is undetermined."""
+    try:
+        if isinstance(hessian, np.ndarray):
+            factor = cho_factor(hessian)
+            return lambda u: np.asarray(cho_solve(factor, u))
+        factored = splu(hessian)
+        return lambda u: np.asarray(factored.solve(np.ascontiguousarray(u)))
+    except (np.linalg.LinAlgError, RuntimeError):
+        return None
+
+
+def smallest_eigenvalue(hessian: "Floats | csc_array") -> float:
+    """Of a positive matrix (d, d); 0 where it cannot be inverted."""
+    if isinstance(hessian, np.ndarray) and len(hessian) <= 1000:
+        return float(np.linalg.eigvalsh(hessian)[0])
+    solve = solver(hessian)
+    if solve is None:
+        return 0.0
+    inverse = LinearOperator(hessian.shape, matvec=solve, dtype=np.float64)
+    start = np.random.default_rng(1).standard_normal(hessian.shape[0])
+    return float(1 / eigsh(inverse, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
 @dataclass(frozen=True, eq=False)
