@@ -21,7 +21,7 @@ ARROWS = {
     "runs": {"conditionals"},
     "sampling": BELOW,
     "sweeps": BELOW,
-    "compatibility": BELOW,
+    "compatibility": BELOW | {"exact"},
     "mixing": BELOW | {"sweeps"},
     "metastability": BELOW,
     "generation": BELOW,

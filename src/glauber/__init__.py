@@ -24,6 +24,7 @@ STUDIES = {
     },
     "Could it be one law?": {
         "rectangles": "compatibility.rectangles",
+        "single_mask": "compatibility.single_mask",
         "entropy_production": "compatibility.entropy_production",
         "potential": "compatibility.potential",
         "score": "compatibility.score",
@@ -35,6 +36,7 @@ STUDIES = {
         "semantic_drift": "mixing.semantic_drift",
         "diagnose": "mixing.diagnostics",
         "unbiased": "mixing.unbiased",
+        "scan_bias": "exact.scan_bias",
     },
     "Where does it get stuck?": {
         "margins": "metastability.margins",

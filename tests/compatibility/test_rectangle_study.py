@@ -1,20 +1,24 @@
 """What is called a certificate is one, and the figures are those of the rectangles."""
 
-import math
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
+import transformers
 
-from glauber.compatibility.rectangle_test import evaluate
+import conftest
+from glauber.compatibility import rectangle_test
+from glauber.compatibility.rectangle_test import evaluate, read
 from glauber.compatibility.rectangles import measure as rectangle_study
-from glauber.compatibility.rectangles import read, rectangles
-from glauber.conditionals.base import Conditionals
+from glauber.compatibility.rectangles import rectangles
+from glauber.conditionals.base import Conditionals, log_probs
+from glauber.conditionals.causal_lm import CausalLM, LeftToRight
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.statistics import bootstrap_mean
+from glauber.statistics import mean_over_chains
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,19 @@ def test_the_figures_are_those_of_the_rectangles():
     assert study.influence == pytest.approx(np.asarray(study.rectangles.influence).mean(axis=1))
 
 
-def test_the_bootstrap_interval_is_near_the_normal_one():
-    values = np.random.default_rng(0).exponential(size=400)
-    low, high = bootstrap_mean(values, seed=1)
-    half = 1.96 * values.std() / math.sqrt(len(values))
-    # 10,000 resamples place a 2.5% quantile of a normal within about 3 * 0.027 deviations.
-    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
-    assert low < values.mean() < high
-    assert (low, high) == bootstrap_mean(values, seed=1)
+def test_rectangles_of_one_passage_are_not_independent():
+    """Deltas that only their passage decides: 60 of 6 passages say no more than 6 do."""
+    study = study_of(Table.random(6, 4, seed=2), count=60)
+    passages = torch.arange(60) % 6
+    shared = torch.tensor([0.1, 0.4, 0.5, 0.7, 0.9, 1.0], dtype=torch.float64)[passages]
+    scores = torch.zeros(60, 4, 2, dtype=torch.float64)
+    scores[:, 0, 0] = shared
+    alike = replace(study, passages=passages, rectangles=replace(study.rectangles, scores=scores))
+    by_passage = mean_over_chains(shared[:6].numpy(), bounds=(0.0, np.inf))
+    assert alike.mean.interval == pytest.approx(by_passage.interval, rel=1e-6)
+    assert alike.summary()["interval_of"] == "passages like these 6, each counted as one"
+    of_one = replace(alike, passages=torch.zeros(60, dtype=torch.int64))
+    assert of_one.mean.n_chains == 60 and "this passage" in of_one.summary()["interval_of"]
 
 
 def test_a_rectangle_reads_as_four_sentences(tiny_folder):
@@ -151,3 +160,68 @@ def test_more_first_choices_than_tokens_are_clipped_and_said(asked, tiny_folder)
 def test_bad_numbers_are_refused_in_one_sentence(asked, how, said):
     with pytest.raises(GlauberError, match=said):
         asked(**how)
+
+
+def control_of(tokenizer, seed=3):
+    """A tiny autoregressive LM with random weights."""
+    torch.manual_seed(seed)
+    config = transformers.GPT2Config(
+        vocab_size=len(conftest.VOCABULARY), n_embd=32, n_layer=2, n_head=2, n_positions=40,
+        bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    tokenizer.bos_token = "[CLS]"
+    return CausalLM(transformers.GPT2LMHeadModel(config).eval(), tokenizer, name="tiny GPT-2")
+
+
+@pytest.mark.parametrize("which", ["left-to-right", "causal"])
+def test_the_rectangles_of_a_control_close(asked, which):
+    """The model's own do not, by the same arithmetic; edges of nats cancel up to rounding."""
+    control = which if which == "left-to-right" else control_of(conftest.make_tokenizer())
+    found = asked(control=control)
+    closing = found.control.to_dict()
+    assert closing["count"] == 20 and closing["certified"] == 0
+    assert closing["largest"] < 1e-5 and closing["largest_in_float64"] < 1e-11
+    assert closing["largest_edge"] > 0.5 and found.delta.mean() > 0.1
+    assert "by construction" in closing["checks"] and closing["checks"] in str(found)
+    assert found.to_dict()["control"] == closing
+    assert found.delta.tolist() == asked().delta.tolist()
+
+
+def test_a_control_shows_a_wrong_corner(asked, monkeypatch):
+    """Were one edge taken at another corner, the control would not close."""
+    right = rectangle_test._corners
+
+    def wrong(tokens, sites, values):
+        return right(tokens, sites, values)[:, [0, 2, 2, 3]]
+
+    monkeypatch.setattr(rectangle_test, "_corners", wrong)
+    assert asked(control="left-to-right").control.to_dict()["largest"] > 0.01
+
+
+def test_what_is_no_control(asked, tiny_folder):
+    with pytest.raises(GlauberError, match="is a masked LM, and a control is an autoregressive"):
+        asked(control=str(tiny_folder))
+    with pytest.raises(GlauberError, match="there is no file"):
+        asked(control="nothing.gguf")
+    causal = control_of(conftest.make_tokenizer())
+    with pytest.raises(GlauberError, match="autoregressive already"):
+        rectangles(causal, conftest.TEXTS[:3], count=2, length=5, control="left-to-right")
+
+
+def test_left_to_right_is_a_joint_law():
+    """Its conditionals are those of the product of next-token laws, written out."""
+    law = Table.random(3, 3, seed=1)
+
+    def log_joint(row):
+        total = 0.0
+        for site in range(3):
+            hidden = torch.arange(site, 3)[None]
+            total += float(log_probs(law, torch.tensor([row]), hidden)[0, 0, row[site]])
+        return total
+
+    for row in itertools.product(range(3), repeat=3):
+        for site in range(3):
+            texts = [[*row[:site], token, *row[site + 1 :]] for token in range(3)]
+            joint = torch.tensor([log_joint(text) for text in texts]).double()
+            scores = LeftToRight(law).scores(torch.tensor([row]), torch.tensor([[site]]))[0, 0]
+            torch.testing.assert_close(scores.log_softmax(0), joint.log_softmax(0))

@@ -106,6 +106,11 @@ def test_an_autoregressive_folder_is_a_model_of_every_study(control, tmp_path):
     assert run.spec.model == model.name and run.steps == 6
     split = glauber.sample(model, texts, steps=6, temperature=0.7, batch_size=1)
     assert (split.tokens() == run.tokens()).all()
+    chosen = glauber.sample(model, texts, steps=3, scan="adaptive:entropy", freeze="0")
+    assert (
+        chosen.steps == 3
+        and (chosen.tokens()[~chosen.free] == chosen.tokens(0)[~chosen.free]).all()
+    )
     found = glauber.rectangles(model, ["the cat sat on it"], count=4, length=5)
     assert found.certified.sum() == 0 and found.delta.max() < 1e-4
     assert model.in_float64().dtype == "float64"

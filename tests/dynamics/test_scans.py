@@ -1,16 +1,32 @@
+import math
+
 import pytest
 import torch
 from scipy.stats import chi2
 
-from glauber.conditionals.base import PAD
+from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.table import Table
 from glauber.dynamics import scans
-from glauber.dynamics.kernel import start
+from glauber.dynamics.adaptive import log_chances, pick
+from glauber.dynamics.fills import greedy
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 
 LAW = Table.random(2, 5)
 FREE = torch.tensor([False, True, True, False, True])
+
+
+class Counting:
+    """A rule that counts the rows it is asked for."""
+
+    def __init__(self, rule):
+        self.rule, self.vocab_size, self.rows = rule, rule.vocab_size, 0
+
+    def scores(self, tokens, sites, candidates=None):
+        self.rows += len(tokens)
+        return self.rule.scores(tokens, sites, candidates)
 
 
 def chosen(scan, n=30_000, step=0):
@@ -48,11 +64,21 @@ def test_everywhere_has_an_empty_slot_for_shorter_chains():
 
 
 def test_names_lead_back_to_scans():
-    for name in ("uniform", "sweep", "block:3", "everywhere", "least-confident:2"):
+    for name in (
+        "uniform", "sweep", "block:3", "everywhere", "adaptive:confidence", "adaptive:entropy:2",
+        "conditioned:entropy", "naive:confidence:2", "naive:entropy:inf",
+    ):  # fmt: skip
         assert scans.scan_named(name).name == name
     for name in (
+        "naive:confidence:nan",
+        "naive:confidence:-1",
+        "naive",
+        "adaptive",
+        "adaptive:surprise",
+        "adaptive:entropy:x",
+        "adaptive:entropy:inf",
+        "conditioned:confidence:inf",
         "least-confident:nan",
-        "least-confident:-1",
         "block",
         "block:0",
         "block:x",
@@ -61,3 +87,81 @@ def test_names_lead_back_to_scans():
     ):
         with pytest.raises(GlauberError):
             scans.scan_named(name)
+
+
+def test_the_old_name_of_the_naive_scan_is_read_with_a_note():
+    with pytest.warns(GlauberWarning, match=r"naive:confidence:2 now.*adaptive:confidence:2 does"):
+        assert scans.scan_named("least-confident:2").name == "naive:confidence:2"
+    with pytest.warns(GlauberWarning):
+        assert scans.scan_named("least-confident").name == "naive:confidence"
+
+
+def test_chances_at_their_edges():
+    """Far below what 1 - p can tell apart, with nothing in doubt, and as sharp as can be."""
+    free = torch.tensor([[True, True, False], [True, True, True], [True, True, False]])
+    logs = torch.tensor([[-800.0, -801.0, -torch.inf], [-torch.inf] * 3, [-2.0, -2.0, -torch.inf]])
+    found = log_chances(logs.double(), free, 1.0).exp()
+    first = 1 / (1 + math.exp(-1))
+    expected = [[first, 1 - first, 0], [1 / 3] * 3, [0.5, 0.5, 0]]
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert log_chances(logs.double(), free, 0.0).exp()[0].tolist() == [0.5, 0.5, 0]
+    sharp = log_chances(logs.double(), free, math.inf).exp()
+    assert sharp[[0, 2]].tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+def test_a_site_without_a_chance_is_never_picked():
+    chances = torch.tensor([[0.0, 0.3, 0.7, 0.0]]).double().log().expand(3, -1)
+    u = torch.tensor([0.0, 0.3, 1 - 2.0**-53]).double()
+    assert pick(chances, u).tolist() == [[1], [2], [2]]
+
+
+def test_what_cannot_keep_the_law_is_refused():
+    with pytest.raises(GlauberError, match="greedy"):
+        glauber(LAW, scan=scans.by_state("adaptive", "entropy"), fill=greedy())
+    with pytest.raises(GlauberError, match=r"at most 64 tokens.*adaptive:entropy keeps"):
+        glauber(Table.random(65, 1), scan=scans.by_state("conditioned", "entropy"))
+    allowed = torch.arange(65) < 64
+    glauber(Restricted(Table.random(65, 1), allowed), scan=scans.by_state("conditioned", "entropy"))
+
+
+@pytest.mark.parametrize("redraw", ["naive", "adaptive", "conditioned"])
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+def test_chains_of_any_number_temperature_and_length_step_alone(redraw, measure):
+    """1, 2 or 8 chains, from freezing to boiling, some sites frozen: the steps of each alone."""
+    kernel = glauber(LAW, scan=scans.by_state(redraw, measure))
+    heat = torch.tensor([1e-300, 1e-3, 0.1, 0.5, 1.0, 3.0, 1e3, 1e30], dtype=torch.float64)
+    tokens = torch.arange(40).view(8, 5) % 2
+    begun = start(tokens, FREE.expand(8, -1).clone(), temperature=heat)
+    together = [state.tokens for state, _ in run(kernel, begun, 12, seed=3)]
+    for rows in (torch.arange(1), torch.tensor([2, 6]), torch.tensor([7])):
+        alone = [state.tokens for state, _ in run(kernel, begun.rows(rows), 12, seed=3)]
+        assert all(torch.equal(x, y[rows]) for x, y in zip(alone, together, strict=True))
+    assert torch.equal(together[-1][:, ~FREE], tokens[:, ~FREE])
+
+
+def test_a_rejected_proposal_leaves_the_state_and_says_so():
+    kernel = glauber(LAW, scan=scans.by_state("adaptive", "confidence"))
+    n = 500
+    begun = start(torch.zeros(n, 5, dtype=torch.int64), torch.ones(n, 5).bool())
+    before, rejected, taken = begun.tokens, 0, 0
+    for state, info in run(kernel, begun, 10, seed=1):
+        moved = (state.tokens != before).any(dim=1)
+        assert torch.equal(moved, info.changed[:, 0])
+        assert not bool((info.changed & ~info.accepted).any())
+        at = info.sites[:, 0]
+        assert torch.equal(state.tokens[torch.arange(n), at], info.tokens[:, 0])
+        stayed = ~info.accepted[:, 0]
+        assert torch.equal(info.log_prob_new[stayed], info.log_prob_old[stayed])
+        rejected, taken = rejected + int(stayed.sum()), taken + int(moved.sum())
+        before = state.tokens
+    assert rejected > 50 and taken > 50
+
+
+def test_a_state_is_asked_about_once():
+    """Of 32 states, each with five sites: what is remembered is what would be asked again."""
+    asked = Counting(LAW)
+    kernel = glauber(asked, scan=scans.by_state("adaptive", "entropy"))
+    begun = start(torch.zeros(50, 5, dtype=torch.int64), torch.ones(50, 5).bool())
+    for _ in run(kernel, begun, 30, seed=2):
+        pass
+    assert asked.rows <= 32 * 5 + 50 * 30

@@ -10,7 +10,11 @@ import torch
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact import (
+    Ising,
+    Masks,
     Space,
+    adaptive_matrix,
+    block_chain,
     least_confident_matrix,
     parallel_matrix,
     site_matrix,
@@ -177,3 +181,77 @@ def test_what_cannot_be_done_is_refused():
     for make in (sweep_matrix, parallel_matrix):
         with pytest.raises(GlauberError, match="59,049 states"):
             make(table, Space(3, 10))
+
+
+def chosen_by_loops(conditionals, redraw, measure, sharpness, temperature, sites):
+    """The same chain from its definition, state by state and token by token."""
+
+    def chances(x):
+        laws = [law_of(conditionals, x, site, temperature) for site in sites]
+        if measure == "confidence":
+            weights = [1 - law[x[site]] for law, site in zip(laws, sites, strict=True)]
+        else:
+            weights = [-(law * np.log(law)).sum() for law in laws]
+        return np.array(weights) ** sharpness / (np.array(weights) ** sharpness).sum()
+
+    matrix = np.zeros((27, 27))
+    for row, x in enumerate(STATES):
+        for slot, site in enumerate(sites):
+            law, near = law_of(conditionals, x, site, temperature), chances(x)[slot]
+            moved = [(*x[:site], token, *x[site + 1 :]) for token in range(3)]
+            there = np.array([chances(y)[slot] for y in moved])
+            if redraw == "conditioned":
+                new = law * there / (law * there).sum()
+            else:
+                new = law * np.minimum(1, there / near)
+                new[x[site]] += 1 - new.sum()
+            for y, probability in zip(moved, new, strict=True):
+                matrix[row, STATES.index(y)] += near * probability
+    return matrix
+
+
+@pytest.mark.parametrize("redraw", ["adaptive", "conditioned"])
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+def test_chains_whose_state_chooses_are_those_of_plain_loops(redraw, measure):
+    table, free = Table.random(3, 3, seed=7), torch.tensor([True, False, True])
+    options = {"measure": measure, "sharpness": 2.0, "temperature": 0.8}
+    found = adaptive_matrix(table, SPACE, redraw=redraw, free=free, **options)
+    expected = chosen_by_loops(table, redraw, measure, 2.0, 0.8, (0, 2))
+    np.testing.assert_allclose(found.toarray(), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("redraw", ["adaptive", "conditioned"])
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+def test_both_corrections_keep_the_joint_law_and_are_reversible(redraw, measure):
+    for seed, sharpness, temperature in ((9, 1.0, 1.0), (10, 4.0, 0.4), (11, 0.5, 3.0)):
+        joint = Joint.random(3, 3, seed=seed, strength=1.5)
+        matrix = adaptive_matrix(
+            joint, SPACE, redraw=redraw, measure=measure, sharpness=sharpness,
+            temperature=temperature,
+        ).toarray()  # fmt: skip
+        law = (joint.log_weights.flatten() / temperature).softmax(0).numpy()
+        assert total_variation(stationary(matrix), law) < 1e-12
+        flow = law[:, None] * matrix
+        np.testing.assert_allclose(flow, flow.T, rtol=0, atol=1e-15)
+
+
+def test_the_conditioned_chain_is_the_block_chain_of_adaptive_masks():
+    ising = Ising.clique(4, 4, coupling=0.05, field=0.2)
+    masks = Masks.least_confident(ising.space, ising.probabilities, 1, sharpness=2.0)
+    expected = block_chain(ising.probabilities, masks) @ np.eye(16)
+    found = adaptive_matrix(ising.joint(), ising.space, sharpness=2.0)
+    np.testing.assert_allclose(found.toarray(), expected, rtol=0, atol=1e-14)
+
+
+def test_the_naive_chain_of_four_ising_sites_ends_elsewhere():
+    ising = Ising.clique(4, 4, coupling=0.05, field=0.2)
+    naive = stationary(adaptive_matrix(ising.joint(), ising.space, redraw="naive"))
+    assert total_variation(naive, ising.probabilities) == pytest.approx(0.1630, abs=5e-5)
+
+
+def test_unknown_redraws_and_measures_are_refused():
+    table = Table.random(3, 3)
+    with pytest.raises(GlauberError, match="naive, adaptive or conditioned"):
+        adaptive_matrix(table, SPACE, redraw="blind")
+    with pytest.raises(GlauberError, match="confidence or entropy"):
+        adaptive_matrix(table, SPACE, measure="surprise")

@@ -103,7 +103,7 @@ def test_a_wrong_name_shows_before_the_first_model_runs(tiny_folder, monkeypatch
 
 def test_shares_stay_between_nothing_and_all(tiny_folder, other_folder):
     found = compare(
-        [str(tiny_folder), str(other_folder)], TEXTS, chains=2, length=4, steps=40, seed=1,
+        [str(tiny_folder), str(other_folder)], TEXTS, chains=3, length=4, steps=40, seed=1,
         rectangles=4, top=5, scorer=SCORER, temperature=0.2,
     )  # fmt: skip
     for row in found.rows:

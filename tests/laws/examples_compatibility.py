@@ -4,6 +4,9 @@ import glauber
 
 EXAMPLES = {
     "rectangles": lambda at: glauber.rectangles(at.model, at.texts, count=12, length=5, top=10),
+    "single_mask": lambda at: glauber.single_mask(
+        at.model, at.texts, count=3, length=5, top=3, chains=3, steps=40
+    ),
     "entropy_production": lambda at: glauber.entropy_production(at.run, burn_in=10),
     "potential": lambda at: glauber.potential(at.run, states=20, burn_in=10),
     "score": lambda at: glauber.score(at.model, at.texts),

@@ -17,4 +17,5 @@ EXAMPLES = {
     "unbiased": lambda at: glauber.unbiased(
         at.model, at.texts[0], pairs=3, temperature=20.0, steps=60, first=2, last=5, lag=2
     ),
+    "scan_bias": lambda at: glauber.scan_bias(at.model, at.texts[0], sites=[1, 2], tokens=4),
 }

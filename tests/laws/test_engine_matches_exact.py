@@ -14,7 +14,8 @@ from glauber.dynamics.fills import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scheduler import memoised
-from glauber.exact.scans import least_confident_matrix, parallel_matrix, sweep_matrix
+from glauber.exact.models import Ising
+from glauber.exact.scans import adaptive_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary, total_variation
 from glauber.exact.transition import site_matrix, transition_matrix
@@ -102,11 +103,30 @@ def test_all_sites_in_parallel(name):
     assert_follows(after(kernel), parallel_matrix(MODELS[name], SPACE))
 
 
-@pytest.mark.parametrize("sharpness", [1.0, 3.0, math.inf])
-@pytest.mark.parametrize("name", MODELS)
-def test_least_confident(name, sharpness):
-    kernel = glauber(MODELS[name], scan=scans.least_confident(sharpness))
-    assert_follows(after(kernel), least_confident_matrix(MODELS[name], SPACE, sharpness=sharpness))
+ADAPTIVE = [
+    (redraw, measure, sharpness)
+    for redraw in ("naive", "adaptive", "conditioned")
+    for measure in ("confidence", "entropy")
+    for sharpness in (1.0, 3.0)
+] + [("naive", "confidence", math.inf)]
+
+
+@pytest.mark.parametrize(("redraw", "measure", "sharpness"), ADAPTIVE)
+def test_sites_that_the_state_chooses(redraw, measure, sharpness):
+    """On a joint law and on conditionals that have none, also with a frozen site, cold and hot."""
+    options = {"redraw": redraw, "measure": measure, "sharpness": sharpness}
+    for name, free, temperature in (("table", None, 0.6), ("joint", FREE, 2.0)):
+        kernel = glauber(MODELS[name], scan=scans.by_state(*options.values()))
+        matrix = adaptive_matrix(MODELS[name], SPACE, **options, temperature=temperature, free=free)
+        assert_follows(after(kernel, temperature=temperature, free=free), matrix)
+
+
+def test_a_chain_without_the_correction_is_noticed():
+    """The test above can fail: the naive chain does not follow the corrected one's matrix."""
+    counts = after(glauber(MODELS["joint"], scan=scans.by_state("naive", "confidence")))
+    for redraw in ("adaptive", "conditioned"):
+        with pytest.raises(AssertionError):
+            assert_follows(counts, adaptive_matrix(MODELS["joint"], SPACE, redraw=redraw))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -151,7 +171,7 @@ def tolerance(law, count):
 @pytest.mark.parametrize("kernel", ["random", "sweep", "block", "parallel"])
 def test_stationary_laws(name, kernel):
     """After many steps independent chains are spread by the exact stationary law."""
-    model, n_chains, steps = MODELS[name], 20_000, 90
+    model, n_chains, steps = MODELS[name], 8_000, 90
     made = {
         "random": (glauber(model), transition_matrix(model, SPACE)),
         "sweep": (glauber(model, scan=scans.sweep()), sweep_matrix(model, SPACE)),
@@ -175,3 +195,28 @@ def test_stationary_laws(name, kernel):
     assert total_variation(seen, law) < tolerance(law, n_chains) + 1e-3
     if name == "joint" and kernel != "parallel":
         np.testing.assert_allclose(law, model.probabilities().numpy(), atol=1e-10)
+
+
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+@pytest.mark.parametrize("redraw", ["naive", "adaptive", "conditioned"])
+def test_chains_whose_state_chooses_end_in_the_joint_unless_naive(redraw, measure):
+    """Independent chains of a four-site Ising model after many steps, by Pearson's chi-square."""
+    ising, n_chains, steps = Ising.clique(4, 4, coupling=0.05, field=0.2), 3000, 60
+    model, sharpness = ising.joint(), 3.0 if measure == "entropy" else 1.0
+    scan = scans.by_state(redraw, measure, sharpness)
+    begun = start(torch.zeros(n_chains, 4, dtype=torch.int64), torch.ones(n_chains, 4).bool())
+    for state, _ in run(glauber(model, scan=scan), begun, steps, seed=7):
+        last = state
+    seen = np.bincount(ising.space.index(last.tokens).numpy(), minlength=16)
+
+    def chance(law):
+        return chi2.sf(((seen - n_chains * law) ** 2 / (n_chains * law)).sum(), 15)
+
+    own = stationary(
+        adaptive_matrix(model, ising.space, redraw=redraw, measure=measure, sharpness=sharpness)
+    )
+    assert chance(own) > 1e-3
+    if redraw == "naive":
+        assert chance(ising.probabilities) < 1e-9
+    else:
+        assert total_variation(own, ising.probabilities) < 1e-12

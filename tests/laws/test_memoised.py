@@ -127,9 +127,9 @@ def test_each_chain_may_have_its_own_seed(chains):
         {"fill": gumbel_max()},
         {"fill": greedy()},
         {"scan": scans.block(2), "within": "product"},
-        {"scan": scans.least_confident()},
+        {"scan": scans.by_state("adaptive", "entropy")},
     ],
-    ids=["sweep", "gumbel", "greedy", "block", "least-confident"],
+    ids=["sweep", "gumbel", "greedy", "block", "adaptive"],
 )
 def test_other_kernels(chains, options):
     conditionals, begun, _ = chains

@@ -18,7 +18,8 @@ KERNELS = {
     "block": {"scan": "block:3"},
     "product": {"scan": "block:3", "within": "product"},
     "parallel": {"scan": "everywhere", "within": "parallel"},
-    "least-confident": {"scan": "least-confident"},
+    "naive": {"scan": "naive:confidence"},
+    "adaptive": {"scan": "adaptive:entropy"},
     "gumbel": {"fill": "gumbel-max"},
 }
 

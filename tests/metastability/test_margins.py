@@ -1,6 +1,7 @@
 """Gaps, basins and escapes against loops by hand and the exact transition matrix."""
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -13,9 +14,9 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.margins import MarginStudy, basin_margin
+from glauber.metastability.holding import basin_margin, written
+from glauber.metastability.holding import margins_of as margins
 from glauber.metastability.margins import margins as study
-from glauber.metastability.margins import margins_of as margins
 
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
@@ -142,17 +143,83 @@ def test_the_study_is_the_models_own_conditionals(tiny_folder):
     assert last.startswith("mean holding time") and last.endswith("(exact)")
     picture = found.figure()
     np.testing.assert_array_equal(picture.data[0].y, found.gaps)
-    np.testing.assert_allclose(picture.data[1].y, 1 / found.leaving)
+    np.testing.assert_allclose(10 ** picture.data[1].y, 1 / found.leaving)
 
 
-def test_a_bound_below_all_numbers_is_said():
-    """exp(-800) is 0 in float64: no division by it."""
-    held = dict(gaps=np.array([800.0]), leaving=np.array([0.0]), sites=(1,), n_tokens=9)
-    found = MarginStudy(**held, temperature=1.0, text="", tokens=["a"], name="", signature="")
-    assert found.perfect and found.escape_bound == 0
-    assert "below the smallest number" in str(found) and "beyond all numbers" in str(found)
-    assert found.to_dict()["holding_time"] == {"value": None, "kind": "exact"}
-    assert found.figures()
+def deep(depth):
+    """Two sites, three tokens: token 0 beats the others by `depth` everywhere."""
+    entries = torch.zeros(2, 3, 3, 2, dtype=torch.float64)
+    entries[..., 0] = depth
+    return Table(entries)
+
+
+def test_rates_below_all_numbers_keep_their_logarithms():
+    """Two sites, two tokens: odds of exp(-5 / 0.005), which float64 cannot hold."""
+    found = margins(deep(5.0), torch.tensor([0, 0]), torch.ones(2).bool(), temperature=0.005)
+    assert found.escape_rate == 0 and found.holding_time == math.inf
+    assert found.log_escape_rate == pytest.approx(-1000.0, rel=1e-12)
+    assert found.log_escape_bound == pytest.approx(-1000.0) and not found.vacuous
+    # As bounds they are cut on the safe side.
+    assert 0 < found.escape_bound < 1e-300
+    cold = margins(deep(5.0), torch.tensor([0, 0]), torch.ones(2).bool(), temperature=1e-290)
+    assert cold.log_escape_rate == pytest.approx(-5e290)
+    basin = basin_margin(deep(5.0), torch.tensor([[0, 0]]), temperature=0.005)
+    assert math.isfinite(basin.mixing_time_bound) and basin.mixing_time_bound > 1e300
+    assert basin.log_escape_bound == pytest.approx(-1000.0)
+
+
+def test_a_token_without_rival_is_held_for_ever():
+    law = Restricted(Table.random(3, 2, seed=0), torch.tensor([True, False, False]))
+    found = margins(law, torch.tensor([0, 0]), torch.ones(2).bool())
+    assert found.log_escape_rate == -math.inf and found.escape_bound == 0
+
+
+def test_powers_of_ten_stand_for_what_float64_cannot_hold():
+    assert written(math.log(12.5)) == "12.5" and written(-math.inf) == "0"
+    assert written(-1000 * math.log(10)) == "10^-1,000.0"
+    assert written(400.5 * math.log(10)) == "10^400.5"
+
+
+def test_the_coldest_text_is_said_in_powers_of_ten(tiny_folder):
+    warm = study(str(tiny_folder), TEXT, temperature=1e-2, device="cpu")
+    found = study(str(tiny_folder), TEXT, temperature=1e-6, device="cpu")
+    assert warm.perfect == found.perfect
+    own = found.to_dict()["leaving"]
+    held = np.asarray(found.gaps) > 0
+    assert held.any() and "10^-" in str(found) and found.figures()
+    # So cold that only the best rival counts: log10 of the odds is -gap / temperature / log 10.
+    powers = np.array([row for row in own["log10"]])[held]
+    np.testing.assert_allclose(powers, -found.gaps[held] / 1e-6 / math.log(10), rtol=1e-6)
+    assert [value for value, firm in zip(own["value"], held, strict=True) if firm] == [None] * sum(
+        held
+    )
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 1.0])
+def test_what_is_called_exact_is_in_float64_whatever_the_dtype(tiny_folder, temperature):
+    exact = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu", dtype="float64")
+    assert exact.rounded is None and exact.kind == "exact"
+    single = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu")
+    assert single.log_escape_rate == exact.log_escape_rate
+    coarse = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu", dtype="bfloat16")
+    np.testing.assert_array_equal(coarse.gaps, exact.gaps)
+    assert coarse.escape_bound == exact.escape_bound
+    assert coarse.dtype == "float64" and coarse.rounded.dtype == "bfloat16"
+    assert coarse.rounded.kind == "estimate"
+    off = exact.log_escape_rate - coarse.rounded.log_escape_rate
+    assert off != 0 and coarse.to_dict()["rounded"]["log10_error"] == off / math.log(10)
+    assert str(coarse).count("(estimate)") == 1 and "in bfloat16" in str(coarse)
+
+
+def test_an_object_in_bfloat16_is_asked_in_float64_too(tiny_folder):
+    model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="bfloat16")
+    found = study(model, TEXT)
+    assert found.dtype == "float64" and found.rounded.dtype == "bfloat16"
+    tokens = model.vocabulary.encode([TEXT])[0][0]
+    asked = margins(model.conditionals(), tokens, torch.tensor([False] + [True] * 7 + [False]))
+    assert asked.kind == "estimate" and asked.dtype == "bfloat16"
+    np.testing.assert_array_equal(asked.gaps, found.rounded.gaps)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from glauber.exact.hitting_times import hamming_ball, mean_exit_times
+from glauber.metastability.catalogue import hamming_traps
 from glauber.metastability.episodes import (
     episodes_of_chain,
     hamming_episodes,
@@ -19,7 +20,7 @@ from glauber.metastability.episodes import (
     sojourns_of_path,
     visits_to_ball,
 )
-from table_chains import MATRIX, SPACE, WELLS, simulate, stored
+from table_chains import LAW, MATRIX, SPACE, WELLS, simulate, stored
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +111,28 @@ def test_traps_of_a_stored_run_last_as_long_as_their_balls_hold(kept, radius, sh
             over = excess(episode, numbers(paths[episode.chain]), times, after=shortest - 1)
             per_chain[episode.chain] += over
         assert (abs(score(per_chain)) < 3) == agrees
+
+
+@pytest.mark.parametrize(("radius", "shortest"), [(0, 35), (1, 40)])
+def test_seen_holding_times_are_the_exact_ones(kept, radius, shortest):
+    """Traps are chosen by their length: the plain mean of their stays is too long, `seen` is not.
+
+    Departures seen, less those that the exact rate expects in the steps seen, have mean zero.
+    """
+    run, _ = kept
+    found = hamming_traps(run, LAW, radius=radius, shortest=shortest).traps
+    assert len(found) > 500
+    paths, over, naive = list(sojourns(run)), np.zeros((2, run.n_chains)), []
+    for trap in found:
+        held, chain = trap.margins.holding_time, trap.episode.chain
+        over[0, chain] += trap.seen.departures - trap.seen.steps / held
+        over[1, chain] += trap.seen.departures - 1.15 * trap.seen.steps / held
+        path = paths[chain]
+        touched, _ = path.between(trap.episode.first, trap.episode.last)
+        own = touched[(path.states[touched] == trap.tokens).all(axis=1)]
+        own = own[own < len(path.first) - 1]  # without the one that the end cut off
+        naive += [(path.last - path.first + 1)[own].mean() / held] if len(own) else []
+    assert abs(score(over[0])) < 3 and abs(score(over[1])) > 3
+    expected = sum(trap.seen.steps / trap.margins.holding_time for trap in found)
+    assert expected > 500
+    assert np.mean(naive) > (1.6 if radius == 0 else 1.15)

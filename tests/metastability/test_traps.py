@@ -19,7 +19,7 @@ from glauber.errors import GlauberError
 from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
 from glauber.metastability.catalogue import hamming_traps, rank_with, rolling_traps
 from glauber.metastability.episodes import Episode, sojourns
-from glauber.metastability.margins import margins_of
+from glauber.metastability.holding import margins_of
 from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import census
 from glauber.metastability.traps import PUBLISHED
@@ -131,8 +131,17 @@ def test_a_token_that_is_never_drawn_is_no_representative(conditionals, tmp_path
     sites[0, 29:], tokens[0, 29:] = 1, VOCABULARY.index("cat")
     run = crafted_run(tmp_path / "run", [start], sites, tokens)
     paths = list(sojourns(run))
-    assert census(run, conditionals, [Episode(0, 0, 29, ended=True)], paths) == []
-    (trap,) = census(run, conditionals, [Episode(0, 0, 30, ended=True)], paths)
+    traps, (left_out,) = census(run, conditionals, [Episode(0, 0, 29, ended=True)], paths)
+    assert traps == [] and "never drawn" in left_out.reason
+    assert left_out.line().startswith("not counted: chain 0, from step 0, 30 steps: ")
+    (trap,), none = census(run, conditionals, [Episode(0, 0, 30, ended=True)], paths)
+    assert none == []
+    found = hamming_traps(run, conditionals, radius=0, shortest=20)
+    assert found.summary().n_left_out == 1 and not found.traps
+    assert left_out.line() in list(found.lines(show=5))
+    assert found.to_dict()["left_out"] == [
+        {"chain": 0, "first": 0, "last": 29, "duration": 30, "reason": left_out.reason}
+    ]
     assert trap.tokens.tolist() == [start[0], VOCABULARY.index("cat"), *start[2:]]
 
 
@@ -198,20 +207,27 @@ def test_a_run_too_short_for_the_traps_asked_for_says_how_long_they_were(run, ca
     assert "cannot be seen" not in str(seen)
 
 
-def test_a_coarse_run_is_evaluated_in_float32(tiny_folder, tmp_path):
-    """Drawn in int8, the gaps and holding times are those of the weights in float32."""
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32"])
+def test_gaps_are_those_of_float64_whatever_a_run_was_drawn_in(tiny_folder, tmp_path, dtype):
     texts = ["the cat sat on the mat ."] * 2
-    how = dict(steps=300, temperature=TEMPERATURE, dtype="int8", out=tmp_path / "run")
+    how = dict(steps=300, temperature=TEMPERATURE, dtype=dtype, out=tmp_path / "run")
     run = sample(str(tiny_folder), texts, **how)
     found = glauber.traps(run, detector="hamming", shortest=20)
     (catalogue,) = found.catalogues
-    assert catalogue.traps and "drawn in int8" in str(found) and "float32" in found.notes[0]
-    model = glauber.load(str(tiny_folder)).conditionals()
+    assert catalogue.traps and (f"drawn in {dtype}" in str(found)) == (dtype != "float32")
+    assert all("same weights in float64" in note for note in found.notes)
+    model = glauber.load(str(tiny_folder), dtype="float64").conditionals()
     for trap in catalogue.traps:
         free = torch.from_numpy(run.free[trap.episode.chain])
         own = margins_of(model, torch.from_numpy(trap.tokens), free, temperature=TEMPERATURE)
-        np.testing.assert_array_equal(trap.margins.gaps, own.gaps)
-    assert glauber.traps(run, detector="hamming", shortest=20).to_dict()["notes"]
+        np.testing.assert_allclose(trap.margins.gaps, own.gaps, atol=1e-12)
+        assert trap.margins.kind == "exact"
+    rough = reopen(run).conditionals
+    if dtype == "bfloat16":
+        (trap, *_) = hamming_traps(run, rough, shortest=20).traps
+        assert trap.to_dict()["holding_time"]["kind"] == "estimate" and "exact" not in str(
+            trap.lines()
+        )
 
 
 def test_the_published_count_stands_beside_the_published_model_only(run):
@@ -233,7 +249,7 @@ def test_each_chain_is_held_at_its_own_temperature(tiny_folder, tmp_path):
     assert "temperatures 0.1 to 0.4" in str(found)
     assert found.to_dict()["catalogues"][0]["temperatures"] == heats
     assert {trap.episode.chain for trap in catalogue.traps} == {0, 1, 2}
-    model = glauber.load(str(tiny_folder)).conditionals()
+    model = glauber.load(str(tiny_folder), dtype="float64").conditionals()
     for trap in catalogue.traps:
         free = torch.from_numpy(run.free[trap.episode.chain])
         own = heats[trap.episode.chain]

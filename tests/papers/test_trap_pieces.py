@@ -82,3 +82,13 @@ def test_the_figures_of_a_regime(tiny_folder):
     paces = [1 - (a * b).sum(axis=1) for a, b in pairs]
     assert found.pace == pytest.approx(np.mean(paces), abs=1e-6)
     assert 0 < found.stuck <= 1 and found.kind == "estimate"
+    starts = [embed([run.vocabulary.decode(row) for row in path[t]]) for t in range(0, 302, 10)]
+    by_hand = np.stack([1 - (starts[0] * now).sum(axis=1) for now in starts], axis=1)
+    assert found.steps.tolist() == list(range(0, 302, 10))
+    np.testing.assert_allclose(found.distances, by_hand, atol=1e-6)
+    np.testing.assert_allclose(found.from_start.value, by_hand.mean(axis=0), atol=1e-6)
+    ends = found.at_end.interval
+    assert 0 <= ends[0] <= by_hand[:, -1].mean() <= ends[1] <= 2
+    two = sample(str(tiny_folder), ["the cat sat on it ."], steps=60, chains=2, temperature=0.1)
+    alone = regime(two, embed, stride=10, shortest=20)
+    assert alone.at_end.interval is None and alone.from_start.low is None

@@ -254,9 +254,10 @@ def check_kernel(spec: Spec) -> None:
         "measure incompatibility but not this chain's entropy production",
         "block": "the chance of undoing the move of a whole block is not recorded",
         "everywhere": "all sites move at once, and the chance of undoing that is not recorded",
-        "least-confident": "the choice of the site depends on the state, so its chance does not "
-        "cancel between a step and its undoing",
     }
+    seen = "the choice of the site depends on the state, so its chance does not cancel between a "
+    for kind in ("naive", "adaptive", "conditioned", "least-confident"):
+        reasons[kind] = f"{seen}step and its undoing"
     why = reasons.get(spec.scan.partition(":")[0], "undoing a step has another chance there")
     raise GlauberError(
         f"entropy production is defined here for the scan uniform, but this run's is {spec.scan}: "

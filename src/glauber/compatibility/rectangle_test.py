@@ -7,6 +7,7 @@ passage, a random pair of its free sites, and at each site a replacement from th
 choices there, the site hidden and the rest of the passage as it is.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import in_parts
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.progress import Advance, check_count, check_seed
 
@@ -159,6 +161,48 @@ def _check_finite(scores: Tensor) -> None:
             f"rectangle {int(broken.nonzero()[0])} uses a token of probability 0, such as one "
             "outside the allowed vocabulary: its log-ratios are not finite."
         )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One rectangle as sentences: its four corners, and the two ways round."""
+
+    delta: float
+    sites: tuple[int, int]
+    changes: tuple[tuple[str, str], tuple[str, str]]  # (a, a') and (b, b'), as they are spelled
+    corners: tuple[str, str, str, str]  # a b; a' b; a b'; a' b'
+    one_way: float  # log-ratio from a b to a' b' by way of a' b
+    other_way: float  # by way of a b'; the two are equal under a joint law
+
+    def lines(self) -> Iterable[str]:
+        (a, new_a), (b, new_b) = self.changes
+        yield f"\nDelta {self.delta:.3f}: {a} -> {new_a} and {b} -> {new_b}"
+        names = ("as it was", f"with {new_a}", f"with {new_b}", "with both")
+        for name, text in zip(names, self.corners, strict=True):
+            yield f"  {name:>24}  {text}"
+        yield (
+            f"  log-ratio of the last to the first: {self.one_way:+.3f} by way of {new_a}, "
+            f"{self.other_way:+.3f} by way of {new_b}"
+        )
+
+
+def read(found: Rectangles, which: int, vocabulary: Vocabulary) -> Reading:
+    """The rectangle of that number as sentences."""
+    ratios = found.log_ratios[which].tolist()
+    sites = found.sites[which].tolist()
+    olds = found.tokens[which, sites].tolist()
+    news = found.values[which].tolist()
+    spell = vocabulary.spell
+    first, second = ((spell(old), spell(new)) for old, new in zip(olds, news, strict=True))
+    ab, a_new, b_new, both = (vocabulary.decode(row.tolist()) for row in found.corners[which])
+    return Reading(
+        delta=float(found.delta[which]),
+        sites=(sites[0], sites[1]),
+        changes=(first, second),
+        corners=(ab, a_new, b_new, both),
+        one_way=ratios[0] + ratios[1],
+        other_way=ratios[2] + ratios[3],
+    )
 
 
 class Drawn(NamedTuple):

@@ -7,35 +7,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 from torch import Tensor
 
-from glauber.compatibility.rectangle_test import TOP, Rectangles, check_numbers, draw, evaluate
+from glauber import statistics
+from glauber.compatibility.rectangle_test import (
+    TOP,
+    Reading,
+    Rectangles,
+    check_numbers,
+    draw,
+    evaluate,
+    read,
+)
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.causal_lm import LeftToRight
 from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load, refuse_int8, starts
-from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import LEVEL, bootstrap_mean
+from glauber.statistics import FEW, LEVEL
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 BYTES = 2000  # of memory that a rectangle takes, about: corners, scores and draws
+LEFT_TO_RIGHT = "left-to-right"
+CLOSING = 20  # rectangles of a control, which pays a pass for every token of a text
+CHECKS = (
+    "a joint law closes them by construction, so this checks the arithmetic of four edges that "
+    "are computed apart, and nothing else"
+)
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
 KINDS = {
     "mean": "estimate",
     "median": "estimate",
     "quantiles": "estimate",
-    "interval": f"estimate: {LEVEL:.0%} bootstrap interval of the mean over these passages",
+    "interval": f"estimate: {LEVEL:.0%} interval of the mean; see interval_of",
     "noise_floor": "estimate: largest |Delta in the model's dtype - Delta in float64| here",
     "certified": "exact up to the noise floor: each rules out every joint law",
     "share_certified": "estimate",
     "influence_rank_correlation": "estimate: Spearman, Delta against the mean of both influences",
+    "influence_rank_interval": f"estimate: {LEVEL:.0%} interval of that correlation",
 }
 
 
@@ -49,6 +64,10 @@ def rectangles(
     top: Annotated[int, "Replacements come from so many most probable tokens."] = TOP,
     seed: Seed = 0,
     strongest: Annotated[int, "How many certificates to write out."] = 3,
+    control: Annotated[
+        str | Conditionals | None,
+        "Also an autoregressive LM by name or folder, or left-to-right: this model read so.",
+    ] = None,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "RectangleStudy":
@@ -57,7 +76,8 @@ def rectangles(
     The protocol of paper A (section 3, table 1): random rectangles over the texts, in the model's
     dtype, and the same ones in float64, which tells how much of a Delta can be rounding. A
     vocabulary with fewer than `top` tokens is taken whole. An autoregressive model has no
-    influence here: only the tokens of the rectangle are scored.
+    influence here: only the tokens of the rectangle are scored. A control has a joint law, so its
+    rectangles close by construction: it checks the arithmetic and nothing else.
     """
     check_numbers(count, seed, top)
     if length is not None and length < 2:
@@ -67,6 +87,7 @@ def rectangles(
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     tokens, free = starts(opened, texts, length=length)
+    beside = control and _control(control, opened, device, trust_remote_code)
     asked, top = top, min(top, replacements_of(opened))
     say(f"{count:,} rectangles: {6 * count:,} rows through the model, {4 * count:,} in float64")
     found = measure(
@@ -80,6 +101,14 @@ def rectangles(
         proposals=opened.proposals(),
         influence=opened.whole_vocabulary,
     )
+    closing = None
+    if beside:
+        name, reader, *laws = beside
+        tokens, free = starts(reader, texts, length=length)
+        how = dict(count=min(count, CLOSING), top=min(top, replacements_of(reader)), seed=seed)
+        proposed = reader.proposals()
+        closed = measure(*laws, tokens, free=free, proposals=proposed, influence=False, **how)
+        closing = Control(name, closed)
     readings = [
         read(found.rectangles, which, opened.vocabulary) for which in found.strongest(strongest)
     ]
@@ -90,9 +119,16 @@ def rectangles(
         rectangles=count,
         replacements=f"uniform-top-{top}",
         seed=seed,
+        control=beside[0] if beside else None,
     )
     return RectangleStudy(
-        **vars(found), name=opened.name, top=top, asked=asked, readings=readings, signature=made
+        **vars(found),
+        name=opened.name,
+        top=top,
+        asked=asked,
+        readings=readings,
+        signature=made,
+        control=closing,
     )
 
 
@@ -136,6 +172,27 @@ class Measured:
         both = self.rectangles.influence
         return None if both is None else np.asarray(both.mean(dim=1).cpu())
 
+    @property
+    def _shared(self) -> NDArray[np.int64]:
+        """What rectangles (count,) share that may make them alike: a passage, if there are enough.
+
+        Of one or two passages each rectangle counts by itself, and speaks of these alone.
+        """
+        passages = np.asarray(self.passages.cpu())
+        return passages if len(np.unique(passages)) >= FEW else np.arange(len(passages))
+
+    @property
+    def population(self) -> str:
+        """What the intervals speak of."""
+        n = len(np.unique(np.asarray(self.passages.cpu())))
+        many = f"passages like these {n}, each counted as one"
+        return many if n >= FEW else f"rectangles of {'this passage' if n == 1 else 'these two'}"
+
+    @property
+    def mean(self) -> statistics.Measured:
+        """The mean Delta, with its interval."""
+        return statistics.mean_by_chain(self.delta, self._shared, bounds=(0.0, np.inf))
+
     def strongest(self, count: int) -> list[int]:
         """The rectangles with the largest certified Deltas, in falling order."""
         falling = np.argsort(-self.delta, kind="stable")
@@ -148,7 +205,8 @@ class Measured:
         found: dict[str, Any] = {
             "count": len(delta),
             "mean": float(delta.mean()),
-            "interval": list(bootstrap_mean(delta, seed=self.seed)),
+            "interval": _ends(self.mean),
+            "interval_of": self.population,
             "median": float(np.median(delta)),
             "quantiles": cuts | {"max": float(delta.max())},
             "noise_floor": self.noise_floor,
@@ -156,7 +214,9 @@ class Measured:
             "share_certified": float(certified.mean()),
         }
         if self.influence is not None:
-            found["influence_rank_correlation"] = _rank_correlation(self.influence, delta)
+            ranked = statistics.rank_correlation(self.influence, delta, chain=self._shared)
+            found["influence_rank_correlation"] = ranked.value
+            found["influence_rank_interval"] = _ends(ranked)
         return found | {"kind": KINDS}
 
 
@@ -167,14 +227,16 @@ class RectangleStudy(Measured, Result):
     name: str
     top: int  # first choices that replacements came from
     asked: int  # the number that was asked for: larger where the vocabulary has fewer
-    readings: list["Reading"]  # the strongest certificates, as sentences
+    readings: list[Reading]  # the strongest certificates, as sentences
     signature: str
+    control: "Control | None" = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "model": self.name,
             **plain(self.summary()),
             "top": {"value": self.top, "asked": self.asked},
+            "control": None if self.control is None else self.control.to_dict(),
             "strongest": plain(self.readings),
             "seconds": {"model": self.seconds, "float64": self.precise_seconds},
             "signature": self.signature,
@@ -182,8 +244,7 @@ class RectangleStudy(Measured, Result):
 
     def lines(self) -> Iterable[str]:
         found = self.summary()
-        low, high = found["interval"]
-        yield f"mean Delta {found['mean']:.3f} (95% bootstrap {low:.3f} to {high:.3f}), an estimate"
+        yield f"mean Delta {self.mean.spoken(3)}, an estimate for {self.population}"
         cuts = ", ".join(f"{name}: {value:.3f}" for name, value in found["quantiles"].items())
         yield f"median {found['median']:.3f}; quantiles {cuts}"
         yield (
@@ -196,6 +257,8 @@ class RectangleStudy(Measured, Result):
                 f"replacements come from the {self.top} tokens that the model proposes; "
                 f"{self.asked} were asked for"
             )
+        if self.control is not None:
+            yield self.control.line()
         for reading in self.readings:
             yield from reading.lines()
 
@@ -222,6 +285,57 @@ class RectangleStudy(Measured, Result):
         if self.influence is not None:
             found["influence"] = plot_delta_against_influence(self.influence, self.delta)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """Rectangles of a model with a joint law: they close, if the arithmetic is right."""
+
+    name: str
+    measured: Measured
+
+    @property
+    def edges(self) -> float:
+        """The largest |log-ratio| along an edge: what must cancel."""
+        return float(self.measured.rectangles.log_ratios.abs().max())
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.measured
+        return {
+            "model": self.name,
+            "count": len(found.delta),
+            "mean": float(found.delta.mean()),
+            "largest": float(found.delta.max()),
+            "largest_in_float64": float(found.precise.delta.max()),
+            "largest_edge": self.edges,
+            "certified": int(found.certified.sum()),
+            "checks": CHECKS,
+        }
+
+    def line(self) -> str:
+        delta = self.measured.delta
+        return (
+            f"control, {self.name}: Delta at most {delta.max():.1e} in {len(delta)} rectangles "
+            f"with edges up to {self.edges:.1f} nats; {CHECKS}"
+        )
+
+
+def _control(
+    given: str | Conditionals, opened: Opened, device: str, trust_remote_code: bool
+) -> tuple[str, Opened, Conditionals, Conditionals]:
+    """The control's name, the model that reads its texts, and its conditionals in both dtypes."""
+    if given == LEFT_TO_RIGHT:
+        if not opened.whole_vocabulary:
+            raise GlauberError(f"{opened.name} is autoregressive already and needs no control.")
+        laws, precise = (LeftToRight(m.conditionals()) for m in (opened, opened.in_float64()))
+        return f"{opened.name} read from left to right", opened, laws, precise
+    model = load(given, device=device, trust_remote_code=trust_remote_code)
+    if isinstance(given, str) and model.whole_vocabulary:
+        raise GlauberError(
+            f"{given} is a masked LM, and a control is an autoregressive one: give another name, "
+            f"or {LEFT_TO_RIGHT}."
+        )
+    return model.name, model, model.conditionals(), model.in_float64().conditionals()
 
 
 def replacements_of(model: Opened) -> int:
@@ -260,50 +374,5 @@ def measure(
     return Measured(found, again, drawn.passages, seed, between - begun, spent)
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One rectangle as sentences: its four corners, and the two ways round."""
-
-    delta: float
-    sites: tuple[int, int]
-    changes: tuple[tuple[str, str], tuple[str, str]]  # (a, a') and (b, b'), as they are spelled
-    corners: tuple[str, str, str, str]  # a b; a' b; a b'; a' b'
-    one_way: float  # log-ratio from a b to a' b' by way of a' b
-    other_way: float  # by way of a b'; the two are equal under a joint law
-
-    def lines(self) -> Iterable[str]:
-        (a, new_a), (b, new_b) = self.changes
-        yield f"\nDelta {self.delta:.3f}: {a} -> {new_a} and {b} -> {new_b}"
-        names = ("as it was", f"with {new_a}", f"with {new_b}", "with both")
-        for name, text in zip(names, self.corners, strict=True):
-            yield f"  {name:>24}  {text}"
-        yield (
-            f"  log-ratio of the last to the first: {self.one_way:+.3f} by way of {new_a}, "
-            f"{self.other_way:+.3f} by way of {new_b}"
-        )
-
-
-def read(found: Rectangles, which: int, vocabulary: Vocabulary) -> Reading:
-    """The rectangle of that number as sentences."""
-    ratios = found.log_ratios[which].tolist()
-    sites = found.sites[which].tolist()
-    olds = found.tokens[which, sites].tolist()
-    news = found.values[which].tolist()
-    spell = vocabulary.spell
-    first, second = ((spell(old), spell(new)) for old, new in zip(olds, news, strict=True))
-    ab, a_new, b_new, both = (vocabulary.decode(row.tolist()) for row in found.corners[which])
-    return Reading(
-        delta=float(found.delta[which]),
-        sites=(sites[0], sites[1]),
-        changes=(first, second),
-        corners=(ab, a_new, b_new, both),
-        one_way=ratios[0] + ratios[1],
-        other_way=ratios[2] + ratios[3],
-    )
-
-
-def _rank_correlation(influence: NDArray[Any], delta: NDArray[Any]) -> float | None:
-    """Spearman's rank correlation; None where one of the two is constant."""
-    if len(delta) < 2 or np.ptp(influence) == 0 or np.ptp(delta) == 0:
-        return None
-    return float(spearmanr(influence, delta).statistic)
+def _ends(found: statistics.Measured) -> list[float] | None:
+    return None if found.interval is None else list(found.interval)

@@ -1,5 +1,7 @@
 """What would an autoregressive LM say about a hidden site? The compatible control.
 
+Any causal LM of transformers (`CausalLM`), or a masked one read from left to right (`LeftToRight`).
+
 Its joint law is log p(x) = sum_t log p(x_t | x_<t). At one hidden site the conditional of token v
 is proportional to p(x with v there), so the edge log-ratios are differences of one joint and every
 rectangle closes. Each candidate token costs a pass over the text: a site's conditional over a
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.base import PAD, Conditionals, Restricted, hide, log_probs
 from glauber.conditionals.batching import ExactRows, rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
@@ -205,3 +207,57 @@ class NextToken:
         logits: Tensor = self.control.model(input_ids=inputs.to(home)).logits
         rows = torch.arange(len(inputs), device=home)[:, None]
         return logits[rows, sites.to(home)]
+
+
+@dataclass(frozen=True)
+class LeftToRight:
+    """The joint law that masked conditionals make when they are read from left to right.
+
+    log p(x) = sum over sites t of log pi_t(x_t | the tokens before it), with t and all later sites
+    hidden. Tokens that are never proposed (special ones) are part of no sum and stay visible. The
+    conditionals that it has at one site are those of this joint law, whatever those of the model
+    are: an autoregressive control of the same weights.
+    """
+
+    base: Conditionals
+    whole_vocabulary = False  # each token at a hidden site costs a pass for every site behind it
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """log p of the text from the site on, with each candidate there: (rows, 1, c) float64.
+
+        What stands before the site is the same for all candidates.
+        """
+        if sites.shape[1] != 1:
+            raise GlauberError("an autoregressive model answers for one hidden site at a time.")
+        if candidates is None:
+            every = torch.arange(self.vocab_size, device=tokens.device)
+            candidates = every.expand(len(tokens), 1, -1)
+        count = candidates.shape[-1]
+        texts, first = tokens.repeat_interleave(count, dim=0), sites.repeat_interleave(count, dim=0)
+        texts = texts.scatter(1, first, candidates.reshape(-1, 1))
+        return self._from_site_on(texts, first).view(len(tokens), 1, count)
+
+    def _from_site_on(self, texts: Tensor, first: Tensor) -> Tensor:
+        """The sum (rows,) over the sites from `first` (rows, 1) to the end of texts."""
+        columns = torch.arange(texts.shape[1], device=texts.device)
+        allowed = getattr(self.base, "allowed", torch.ones(self.vocab_size, dtype=torch.bool))
+        drawn = (texts != PAD) & allowed.to(texts.device)[texts.clamp(min=0)]
+        total = torch.zeros(len(texts), dtype=torch.float64, device=texts.device)
+        for site in columns.tolist():
+            rows = (drawn[:, site] & (first[:, 0] <= site)).nonzero()[:, 0]
+            size = rows_at_once(8 * (len(columns) - site) * self.vocab_size, texts.device)
+            for part in rows.split(size) if len(rows) else ():
+                laws = self._law(texts[part], torch.where(drawn[part, site:], columns[site:], PAD))
+                total[part] += laws.gather(1, texts[part, site, None])[:, 0]
+        return total
+
+    def _law(self, texts: Tensor, hidden: Tensor) -> Tensor:
+        """Log-probabilities (rows, vocab) at the first of the hidden sites (rows, k)."""
+        mask = getattr(getattr(self.base, "base", None), "hidden_token", None)
+        if mask is not None:  # written into the text, so that no other site is scored
+            texts, hidden = hide(texts, hidden, mask), hidden[:, :1]
+        return log_probs(self.base, texts, hidden)[:, 0]

@@ -5,6 +5,7 @@ The one place where studies turn what they were given into a model.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
@@ -43,9 +44,9 @@ def load(
 ) -> Model:
     """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
 
-    model  a name, a MaskedLM or CausalLM, or a rule of your own: any object with `vocab_size` and
-           `scores(tokens, sites, candidates=None)`, and optionally `name`, `length`, `fingerprint`
-           and `vocabulary` (a list of the tokens' spellings)
+    model  a name, a GGUF file of an autoregressive model, a MaskedLM or CausalLM, or a rule of your
+           own: any object with `vocab_size` and `scores(tokens, sites, candidates=None)`, and
+           optionally `name`, `length`, `fingerprint` and `vocabulary` (the tokens' spellings)
     kind   masked, causal, or auto: what the config of the folder says
     device an object is moved there; auto leaves it where it is
     dtype  of a named model; an object keeps its own, and another one than float32 is refused
@@ -56,9 +57,20 @@ def load(
     if not isinstance(model, str):
         return _object(model, device, dtype)
     choose_device(device)
+    if model.endswith(".gguf"):
+        return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     chosen = kind_of(model) if kind == "auto" else kind
     shape: type[CausalLM] | type[MaskedLM] = CausalLM if chosen == "causal" else MaskedLM
     return shape.load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+
+
+def _gguf(file: Path, **how: Any) -> CausalLM:
+    """An autoregressive model from one GGUF file."""
+    if not file.is_file():
+        raise GlauberError(f"there is no file {file}.")
+    model = CausalLM.load(str(file.parent), gguf_file=file.name, **how)
+    model.name = str(file)
+    return model
 
 
 def _object(given: Any, device: str, dtype: str) -> Model:

@@ -187,7 +187,7 @@ def _empty(state: State, window: int) -> Window:
     return Window(
         state.step.clone(),
         torch.zeros((), dtype=torch.int64, device=device),
-        Info(whole, whole.clone(), whole.bool(), real, real.clone(), real.clone()),
+        Info(whole, whole.clone(), whole.bool(), real, real.clone(), real.clone(), whole.bool()),
     )
 
 

@@ -7,9 +7,11 @@ sequential  hidden together, filled one after the other in the scan's order; the
 product     hidden together, filled independently from one evaluation
 parallel    each hidden alone, all redrawn at once given the old values of the others
 
-With one site a step the three are the same: single-site Glauber dynamics.
+With one site a step the three are the same: single-site Glauber dynamics. Where the state decides
+about the site, `adaptive` says how it is redrawn and whether the joint law is kept.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -17,9 +19,11 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
+from glauber.dynamics.adaptive import Adaptive, Chances, check_tokens, conditioned_scores, pick
 from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 from glauber.dynamics.noise import random_bits
+from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.scans import Scan, uniform
 from glauber.errors import GlauberError
 
@@ -40,6 +44,7 @@ def glauber(
     if within not in kinds:
         raise GlauberError(f"within is {within}, but it must be one of {', '.join(kinds)}.")
     redraw = kinds[within]
+    seeing = None if scan.adaptive is None else _seeing(conditionals, scan.adaptive, fill)
 
     def draw(seed: Tensor, state: State) -> Noise:
         """The noise of the next step of each chain; seed is one number or one per chain."""
@@ -50,11 +55,70 @@ def glauber(
         return Noise(order, fills)
 
     def step(state: State, noise: Noise) -> tuple[State, Info]:
-        sites = scan.choose(conditionals, state, noise.order)
-        tokens, info = redraw(conditionals, fill, state, sites, noise.fill)
+        if seeing is not None:
+            tokens, info = seeing(state, noise)
+        else:
+            sites = scan.choose(conditionals, state, noise.order)
+            tokens, info = redraw(conditionals, fill, state, sites, noise.fill)
         return state._replace(tokens=tokens, step=state.step + 1), info
 
     return Kernel(draw, step)
+
+
+def _seeing(
+    conditionals: Conditionals, adaptive: Adaptive, fill: Fill
+) -> Callable[[State, Noise], tuple[Tensor, Info]]:
+    """A step whose site the state decides about."""
+    check_tokens(adaptive, conditionals)
+    if adaptive.redraw != "naive" and fill.name == "greedy":
+        raise GlauberError(
+            f"the scan {adaptive.name} keeps the law of tokens that are drawn, but the fill is "
+            "greedy: take inverse-cdf or gumbel-max."
+        )
+    chances = Chances(conditionals, adaptive)
+
+    def step(state: State, noise: Noise) -> tuple[Tensor, Info]:
+        here = chances(state)
+        sites = pick(here, as_uniform(noise.order[:, 0]))
+        if adaptive.redraw == "conditioned":
+            drawn = _conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
+            return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+        bits = noise.fill[:, :1]
+        drawn = _redraw(conditionals, fill, state, state.tokens, sites, bits, 1)
+        tokens, info = _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+        if adaptive.redraw == "naive":
+            return tokens, info
+        there = chances(state._replace(tokens=tokens))
+        ratio = (there - here).gather(1, sites)
+        accepted = as_uniform(noise.order[:, 1:2]).log() < ratio
+        return torch.where(accepted, tokens, state.tokens), _rejected(state, info, ~accepted)
+
+    return step
+
+
+def _conditioned(
+    conditionals: Conditionals,
+    chances: Chances,
+    fill: Fill,
+    state: State,
+    sites: Tensor,
+    bits: Tensor,
+) -> Drawn:
+    """The chosen sites redrawn given that they were chosen: (chains, 1) each."""
+    scores = conditioned_scores(conditionals, chances, state, sites)
+    one = torch.ones_like(state.temperature)  # the scores are at the chain's temperature already
+    drawn = fill.draw(scores, one, bits, state.tokens.gather(1, sites)[:, 0])
+    return Drawn(*(part[:, None] for part in drawn))
+
+
+def _rejected(state: State, info: Info, rejected: Tensor) -> Info:
+    """What a step did whose proposals were rejected in some chains (chains, 1)."""
+    return info._replace(
+        tokens=torch.where(rejected, state.tokens.gather(1, info.sites), info.tokens),
+        changed=info.changed & ~rejected,
+        log_prob_new=torch.where(rejected, info.log_prob_old, info.log_prob_new),
+        accepted=~rejected,
+    )
 
 
 def _sequential(
@@ -129,9 +193,13 @@ def _place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:
 def _info(state: State, sites: Tensor, drawn: Drawn) -> Info:
     there = sites != PAD
     old = state.tokens.gather(1, sites.clamp(min=0))
+    old_log_prob, new_log_prob, entropy = (torch.where(there, x, torch.nan) for x in drawn[1:])
     return Info(
-        sites,
-        torch.where(there, drawn.tokens, PAD),
-        there & (drawn.tokens != old),
-        *(torch.where(there, x, torch.nan) for x in drawn[1:]),
+        sites=sites,
+        tokens=torch.where(there, drawn.tokens, PAD),
+        changed=there & (drawn.tokens != old),
+        log_prob_old=old_log_prob,
+        log_prob_new=new_log_prob,
+        entropy=entropy,
+        accepted=there,
     )

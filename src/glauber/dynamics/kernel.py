@@ -45,6 +45,7 @@ class Info(NamedTuple):
     log_prob_old: Tensor  # float64: of the old token in the conditional drawn from
     log_prob_new: Tensor  # float64
     entropy: Tensor  # float64: of that conditional, in nats
+    accepted: Tensor  # bool: False where a proposal was rejected, and in an empty slot
 
 
 class Kernel(NamedTuple):

@@ -4,17 +4,32 @@ A scan turns the random bits of a step into sites (chains, k). It sees the condi
 a scan may depend on the state.
 """
 
-import math
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, log_probs
+from glauber.conditionals.base import PAD, Conditionals
+from glauber.dynamics.adaptive import (
+    Adaptive,
+    Chances,
+    Measure,
+    Redraw,
+    adaptive_named,
+    pick,
+)
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
+
+# What `sample --scan` takes, in one line.
+SCANS = (
+    "uniform, sweep, block:K, everywhere; or the state chooses the site, by confidence or entropy: "
+    "adaptive:entropy (Metropolis) and conditioned:entropy (up to 64 tokens) keep a joint law, "
+    "naive:entropy does not; :2 behind it sharpens the choice."
+)
 
 
 class Scan(NamedTuple):
@@ -24,7 +39,17 @@ class Scan(NamedTuple):
     choose: Callable[[Conditionals, State, Tensor], Tensor]
     n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
     size: int | None = 1  # sites of a step; None: every free one
-    asks_conditionals: bool = False  # whether the choice depends on what the model says
+    adaptive: Adaptive | None = None  # how the state decides, where it does
+
+    @property
+    def asks_conditionals(self) -> bool:
+        """Whether the choice depends on what the model says."""
+        return self.adaptive is not None
+
+    @property
+    def rejects(self) -> bool:
+        """Whether tokens are only proposed."""
+        return self.adaptive is not None and self.adaptive.redraw == "adaptive"
 
     @property
     def fewest(self) -> int:
@@ -91,61 +116,50 @@ def everywhere() -> Scan:
     return Scan("everywhere", choose, lambda length: length, None)
 
 
-def least_confident(sharpness: float = 1.0) -> Scan:
-    """One free site, chosen in favour of those whose token the model finds least likely.
-
-    Site i has probability proportional to (1 - pi_i(x_i | x_-i)) ** sharpness, at the chain's
-    temperature; with sharpness infinite it is the most uncertain site (the first of equals). The
-    site is then redrawn without regard to how it was chosen, so this is not the adaptive dynamics
-    of paper B, Definition 8, and a joint law is not stationary under it.
-    """
+def by_state(redraw: Redraw, measure: Measure, sharpness: float = 1.0) -> Scan:
+    """One free site, chosen by how unsure the model is there; `adaptive` says how, and the law."""
+    adaptive = Adaptive(redraw, measure, sharpness)
 
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
-        uncertainty = _uncertainty(conditionals, state)
-        if math.isinf(sharpness):
-            return uncertainty.argmax(dim=1, keepdim=True)
-        weights = torch.where(state.free, uncertainty**sharpness, 0.0)
-        certain = weights.sum(dim=1, keepdim=True) == 0
-        weights = torch.where(certain, state.free.double(), weights)
-        total = weights.cumsum(dim=1)
-        point = as_uniform(order[:, :1]) * total[:, -1:]
-        return (total > point).int().argmax(dim=1, keepdim=True)
+        return pick(Chances(conditionals, adaptive)(state), as_uniform(order[:, 0]))
 
-    name = "least-confident" if sharpness == 1 else f"least-confident:{sharpness:g}"
-    return Scan(name, choose, asks_conditionals=True)
+    # The second number decides whether a proposal is accepted.
+    count = 2 if redraw == "adaptive" else 1
+    return Scan(adaptive.name, choose, lambda length: count, adaptive=adaptive)
 
 
 def scan_named(name: str) -> Scan:
-    """The scan that a run's spec names, such as `uniform`, `block:3` or `least-confident:2`."""
-    kind, _, number = str(name).partition(":")
+    """The scan that a run's spec names, such as `uniform`, `block:3` or `adaptive:entropy:2`.
+
+    `least-confident`, as older runs have it, is `naive:confidence`.
+    """
+    kind, _, rest = str(name).partition(":")
     try:
         if kind == "block":
-            return block(int(number))
+            return block(int(rest))
         if kind == "least-confident":
-            sharpness = float(number or 1)
-            if not sharpness >= 0:
-                raise ValueError(number)
-            return least_confident(sharpness)
+            return _renamed(by_state(*adaptive_named("naive", f"confidence:{rest or 1}")), name)
+        if kind in ("naive", "adaptive", "conditioned"):
+            return by_state(*adaptive_named(kind, rest))  # type: ignore[arg-type]
         return {"uniform": uniform, "sweep": sweep, "everywhere": everywhere}[str(name)]()
     except (KeyError, ValueError):
-        known = "uniform, sweep, block:K, everywhere, least-confident"
+        known = (
+            "uniform, sweep, block:K, everywhere, adaptive:confidence, adaptive:entropy, "
+            "conditioned:…, naive:…"
+        )
         raise GlauberError(f"the scan is {name}, but it must be one of {known}.") from None
+
+
+def _renamed(scan: Scan, old: str) -> Scan:
+    warnings.warn(
+        f"the scan {old} is {scan.name} now, which keeps no joint law; "
+        f"{scan.name.replace('naive', 'adaptive')} does.",
+        GlauberWarning,
+        stacklevel=3,
+    )
+    return scan
 
 
 def _ranked(free: Tensor, rank: Tensor) -> Tensor:
     """The free site of that rank (0 is the first) in each chain, (chains,)."""
     return (free.cumsum(dim=1) == rank[:, None] + 1).int().argmax(dim=1)
-
-
-def _uncertainty(conditionals: Conditionals, state: State) -> Tensor:
-    """1 - pi_i(x_i | x_-i) at every free site, -1 elsewhere: (chains, length)."""
-    uncertainty = torch.full_like(state.free, -1.0, dtype=torch.float64)
-    for site in range(state.free.shape[1]):
-        chains = state.free[:, site].nonzero()[:, 0]
-        if len(chains):
-            tokens = state.tokens[chains]
-            sites = torch.full((len(chains), 1), site, device=tokens.device)
-            found = log_probs(conditionals, tokens, sites, temperature=state.temperature[chains])
-            held = found[:, 0].gather(1, tokens[:, site : site + 1])[:, 0]
-            uncertainty[chains, site] = -torch.expm1(held)
-    return uncertainty

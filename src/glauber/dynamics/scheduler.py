@@ -250,7 +250,7 @@ class Scheduler:
         changed = self.tokens[every, sites] != new
         self.tokens[every, sites] = new
         self.handed_out += 1
-        parts = (sites, new, changed, *self.figures[:, column].T.copy())
+        parts = (sites, new, changed, *self.figures[:, column].T.copy(), np.ones_like(changed))
         info = Info(*(self._send(part[:, None]) for part in parts))
         state = self.begun._replace(
             tokens=self._send(self.tokens.copy()), step=self.begun.step + self.handed_out

@@ -19,7 +19,7 @@ States and conditionals
 One step as a matrix or an operator
     transition_matrix, site_matrix   random scan, with blocks filled in sequence or as a product
     sweep_matrix, parallel_matrix    in order, and all at once; sweep_operator, parallel_operator
-    least_confident_matrix           the site whose token is least likely
+    adaptive_matrix                  the state chooses the site: naive, adaptive or conditioned
     pair_matrix                      two coupled chains; mean_meeting_times, mean_distances
 The long run
     stationary, entropy_production   where the chain is in the end, and how irreversible it is
@@ -159,6 +159,7 @@ from glauber.exact.pair_chain import (
     pair_matrix,
 )
 from glauber.exact.scans import (
+    adaptive_matrix,
     least_confident_matrix,
     parallel_matrix,
     parallel_operator,
@@ -210,6 +211,7 @@ __all__ = [
     "Pseudolikelihood",
     "Space",
     "Spectrum",
+    "adaptive_matrix",
     "all_masks",
     "arrival_distribution",
     "arrival_within",

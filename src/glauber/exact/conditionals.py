@@ -5,6 +5,7 @@ with the engine that is tested against it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Space
+from glauber.progress import say
 
 
 def redraw_probabilities(
@@ -101,3 +103,54 @@ def _ask(conditionals: Conditionals, contexts: Tensor, sites: Tensor) -> Tensor:
         for rows in in_parts(contexts, sites.numel() * conditionals.vocab_size)
     ]
     return torch.cat(chunks)
+
+
+@dataclass(frozen=True, eq=False)
+class Few:
+    """The single-site conditionals of a few sites, each with its own few tokens, in full."""
+
+    space: Space
+    table: Tensor  # (sites, states, tokens) float64: scores at each state
+
+    @property
+    def vocab_size(self) -> int:
+        return self.space.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """(rows, 1, tokens), by the numbers of the tokens at each site."""
+        site = sites[:, 0]
+        there = tokens.scatter(1, sites, 0)
+        scores = self.table[site, self.space.index(there)][:, None]
+        return scores if candidates is None else scores.gather(-1, candidates)
+
+
+def candidates(
+    conditionals: Conditionals, row: Tensor, columns: Sequence[int], count: int
+) -> Tensor:
+    """Tokens (sites, count) of each column: its own first, then the likeliest others, if drawn."""
+    asked = torch.tensor(columns, device=row.device)[:, None]
+    scores = conditionals.scores(row.repeat(len(columns), 1), asked)[:, 0].double()
+    scores = scores.scatter(1, row[asked], torch.inf)
+    drawn = int((scores > -torch.inf).sum(dim=1).min())
+    return scores.topk(min(count, drawn), dim=1).indices
+
+
+def tabulated(
+    conditionals: Conditionals, row: Tensor, columns: Sequence[int], offered: Tensor
+) -> Few:
+    """The conditionals of those columns (sites,) over the offered tokens, the others as in row."""
+    n_sites, n_tokens = offered.shape
+    space = Space(n_tokens, n_sites)
+    states = space.states().to(row.device)
+    say(f"{n_sites * space.size // n_tokens:,} rows through the model for {space.size:,} states")
+    table = torch.empty(n_sites, space.size, n_tokens, dtype=torch.float64)
+    whole = row.repeat(space.size, 1)
+    whole[:, list(columns)] = offered[torch.arange(n_sites, device=row.device), states]
+    for site, column in enumerate(columns):
+        first = (states[:, site] == 0).nonzero()[:, 0]  # one state of each context
+        asked = torch.full((len(first), 1), column, device=row.device)
+        wanted = offered[site].expand(len(first), 1, -1).contiguous()
+        scores = conditionals.scores(whole[first], asked, wanted)[:, 0].double().cpu()
+        for token in range(n_tokens):
+            table[site, first.cpu() + token * int(space.strides[site])] = scores
+    return Few(space, table)

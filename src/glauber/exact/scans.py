@@ -1,4 +1,4 @@
-"""How likely is each state after a step of the other scans: in order, all at once, by uncertainty?
+"""How likely is each state after a step of the other scans: in order, all at once, by the state?
 
 The sweep and the parallel update are dense matrices, size * size numbers. As operators, which move
 a distribution without the matrix in memory, they take size * length numbers (sweep) or about
@@ -6,6 +6,7 @@ a distribution without the matrix in memory, they take size * length numbers (sw
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
@@ -15,9 +16,11 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
 from glauber.exact.conditionals import current_probabilities, free_sites, redraw_probabilities
-from glauber.exact.space import Floats, Space
-from glauber.exact.transition import site_matrix
+from glauber.exact.space import Floats, Space, over_block
+from glauber.exact.transition import block_matrix, site_matrix
 
+Redraw = Literal["naive", "adaptive", "conditioned"]
+Measure = Literal["confidence", "entropy"]
 DENSE_LIMIT = 2**13  # states; a dense matrix of that many takes 512 MiB
 
 
@@ -66,6 +69,38 @@ def parallel_matrix(
     return matrix
 
 
+def adaptive_matrix(
+    conditionals: Conditionals,
+    space: Space,
+    *,
+    redraw: Redraw = "conditioned",
+    measure: Measure = "confidence",
+    sharpness: float = 1.0,
+    temperature: float = 1.0,
+    free: Tensor | None = None,
+) -> csr_array:
+    """The matrix (size, size) of redrawing one site that the state x chooses.
+
+    Site i is chosen with c_i(x), its uncertainty to the power of sharpness, normalised: see
+    `uncertainties` and `choice_probabilities`. Then, with pi_i the conditional of the site,
+
+    naive        v ~ pi_i(. | x_-i); a joint law is not kept
+    adaptive     v ~ pi_i(. | x_-i) is accepted with chance min(1, c_i(x with v) / c_i(x))
+    conditioned  v ~ pi_i(v | x_-i) c_i(x with v), normalised (paper B, Definition 8)
+
+    The last two are reversible with respect to the joint law of conditionals that have one.
+    """
+    chosen = site_choice(
+        conditionals, space, measure=measure, sharpness=sharpness, temperature=temperature,
+        free=free,
+    )  # fmt: skip
+    matrix = csr_array((space.size, space.size))
+    for choice, site in zip(chosen.T, free_sites(space, free), strict=True):
+        fill = current_probabilities(conditionals, space, (site,), temperature=temperature)[:, 0]
+        matrix = matrix + _site_step(space, site, fill, choice, redraw)
+    return matrix
+
+
 def least_confident_matrix(
     conditionals: Conditionals,
     space: Space,
@@ -74,22 +109,51 @@ def least_confident_matrix(
     temperature: float = 1.0,
     free: Tensor | None = None,
 ) -> csr_array:
-    """The matrix (size, size) of redrawing one site, chosen by how unlikely its token is.
+    """The naive matrix (size, size) by confidence: no joint law is kept."""
+    return adaptive_matrix(
+        conditionals, space, redraw="naive", sharpness=sharpness, temperature=temperature, free=free
+    )
 
-    The uncertainty of site i is w_i = 1 - pi_i(x_i | x_{-i}), and the site is chosen with
-    probability proportional to w_i ** sharpness. With sharpness infinite it is the most uncertain
-    one (ties: the smallest site). Where every token is certain, the choice is uniform.
-    """
+
+def site_choice(
+    conditionals: Conditionals,
+    space: Space,
+    *,
+    measure: Measure = "confidence",
+    sharpness: float = 1.0,
+    temperature: float = 1.0,
+    free: Tensor | None = None,
+) -> Floats:
+    """c_i(x) (size, free sites): the probability that each free site is the one redrawn."""
     if not sharpness >= 0:
         raise GlauberError(f"the sharpness is {sharpness}, but it must not be negative.")
+    found = {"confidence": _uncertainty, "entropy": _entropy}
+    if measure not in found:
+        raise GlauberError(f"the measure is {measure}, but it must be confidence or entropy.")
     sites = free_sites(space, free)
-    uncertainties = [_uncertainty(conditionals, space, site, temperature) for site in sites]
-    choice = choice_probabilities(np.stack(uncertainties, axis=1), sharpness)
-    matrix = csr_array((space.size, space.size))
-    for column, site in enumerate(sites):
-        redraw = site_matrix(conditionals, space, site, temperature=temperature)
-        matrix = matrix + diags_array(choice[:, column]) @ redraw
-    return matrix
+    unsure = [found[measure](conditionals, space, site, temperature) for site in sites]
+    return choice_probabilities(np.stack(unsure, axis=1), sharpness)
+
+
+def _site_step(space: Space, site: int, fill: Floats, choice: Floats, redraw: Redraw) -> csr_array:
+    """The part of the matrix that redraws this site; its rows sum to choice (size,)."""
+    if redraw == "naive":
+        return diags_array(choice) @ block_matrix(space, (site,), fill)
+    if redraw == "conditioned":
+        weights = fill * choice
+        total = over_block(weights, space, (site,))
+        given = np.divide(weights, total, out=fill.copy(), where=total > 0)
+        return diags_array(choice) @ block_matrix(space, (site,), given)
+    if redraw != "adaptive":
+        raise GlauberError(
+            f"the redraw is {redraw}, but it must be naive, adaptive or conditioned."
+        )
+    moves = block_matrix(space, (site,), fill)
+    row = np.repeat(np.arange(space.size), np.diff(moves.indptr))
+    # fill(y) c(x) min(1, c(y) / c(x)), without the quotient
+    moves.data = moves.data * np.minimum(choice[row], choice[moves.indices])
+    moves.data[row == moves.indices] = 0.0
+    return moves + diags_array(np.maximum(choice - moves.sum(axis=1), 0.0))
 
 
 def choice_probabilities(uncertainties: Floats, sharpness: float) -> Floats:
@@ -113,6 +177,13 @@ def _uncertainty(conditionals: Conditionals, space: Space, site: int, temperatur
     tokens = space.states().numpy()[:, site, None]
     np.put_along_axis(distributions, tokens, 0.0, axis=1)
     return np.asarray(distributions.sum(axis=1))
+
+
+def _entropy(conditionals: Conditionals, space: Space, site: int, temperature: float) -> Floats:
+    """Entropy (size,) of the site's conditional, in nats."""
+    given = redraw_probabilities(conditionals, space, (site,), temperature=temperature)[:, 0]
+    logs = np.log(np.where(given > 0, given, 1.0))
+    return np.asarray(np.maximum(-(given * logs).sum(axis=1), 0.0))
 
 
 def _check_dense(space: Space) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.figures.style import QUIET, STRONG, empty_figure
+from glauber.metastability.holding import written
 from glauber.result import visible
 
 if TYPE_CHECKING:
@@ -27,32 +28,33 @@ def plot_margins(found: "MarginStudy") -> go.Figure:
     names = [escape(visible(token), quote=False) for token in found.tokens]
     figure.update_xaxes(title_text="", tickvals=places, ticktext=names, tickangle=-45)
     figure.update_yaxes(title=dict(text="gap (score)", font_size=13))
-    with np.errstate(divide="ignore"):
-        redraws = 1 / found.leaving
+    powers = -found.log_leaving / np.log(10)  # logarithms: float64 has no number for some
+    said = [[written(log), written(-log)] for log in found.log_leaving]
     figure.add_bar(
         x=places,
         y=found.gaps,
         marker_color=[STRONG if gap > 0 else QUIET for gap in found.gaps],
         name="gap; grey: another token is likelier",
-        customdata=np.stack([found.leaving, redraws], axis=1),
+        customdata=said,
         text=names,
         textposition="none",
         hovertemplate="%{text}: gap %{y:.3f}<br>a redraw changes it with chance "
-        "%{customdata[0]:.3g}<extra></extra>",
+        "%{customdata[0]}<extra></extra>",
     )
     figure.add_scatter(
         x=places,
-        y=np.where(np.isfinite(redraws), redraws, np.nan),
+        y=np.where(np.isfinite(powers), powers, np.nan),
+        customdata=said,
         yaxis="y2",
         mode="markers",
         marker=dict(color="black", symbol="line-ew-open", size=14),
         name="redraws until it changes, on average (right)",
-        hovertemplate="%{y:.4g} redraws<extra></extra>",
+        hovertemplate="%{customdata[1]} redraws<extra></extra>",
     )
     figure.update_layout(
         margin=dict(b=80, r=60),
         yaxis2=dict(
-            overlaying="y", side="right", type="log", title="redraws", showgrid=False, nticks=5
+            overlaying="y", side="right", title="redraws, power of ten", showgrid=False, nticks=5
         ),
     )
     return figure

@@ -1,5 +1,6 @@
 """Could it be one law? Rectangles, entropy production, potentials and scores as pictures."""
 
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from glauber.result import visible
 
 if TYPE_CHECKING:
     import pandas
+
+    from glauber.compatibility.single_mask import Ratio
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:
@@ -60,6 +63,50 @@ def plot_delta_against_influence(influence: NDArray[Any], delta: NDArray[Any]) -
         line=dict(color=QUIET, width=2.5),
         name="median of each tenth",
         hovertemplate="influence %{x:.3f}, median Delta %{y:.2f}<extra></extra>",
+    )
+    return figure
+
+
+def plot_ratios(ratios: Sequence["Ratio"]) -> go.Figure:
+    """The chain's log-ratio of two tokens against the single mask's, a dot for each text."""
+    figure = empty_figure(
+        "Does a single mask tell what the chain does?",
+        "log-ratio of two tokens at one site, nats; on the line if a joint law existed",
+    )
+    figure.update_xaxes(title_text="by a single mask", tickformat="~g")
+    figure.update_yaxes(title=dict(text="of the chain", font_size=13), rangemode="normal")
+    single = [one.single for one in ratios]
+    chain = [one.stationary for one in ratios]
+    ends = [min([*single, *chain]), max([*single, *chain])]
+    figure.add_scatter(
+        x=ends,
+        y=ends,
+        mode="lines",
+        name="equal",
+        line=dict(color=QUIET, width=1.5, dash="dot"),
+        hoverinfo="skip",
+    )
+    seen = [one for one in ratios if one.seen is not None and one.seen.interval is not None]
+    if seen:
+        means = [(one.seen.value, *one.seen.interval) for one in seen if one.seen]
+        figure.add_scatter(
+            x=[one.single for one in seen], y=[value for value, _, _ in means], mode="markers",
+            marker=dict(color=QUIET, size=5), name="counted, 95% interval over chains",
+            error_y=dict(
+                type="data", symmetric=False, color=QUIET, thickness=1,
+                array=[high - value for value, _, high in means],
+                arrayminus=[value - low for value, low, _ in means],
+            ),
+            hovertemplate="counted %{y:+.2f}<extra></extra>",
+        )  # fmt: skip
+    figure.add_scatter(
+        x=single,
+        y=chain,
+        mode="markers",
+        marker=dict(color=STRONG, size=9, opacity=0.7),
+        name="a text, enumerated",
+        text=[_plain(f"{one.tokens[0]} / {one.tokens[1]}: {one.context}") for one in ratios],
+        hovertemplate="%{text}<br>single mask %{x:+.2f}, chain %{y:+.2f}<extra></extra>",
     )
     return figure
 

@@ -14,7 +14,7 @@ from glauber.landscape.comparison import ModelRow, Triple, interval_of, producti
 from glauber.landscape.prefix_contrast import Contrast, excludes_zero
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
-from glauber.statistics import Mean, normal_reach
+from glauber.statistics import Measured
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (
@@ -146,14 +146,14 @@ def _dots(figure: go.Figure, rows: dict[str, Triple], name: str, strong: bool) -
     )  # fmt: skip
 
 
-def _ends(mean: Mean) -> Triple:
+def _ends(mean: Measured) -> Triple:
     low, high = mean.interval or (mean.value, mean.value)
     return mean.value, low, high
 
 
 def _odds(word: WordContrast) -> Triple:
-    reach = normal_reach() * word.standard_error
-    return word.log_odds, word.log_odds - reach, word.log_odds + reach
+    low, high = word.interval or (word.log_odds, word.log_odds)
+    return word.log_odds, low, high
 
 
 def plot_comparison(rows: Sequence[ModelRow]) -> go.Figure:
@@ -235,5 +235,6 @@ def short(name: str) -> str:
 
 
 def _delta(row: ModelRow) -> Triple:
-    low, high = row.rectangles["interval"]
-    return row.rectangles["mean"], low, high
+    mean = row.rectangles["mean"]
+    low, high = row.rectangles["interval"] or (mean, mean)
+    return mean, low, high

@@ -248,13 +248,13 @@ def plot_basin_trajectory(
 
 
 def plot_implied_timescales(found: ImpliedTimescales, *, lag: int | None = None) -> go.Figure:
-    """Each timescale against the lag, both in steps, with bands from a bootstrap over chains.
+    """Each timescale against the lag, both in steps, with bands over chains.
 
     Below the diagonal a timescale is shorter than the lag and cannot be seen. lag marks the one
     that the model uses.
     """
     alone = found.steps.low is None
-    band = "one chain: no errors" if alone else "bands: 95%, bootstrap over chains"
+    band = "too few chains for bands" if alone else "bands: 95%, over chains"
     figure = empty_figure(
         "How slow the slowest motions are",
         f"implied timescales in steps (estimates; {band}).<br>"

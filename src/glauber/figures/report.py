@@ -241,8 +241,9 @@ def _sites(scan: str) -> str:
         "sweep": "one token, each in turn,",
         "block": f"{number} tokens, picked at random,",
         "everywhere": "every token",
-        "least-confident": "one token, picked from those that the model doubts,",
     }
+    for state_dependent in ("naive", "adaptive", "conditioned", "least-confident"):
+        known[state_dependent] = "one token, picked from those that the model doubts,"
     return known.get(kind, f"tokens (scan {scan})")
 
 

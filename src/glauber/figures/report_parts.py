@@ -126,7 +126,9 @@ def _traps(
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
     try:
-        drawn = drawn_from(run, model=model, device=device, trust_remote_code=trust_remote_code)
+        drawn = drawn_from(
+            run, model=model, device=device, trust_remote_code=trust_remote_code, precise=True
+        )
     except GlauberError as error:
         if model is not None:  # it was asked for, so it must be there
             raise

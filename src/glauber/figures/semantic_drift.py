@@ -11,7 +11,7 @@ from glauber.figures.style import INK, QUIET, STRONG, THIN, empty_figure
 from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
 from glauber.mixing.semantic_drift import Distances, HittingTimes
-from glauber.statistics import Mean
+from glauber.statistics import Measured
 
 BAND = "rgba(0, 114, 178, 0.16)"
 LIMIT = "#d55e00"
@@ -61,7 +61,7 @@ def plot_semantic_drift(
 
 
 def plot_distance_by_length(
-    values: dict[int, NDArray[np.float64]], means: dict[int, Mean], *, step: int
+    values: dict[int, NDArray[np.float64]], means: dict[int, Measured], *, step: int
 ) -> go.Figure:
     """The distances (chains,) after one number of steps, by length, with means and intervals."""
     lengths = sorted(values)
@@ -81,12 +81,12 @@ def plot_distance_by_length(
         hovertemplate="n = %{x}: %{y:.2f}<extra></extra>",
     )
     centre = np.array([means[n].value for n in lengths])
-    spread = [means[n].interval for n in lengths]
-    reach = [0.0 if pair is None else (pair[1] - pair[0]) / 2 for pair in spread]
+    ends = [means[n].interval or (means[n].value, means[n].value) for n in lengths]
+    down, up = (np.abs(side - centre) for side in np.array(ends).T)
     figure.add_scatter(
         x=lengths,
         y=centre,
-        error_y=dict(type="data", array=reach, color=STRONG, thickness=2),
+        error_y=dict(type="data", array=up, arrayminus=down, color=STRONG, thickness=2),
         mode="lines+markers",
         line=dict(color=STRONG, width=2.5),
         name="mean, 95% interval",

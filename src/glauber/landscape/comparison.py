@@ -137,7 +137,7 @@ class ModelRow:
 
     def written(self) -> dict[str, str]:
         """The figures, each with its error, as they are shown."""
-        low, high = self.rectangles["interval"]
+        low, high = self.rectangles["interval"] or (np.nan, np.nan)
         found = {
             "mean rectangle Delta": f"{self.rectangles['mean']:.3f} ({low:.3f} to {high:.3f}), "
             f"{self.rectangles['share_certified']:.0%} certified"
@@ -191,8 +191,8 @@ class Comparison(Result):
             {
                 "model": row.model,
                 "delta": row.rectangles["mean"],
-                "delta_low": row.rectangles["interval"][0],
-                "delta_high": row.rectangles["interval"][1],
+                "delta_low": (row.rectangles["interval"] or [np.nan])[0],
+                "delta_high": (row.rectangles["interval"] or [np.nan])[-1],
                 "certified": row.rectangles["share_certified"],
                 **_columns("entropy_production", production_of(row)),
                 **_columns("changed", interval_of(row.changed)),

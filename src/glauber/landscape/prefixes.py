@@ -34,7 +34,7 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import resume, sample
-from glauber.statistics import LEVEL, Mean, normal_reach
+from glauber.statistics import LEVEL, Mean
 
 if TYPE_CHECKING:
     import pandas
@@ -198,9 +198,9 @@ class PrefixStudy(Result):
                     rows.append([*one.names, kind, name, mine.value, other.value, apart.value])
                     rows[-1] += [low, high, excludes_zero(apart)]
             for word in (*one.more, *one.less):
-                reach = normal_reach() * word.standard_error
+                low, high = word.interval or (np.nan, np.nan)
                 rows.append([*one.names, "log-odds", word.word, *word.counts, word.log_odds])
-                rows[-1] += [word.log_odds - reach, word.log_odds + reach, word.sure]
+                rows[-1] += [low, high, word.sure]
         columns = ["first", "second", "figure", "name", "of_first", "of_second", "difference"]
         return pandas.DataFrame(rows, columns=[*columns, "low", "high", "sure"])
 

@@ -176,11 +176,9 @@ class Episodes:
     chain: NDArray[np.int64]  # (episodes,)
     n_chains: int
 
-    def median(self, *, seed: int = 0) -> MedianTime:
-        """The Kaplan-Meier median, with an interval from resampling chains."""
-        return median_time_by_chain(
-            self.steps, self.ended, self.chain, n_chains=self.n_chains, seed=seed
-        )
+    def median(self) -> MedianTime:
+        """The Kaplan-Meier median, with an interval over chains."""
+        return median_time_by_chain(self.steps, self.ended, self.chain)
 
 
 def episodes(above: NDArray[np.bool_], every: int) -> Episodes:

@@ -1,9 +1,9 @@
 """Among which kinds of text does the chain stay, for how long, and where does it go next?
 
 A Markov state model of the snapshots of a run, its metastable sets, and the times and ways between
-them. All of it is estimated; the errors come from a bootstrap over chains, with states and basins
-held as they were found. A basin that no chain left or entered has no place here: only states that
-all lead to each other are kept, and what share of the transitions that is, is said.
+them. All of it is estimated; the intervals come from leaving out each chain once, with states and
+basins held as they were found. A basin that no chain left or entered has no place here: only states
+that all lead to each other are kept, and what share of the transitions that is, is said.
 """
 
 from dataclasses import dataclass
@@ -67,7 +67,6 @@ def basin_model(
     lag: int = LAG,
     n_sets: int | None = None,
     lags: list[int] | None = None,
-    seed: int = 0,
 ) -> BasinModel:
     """The basins of chains given as a state at each snapshot, labels (chains, snapshots) from 0.
 
@@ -81,14 +80,14 @@ def basin_model(
     basin_of_label[model.states] = sets.assignment
     basin_of = basin_of_label[labels]
     n_chains_in = chains_in(basin_of)
-    figures = _figures(counts, model, sets, n_chains_in >= FEW, seed=seed)
-    check = chapman_kolmogorov(labels, basin_of_label, lag=lag, seed=seed)
+    figures = _figures(counts, model, sets, n_chains_in >= FEW)
+    check = chapman_kolmogorov(labels, basin_of_label, lag=lag)
     lags = usual_lags(labels.shape[1]) if lags is None else lags
     pairs = permutations(range(sets.n_sets), 2)
     return BasinModel(
         model,
         sets,
-        timescales=implied_timescales(labels, lags, every=every, seed=seed),
+        timescales=implied_timescales(labels, lags, every=every),
         **figures,
         transitions=tuple(transition(model, sets.assignment, pair) for pair in pairs),
         check=check,
@@ -98,35 +97,40 @@ def basin_model(
 
 
 def _figures(
-    counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_], *, seed: int
+    counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_]
 ) -> dict[str, Estimate]:
-    """Timescales, shares, staying and passage times, with errors from a bootstrap over chains.
+    """Timescales, shares, staying and passage times, with intervals over chains.
 
-    enough (basins,): whether enough chains were in a basin to tell errors.
+    enough (basins,): whether enough chains were in a basin for an interval.
     """
     inside = counts[:, model.states[:, None], model.states]
     n, m = len(model.states), sets.n_sets
-    cuts = np.cumsum([n - 1, m, m])
 
-    def figures(weights: Floats) -> Floats:
+    def of(weights: Floats) -> tuple[StateModel, NDArray[np.int64]]:
         one = state_model(np.tensordot(weights, inside, 1), lag=model.lag, every=model.every)
-        basin = sets.assignment[one.states]
+        return one, sets.assignment[one.states]
+
+    def times(weights: Floats) -> Floats:
+        one, basin = of(weights)
         slow = np.full(n - 1, np.nan)
         slow[: len(one.states) - 1] = timescales(one.matrix, one.lag_steps)
+        return np.concatenate([slow, passage_times(one, basin, m).ravel()])
+
+    def chances(weights: Floats) -> Floats:
+        one, basin = of(weights)
         members = np.eye(m)[basin] * one.stationary[:, None]  # (states, basins)
         shares = members.sum(axis=0)
         kept = np.einsum("ia,ij,ja->a", members, one.matrix, np.eye(m)[basin])
-        staying = np.where(shares > 0, kept / np.where(shares > 0, shares, 1), np.nan)
-        passages = passage_times(one, basin, m)
-        return np.concatenate([slow, shares, staying, passages.ravel()])
+        return np.stack([shares, np.where(shares > 0, kept / np.maximum(shares, 1e-300), np.nan)])
 
-    found = over_chains(figures, len(counts), seed=seed)
-    slow, shares, staying, passages = np.split(np.arange(len(found.value)), cuts)
+    time = over_chains(times, len(counts), scale="log")
+    chance = over_chains(chances, len(counts), scale="logit")
+    passages = time.part(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
     return {
-        "slow": found.part(slow),
-        "shares": found.part(shares).only_where(enough),
-        "staying": found.part(staying).only_where(enough),
-        "passages": found.part(passages.reshape(m, m)).only_where(enough[:, None] & enough),
+        "slow": time.part(slice(n - 1)),
+        "shares": chance.part(0).only_where(enough),
+        "staying": chance.part(1).only_where(enough),
+        "passages": passages.only_where(enough[:, None] & enough),
     }
 
 
@@ -149,12 +153,12 @@ def _notes(
     rare = [str(basin) for basin in np.flatnonzero(n_chains_in < FEW)]
     if n_chains == 1:
         notes.append(
-            "There is one chain only: no errors can be given, and no other chain confirms that "
+            "There is one chain only: no interval can be given, and no other chain confirms that "
             "these basins are more than its own path."
         )
     elif rare:
         notes.append(
-            f"Fewer than {FEW} chains were in basin {', '.join(rare)}: too few to tell errors."
+            f"Fewer than {FEW} chains were in basin {', '.join(rare)}: too few for an interval."
         )
     unchecked = "The chains are too short to check the model over several lags."
     return (*notes, unchecked if check is None else check.note())

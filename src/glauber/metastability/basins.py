@@ -55,8 +55,9 @@ def basins(
     """Find the basins of a run: their texts, their timescales and the passages between them.
 
     Paper A's semantic basins, as the metastable sets (GPCCA) of a Markov state model of the texts'
-    clusters, which need not be reversible. All figures are estimates, with errors from a bootstrap
-    over chains. They are those of the connected part: the clusters that all lead to each other.
+    clusters, which need not be reversible. All figures are estimates, with 95% intervals over
+    chains from three on. They are those of the connected part: the clusters that all lead
+    to each other.
     """
     opened = Run.of(run)
     check_seed(seed)
@@ -74,7 +75,7 @@ def basins(
     chosen = choose_embedder(texts, embedder, device=device, trust_remote_code=trust_remote_code)
     vectors = chosen.vectors(texts)
     labels = cluster(vectors, clusters, seed=seed)
-    found = basin_model(labels, every=step, lag=lag_snapshots, n_sets=sets, seed=seed)
+    found = basin_model(labels, every=step, lag=lag_snapshots, n_sets=sets)
     own = vars(found) | {"notes": (*found.notes, chosen.description)}
     return Basins(
         **own,
@@ -135,7 +136,7 @@ class Basins(BasinModel, Result):
             ],
             "chapman_kolmogorov": None if self.check is None else {
                 **plain(self.check), "holds": self.check.holds, "worst": self.check.worst,
-                "limit": self.check.limit,
+                "unseen": self.check.unseen,
             },
             "notes": self.notes,
             "signature": self.signature,
@@ -149,7 +150,7 @@ class Basins(BasinModel, Result):
     def lines(self) -> Iterable[str]:
         yield (
             f"{len(self.model.states)} connected states of {self.n_clusters} clusters, lag "
-            f"{self.model.lag_steps:,} steps (all figures estimates)"
+            f"{self.model.lag_steps:,} steps (all figures estimates, in brackets 95% intervals)"
         )
         for k, own in enumerate(self.readable):
             yield (
@@ -168,7 +169,7 @@ class Basins(BasinModel, Result):
                 written(self.passages.part((a, b)), ",.0f") if a != b else "-"
                 for b in range(self.n_basins)
             ]
-            yield f"    {a}  " + "  ".join(f"{cell:>16}" for cell in row)
+            yield f"    {a}  " + "  ".join(f"{cell:>24}" for cell in row)
         yield from self.notes
 
     def frame(self) -> "pandas.DataFrame":
@@ -205,9 +206,9 @@ class Basins(BasinModel, Result):
 
 
 def written(found: Estimate, style: str) -> str:
-    """One figure with its standard error, if it has one."""
-    value, error = float(found.value), found.standard_error
+    """One figure with its interval, if it has one."""
+    value, ends = float(found.value), found.one().interval
     if not np.isfinite(value):
         return "unknown"
-    known = error is not None and np.isfinite(error)
-    return f"{value:{style}}" + (f" +- {float(error):{style}}" if known else "")  # type: ignore[arg-type]
+    between = "" if ends is None else f" ({ends[0]:{style}} to {ends[1]:{style}})"
+    return f"{value:{style}}{between}"

@@ -31,7 +31,7 @@ from glauber.metastability.episodes import (
     rolling_episodes,
     sojourns,
 )
-from glauber.metastability.trap_census import Trap, census, check_kernel
+from glauber.metastability.trap_census import LeftOut, Trap, census, check_kernel
 from glauber.result import plain
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
@@ -66,6 +66,7 @@ class Summary:
     by_min_gap: RankCorrelation | None
     better_predictor: str | None
     share: float  # of all the chains' steps that lie in a trap
+    n_left_out: int  # episodes as long that have no state with gaps: in none of these figures
     kind: str = "estimate"  # of the mean duration, too small where traps are unfinished
 
 
@@ -80,6 +81,7 @@ class Catalogue:
     n_steps: int
     temperatures: Floats  # (chains,)
     longest: Episode | None  # of all episodes, also those too short to be a trap
+    left_out: tuple[LeftOut, ...] = ()  # long enough, but without a state that has gaps
     reach: int = REACH
     distance: str = "Distances are numbers of differing tokens."
 
@@ -121,6 +123,7 @@ class Catalogue:
             by_min_gap=mins,
             better_predictor=_better(means, mins),
             share=sum(durations) / (self.n_chains * (self.n_steps + 1)),
+            n_left_out=len(self.left_out),
         )
 
     def none_found(self) -> str:
@@ -161,6 +164,14 @@ class Catalogue:
                 "duration": {"value": longest.duration, "kind": longest.kind},
             },
             "traps": [trap.to_dict() for trap in self.traps],
+            "left_out": [
+                {
+                    "chain": one.episode.chain, "first": one.episode.first,
+                    "last": one.episode.last, "duration": one.episode.duration,
+                    "reason": one.reason,
+                }
+                for one in self.left_out
+            ],
             "families": {"reach": self.reach, "members": self.families},
         })  # fmt: skip
 
@@ -178,6 +189,7 @@ class Catalogue:
             yield from (f"    {line}" for line in rest)
         if len(self.traps) > show:
             yield f"  … and {len(self.traps) - show} shorter ones"
+        yield from (one.line() for one in self.left_out)
         yield from self._family_lines()
         yield from self._summary_lines()
 
@@ -262,11 +274,17 @@ def _catalogue(
     device: torch.device | str,
 ) -> Catalogue:
     long = [episode for episode in found if episode.duration >= settings["shortest"]]
-    traps = census(run, conditionals, long, list(sojourns(run)) if long else [], device=device)
+    paths = list(sojourns(run)) if long else []
+    window = int(settings.get("window", 0))
+    traps, left_out = census(
+        run, conditionals, long, paths, shortest=int(settings["shortest"]), window=window,
+        device=device,
+    )  # fmt: skip
     longest = max(found, key=lambda episode: episode.duration, default=None)
     return Catalogue(
-        detector, settings, tuple(traps), run.n_chains, run.steps, run.temperatures, longest, reach
-    )
+        detector, settings, tuple(traps), run.n_chains, run.steps, run.temperatures, longest,
+        tuple(left_out), reach,
+    )  # fmt: skip
 
 
 def rank_with(durations: Sequence[float], figures: Sequence[float]) -> RankCorrelation | None:

@@ -18,6 +18,12 @@ With radius 0 an episode is a sojourn, and its mean duration is the holding time
 centre of a larger ball is chosen with the whole path in view, so a catalogue favours long episodes;
 `visits_to_ball` takes the centre as given, and its durations have the exact exit times as their
 means.
+
+How long a state of an episode was seen to hold needs a correction: it was chosen because it was
+held long. Given everything else in the path, the choice asks that the clock of the steps spent in
+it reaches some number, and what the clock shows beyond that number is fresh (a chain does not
+remember how long it has stayed). So only the steps beyond it count, and the departures among them;
+a stay that the run's end cut off counts its steps and no departure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -194,6 +200,60 @@ def _episode(path: Sojourns, chain: int, pair: tuple[int, int], centre: Ints) ->
         ended=high < len(path.first) - 1,
         centre=centre,
     )
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Time seen in a representative beyond what its choice asked for, and the departures then."""
+
+    steps: int
+    departures: int
+
+    @property
+    def mean(self) -> float | None:
+        """Steps a departure: the mean holding time seen. None where none was left."""
+        return self.steps / self.departures if self.departures else None
+
+
+def stay_beyond_choice(
+    path: Sojourns, episode: Episode, tokens: Ints, shortest: int, window: int
+) -> Stay:
+    """Steps and departures in a representative (length,) beyond what its choice asked of it.
+
+    What was asked, on the clock of the steps spent in it: with the other states' steps, enough for
+    the shortest trap (and for the window behind it); more than in any other state; and in one
+    sojourn as many as in any other's, where that made it the centre of a ball. Later is always
+    right, so what cannot be known exactly is taken late.
+    """
+    touched, counts = path.between(episode.first, episode.last + window)
+    own = (path.states[touched] == tokens).all(axis=1)
+    if not own.any():
+        return Stay(0, 0)
+    lengths = (path.last - path.first + 1)[touched]
+    clock = np.cumsum(lengths[own])  # at the end of each of its sojourns
+    early = max(0, episode.first - int(path.first[touched[own][0]]))  # before the episode
+    others = [steps for _, steps in by_time(path.states[touched[~own]], counts[~own])]
+    rival = int(lengths[~own].max(initial=0))
+    firm = np.flatnonzero(lengths[own] >= rival)
+    is_centre = episode.centre is not None and len(firm) > 0
+    as_centre = int((clock - lengths[own])[firm[0]]) + rival if is_centre else 1
+    asked = max(
+        1,
+        early + shortest + window - sum(others),
+        early + max(others, default=0),
+        as_centre,
+    )
+    ended = touched[own] < len(path.first) - 1
+    return Stay(max(0, int(clock[-1]) - asked + 1), int((ended & (clock >= asked)).sum()))
+
+
+def by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
+    """The different states (k, length) with the steps spent in each, the longest-held first."""
+    spent: dict[bytes, int] = {}
+    for state, count in zip(states, counts, strict=True):
+        spent[state.tobytes()] = spent.get(state.tobytes(), 0) + int(count)
+    order = sorted(spent, key=lambda state: -spent[state])
+    return [(np.frombuffer(state, np.int64).copy(), spent[state]) for state in order]
 
 
 def check_steps(run: Run) -> None:

@@ -1,25 +1,15 @@
-"""How firmly does a state hold itself, and for how long?
-
-The gap g_i(x) = s_i(x_i) - max over v != x_i of s_i(v) says by how much each token beats the best
-other one. Where every gap is positive, each site's likeliest token is the one it has: a perfect
-trap. The theorem bounds the chance of leaving in one step by the smallest gap; for a single state
-the chance itself is known, so it stands beside the bound.
-"""
+"""How firmly does a text hold itself, token by token?"""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
+from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import starts
-from glauber.errors import GlauberError
+from glauber.conditionals.weights import choose_device
+from glauber.metastability.holding import LN10, Margins, as_numbers, margins_of, written
 from glauber.parameters import Device, Dtype, Model, Temperature, Trust
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-Floats = NDArray[np.float64]
+PRECISE = ("float32", "float64")  # dtypes that float64 answers for; coarser ones are shown too
 
 
 @study
@@ -44,56 +34,47 @@ def margins(
 
     The gap g_i is how much token i's score beats the best other one's. Where all gaps are positive
     the theorem bounds the chance to leave in one step by (|V| - 1) exp(-min gap / temperature)
-    (paper A, the margin theorem); for a single state the chance itself is known too.
+    (paper A, the margin theorem); for a single state the chance itself is known too. All is worked
+    out in float64 and in logarithms; with bfloat16, what a chain in it would follow stands beside.
     """
     text = needed("text", text)
     check_temperature(temperature)
     refuse_int8(dtype)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = in_float64(model, device=device, trust_remote_code=trust_remote_code)
     tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
     found = margins_of(opened.conditionals(), tokens, free, temperature=temperature)
+    coarse = _coarse(model, device, dtype, trust_remote_code)
+    rounded = None
+    if coarse is not None:
+        place = coarse.state_device
+        rounded = margins_of(
+            coarse.conditionals(), tokens.to(place), free.to(place), temperature=temperature
+        )
     spelled = [opened.vocabulary.spell(int(tokens[site])) for site in found.sites]
     made = signature(**model_parts(opened), temperature=float(temperature), tokens=len(spelled))
-    return MarginStudy(**vars(found), text=text, tokens=spelled, name=opened.name, signature=made)
+    return MarginStudy(
+        **vars(found), text=text, tokens=spelled, name=opened.name, signature=made, rounded=rounded
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Margins:
-    """The gaps of one state, and its chance of leaving; exact up to the rounding of the scores."""
+def in_float64(
+    model: str | Conditionals, *, device: str = "auto", trust_remote_code: bool = False
+) -> Any:
+    """The model in float64: a named one from its stored weights, an object from those it has."""
+    if not isinstance(model, str):
+        opened = load(model, device=device)
+        refuse_int8(opened)
+        return opened if opened.dtype == "float64" else opened.in_float64()
+    place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
+    return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
 
-    gaps: Floats  # (n,): g_i, in units of score, before the temperature
-    leaving: Floats  # (n,): chance that a redraw of the site changes its token
-    sites: tuple[int, ...]  # the n free sites, numbered in the row of tokens
-    n_tokens: int  # tokens that may be proposed
-    temperature: float
 
-    @property
-    def perfect(self) -> bool:
-        """Whether every gap is positive; a metastable state without this is an approximate trap."""
-        return bool((self.gaps > 0).all())
-
-    @property
-    def margin(self) -> float:
-        """The smallest gap."""
-        return float(self.gaps.min())
-
-    @property
-    def escape_bound(self) -> float | None:
-        """Upper bound on the chance to leave in one step; None where a gap is not positive."""
-        if not self.perfect:
-            return None
-        return escape_bound(self.margin, n_tokens=self.n_tokens, temperature=self.temperature)
-
-    @property
-    def escape_rate(self) -> float:
-        """Chance to leave in one step: 1/n sum_i (1 - pi_i(x_i | x_-i)). Exact."""
-        return float(self.leaving.mean())
-
-    @property
-    def holding_time(self) -> float:
-        """Mean number of steps until the state is first left, 1 / escape_rate. Exact."""
-        return math.inf if self.escape_rate == 0 else 1 / self.escape_rate
+def _coarse(model: str | Conditionals, device: str, dtype: str, trust_remote_code: bool) -> Any:
+    """The model in a dtype coarser than float32, if that is what was asked for."""
+    if isinstance(model, str) and dtype in PRECISE:
+        return None
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    return None if opened.dtype in PRECISE else opened
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,36 +85,49 @@ class MarginStudy(Margins, Result):
     tokens: list[str]  # at the free sites, as the vocabulary spells them
     name: str
     signature: str
+    rounded: Margins | None  # the same in a coarser dtype that was asked for
 
     def to_dict(self) -> dict[str, Any]:
-        exact = {
-            "gaps": self.gaps,
-            "leaving": self.leaving,
-            "mean_gap": float(self.gaps.mean()),
-            "smallest_gap": self.margin,
-            "escape_rate": self.escape_rate,
-            "holding_time": self.holding_time,
-        }
-        found = {name: {"value": plain(value), "kind": "exact"} for name, value in exact.items()}
+        log_bound = self.log_escape_bound
+        kind = {"kind": self.kind}
         return {
             "model": self.name,
             "text": self.text,
             "temperature": self.temperature,
+            "dtype": self.dtype,
             "tokens": self.tokens,
             "perfect": self.perfect,
-            **found,
-            "escape_bound": {"value": plain(self.escape_bound), "kind": "upper bound"},
+            "gaps": {"value": plain(self.gaps), **kind},
+            "leaving": as_numbers(self.log_leaving) | kind,
+            "mean_gap": {"value": float(self.gaps.mean()), **kind},
+            "smallest_gap": {"value": self.margin, **kind},
+            "escape_rate": as_numbers(self.log_escape_rate) | kind,
+            "holding_time": as_numbers(-self.log_escape_rate) | kind,
+            "escape_bound": as_numbers(log_bound)
+            | {"kind": "upper bound" if self.kind == "exact" else "estimate"},
+            "vacuous": self.vacuous,
+            "rounded": None if self.rounded is None else self._rounded(self.rounded),
             "signature": self.signature,
+        }
+
+    def _rounded(self, other: Margins) -> dict[str, Any]:
+        """What the coarser dtype says, as an estimate, with how far off it is."""
+        off = self.log_escape_rate - other.log_escape_rate
+        return {
+            "dtype": other.dtype,
+            "gaps": plain(other.gaps),
+            "holding_time": as_numbers(-other.log_escape_rate) | {"kind": "estimate"},
+            "log10_error": plain(off / LN10),
         }
 
     def lines(self) -> Iterable[str]:
         width = max(5, *(len(token) for token in self.tokens))
         yield (
-            f"{'token':>{width}}      gap  chance that a redraw changes it (both exact, at "
-            f"temperature {self.temperature:g})"
+            f"{'token':>{width}}      gap  chance that a redraw changes it (both {self.kind}, in "
+            f"{self.dtype}, at temperature {self.temperature:g})"
         )
-        for token, gap, leaving in zip(self.tokens, self.gaps, self.leaving, strict=True):
-            yield f"{token:>{width}}  {gap:7.3f}  {leaving:.4g}"
+        for token, gap, leaving in zip(self.tokens, self.gaps, self.log_leaving, strict=True):
+            yield f"{token:>{width}}  {gap:7.3f}  {written(leaving)}"
         below = int((self.gaps <= 0).sum())
         trap = (
             "a perfect trap: every token is the likeliest at its site"
@@ -142,24 +136,38 @@ class MarginStudy(Margins, Result):
             "likeliest"
         )
         yield (
-            f"{trap}; smallest gap {self.margin:.4g}, mean {float(self.gaps.mean()):.4g} (exact)"
+            f"{trap}; smallest gap {self.margin:.4g}, mean {float(self.gaps.mean()):.4g} "
+            f"({self.kind})"
         )
-        yield _bound_line(self.escape_bound)
-        yield f"chance to leave in one step: {self.escape_rate:.4g} (exact)"
-        yield f"mean holding time: {self.held} (exact)"
+        yield _bound_line(self)
+        yield f"chance to leave in one step: {written(self.log_escape_rate)} ({self.kind})"
+        yield f"mean holding time: {self.held} ({self.kind})"
+        if self.rounded is not None:
+            yield self._rounded_line(self.rounded)
+
+    def _rounded_line(self, other: Margins) -> str:
+        times = written(self.log_escape_rate - other.log_escape_rate)
+        return (
+            f"in {other.dtype}, what a chain drawn in it follows: {written(-other.log_escape_rate)}"
+            f" steps, {times} times the exact holding time (estimate)"
+        )
 
     @property
     def held(self) -> str:
         """The mean holding time in words."""
-        held = self.holding_time
-        return f"{held:,.4g} steps" if math.isfinite(held) else "beyond all numbers"
+        log = -self.log_escape_rate
+        return (
+            f"{written(log)} steps" if math.isfinite(log) else "for ever: no other token can come"
+        )
 
     def frame(self) -> "pandas.DataFrame":
         """One row per token."""
         import pandas
 
         columns = {"site": range(len(self.tokens)), "token": self.tokens, "gap": self.gaps}
-        return pandas.DataFrame(columns | {"leaving": self.leaving})
+        return pandas.DataFrame(
+            columns | {"leaving": self.leaving, "log10_leaving": self.log_leaving / LN10}
+        )
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.certificates import plot_margins
@@ -167,105 +175,10 @@ class MarginStudy(Margins, Result):
         return {"gaps": plot_margins(self)}
 
 
-def _bound_line(bound: float | None) -> str:
-    if bound is None:
+def _bound_line(found: Margins) -> str:
+    log = found.log_escape_bound
+    if log is None:
         return "the theorem's bound on that chance: none, because a gap is not positive"
-    if bound == 0:
-        return "the theorem's bound on the chance to leave: below the smallest number (upper bound)"
-    vacuous = ", which says nothing" if bound >= 1 else f": held at least {1 / bound:,.4g} steps"
-    return f"the theorem's bound on the chance to leave: {bound:.4g} (upper bound{vacuous})"
-
-
-def margins_of(
-    conditionals: Conditionals, tokens: Tensor, free: Tensor, *, temperature: float = 1.0
-) -> Margins:
-    """Gaps and escape rate of the state tokens (length,), over its free sites (length,) bool."""
-    check_temperature(temperature)
-    sites = free.nonzero()[:, 0]
-    if len(sites) == 0:
-        raise GlauberError("every site of a text is frozen, so there is nothing to redraw.")
-    scores = scores_alone(conditionals, tokens[None], sites)[0]
-    present = tokens[sites, None]
-    own = scores.gather(1, present)[:, 0]
-    if bool((own == -torch.inf).any()):
-        site = int(sites[int((own == -torch.inf).nonzero()[0, 0])])
-        raise GlauberError(f"the token at site {site} may never be drawn, so it has no gap.")
-    rest = scores.scatter(1, present, -torch.inf)
-    # As a sum over the other tokens: 1 - pi(x_i) would lose every digit at low temperature.
-    probs = torch.softmax(scores / temperature, dim=1)
-    leaving = probs.scatter(1, present, 0.0).sum(1)
-    return Margins(
-        gaps=np.asarray((own - rest.amax(1)).cpu().numpy()),
-        leaving=np.asarray(leaving.cpu().numpy()),
-        sites=tuple(sites.tolist()),
-        n_tokens=int((scores > -torch.inf).any(0).sum()),
-        temperature=temperature,
-    )
-
-
-def escape_bound(margin: float, *, n_tokens: int, temperature: float) -> float:
-    """(|V| - 1) exp(-margin / temperature), the theorem's bound on P(x, outside)."""
-    return (n_tokens - 1) * math.exp(-margin / temperature)
-
-
-@dataclass(frozen=True, eq=False)
-class BasinMargin:
-    """The margin of a basin and what it promises, beside the exact chances of leaving."""
-
-    margin: float  # smallest s_i(x_i) - s_i(v) over all ways out; inf if there is none. Exact
-    argmax: bool  # whether x_i is the argmax wherever a change can leave
-    escape_rates: NDArray[np.float64]  # (rows,): P(x, outside A). Exact
-    n_tokens: int
-    temperature: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether the theorem applies."""
-        return self.argmax and self.margin > 0
-
-    @property
-    def escape_bound(self) -> float | None:
-        """Upper bound on every P(x, outside A); None where the theorem does not apply."""
-        if not self.holds:
-            return None
-        return escape_bound(self.margin, n_tokens=self.n_tokens, temperature=self.temperature)
-
-    @property
-    def mixing_time_bound(self) -> float | None:
-        """Lower bound on t_mix where the stationary law gives A at most 1/2: 1 / (4 bound)."""
-        bound = self.escape_bound
-        if bound is None:
-            return None
-        return math.inf if bound == 0 else 1 / (4 * bound)
-
-
-def basin_margin(
-    conditionals: Conditionals, states: Tensor, *, temperature: float = 1.0
-) -> BasinMargin:
-    """The margin of the basin made of the states (rows, length), all of whose sites are free."""
-    check_temperature(temperature)
-    if states.dim() != 2 or 0 in states.shape:
-        raise GlauberError("a basin needs at least one state, each a row of tokens.")
-    scores = scores_alone(conditionals, states, torch.arange(states.shape[1]))
-    outside = _leaves(states, conditionals.vocab_size)
-    own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
-    leaves = outside.any(-1)
-    probs = torch.softmax(scores / temperature, dim=-1)
-    return BasinMargin(
-        margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
-        argmax=bool((own[:, :, 0] >= scores.amax(-1))[leaves].all()),
-        escape_rates=np.asarray((probs * outside).sum(-1).mean(1).numpy()),
-        n_tokens=conditionals.vocab_size,
-        temperature=temperature,
-    )
-
-
-def _leaves(states: Tensor, vocab_size: int) -> Tensor:
-    """Whether token v at site i leads out of the set: (rows, length, vocab) bool."""
-    inside = set(map(tuple, states.tolist()))
-    out = torch.zeros((*states.shape, vocab_size), dtype=torch.bool)
-    for row, state in enumerate(states.tolist()):
-        for site in range(len(state)):
-            for token in range(vocab_size):
-                out[row, site, token] = (*state[:site], token, *state[site + 1 :]) not in inside
-    return out
+    says = ", vacuous" if found.vacuous else f": held at least {written(-log)} steps"
+    kind = "upper bound" if found.kind == "exact" else "estimate"
+    return f"the theorem's bound on the chance to leave: {written(log)} ({kind}{says})"

@@ -15,8 +15,15 @@ import torch
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.starts import people_of
 from glauber.errors import GlauberError
-from glauber.metastability.episodes import Episode, Ints, Sojourns
-from glauber.metastability.margins import Margins, margins_of
+from glauber.metastability.episodes import (
+    Episode,
+    Ints,
+    Sojourns,
+    Stay,
+    by_time,
+    stay_beyond_choice,
+)
+from glauber.metastability.holding import Margins, as_numbers, margins_of, written
 from glauber.progress import say, track
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec
@@ -34,6 +41,22 @@ class Escape:
     kind: str = "exact"
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """An episode that is long enough for a trap, but has no state with gaps."""
+
+    episode: Episode
+    reason: str
+
+    def line(self) -> str:
+        """The episode in one sentence."""
+        least = "" if self.episode.ended else "at least "
+        return (
+            f"not counted: chain {self.episode.chain}, from step {self.episode.first:,}, {least}"
+            f"{self.episode.duration:,} steps: {self.reason}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Trap:
     """An episode, its representative state and how firmly that holds itself."""
@@ -42,7 +65,7 @@ class Trap:
     tokens: Ints  # (length,): the representative; of equally long ones, the first
     text: str
     share: float  # of the episode's steps that were spent in the representative
-    observed: float | None  # mean length in steps of the ended sojourns in it; none if none ended
+    seen: Stay  # in the representative, corrected for its choice
     margins: Margins  # of the representative, at the chain's temperature
     escape: Escape | None  # none if the run ended first
     spelled: dict[int, str]  # the tokens named below, as the vocabulary spells them
@@ -73,12 +96,12 @@ class Trap:
     @property
     def promise(self) -> str:
         """What the theorem's bound says of the mean holding time."""
-        bound = self.margins.escape_bound
-        if bound is None:
+        log = self.margins.log_escape_bound
+        if log is None:
             return "no bound: not a perfect trap"
-        if bound >= 1:
+        if self.margins.vacuous:
             return "the theorem's bound is vacuous"
-        return f"theorem: at least {1 / max(bound, 1e-300):,.3g}"
+        return f"theorem: at least {written(-log)}"
 
     def row(self) -> dict[str, Any]:
         """The trap as one row of a table."""
@@ -98,7 +121,9 @@ class Trap:
             "escape_bound": self.margins.escape_bound,
             "bound_says": self.promise,
             "holding_time": self.margins.holding_time,
-            "observed_holding_time": self.observed,
+            "observed_holding_time": self.seen.mean,
+            "observed_steps": self.seen.steps,
+            "observed_departures": self.seen.departures,
             "weakest_site": self.numbers[self.weakest],
             "weakest_token": self.spelled[int(self.tokens[self.weakest])],
         }
@@ -106,14 +131,16 @@ class Trap:
     def to_dict(self) -> dict[str, Any]:
         """The trap as JSON holds it, each figure with its kind."""
         row, escape = self.row(), self.escape
+        kind = self.margins.kind
         kinds = {
             "duration": row.pop("duration_kind"),
-            "mean_gap": "exact",
-            "min_gap": "exact",
-            "escape_bound": "upper bound",
-            "holding_time": "exact",
+            "mean_gap": kind,
+            "min_gap": kind,
             "observed_holding_time": "estimate",
         }
+        held = as_numbers(-self.margins.log_escape_rate) | {"kind": kind}
+        bound = as_numbers(self.margins.log_escape_bound)
+        bound["kind"] = "upper bound" if kind == "exact" else "estimate"
         weakest = {"site": row.pop("weakest_site"), "token": row.pop("weakest_token")}
         figures = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
         left = None if escape is None else {
@@ -121,28 +148,39 @@ class Trap:
             "old": self.spelled[escape.old], "new": self.spelled[escape.new],
             "probability": escape.probability, "kind": escape.kind,
         }  # fmt: skip
-        return figures | {"weakest": weakest, "escape": left}
+        logged = {"escape_bound": bound, "holding_time": held}
+        return figures | logged | {"weakest": weakest, "escape": left}
 
     def lines(self) -> list[str]:
         """The trap for a person: when, its text, its gaps, how long it holds, how it was left."""
         kind = "perfect" if self.perfect else "approximate"
         least = "" if self.episode.ended else "at least "
-        seen = "none ended" if self.observed is None else f"seen {self.observed:,.1f}"
+        exact = self.margins.kind
         weak = self.spelled[int(self.tokens[self.weakest])]
         return [
             f"chain {self.episode.chain}, from step {self.episode.first:,}: {least}"
             f"{self.duration:,} steps, {kind}",
             self.text,
             f"gaps: mean {self.mean_gap:.2f}, min {self.min_gap:.2f} at {weak!r}, site "
-            f"{self.numbers[self.weakest]} (exact)",
-            f"this text ({self.share:.0%} of the steps) holds {self._held()} (exact; "
-            f"{self.promise}; {seen})",
+            f"{self.numbers[self.weakest]} ({exact})",
+            f"this text ({self.share:.0%} of the steps) holds {self._held()} ({exact}; "
+            f"{self.promise}; {self._seen()})",
             self._escape_line(),
         ]
 
     def _held(self) -> str:
+        log = -self.margins.log_escape_rate
+        if not np.isfinite(log):
+            return "for ever"
         held = self.margins.holding_time
-        return f"{held:,.1f} steps" if np.isfinite(held) else "for longer than a number can say"
+        return f"{held:,.1f} steps" if held < 1e6 else f"{written(log)} steps"
+
+    def _seen(self) -> str:
+        steps, departures = self.seen.steps, self.seen.departures
+        if self.seen.mean is None:
+            return f"seen {steps:,} steps, not left" if steps else "seen: no step beyond its choice"
+        times = "once" if departures == 1 else f"{departures} times"
+        return f"seen {self.seen.mean:,.1f}: {steps:,} steps beyond its choice, left {times}"
 
     def _escape_line(self) -> str:
         escape = self.escape
@@ -162,27 +200,33 @@ def census(
     episodes: Sequence[Episode],
     paths: Sequence[Sojourns],
     *,
+    shortest: int = 1,
+    window: int = 0,
     device: torch.device | str = "cpu",
-) -> list[Trap]:
-    """The traps behind the episodes of a run whose chains' paths are given.
+) -> tuple[list[Trap], list[LeftOut]]:
+    """The traps behind the episodes of a run whose chains' paths are given, and those without one.
 
     conditionals are those that the run drew from. A start may hold a token that is never drawn. A
     state with such a token has no gaps, so the representative is the longest-held state without
-    one; an episode without such a state is left out. The holding time is that of a random scan of
-    single sites, so other runs are refused.
+    one; an episode without such a state is left out, and said. The holding time is that of a random
+    scan of single sites, so other runs are refused. shortest and window are what the detector asked
+    of an episode: so many steps, and so many behind it.
     """
     check_kernel(run.spec)
     rows = sum(int(run.free[episode.chain].sum()) for episode in episodes)
     if episodes:
         say(f"{len(episodes):,} traps: {rows:,} rows through the model")
-    traps: list[Trap] = []
+    found: list[Trap | LeftOut] = []
+    log_probs = run.read("log_prob_new") if episodes else np.empty(0)
     numbers = people_of(run.vocabulary, range(run.free.shape[1]), prefix=run.spec.prefix)
     with track("traps", len(episodes)) as advance:
         for episode in episodes:
-            found = _trap(run, conditionals, episode, paths[episode.chain], numbers, device)
-            traps += [] if found is None else [found]
+            path, drawn = paths[episode.chain], log_probs[episode.chain, :, 0]
+            asked = shortest, window
+            found.append(_trap(run, conditionals, episode, path, drawn, asked, numbers, device))
             advance()
-    return traps
+    traps = [one for one in found if isinstance(one, Trap)]
+    return traps, [one for one in found if isinstance(one, LeftOut)]
 
 
 def _trap(
@@ -190,18 +234,18 @@ def _trap(
     conditionals: Conditionals,
     episode: Episode,
     path: Sojourns,
+    log_probs: Any,
+    asked: tuple[int, int],
     numbers: Sequence[int],
     device: torch.device | str,
-) -> Trap | None:
+) -> Trap | LeftOut:
     touched, counts = path.between(episode.first, episode.last)
-    for tokens, steps in _by_time(path.states[touched], counts):
+    for tokens, steps in by_time(path.states[touched], counts):
         held = _margins(run, conditionals, episode.chain, tokens, device)
         if held is None:
             continue
         same = touched[(path.states[touched] == tokens).all(axis=1)]
-        lengths = (path.last - path.first + 1)[same]
-        ended = lengths[same < len(path.first) - 1]
-        escape = _escape(run, episode.chain, path, int(same[-1]))
+        escape = _escape(path, int(same[-1]), log_probs)
         weak = int(tokens[held.sites[int(held.gaps.argmin())]])
         named = {weak} if escape is None else {weak, escape.old, escape.new}
         return Trap(
@@ -209,13 +253,13 @@ def _trap(
             tokens=tokens,
             text=run.vocabulary.decode(tokens),
             share=float(steps / episode.duration),
-            observed=float(ended.mean()) if len(ended) else None,
+            seen=stay_beyond_choice(path, episode, tokens, *asked),
             margins=held,
             escape=escape,
             spelled={token: run.vocabulary.spell(token) for token in named},
             numbers=numbers,
         )
-    return None
+    return LeftOut(episode, "every state of it holds a token of the start that is never drawn.")
 
 
 def _margins(
@@ -237,25 +281,15 @@ def _margins(
         return None
 
 
-def _by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
-    """The different states (k, length) with the steps spent in each, the longest-held first."""
-    spent: dict[bytes, int] = {}
-    for state, count in zip(states, counts, strict=True):
-        spent[state.tobytes()] = spent.get(state.tobytes(), 0) + int(count)
-    order = sorted(spent, key=lambda state: -spent[state])
-    return [(np.frombuffer(state, np.int64).copy(), spent[state]) for state in order]
-
-
-def _escape(run: Run, chain: int, path: Sojourns, which: int) -> Escape | None:
-    """What ended that sojourn, from the run's events."""
+def _escape(path: Sojourns, which: int, log_probs: Any) -> Escape | None:
+    """What ended that sojourn; log_probs (steps,) are those of the chain's drawn tokens."""
     if which == len(path.first) - 1:
         return None
+    before, after = path.states[which : which + 2]
+    site = int((before != after).argmax())  # one site a step
     step = int(path.first[which + 1])
-    site, new, log_prob = (
-        run.read(name, step - 1, step)[chain, 0, 0] for name in ("site", "token", "log_prob_new")
-    )
-    old = int(path.states[which, site])
-    return Escape(step, int(site), old, int(new), float(np.exp(np.float64(log_prob))))
+    probability = float(np.exp(np.float64(log_probs[step - 1])))
+    return Escape(step, site, int(before[site]), int(after[site]), probability)
 
 
 def check_kernel(spec: Spec) -> None:

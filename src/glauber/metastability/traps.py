@@ -78,8 +78,8 @@ def traps(
 
     Paper A, table 5. The rolling detector is the paper's; the hamming one needs no embedding. A
     trap's text is the one in which the chain spent most of its steps; its gaps and its mean holding
-    time are exact for a random scan of single sites, so other runs are refused. A run that was
-    drawn in int8 or bfloat16 is evaluated in float32.
+    time are exact (in float64) for a random scan of single sites, so other runs are refused. Seen
+    holding times leave out the steps that made the text a trap, and keep stays that were cut off.
     """
     opened = Run.of(run)
     one_of("the detector", detector, DETECTORS)
@@ -91,7 +91,9 @@ def traps(
     check_count("number of traps to show", show, least=0)
     if detector != "hamming":
         check_window(opened, window, stride, threshold)
-    drawn = drawn_from(opened, model=model, device=device, trust_remote_code=trust_remote_code)
+    drawn = drawn_from(
+        opened, model=model, device=device, trust_remote_code=trust_remote_code, precise=True
+    )
     common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": drawn.device}
     found = []
     if detector != "hamming":

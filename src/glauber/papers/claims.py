@@ -17,6 +17,7 @@ from glauber.statistics import LEVEL, mean_over_chains
 Word = Literal["disagrees", "cannot tell", "agrees"]
 WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # as they are listed
 FEW = 4  # seeds whose spread gives an interval
+FEWEST = 3  # independent chains that an interval rests on, at least
 EXACT = "exact"
 LOWER, UPPER = "lower bound", "upper bound"
 GRID = 400  # points over which the sample's spread is averaged
@@ -48,7 +49,7 @@ class Quantity:
             return self.value, self.value
         if self.kind in (LOWER, UPPER):
             return (self.value, inf) if self.kind == LOWER else (-inf, self.value)
-        if self.interval is None:
+        if self.interval is None or (self.n is not None and self.n < FEWEST):
             return None
         low, high = self.interval
         return -inf if low is None else low, inf if high is None else high
@@ -65,7 +66,7 @@ class Region:
     def holds(self, low: float, high: float) -> bool:
         """Whether all values between low and high agree."""
         if self.strict:
-            return self.low < low and high < self.high
+            return (self.low < low or self.low == -inf) and (high < self.high or self.high == inf)
         return self.low <= low and high <= self.high
 
     def misses(self, low: float, high: float) -> bool:
@@ -142,7 +143,7 @@ class Claim:
         ours = self.quantity
         if ours.value is None:
             return "cannot tell", "there is no number"
-        if ours.each and ours.interval is None and ours.kind != EXACT:
+        if ours.each and ours.interval is None and ours.kind == "estimate":
             return self._seed_by_seed()
         ends = ours.ends
         if ends is None:
@@ -158,7 +159,7 @@ class Claim:
         """Of too few seeds for an interval of their own: what all of them say."""
         words = [replace(self, quantity=one).verdict.word for one in self.quantity.each]
         said: Word = words[0] if len(set(words)) == 1 else "cannot tell"
-        told = ", ".join(words) if len(set(words)) > 1 else f"all {words[0]}"
+        told = ", ".join(words) if len(set(words)) > 1 else f"each {words[0]}"
         return said, f"{len(words)} seeds, each with its own interval: {told}"
 
     def _power(self) -> tuple[float | None, str]:
@@ -236,7 +237,7 @@ def pooled(claims: Sequence[Claim]) -> Claim:
 
     From four seeds on the interval is Student's over the seeds' own values; of fewer each seed
     keeps its interval, and the verdict is what all of them say. A seed without a number is not
-    left out: then there is no number.
+    left out: then there is no number. Of bounds the sharpest holds.
     """
     first, each = claims[0], tuple(replace(one.quantity, each=()) for one in claims)
     seeds = tuple(seed for one in claims for seed in one.seeds)
@@ -247,6 +248,8 @@ def pooled(claims: Sequence[Claim]) -> Claim:
     ours = replace(first.quantity, value=mean, interval=None, n=len(each), unit="seeds", each=each)
     if all(one.kind == EXACT for one in each):
         ours = _worst(each, first.region)
+    elif mean is not None and {one.kind for one in each} <= {LOWER, UPPER}:
+        ours = replace(ours, value=(max if ours.kind == LOWER else min)(values))
     elif mean is not None and len(each) >= FEW:
         ours = replace(ours, kind="estimate", interval=mean_over_chains(values).interval)
     return replace(first, quantity=ours, seeds=seeds)

@@ -1,17 +1,29 @@
-"""Which published claims hold here? All pieces together, disagreements first."""
+"""Which published claims hold here? All pieces together on a page, disagreements first."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glauber.papers.claims import Claim, by_verdict, claim_lines, claim_row
+from glauber.papers.claims import WORDS, Claim, by_verdict, claim_lines, claim_row, shown
 from glauber.papers.paper import Reproduction
 from glauber.result import Result, plain, signature
-from glauber.tables import table
+from glauber.tables import short, table
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+TALL = 12  # rows that a page shows at once
+COUNTED = {"disagrees": "disagree", "cannot tell": "cannot be told", "agrees": "agree"}
+NOTE = (
+    "A claim agrees only if the whole interval of our quantity lies in the region that the claim "
+    "names, and disagrees only if all of it lies outside. Power is the chance that a sample of "
+    "this size would have said that it agrees if the published effect were true."
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,14 @@ class Evidence(Result):
             }
         )
 
+    def summary(self) -> str:
+        """How many claims got which verdict."""
+        seen = Counter(claim.verdict.word for _, claim in self.claims)
+        told = ", ".join(f"{seen[word]} {COUNTED[word]}" for word in WORDS)
+        return f"Published claims tested: {sum(seen.values())}; {told}."
+
     def lines(self) -> Iterable[str]:
+        yield self.summary()
         yield from claim_lines(claim for _, claim in self.claims)
         silent = [one.name for one in self.pieces if not one.claims]
         if silent:
@@ -65,6 +84,50 @@ class Evidence(Result):
             for one in self.pieces
             for name, figure in one.figures().items()
         }
+
+    def write_page(self, folder: Path, name: str) -> None:
+        """The page and the JSON of all this in the folder, under that name."""
+        from glauber.figures.page import page, write_text
+
+        title = "Which claims of the two papers hold here?" if len(self.pieces) > 1 else name
+        made = page(
+            "papers.html", title=title, summary=self.summary(), note=NOTE, shown=shown,
+            short=short, claims=self.claims, signature=self.signature,
+            pieces=[_section(one) for one in self.pieces],
+        )  # fmt: skip
+        write_text(folder / f"{name}.html", made)
+        record = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+        write_text(folder / f"{name}.json", record + "\n")
+
+
+def _section(one: Reproduction) -> dict[str, Any]:
+    """What a page shows of a piece."""
+    from glauber.papers.paper import pieces
+
+    known = pieces().get(one.name)
+    return {
+        "piece": one,
+        "shows": known.shows if known else "",
+        "claims": by_verdict(one.claims),
+        "tables": [_block(list(same)) for _, same in groupby(one.rows, key=list)],
+        "figures": one.figures() if one.pictures else {},
+    }
+
+
+def _block(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rows with the same fields as a table: what all have in common is said once."""
+    words = [{name: short(value) for name, value in row.items()} for row in rows]
+    shared = {
+        name: value
+        for name, value in words[0].items()
+        if len(words) > 1 and all(row[name] == value for row in words)
+    }
+    return {
+        "shared": shared,
+        "names": [name for name in words[0] if name not in shared],
+        "rows": [[value for name, value in row.items() if name not in shared] for row in words],
+        "tall": len(words) > TALL,
+    }
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from glauber.papers.settings import (
     FLAGS,
     Chains,
     Settings,
+    check_folder,
     describe,
     digest,
     finished,
@@ -73,13 +74,24 @@ def make(asked: Asked, out: str | Path | None, place: Place = ("local", None, No
     _check_taken(asked)
     on, workers, address = place
     executor = executor_named(on, workers=workers, address=address)
-    folder = Path(tempfile.mkdtemp(prefix="glauber-")) if out is None else Path(out)
+    folder = Path(tempfile.mkdtemp(prefix="glauber-")) if out is None else check_folder(Path(out))
     asked = replace(asked, settings=replace(asked.settings, folder=folder.absolute()))
     try:
-        return _make(asked, None if on == "local" else executor)
+        made = _make(asked, None if on == "local" else executor)
+        if out is not None and isinstance(made, Evidence | Reproduction):
+            _write(made, folder)
+        return made
+    except OSError as error:
+        raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
     finally:
         if out is None:
             rmtree(folder, ignore_errors=True)
+
+
+def _write(made: Evidence | Reproduction, folder: Path) -> None:
+    """The page and the JSON of what was made: index for all pieces, else by the piece's name."""
+    whole = made if isinstance(made, Evidence) else Evidence((made,))
+    whole.write_page(folder, "index" if made is whole else whole.pieces[0].name)
 
 
 def _make(asked: Asked, executor: Executor | None) -> Result:

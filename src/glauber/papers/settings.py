@@ -39,6 +39,7 @@ FLAGS = {
     "steps": "--steps", "device": "--device",
 }  # fmt: skip
 CHAINS = "chains.json"
+FILES = (".html", ".json", ".png", ".csv")
 FORMAT = 1  # of the chains: another number where the same settings give other bits
 WEIGHTS = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt")
 
@@ -113,6 +114,9 @@ class Settings:
 
     def run(self, chains: Chains) -> Run:
         """The run of these chains, which every piece of this folder shares."""
+        listed = json.loads((self.folder / CHAINS).read_text(encoding="utf-8"))
+        if chains.digest not in listed:
+            raise LookupError(f"{self.piece} asks for chains that its `needs` does not list.")
         return chains.make(self.folder / "chains" / chains.digest, device=self.device)
 
     def part(self, name: str, key: dict[str, Any], make: Callable[[], Any]) -> Any:
@@ -157,13 +161,27 @@ class Piece:
             raise GlauberError(f"{name} does not take {', '.join(wrong)}: it takes {known}.")
 
 
+def check_folder(folder: Path) -> Path:
+    """The folder, if it is new, empty or holds pieces already."""
+    try:
+        if folder.suffix.lower() in FILES or folder.is_file():
+            raise GlauberError(f"{folder} is a file: give a folder, which will hold a page.")
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / CHAINS).is_file():
+            raise GlauberError(f"the folder {folder} exists already and holds no pieces.")
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GlauberError(f"{folder} cannot be written: {reason}.") from error
+    return folder
+
+
 def list_chains(folder: Path, needed: Iterable[Chains]) -> list[Chains]:
     """Adds chains to the folder's list, each once, and returns those asked for."""
     wanted = {one.digest: one for one in needed}
     path = folder / CHAINS
     with locked(path):
         there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        if wanted.keys() - there.keys():
+        if not path.is_file() or wanted.keys() - there.keys():
             write_json(path, there | {key: plain(asdict(one)) for key, one in wanted.items()})
     return list(wanted.values())
 

@@ -4,8 +4,8 @@ Log-odds with a prior (Monroe, Colaresi and Quinn 2008): for a word with counts 
 a of a0,  delta = log (y1 + a) / (n1 + a0 - y1 - a) - log (y2 + a) / (n2 + a0 - y2 - a).
 The prior is the words of both groups together, scaled down, so rare words are drawn to no
 difference. Their variance 1 / (y1 + a) + 1 / (y2 + a) takes words as independent. Words of one
-chain are not, so between groups of chains the standard error comes from resampling chains where
-that is larger.
+chain are not, so between groups of chains the standard error comes from leaving out each chain
+once where that is larger.
 """
 
 import re
@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.errors import GlauberError
-from glauber.statistics import chain_weights, normal_reach
+from glauber.statistics import FEW, student_reach
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 PRIOR = 100.0  # words that the prior is worth: it caps the log-odds of a small sample
-RESAMPLES = 500
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,21 @@ class WordContrast:
     standard_error: float
     counts: tuple[int, int]
     chains: tuple[int, int]  # that hold it at some snapshot
-    sure: bool  # at 95% over all words looked at together (Bonferroni)
+    sure: bool  # at 95% over all words looked at together (Bonferroni); never for two chains
     kind: str = "estimate"
+    n_chains: int = 0  # of the smaller group
 
     @property
     def z(self) -> float:
         return self.log_odds / self.standard_error
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of this word alone, at 95% by Student's t; none for two chains."""
+        if self.n_chains < FEW:
+            return None
+        reach = student_reach(self.n_chains) * self.standard_error
+        return self.log_odds - reach, self.log_odds + reach
 
 
 def distinctive_words(
@@ -63,7 +71,9 @@ def distinctive_words(
     summed = [count.sum(axis=0) for count in counts]
     delta = log_odds(summed, [total.sum() for total in totals], prior)
     errors = _errors(counts, totals, prior)
-    limit = normal_reach(comparisons=len(words))
+    n_chains = min(len(first), len(second))
+    enough = n_chains >= FEW
+    limit = student_reach(n_chains, comparisons=len(words))
     found = [
         WordContrast(
             word=word,
@@ -71,7 +81,8 @@ def distinctive_words(
             standard_error=float(errors[place]),
             counts=tuple(int(c[:, place].sum()) for c in counts),  # type: ignore[arg-type]
             chains=tuple(int((c[:, place] > 0).sum()) for c in counts),  # type: ignore[arg-type]
-            sure=bool(abs(delta[place]) > limit * errors[place]),
+            sure=bool(enough and abs(delta[place]) > limit * errors[place]),
+            n_chains=n_chains,
         )
         for place, word in enumerate(words)
     ]
@@ -125,15 +136,25 @@ def _table(group: list[Counter[str]], words: list[str]) -> Floats:
 
 
 def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats:
-    """Standard errors (words,): of resampled chains, and no less than of independent words.
+    """Standard errors (words,): of chains left out in turn, no less than of independent words.
 
-    Groups of one size are resampled alike: chain k of both is a pair where they share their noise.
+    Of groups of one size, chain k is left out of both: a pair where they share their noise.
     """
-    drawn, sizes = [], []
-    for table, total in zip(counts, totals, strict=True):
-        times = chain_weights(len(table), seed=0, resamples=RESAMPLES)  # (resamples, chains)
-        drawn.append(times @ table)
-        sizes.append((times @ total)[:, None])
-    spread = log_odds(drawn, sizes, prior).std(axis=0, ddof=1)
-    plain = np.sqrt(variances([table.sum(axis=0) for table in counts], prior))
-    return np.asarray(np.maximum(spread, plain))
+    sizes = [len(table) for table in counts]
+    if sizes[0] == sizes[1]:
+        variance = _left_out(counts, totals, prior, (1 - np.eye(sizes[0]),) * 2)
+    else:
+        first, second = ((1 - np.eye(n), np.ones((n, m))) for n, m in (sizes, sizes[::-1]))
+        variance = _left_out(counts, totals, prior, first)
+        variance = variance + _left_out(counts, totals, prior, second[::-1])
+    plain = variances([table.sum(axis=0) for table in counts], prior)
+    return np.asarray(np.sqrt(np.maximum(variance, plain)))
+
+
+def _left_out(
+    counts: list[Floats], totals: list[Floats], prior: Floats, kept: Sequence[Floats]
+) -> Floats:
+    """The jackknife's variance (words,); kept are the chains of each group (times, chains)."""
+    summed = [keep @ table for keep, table in zip(kept, counts, strict=True)]
+    sizes = [(keep @ total)[:, None] for keep, total in zip(kept, totals, strict=True)]
+    return np.asarray((len(kept[0]) - 1) * log_odds(summed, sizes, prior).var(axis=0))

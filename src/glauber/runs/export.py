@@ -17,7 +17,7 @@ from glauber.progress import check_count
 from glauber.result import Result, one_of, study
 from glauber.runs.run import BLOCK, Run, survival, trajectory
 from glauber.runs.spec import DRAFT
-from glauber.runs.store import FIELDS, check_new
+from glauber.runs.store import check_new
 
 if TYPE_CHECKING:
     import arviz
@@ -142,7 +142,7 @@ def _write_parquet(run: Run, out: Path, every: int) -> None:
     schema = None
     writer = None
     for first in range(0, max(run.steps, 1), BLOCK):
-        block = {name: run.read(name, first, min(first + BLOCK, run.steps)) for name in FIELDS}
+        block = {name: run.read(name, first, min(first + BLOCK, run.steps)) for name in run.fields}
         chain, step, slot = np.nonzero(block["site"] >= 0)
         columns: dict[str, Any] = {"chain": chain, "step": step + first + 1}
         columns |= {name: values[chain, step, slot] for name, values in block.items()}

@@ -55,6 +55,8 @@ def contradiction(
     old, after = replaced(start, sites, tokens)
     if (((old != tokens) & there) != events["changed"]).any():
         return "do not follow from their start"
+    if (events["changed"] & ~events.get("accepted", there)).any():
+        return "change tokens though the change was rejected"
     if end is not None and (after != end).any():
         return "do not lead to the tokens after them"
     signs = {"log_prob_old": -1, "log_prob_new": -1, "entropy": 1}

@@ -23,6 +23,7 @@ from glauber.runs.store import (
     FINISH,
     chunk_file,
     committed_steps,
+    fields_of,
     missing_chunk,
     open_group,
 )
@@ -47,6 +48,7 @@ class Run(Result):
         self.spec: Spec = read_spec(self.folder)
         self.steps = committed_steps(self.folder)
         self._group = open_group(self.folder)
+        self.fields = fields_of(self._group)  # of the events
         self._seen: dict[int, NDArray[np.int64]] = {}
         self._check()
 
@@ -62,7 +64,7 @@ class Run(Result):
             raise self._damaged("committed steps are missing")
         try:
             self._every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-            chains = {self._array(name).shape[0] for name in (*FIELDS, "free")}
+            chains = {self._array(name).shape[0] for name in (*self.fields, "free")}
             same = self._array("tokens").shape[1:] == self._array("free").shape
             sound = self._every > 0 and chains == {self.spec.chains} and same
         except (KeyError, TypeError, ValueError, IndexError):
@@ -99,6 +101,14 @@ class Run(Result):
     def share_changed(self) -> float:
         """The share of steps that changed a token."""
         return float(self.read("changed").any(axis=2).mean()) if self.steps else 0.0
+
+    @property
+    def acceptance(self) -> float | None:
+        """The share accepted of the proposals to change a token; None where none is rejected."""
+        if "accepted" not in self.fields:
+            return None
+        changed, rejected = self.read("changed").sum(), (~self.read("accepted")).sum()
+        return float(changed / max(1, changed + rejected))
 
     @cached_property
     def vocabulary(self) -> "Text":
@@ -214,7 +224,7 @@ class Run(Result):
     def _verify_part(self, place: int) -> None:
         """The steps from one mark to the next."""
         first, last = place * self._every, min((place + 1) * self._every, self.steps)
-        part = {name: self._read(name, (slice(None), slice(first, last))) for name in FIELDS}
+        part = {name: self._read(name, (slice(None), slice(first, last))) for name in self.fields}
         start = self._read("tokens", place).astype(np.int64)
         whole = last % self._every == 0
         end = self._read("tokens", place + 1).astype(np.int64) if whole else None
@@ -233,6 +243,7 @@ class Run(Result):
             "finished": self.finished,
             "temperatures": plain(self.temperatures),
             "changed": self.share_changed,
+            "acceptance": self.acceptance,
             "texts": [self.spelled(row) for row in self.tokens()],
         }
 
@@ -250,6 +261,8 @@ class Run(Result):
             f"{self.n_chains} chains, {self.steps:,} steps each, "
             f"{self.share_changed:.1%} of them changed a token"
         )
+        if (accepted := self.acceptance) is not None:
+            yield f"{accepted:.1%} of the proposals to change one were accepted"
         if not self.finished:
             yield self.where()
         yield f"run: {self.folder}"
@@ -287,7 +300,7 @@ class Run(Result):
         )
 
     def _event_columns(self) -> dict[str, Any]:
-        parts = {name: self.read(name) for name in FIELDS}
+        parts = {name: self.read(name) for name in self.fields}
         chain, step, slot = np.nonzero(parts["site"] >= 0)
         columns: dict[str, Any] = {"chain": chain, "step": step + 1}
         columns |= {name: values[chain, step, slot] for name, values in parts.items()}

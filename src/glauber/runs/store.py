@@ -46,6 +46,8 @@ FIELDS = {
     "log_prob_new": ("float32", np.nan),
     "entropy": ("float32", np.nan),
 }
+# Of runs whose scan proposes and may reject: False where the old token stayed for that reason.
+ACCEPTED = {"accepted": ("bool", False)}
 CHUNK = 2**18  # entries of one chunk, about
 Events = dict[str, NDArray[Any]]  # each field, (chains, steps, slots)
 
@@ -108,7 +110,9 @@ def _umask() -> int:
     return now
 
 
-def create(folder: Path, start: NDArray[Any], free: NDArray[Any], n_slots: int) -> None:
+def create(
+    folder: Path, start: NDArray[Any], free: NDArray[Any], n_slots: int, *, rejects: bool = False
+) -> None:
     """An empty event store for chains that begin at start (chains, length)."""
     import zarr
 
@@ -116,7 +120,7 @@ def create(folder: Path, start: NDArray[Any], free: NDArray[Any], n_slots: int) 
     every = chunk_steps(n_chains, n_slots)
     with _explained(folder):
         group = zarr.open_group(folder / EVENTS, mode="w-")
-        for name, (dtype, nothing) in FIELDS.items():
+        for name, (dtype, nothing) in (FIELDS | (ACCEPTED if rejects else {})).items():
             _array(group, name, (n_chains, 0, n_slots), (n_chains, every, n_slots), dtype, nothing)
         _array(group, "tokens", (1, n_chains, length), (1, n_chains, length), "int32", -1)
         _array(group, "free", (n_chains, length), (n_chains, length), "bool", False)
@@ -170,6 +174,11 @@ def open_group(folder: Path, mode: str = "r") -> "zarr.Group":
         raise GlauberError(f"the run {folder} is damaged: {EVENTS} cannot be opened.") from error
 
 
+def fields_of(group: "zarr.Group") -> list[str]:
+    """The fields of a store's events."""
+    return [*FIELDS, *(name for name in ACCEPTED if name in group)]
+
+
 def committed_steps(folder: Path) -> int:
     """How many steps of every chain are safely stored."""
     try:
@@ -217,6 +226,7 @@ class Writer:
     def _open(self) -> None:
         self.steps = committed_steps(self.folder)
         self._group = open_group(self.folder, "r+")
+        self.fields = fields_of(self._group)
         self.every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
         lost = missing_chunk(self.folder, self.steps, self.every)
         if lost is not None:
@@ -233,7 +243,7 @@ class Writer:
         first, last = self.steps, self.steps + events["site"].shape[1]
         with _explained(self.folder):
             self._resize(last)
-            for name in FIELDS:
+            for name in self.fields:
                 self._group[name][:, first:last] = events[name]  # type: ignore[index]
             for step, tokens in marks.items():
                 self._group["tokens"][step // self.every] = tokens  # type: ignore[index]
@@ -245,10 +255,10 @@ class Writer:
     def _sync(self, first: int, last: int, marks: list[int]) -> None:
         """What a commit rests on, on the disk before the commit is."""
         places = range(first // self.every, -(-last // self.every))
-        names = [chunk_file(name, place) for name in FIELDS for place in places]
+        names = [chunk_file(name, place) for name in self.fields for place in places]
         names += [chunk_file("tokens", step // self.every) for step in marks]
         files = [self.folder / name for name in names if (self.folder / name).exists()]
-        arrays = [self.folder / EVENTS / name for name in (*FIELDS, "tokens")]
+        arrays = [self.folder / EVENTS / name for name in (*self.fields, "tokens")]
         files += [array / "zarr.json" for array in (*arrays, self.folder / EVENTS)]
         folders = {one for path in files for one in _between(path, self.folder)}
         sync(*files)
@@ -273,7 +283,7 @@ class Writer:
         self.close()
 
     def _resize(self, steps: int) -> None:
-        for name in FIELDS:
+        for name in self.fields:
             array: Any = self._group[name]
             array.resize((array.shape[0], steps, array.shape[2]))
         marks: Any = self._group["tokens"]

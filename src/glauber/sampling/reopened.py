@@ -42,8 +42,12 @@ def drawn_from(
     model: str | Conditionals | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    precise: bool = False,
 ) -> DrawnFrom:
-    """What a run drew from: its own tokens and dtype, or float32 if drawn in a coarser one."""
+    """What a run drew from: its own tokens and dtype, or float32 if drawn in a coarser one.
+
+    precise: in float64, for figures that are called exact.
+    """
     opened = Run.of(run)
     drawn = opened.spec.dtype
     again = drawn in COARSE
@@ -51,6 +55,8 @@ def drawn_from(
     found = _model_of(opened, model, device, dtype, trust_remote_code)[0]
     if found.dtype in COARSE:
         raise GlauberError(f"the model is in {found.dtype}: give it in float32 or float64 here.")
+    if precise and found.dtype != "float64":
+        found = found.in_float64()
     note = (
         f"The run was drawn in {drawn}; what is said about the model is of the same weights in "
         f"{found.dtype}."

@@ -10,6 +10,8 @@ from typing import Annotated
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.weights import check_device
+from glauber.dynamics.adaptive import proposed
+from glauber.dynamics.scans import SCANS
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, say, track, watched
@@ -75,7 +77,7 @@ def sample(
     length: Length = None,
     prefix: Annotated[str, "Text put before each start and never redrawn."] = "",
     freeze: Freeze = "",
-    scan: Annotated[str, "uniform, sweep, block:K, everywhere or least-confident."] = "uniform",
+    scan: Annotated[str, SCANS] = "uniform",
     within: Annotated[
         str | None,
         "Sites of one step: sequential, product or parallel (default: sequential; parallel for "
@@ -273,9 +275,18 @@ def cost(planned: Plan, folder: Path, steps_per_second: float, *, done: int = 0)
     seconds = spec.chains * (spec.steps - done) / steps_per_second
     return (
         f"{spec.chains} chains x {spec.steps - done:,} steps on {spec.device} in {spec.dtype}: "
-        f"up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
+        f"up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, {_rows(planned)}"
         f"at most {planned.disk / 1e6:,.1f} MB in {folder}"
     )
+
+
+def _rows(planned: Plan) -> str:
+    """What a step costs whose site the state decides about."""
+    adaptive = planned.scan.adaptive
+    if adaptive is None:
+        return ""
+    rows = adaptive.rows(int(planned.free.sum(dim=1).max()), proposed(planned.conditionals))
+    return f"up to {rows:,} rows through the model a step, "
 
 
 def _clock(seconds: float) -> str:

@@ -21,7 +21,7 @@ from glauber.dynamics.memo import Memo
 from glauber.progress import check_count
 from glauber.runs.run import Run
 from glauber.runs.spec import write_spec
-from glauber.runs.store import FIELDS, Events, Writer, check_new, create, make_folder
+from glauber.runs.store import ACCEPTED, FIELDS, Events, Writer, check_new, create, make_folder
 from glauber.sampling.engine import Stream, check_memo, new_memo, on_its_device, stream
 from glauber.sampling.plan import Plan
 
@@ -101,7 +101,8 @@ def begin(planned: Plan, folder: Path) -> None:
     check_new(folder)
 
     def fill(draft: Path) -> None:
-        create(draft, planned.tokens.numpy(), planned.free.numpy(), planned.slots)
+        rejects = planned.scan.rejects
+        create(draft, planned.tokens.numpy(), planned.free.numpy(), planned.slots, rejects=rejects)
         planned.model.vocabulary.save(draft / "tokenizer")
         write_spec(draft, planned.spec)
 
@@ -174,7 +175,7 @@ def _parts(
         last = writer.steps + done
         marks = {last: tokens.numpy().copy()} if last % writer.every == 0 else {}
         yield (
-            {name: np.concatenate([part[name][:, :done] for part in parts]) for name in FIELDS},
+            {name: np.concatenate([part[name][:, :done] for part in parts]) for name in parts[0]},
             marks,
         )
         size = max(1, int(size * min(GROWTH, COMMIT_SECONDS / (time.perf_counter() - before))))
@@ -214,7 +215,7 @@ def _events(infos: list[Info], n_slots: int) -> Events:
     """Infos of successive steps as arrays (chains, steps, slots) in the store's types."""
     events = {}
     for (name, (dtype, nothing)), column in zip(
-        FIELDS.items(), zip(*infos, strict=True), strict=True
+        (FIELDS | ACCEPTED).items(), zip(*infos, strict=True), strict=True
     ):
         values = torch.stack(column, dim=1).cpu().numpy().astype(dtype)
         empty = [(0, 0), (0, 0), (0, n_slots - values.shape[2])]  # short texts use fewer slots

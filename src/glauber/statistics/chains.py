@@ -1,0 +1,211 @@
+"""How sure is any figure that is worked out from whole chains together?"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from glauber.errors import GlauberError
+from glauber.statistics.means import (
+    FEW,
+    FREE,
+    JACKKNIFE,
+    LEVEL,
+    Floats,
+    Measured,
+    mean_ends,
+    pseudo_values,
+    tail_of,
+    too_few,
+)
+
+Statistic = Callable[[Floats], Floats]  # how often each chain counts (chains,) -> figures
+GROUPS = 200  # more chains than these are left out in groups
+ALONE = "the figure rests on one chain: without it there is none"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Figures of any shape, with what leaving out each chain once says of each.
+
+    A figure is nan where too little was seen for it. standard_error, low and high are none for
+    fewer than three chains, and nan where the figure cannot be had without one of them.
+    """
+
+    value: Floats
+    standard_error: Floats | None
+    low: Floats | None  # ends of the interval
+    high: Floats | None
+    kind: str = "estimate"
+    level: float = LEVEL
+    n_chains: int = 0
+    method: str = JACKKNIFE
+
+    def part(self, places: Any) -> "Estimate":
+        """Some of the figures, chosen as numpy chooses."""
+        return self._changed(lambda each: np.asarray(each[places]), self.value[places])
+
+    def only_where(self, enough: NDArray[np.bool_]) -> "Estimate":
+        """The same figures, with errors only where enough chains stand behind one."""
+        return self._changed(lambda each: np.where(enough, each, np.nan), self.value)
+
+    def _changed(self, change: Callable[[Floats], Floats], value: Floats) -> "Estimate":
+        error, low, high = (
+            None if each is None else change(each)
+            for each in (self.standard_error, self.low, self.high)
+        )
+        rest = self.kind, self.level, self.n_chains, self.method
+        return Estimate(np.asarray(value), error, low, high, *rest)
+
+    def one(self, place: Any = ()) -> Measured:
+        """One of the figures by itself, with the reason where it has no interval."""
+        value = float(self.value[place])
+        if self.low is None or self.high is None or self.standard_error is None:
+            ends, error, reason = None, None, too_few(self.n_chains)
+        elif np.isnan(self.low[place]):
+            ends, error, reason = None, None, ALONE
+        else:
+            ends = float(self.low[place]), float(self.high[place])
+            error, reason = float(self.standard_error[place]), ""
+        rest = self.kind, self.level, self.n_chains, self.method
+        return Measured(value, ends, *rest, reason, error)
+
+
+def over_chains(
+    statistic: Statistic,
+    n_chains: int,
+    *,
+    scale: str = "plain",
+    bounds: tuple[float, float] = FREE,
+    level: float = LEVEL,
+    comparisons: int = 1,
+) -> Estimate:
+    """The figures of all chains, with errors from leaving out each chain once (jackknife).
+
+    The scale is where figures are closest to symmetric: plain, log (positive ones, such as
+    times), logit (shares) or atanh (correlations); their intervals cannot leave their range.
+    Right for smooth figures; a median or a largest value is none (see median_time).
+    """
+    value = np.asarray(statistic(np.ones(n_chains)), np.float64)
+    if n_chains < FEW:
+        return Estimate(value, None, None, None, n_chains=n_chains)
+    kept = (np.arange(n_chains) % GROUPS != np.arange(min(n_chains, GROUPS))[:, None]).astype(float)
+    without = np.stack([_left_out(statistic, row, value.shape) for row in kept])
+    low, high = _ends(value, without, scale, bounds, tail_of(level, comparisons))
+    with np.errstate(invalid="ignore"):
+        error = pseudo_values(value, without).std(axis=0, ddof=1) / np.sqrt(len(without))
+    error = np.where(np.isnan(low), np.nan, error)
+    return Estimate(value, error, low, high, level=level, n_chains=n_chains)
+
+
+SCALES: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
+    "plain": (np.asarray, np.asarray),
+    "log": (np.log, np.exp),
+    "logit": (lambda share: np.log(share / (1 - share)), lambda odds: 1 / (1 + np.exp(-odds))),
+    "atanh": (np.arctanh, np.tanh),
+}
+RANGES = {"plain": FREE, "log": (0.0, np.inf), "logit": (0.0, 1.0), "atanh": (-1.0, 1.0)}
+
+
+def _ends(
+    value: Floats, without: Floats, scale: str, bounds: tuple[float, float], tail: float
+) -> tuple[Floats, Floats]:
+    """Intervals of figures from those without each chain (chains, ...); plain if the scale fails.
+
+    A figure that stands at the end of its range, such as a share of 0, has no logarithm.
+    """
+    there, back = SCALES[scale]
+    lowest, highest = max(bounds[0], RANGES[scale][0]), min(bounds[1], RANGES[scale][1])
+    with np.errstate(all="ignore"):  # what has no place on the scale becomes nan
+        plain = mean_ends(_last(pseudo_values(value, without)), tail, (lowest, highest))
+        bent = mean_ends(_last(pseudo_values(there(value), there(without))), tail)
+        low, high = (
+            np.where(np.isfinite(back(own)), np.clip(back(own), lowest, highest), other)
+            for own, other in zip(bent, plain, strict=True)
+        )
+    known = np.isfinite(low) & np.isfinite(high)
+    low, high = np.minimum(low, value), np.maximum(high, value)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+
+def _last(by_chain: Floats) -> Floats:
+    return np.moveaxis(by_chain, 0, -1)
+
+
+def _left_out(statistic: Statistic, weights: Floats, shape: tuple[int, ...]) -> Floats:
+    """The figures without one chain; nan where the others alone cannot have them."""
+    try:
+        return np.asarray(statistic(weights), np.float64)
+    except GlauberError:
+        return np.full(shape, np.nan)
+
+
+def rank_correlation(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    chain: ArrayLike | None = None,
+    level: float = LEVEL,
+    comparisons: int = 1,
+) -> Measured:
+    """Spearman's correlation of two measures (n,) with its interval.
+
+    Of independent pairs: Fisher's z with the variance of Bonett and Wright (2000) and Student's
+    reach. chain (n,) says which pairs share a chain, a text or a trap; then whole chains are left
+    out in turn. Perfect order is taken as half a swap less than perfect.
+    """
+    x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    names = np.arange(len(x)) if chain is None else np.asarray(chain)
+    n_chains = len(np.unique(names))
+    value, tail = _spearman(x, y), tail_of(level, comparisons)
+    method = "Fisher's z (Bonett and Wright)" if n_chains == len(x) else JACKKNIFE
+    reason = ("" if n_chains > FEW else "three pairs or fewer have no order to speak of") or ""
+    if n_chains != len(x):
+        reason = too_few(n_chains)
+    if np.isnan(value):
+        reason = "one of the measures never changes"
+    if reason:
+        return Measured(value, None, "estimate", level, n_chains, method, reason)
+    ends = _ranked_apart(value, n_chains, tail) if n_chains == len(x) else None
+    ends = ends or _ranked_by_chain(x, y, names, tail)
+    if ends is None:
+        return Measured(value, None, "estimate", level, n_chains, method, ALONE)
+    return Measured(value, ends, "estimate", level, n_chains, method)
+
+
+def _spearman(x: Floats, y: Floats) -> float:
+    """The correlation of ranks, ties sharing theirs; nan where a measure is constant."""
+    from scipy.stats import rankdata
+
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
+
+
+def _inside(correlation: ArrayLike, n: int) -> Floats:
+    """At most half a swap of neighbours below perfect order, so that Fisher's z is finite."""
+    most = 1 - 6 / (n**3 - n)
+    return np.clip(np.asarray(correlation, np.float64), -most, most)
+
+
+def _ranked_apart(value: float, n: int, tail: float) -> tuple[float, float]:
+    from scipy.special import stdtrit
+
+    inside = float(_inside(value, n))
+    reach = stdtrit(n - 2, 1 - tail) * np.sqrt((1 + inside**2 / 2) / (n - 3))
+    low, high = np.tanh(np.arctanh(inside) + np.array([-reach, reach]))
+    return min(float(low), value), max(float(high), value)
+
+
+def _ranked_by_chain(
+    x: Floats, y: Floats, names: NDArray[Any], tail: float
+) -> tuple[float, float] | None:
+    group = np.unique(names, return_inverse=True)[1] % GROUPS
+    kept = [group != one for one in np.unique(group)]
+    without = np.array([_spearman(x[keep], y[keep]) for keep in kept])
+    value = _spearman(x, y)
+    bent = np.arctanh(_inside(value, len(x))), np.arctanh(_inside(without, len(x)))
+    low, high = (float(np.tanh(end)) for end in mean_ends(pseudo_values(*bent), tail))
+    return None if np.isnan(low) else (min(low, value), max(high, value))
