@@ -12,7 +12,7 @@ from math import inf, isfinite
 from typing import Any, Literal
 
 from glauber.result import plain
-from glauber.statistics import LEVEL, mean_over_chains
+from glauber.statistics import LEVEL, Measured, mean_over_chains
 
 Word = Literal["disagrees", "cannot tell", "agrees"]
 WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # as they are listed
@@ -38,7 +38,26 @@ class Quantity:
     unit: str = "chains"
     kind: str = "estimate"
     level: float = LEVEL
+    bounds: tuple[float, float] | None = None  # the least and the largest value there is
+    reason: str = ""  # why there is no interval
+    standard_error: float | None = None
     each: tuple["Quantity", ...] = ()  # of the single seeds
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        found: Measured,
+        *,
+        unit: str = "chains",
+        bounds: tuple[float, float] | None = None,
+    ) -> "Quantity":
+        """A figure of `glauber.statistics` under a name; bounds are for pooling over seeds."""
+        value = found.value if isfinite(found.value) else None
+        return cls(
+            name, value, found.interval, found.n_chains, unit, found.kind, found.level, bounds,
+            found.reason, found.standard_error,
+        )  # fmt: skip
 
     @property
     def ends(self) -> tuple[float, float] | None:
@@ -147,7 +166,7 @@ class Claim:
             return self._seed_by_seed()
         ends = ours.ends
         if ends is None:
-            return "cannot tell", f"{_count(ours)} give no interval"
+            return "cannot tell", f"no interval: {ours.reason or count(ours)}"
         what = "the value" if ours.kind == EXACT else f"the {_basis(ours)}"
         if self.region.holds(*ends):
             return "agrees", f"{what} lies {self.region}"
@@ -174,7 +193,9 @@ class Claim:
         ends = ours.ends
         if ends is None or not all(map(isfinite, ends)) or not ours.n or ours.n < 2:
             return None, "there is no interval to work it out from"
-        return power(effect, ends, ours.n, self.region, level=ours.level), f"if it were {effect:g}"
+        reach = _reach(ours.n, ours.level)
+        error = ours.standard_error or (ends[1] - ends[0]) / 2 / reach
+        return power(effect, ends, ours.n, self.region, error), f"if it were {effect:g}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, with the verdict first; JSON can hold it."""
@@ -210,26 +231,30 @@ class Claim:
         )  # fmt: skip
 
 
-def power(
-    effect: float, ends: tuple[float, float], n: int, region: Region, *, level: float = LEVEL
-) -> float:
+def power(effect: float, ends: tuple[float, float], n: int, region: Region, error: float) -> float:
     """The chance that an interval from such a sample lies in the region if the effect is true.
 
-    The sample is taken to be n values of the normal law whose t interval was as wide as this one,
-    so that the standard error varies as chi with n - 1 degrees of freedom.
+    The sample is taken to be n values of the normal law with this standard error of their mean;
+    the width of its interval, on average in the square as here, varies as chi with n - 1 degrees
+    of freedom.
     """
     import numpy as np
     from scipy.stats import chi2, norm
-    from scipy.stats import t as student
 
-    reach = float(student.ppf((1 + level) / 2, n - 1))
-    error = max((ends[1] - ends[0]) / 2 / reach, 1e-300)
     middles = (np.arange(GRID) + 0.5) / GRID
-    half = reach * error * np.sqrt(chi2.ppf(middles, n - 1) / (n - 1))
+    half = (ends[1] - ends[0]) / 2 * np.sqrt(chi2.ppf(middles, n - 1) / (n - 1))
+    error = max(error, 1e-300)
     inside = norm.cdf((region.high - half - effect) / error) - norm.cdf(
         (region.low + half - effect) / error
     )
     return float(np.maximum(inside, 0.0).mean())
+
+
+def _reach(n: int, level: float) -> float:
+    """Standard errors in half of Student's interval."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(n - 1, (1 + level) / 2))
 
 
 def pooled(claims: Sequence[Claim]) -> Claim:
@@ -251,7 +276,10 @@ def pooled(claims: Sequence[Claim]) -> Claim:
     elif mean is not None and {one.kind for one in each} <= {LOWER, UPPER}:
         ours = replace(ours, value=(max if ours.kind == LOWER else min)(values))
     elif mean is not None and len(each) >= FEW:
-        ours = replace(ours, kind="estimate", interval=mean_over_chains(values).interval)
+        mean_of_all = mean_over_chains(values, bounds=ours.bounds)
+        ours = replace(
+            Quantity.of(ours.name, mean_of_all, unit="seeds", bounds=ours.bounds), each=each
+        )
     return replace(first, quantity=ours, seeds=seeds)
 
 
@@ -266,74 +294,28 @@ def by_verdict(claims: Iterable[Claim]) -> list[Claim]:
     return sorted(claims, key=lambda one: WORDS.index(one.verdict.word))
 
 
-def claim_row(claim: Claim) -> dict[str, Any]:
-    """A claim as a row of a table."""
-    verdict, ours = claim.verdict, claim.quantity
-    return {
-        "verdict": verdict.word,
-        "claim": f"{claim.sentence} ({claim.source})",
-        "published": claim.published,
-        "ours": f"{ours.name}: {shown(ours)}",
-        "agrees if": str(claim.region),
-        "because": verdict.reason,
-        "power": verdict.power_is if verdict.power is None else _percent(verdict),
-    }
-
-
-def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
-    """What a person reads of claims, disagreements first."""
-    for claim in by_verdict(claims):
-        row = claim_row(claim)
-        yield f"{row['verdict'].upper()}: {row['claim']}"
-        yield f"  published: {_words(claim.published)}; ours: {row['ours']}; {row['because']}"
-        if claim.verdict.word == "cannot tell":
-            yield f"  power: {row['power']}"
-        for title, notes in (("differs", claim.differs), ("our own choice", claim.ours)):
-            if notes:
-                yield f"  {title}: {'; '.join(notes)}"
-
-
-def shown(ours: Quantity) -> str:
-    """The value, its interval, and on how much it rests."""
-    if ours.value is None:
-        return "no number"
-    if ours.kind == EXACT:
-        return f"{ours.value:.4g} (exact)"
-    ends = "" if ours.interval is None else f" [{', '.join(map(_end, ours.interval))}]"
-    return f"{ours.value:.4g}{ends} ({ours.kind}, {_count(ours)})"
-
-
-def _end(value: float | None) -> str:
-    return "open" if value is None else f"{value:.4g}"
-
-
-def _percent(verdict: Verdict) -> str:
-    assert verdict.power is not None
-    return f"{verdict.power:.0%} {verdict.power_is}"
-
-
-def _words(published: Any) -> str:
-    return "no number" if published is None else str(published)
-
-
-def _count(ours: Quantity) -> str:
+def count(ours: Quantity) -> str:
+    """On how many independent things the quantity rests."""
     return f"{'no' if ours.n is None else ours.n} {ours.unit}"
 
 
 def _basis(ours: Quantity) -> str:
     if ours.kind != "estimate":
         return ours.kind
-    return f"{ours.level:.0%} interval over {_count(ours)}"
+    return f"{ours.level:.0%} interval over {count(ours)}"
 
 
 def _quantity(ours: Quantity) -> dict[str, Any]:
     return {
         "name": ours.name, "value": ours.value, "interval": ours.interval, "n": ours.n,
-        "unit": ours.unit, "kind": ours.kind, "level": ours.level,
+        "unit": ours.unit, "kind": ours.kind, "level": ours.level, "bounds": ours.bounds,
+        "reason": ours.reason, "standard_error": ours.standard_error,
     }  # fmt: skip
 
 
 def _read(record: Mapping[str, Any]) -> Quantity:
-    given = dict(record)
-    interval = given.pop("interval")
-    return Quantity(**given, interval=None if interval is None else tuple(interval))
+    pairs = {
+        name: None if record[name] is None else tuple(record[name])
+        for name in ("interval", "bounds")
+    }
+    return Quantity(**{**record, **pairs})

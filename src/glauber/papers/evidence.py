@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glauber.papers.claims import WORDS, Claim, by_verdict, claim_lines, claim_row, shown
+from glauber.papers.claims import EXACT, WORDS, Claim, Quantity, Verdict, by_verdict, count
 from glauber.papers.paper import Reproduction
 from glauber.result import Result, plain, signature
 from glauber.tables import short, table
@@ -24,6 +24,56 @@ NOTE = (
     "names, and disagrees only if all of it lies outside. Power is the chance that a sample of "
     "this size would have said that it agrees if the published effect were true."
 )
+
+
+def claim_row(claim: Claim) -> dict[str, Any]:
+    """A claim as a row of a table."""
+    verdict, ours = claim.verdict, claim.quantity
+    return {
+        "verdict": verdict.word,
+        "claim": f"{claim.sentence} ({claim.source})",
+        "published": claim.published,
+        "ours": f"{ours.name}: {shown(ours)}",
+        "agrees if": str(claim.region),
+        "because": verdict.reason,
+        "power": verdict.power_is if verdict.power is None else _percent(verdict),
+    }
+
+
+def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
+    """What a person reads of claims, disagreements first."""
+    for claim in by_verdict(claims):
+        row = claim_row(claim)
+        yield f"{row['verdict'].upper()}: {row['claim']}"
+        yield f"  published: {_words(claim.published)}; ours: {row['ours']}; {row['because']}"
+        if claim.verdict.word == "cannot tell":
+            yield f"  power: {row['power']}"
+        for title, notes in (("differs", claim.differs), ("our own choice", claim.ours)):
+            if notes:
+                yield f"  {title}: {'; '.join(notes)}"
+
+
+def shown(ours: Quantity) -> str:
+    """The value, its interval, and on how much it rests."""
+    if ours.value is None:
+        return "no number"
+    if ours.kind == EXACT:
+        return f"{ours.value:.4g} (exact)"
+    ends = "" if ours.interval is None else f" [{', '.join(map(_end, ours.interval))}]"
+    return f"{ours.value:.4g}{ends} ({ours.kind}, {count(ours)})"
+
+
+def _end(value: float | None) -> str:
+    return "open" if value is None else f"{value:.4g}"
+
+
+def _percent(verdict: Verdict) -> str:
+    assert verdict.power is not None
+    return f"{verdict.power:.0%} {verdict.power_is}"
+
+
+def _words(published: Any) -> str:
+    return "no number" if published is None else str(published)
 
 
 @dataclass(frozen=True)

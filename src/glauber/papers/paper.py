@@ -8,7 +8,7 @@ what it can be asked:
         found = settings.over(CONDITIONS[settings.scale])     # what was given, over the defaults
         run = settings.run(chains_of(settings))               # made, resumed or found, never twice
         mean = mean_over_chains(seen(run))
-        ours = Quantity("share of …", mean.value, mean.interval, n=run.n_chains)
+        ours = Quantity.of("share of …", mean, bounds=(0, 1))
         claim = Claim("chains come back", "paper A, table 9", 0.92, ours, above(0.5), effect=0.92)
         return Reproduction.of(settings, how, rows, claims=[claim], pictures={…},
                                model=found.model, differs=["bundled model"], ours=["temperature 1"])
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.errors import GlauberError
-from glauber.papers.claims import Claim, claim_lines, pooled
+from glauber.papers.claims import Claim, pooled
 from glauber.papers.settings import Chains, Piece, Scale, Settings
 from glauber.parameters import Device, Texts
 from glauber.progress import check_count, check_seed
@@ -187,6 +187,8 @@ class Reproduction(Result):
         return plain(made) | {"versions": versions(), "signature": self.signature}
 
     def lines(self) -> Iterable[str]:
+        from glauber.papers.evidence import claim_lines
+
         yield from claim_lines(self.claims)
         yield self.how
         yield from table(self.rows)
