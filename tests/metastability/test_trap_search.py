@@ -7,7 +7,6 @@ import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.metastability.catalogue import edit_distances, families
 from glauber.metastability.episodes import (
     check_ball,
     check_window,
@@ -19,6 +18,7 @@ from glauber.metastability.episodes import (
     sojourns,
     sojourns_of_path,
 )
+from glauber.metastability.trap_ranks import edit_distances, families
 from glauber.runs.embedding import as_embedder
 from glauber.runs.snapshots import snapshots
 

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from glauber.figures.style import FAINT, QUIET, SHARES, STRONG, empty_figure
 from glauber.metastability.basin_model import BasinModel
 from glauber.metastability.basins import written
-from glauber.metastability.catalogue import Catalogue, RankCorrelation
+from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.clusters import Readable
 from glauber.metastability.regimes import Regime
 from glauber.metastability.state_model import ImpliedTimescales
 from glauber.metastability.trap_census import Trap
+from glauber.metastability.trap_ranks import RankCorrelation
 from glauber.runs.snapshots import Snapshots
 
 LOOSE = "#e69f00"
@@ -118,7 +119,10 @@ def _hover(trap: Trap) -> str:
 
 
 def _figure(found: RankCorrelation | None) -> str:
-    return "unknown" if found is None else f"{found.value:.2f}"
+    if found is None:
+        return "unknown"
+    ends = found.interval
+    return f"{found.value:.2f}" + (f" ({ends[0]:.2f} to {ends[1]:.2f})" if ends else "")
 
 
 def plot_basin_network(found: BasinModel, readable: Sequence[Readable] | None = None) -> go.Figure:

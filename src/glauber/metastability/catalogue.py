@@ -5,26 +5,21 @@ few edits apart are one family: single linkage on the edit distance of their fre
 family may be longer than its links.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.stats import spearmanr
 
 from glauber.conditionals.base import Conditionals
-from glauber.errors import GlauberError
 from glauber.metastability.episodes import (
     STRIDE,
     THRESHOLD,
     WINDOW,
     Episode,
     Floats,
-    Ints,
     check_ball,
     check_window,
     hamming_episodes,
@@ -32,24 +27,15 @@ from glauber.metastability.episodes import (
     sojourns,
 )
 from glauber.metastability.trap_census import LeftOut, Trap, census, check_kernel
+from glauber.metastability.trap_ranks import RankCorrelation, Ranks, families, trap_ranks
 from glauber.result import plain
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
+from glauber.statistics import Measured, mean_by_chain, ratio_over_chains
 
 SHORTEST = 150  # steps; the paper lists none shorter
 REACH = 3  # edits between two traps of one family
-FEWEST = 4  # traps whose ranks are worth comparing
-
-
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's correlation of the traps' durations with another of their figures."""
-
-    value: float
-    p_value: float  # the chance of one at least as far from zero, were there no relation
-    n_traps: int
-    kind: str = "estimate"
 
 
 @dataclass(frozen=True)
@@ -60,11 +46,14 @@ class Summary:
     n_perfect: int
     n_unfinished: int  # still going on when the run ended: their durations are lower bounds
     mean_duration: float | None
+    duration_interval: tuple[float, float] | None  # of the mean, over chains
     shortest: int | None
     longest: int | None
-    by_mean_gap: RankCorrelation | None  # none for too few traps, or where all are alike
+    by_mean_gap: RankCorrelation | None  # none for too few families of traps
     by_min_gap: RankCorrelation | None
-    better_predictor: str | None
+    gap_difference: RankCorrelation | None  # by the mean gap less by the smallest
+    better_predictor: str | None  # none where the difference cannot be told from zero
+    seen_to_exact: Measured | None  # seen holding times over exact ones; none if none was left
     share: float  # of all the chains' steps that lie in a trap
     n_left_out: int  # episodes as long that have no state with gaps: in none of these figures
     kind: str = "estimate"  # of the mean duration, too small where traps are unfinished
@@ -107,21 +96,51 @@ class Catalogue:
         low, high = self.temperatures.min(), self.temperatures.max()
         return f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}"
 
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """How durations rank with the gaps; none for too few families."""
+        family = np.zeros(len(self.traps), np.int64)
+        for number, members in enumerate(self.families):
+            family[members] = number
+        return trap_ranks(
+            [trap.duration for trap in self.traps],
+            [trap.episode.ended for trap in self.traps],
+            [[trap.mean_gap for trap in self.traps], [trap.min_gap for trap in self.traps]],
+            text=[trap.text for trap in self.traps],
+            family=family,
+        )
+
+    @property
+    def seen_to_exact(self) -> Measured | None:
+        """How long texts were seen to hold over how long they do, all traps and their chains."""
+        expected, departures = np.zeros((2, self.n_chains))
+        for trap in self.traps:
+            expected[trap.episode.chain] += trap.seen.steps * trap.margins.escape_rate
+            departures[trap.episode.chain] += trap.seen.departures
+        there = (expected > 0) | (departures > 0)
+        if not departures.any():
+            return None
+        return ratio_over_chains(expected[there], departures[there], bounds=(0.0, np.inf))
+
     def summary(self) -> Summary:
         """Number, durations, and how durations rank with the gaps."""
-        durations = [trap.duration for trap in self.traps]
-        means = rank_with(durations, [trap.mean_gap for trap in self.traps])
-        mins = rank_with(durations, [trap.min_gap for trap in self.traps])
+        durations, ranks = [trap.duration for trap in self.traps], self.ranks
+        chains = [trap.episode.chain for trap in self.traps]
+        least = self.settings["shortest"]
+        mean = mean_by_chain(durations, chains, bounds=(least, np.inf)) if chains else None
         return Summary(
             n_traps=len(durations),
             n_perfect=sum(trap.perfect for trap in self.traps),
             n_unfinished=sum(not trap.episode.ended for trap in self.traps),
-            mean_duration=float(np.mean(durations)) if durations else None,
+            mean_duration=None if mean is None else mean.value,
+            duration_interval=None if mean is None else mean.interval,
             shortest=min(durations, default=None),
             longest=max(durations, default=None),
-            by_mean_gap=means,
-            by_min_gap=mins,
-            better_predictor=_better(means, mins),
+            by_mean_gap=None if ranks is None else ranks.by_mean_gap,
+            by_min_gap=None if ranks is None else ranks.by_min_gap,
+            gap_difference=None if ranks is None else ranks.difference,
+            better_predictor=None if ranks is None else ranks.better,
+            seen_to_exact=self.seen_to_exact,
             share=sum(durations) / (self.n_chains * (self.n_steps + 1)),
             n_left_out=len(self.left_out),
         )
@@ -211,15 +230,29 @@ class Catalogue:
             yield self.none_found()
             return
         unfinished = f"; {found.n_unfinished} not ended" if found.n_unfinished else ""
+        ends = found.duration_interval
+        between = "" if ends is None else f" ({ends[0]:,.0f} to {ends[1]:,.0f} over chains)"
         yield (
             f"{_traps(found.n_traps)}, {found.n_perfect} perfect, mean duration "
-            f"{found.mean_duration:,.0f} steps, {found.shortest:,} to {found.longest:,} (an "
-            f"estimate{unfinished}); {found.share:.0%} of all steps"
+            f"{found.mean_duration:,.0f} steps{between}, the shortest {found.shortest:,}, the "
+            f"longest {found.longest:,} (estimates{unfinished}); {found.share:.0%} of all steps"
         )
         yield (
             f"rank correlation of duration with the mean gap {_ranked(found.by_mean_gap)}, with "
-            f"the min gap {_ranked(found.by_min_gap)}"
+            f"the min gap {_ranked(found.by_min_gap)} (estimates: Somers' D, 95% over families)"
         )
+        yield from self._comparison_lines(found)
+
+    def _comparison_lines(self, found: Summary) -> Iterable[str]:
+        if found.gap_difference is not None:
+            better = found.better_predictor
+            said = f"the {better} ranks better" if better else "cannot tell which ranks better"
+            yield f"{said}: the mean gap's less the min gap's is {_between(found.gap_difference)}"
+        if found.seen_to_exact is not None:
+            yield (
+                "seen holding times, beyond what made a text a trap, over exact ones: "
+                f"{_between(found.seen_to_exact)} (estimate)"
+            )
 
 
 def rolling_traps(
@@ -287,62 +320,15 @@ def _catalogue(
     )  # fmt: skip
 
 
-def rank_with(durations: Sequence[float], figures: Sequence[float]) -> RankCorrelation | None:
-    """Their rank correlation; none for fewer than four traps, or where all are equal."""
-    if len(durations) < FEWEST or len(set(durations)) == 1 or len(set(figures)) == 1:
-        return None
-    found = spearmanr(durations, figures)
-    return RankCorrelation(float(found.statistic), float(found.pvalue), len(durations))
-
-
-def _better(means: RankCorrelation | None, mins: RankCorrelation | None) -> str | None:
-    """Which gap ranks durations better. On one catalogue; no test that the two differ."""
-    if means is None or mins is None:
-        return None
-    return "mean gap" if means.value >= mins.value else "min gap"
-
-
 def _traps(number: int) -> str:
     return "1 trap" if number == 1 else f"{number} traps"
 
 
 def _ranked(found: RankCorrelation | None) -> str:
-    if found is None:
-        return "unknown (too few traps)"
-    return f"{found.value:.2f} (estimate, p = {found.p_value:.2g})"
+    return "unknown (too few families of traps)" if found is None else _between(found)
 
 
-def families(rows: Sequence[Sequence[int]], *, reach: int = 3) -> list[list[int]]:
-    """Row numbers grouped so that rows at most `reach` edits apart are together; largest first."""
-    if reach < 0:
-        raise GlauberError(f"the reach is {reach}, but a number of edits cannot be negative.")
-    if not rows:
-        return []
-    near = csr_array(edit_distances(rows) <= reach)
-    count, label = connected_components(near, directed=False)
-    groups = [np.flatnonzero(label == one).tolist() for one in range(count)]
-    return sorted(groups, key=lambda group: (-len(group), group))
-
-
-def edit_distances(rows: Sequence[Sequence[int]]) -> Ints:
-    """Insertions, deletions and replacements of tokens between each two rows: (rows, rows)."""
-    lengths = np.array([len(row) for row in rows])
-    padded = np.full((len(rows), int(lengths.max())), -1)
-    for number, row in enumerate(rows):
-        padded[number, : len(row)] = row
-    return np.stack([_from_one(row, padded, lengths) for row in rows])
-
-
-def _from_one(row: Sequence[int], padded: Ints, lengths: Ints) -> Ints:
-    """The distances (rows,) of one row to the rows padded (rows, longest)."""
-    longest = padded.shape[1]
-    before = np.tile(np.arange(longest + 1), (len(padded), 1))  # to each beginning of each row
-    for done, token in enumerate(row, start=1):
-        now = np.empty_like(before)
-        now[:, 0] = done
-        for place in range(1, longest + 1):
-            replaced = before[:, place - 1] + (padded[:, place - 1] != token)
-            moved = np.minimum(before[:, place], now[:, place - 1]) + 1
-            now[:, place] = np.minimum(replaced, moved)
-        before = now
-    return np.asarray(before[np.arange(len(padded)), lengths])
+def _between(found: RankCorrelation | Measured) -> str:
+    ends = found.interval
+    said = found.reason if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+    return f"{found.value:.2f} ({said})"
