@@ -38,7 +38,8 @@ from glauber.translation.data import (
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.learning import Plan
 from glauber.translation.model import Shape, Translator, load
-from glauber.translation.score import latency, machine, quality
+from glauber.translation.score import quality
+from glauber.translation.speed import latency, machine
 from glauber.translation.training import MODELS
 from glauber.translation.training import distil as distilled
 from glauber.translation.training import learn as learnt

@@ -10,7 +10,8 @@ from glauber.translation.data import Corpus, Judged, Vocabulary, load_vocabulary
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.learning import Plan, train
 from glauber.translation.model import Shape, Translator, load
-from glauber.translation.score import bleu_difference, machine, quality
+from glauber.translation.score import bleu_difference, quality
+from glauber.translation.speed import machine
 from glauber.translation.training import DISTILLED, PAIRS, take_over
 
 SMALL_VOCABULARY = 2000
@@ -109,6 +110,7 @@ def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str,
             if others is not None:
                 moved = bleu_difference(outputs, others[which], judged[which])
                 made |= {f"less_{which}": moved.value, f"error_{which}": moved.standard_error}
+                made[f"interval_{which}"] = moved.interval
         rows.append(made)
     return record | {"rows": rows}
 

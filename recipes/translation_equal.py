@@ -45,7 +45,7 @@ from glauber.translation.data import (
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.learning import Plan, train
 from glauber.translation.model import BUNDLED, Translator, load, save
-from glauber.translation.score import machine
+from glauber.translation.speed import machine
 from glauber.translation.training import DISTILLED, PAIRS, distil, take_over
 
 own = partial(Decoding, judge="itself")

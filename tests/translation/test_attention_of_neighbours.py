@@ -112,6 +112,27 @@ def test_standard_errors_count_sentences():
     assert few.n_sentences == repeated.n_sentences == 25
 
 
+def test_intervals_of_the_difference_hold_over_sentences():
+    """Pairs share what is special to their sentence, in both groups: it must cancel."""
+    draw, held, naive = torch.Generator().manual_seed(1), 0, 0
+    for _ in range(200):
+        special = 3 * torch.randn(40, generator=draw, dtype=torch.double).repeat_interleave(10)
+        stutters = torch.arange(400) % 2 == 0
+        own = torch.randn(40, generator=draw, dtype=torch.double).repeat_interleave(10)
+        values = special + torch.where(stutters, 0.5 + own, 0.0)
+        values = values + 0.1 * torch.randn(400, generator=draw, dtype=torch.double)
+        found = neighbours(
+            Pairs(stutters, torch.arange(40).repeat_interleave(10), {"x": values[:, None]}), 1
+        )
+        low, high = found.difference("x").interval
+        held += low <= 0.5 <= high
+        errors = [part.measures["x"].standard_error for part in (found.stuttering, found.others)]
+        naive += (high - low) < 2 * 1.96 * (errors[0] ** 2 + errors[1] ** 2) ** 0.5
+    # 200 intervals of 95%: the standard error of the share is 0.015.
+    assert held / 200 > 0.95 - 3 * 0.0154
+    assert naive == 200  # as if the groups were independent they would be too wide
+
+
 def test_pairs_are_those_of_the_pass_and_do_not_depend_on_the_batch(vocabulary):
     model = tiny("refine", vocabulary.size, scale=1.5)
     texts = [source for source, _ in toy_pairs(10, seed=5)]
@@ -121,10 +142,10 @@ def test_pairs_are_those_of_the_pass_and_do_not_depend_on_the_batch(vocabulary):
     assert whole.others.n_pairs == parts.others.n_pairs > 0
     for name, one in whole.others.measures.items():
         assert one.mean == pytest.approx(parts.others.measures[name].mean, abs=1e-6)
-    difference, error = whole.difference("self_avg")
-    assert error > 0 and difference == pytest.approx(
-        whole.stuttering.measures["self_avg"].mean - whole.others.measures["self_avg"].mean
-    )
+    gap = whole.difference("self_avg")
+    yes, no = (part.measures["self_avg"].mean for part in (whole.stuttering, whole.others))
+    assert gap.value == pytest.approx(yes - no) and gap.interval[0] < gap.value < gap.interval[1]
+    assert whole.difference("self_avg", relative=True).value == pytest.approx((yes - no) / no)
     later = attention_of_neighbours(model, vocabulary, texts, n_steps=3)
     assert later.n_steps == 3 and later.others.measures != whole.others.measures
 

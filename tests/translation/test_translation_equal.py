@@ -5,21 +5,25 @@ import json
 import lzma
 
 import pytest
+import torch
 
 import recipes.translation_equal as equal
-from glauber.translation.data import VOCABULARY, write_pairs
-from glauber.translation.model import load, save
+from glauber.translation.data import VOCABULARY, by_source, write_pairs
+from glauber.translation.model import Shape, Translator, load, save
 from glauber.translation.training import distil
-from tiny_translation import tiny, toy_pairs, toy_vocabulary
+from recipes.translation_equal_scores import scored
+from tiny_translation import toy_pairs, toy_vocabulary
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     """The whole comparison at toy size, one model after the other in this process."""
     folder, vocabulary = tmp_path_factory.mktemp("equal"), toy_vocabulary()
+    torch.manual_seed(0)
     box = folder / "box"
     for name, kind in (("student", "refine"), ("teacher", "ar")):
-        save(tiny(kind, vocabulary.size), box, name)
+        shape = Shape(kind, vocabulary.size, 32, 2, 1, 1, 48, max_length=20)
+        save(Translator(shape), box, name)
     (box / VOCABULARY).write_bytes(vocabulary.serialized)
     for number, name in enumerate(("train", "valid", "test")):
         write_pairs(folder / f"{name}.tsv", toy_pairs(40, seed=number))
@@ -79,3 +83,29 @@ def test_steps_are_cut_to_the_time(record, tmp_path):
     equal.set_plan(args, args.models)
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan["seconds a step"] == 2.0 and 44 <= plan["n_steps"] <= 46  # 93 s of 2 s each
+
+
+def test_scores_are_those_of_the_texts():
+    judged = {"test": by_source(toy_pairs(40, seed=2))}
+    good = [one.references[0] for one in judged["test"]]
+    worse = [" ".join(text.split()[:-1]) + "." for text in good]
+    said = {"control": good, "teacher": worse}
+    record = {
+        "device": "toy",
+        "training": {"control": {"pairs seen": 8, "curve": [[1, 2.5]], "seconds": 1.0}},
+        "outputs": {
+            name: {"beam 5": {"test": {"passes": 3.0, "texts": texts}}}
+            for name, texts in said.items()
+        },
+    }
+    found = scored(record, judged)
+    assert found["models"] == {"control": {"pairs seen": 8, "seconds": 1.0, "loss": 2.5}}
+    scores = {row["system"]: row["bleu"] for row in found["rows"]}
+    assert scores["control: beam 5"] == pytest.approx(100.0)
+    (moved,) = [
+        one for one in found["differences"]
+        if (one["system"], one["less"], one["of"]) == ("teacher: beam 5", "control: beam 5", "BLEU")
+    ]  # fmt: skip
+    expected = scores["teacher: beam 5"] - 100
+    assert moved["value"] == pytest.approx(expected) and moved["sentences"] == len(good)
+    assert moved["interval"][0] < moved["value"] < moved["interval"][1] < 0

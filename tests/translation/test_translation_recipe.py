@@ -7,7 +7,7 @@ import torch
 
 from glauber import evaluate_translator, train_translator, translate
 from glauber.errors import GlauberError
-from glauber.translation.data import write_pairs
+from glauber.translation.data import load_vocabulary, read_pairs, write_pairs
 from glauber.translation.learning import Plan
 from glauber.translation.training import take_over
 from recipes.translation import main
@@ -79,6 +79,32 @@ def test_a_trained_translator_translates(made, tmp_path):
     assert [one.curve for one in again.models] == [one.curve for one in found.models]
 
 
+def test_a_training_takes_what_it_is_asked(made, tmp_path, monkeypatch):
+    """The paper's own drafts and optimiser; what is too long is counted and said."""
+    said = []
+    monkeypatch.setattr("glauber.translation.data.say", said.append)
+    found = train_translator(
+        made / "train.tsv", out=tmp_path / "paper", steps=2, batch=16, vocabulary=60, width=32,
+        heads=4, layers=1, corruption="random", kept=0.15, stages=3, remask=0.0, warmup=2,
+        optimizer="adafactor", peak=3e-3, longest=9, device="cpu",
+    )  # fmt: skip
+    plan = json.loads((tmp_path / "paper" / "student.training.json").read_text())
+    asked = {
+        "corruption": "random", "kept": 0.15, "stages": 3, "remask": 0.0, "warmup": 2,
+        "optimizer": "adafactor", "peak": 3e-3,
+    }  # fmt: skip
+    assert asked.items() <= plan.items()
+    shape = json.loads((tmp_path / "paper" / "student.json").read_text())
+    assert shape["heads"] == 4 and shape["n_decoder"] == 1
+    vocabulary = load_vocabulary(tmp_path / "paper")
+    pairs = read_pairs(made / "train.tsv")
+    longer = sum(max(len(vocabulary.encode(text)) for text in pair) > 9 for pair in pairs)
+    teacher = found.models[0]
+    assert 0 < longer == teacher.n_dropped == len(pairs) - teacher.n_examples
+    assert f"{longer} of 120 pairs are not trained on: more than 9 tokens" in said[0]
+    assert f"({longer} more were too long)" in str(found)
+
+
 def test_a_student_begins_as_its_teacher():
     teacher, student = tiny("ar"), tiny("refine").float()
     new = take_over(student, teacher)
@@ -123,6 +149,15 @@ def test_the_studies_read_what_the_recipe_leaves(made):
         ("train.tsv", {"out": "a\0b"}, "cannot be the folder"),
         ("x" * 5000, {}, "no file"),
         ("train.tsv", {"seed": -1}, "the seed is -1"),
+        ("train.tsv", {"corruption": "noise"}, "the corruption is noise"),
+        ("train.tsv", {"corruption": "cmlm", "stages": 2}, "has 1 stage"),
+        ("train.tsv", {"kept": 1.5}, "the kept share is 1.5"),
+        ("train.tsv", {"stages": 0}, "stages is 0"),
+        ("train.tsv", {"optimizer": "sgd"}, "the optimizer is sgd"),
+        ("train.tsv", {"warmup": 0}, "warm-up steps is 0"),
+        ("train.tsv", {"peak": -1.0}, "highest learning rate"),
+        ("train.tsv", {"heads": 7}, "7 heads must divide"),
+        ("train.tsv", {"longest": 0}, "longest pair is 0"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence(made, tmp_path, pairs, asked, said, monkeypatch):

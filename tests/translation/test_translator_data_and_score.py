@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
+from glauber.translation import speed
 from glauber.translation.data import Corpus, Judged, Vocabulary, by_source, long_pairs, read_pairs
 from glauber.translation.model import PAD, load
-from glauber.translation.score import latency, quality, stutter_rate
+from glauber.translation.score import bleu_difference, quality, stutter_rate
+from glauber.translation.speed import latency
 from tiny_translation import toy_pairs, toy_vocabulary
 
 
@@ -71,7 +73,28 @@ def test_latency_counts_each_text_alone():
     asked = []
     late = latency(asked.append, ["a", "b", "c", "d"])
     assert asked == ["a", "b", "c", "a", "b", "c", "d"]
-    assert 0 <= late.median <= late.p99 and late.n_sentences == 4
+    assert late.median >= 0 and late.n_sentences == 4
+    assert late.p99 is None  # the slowest of four is no 99th percentile
+
+
+def test_the_99th_percentile_leaves_one_in_a_hundred_out(monkeypatch):
+    assert speed._latency([float(n) for n in range(1, 100)]).p99 is None
+    assert speed._latency([float(n) for n in range(100, 0, -1)]).p99 == 99.0
+    assert speed._latency([float(n) for n in range(1, 1001)]).p99 == 990.0
+
+
+def test_bleu_takes_its_tokenizer():
+    judged = [Judged("", ("我喜歡貓。",)), Judged("", ("他不在這裡。",))]
+    outputs = ["我喜歡狗。", "他不在這裡。"]
+    by_name = {name: quality(outputs, judged, tokenizer=name) for name in ("13a", "zh", "char")}
+    assert all(f"tok:{name}|" in one.bleu_signature for name, one in by_name.items())
+    # 13a sees each sentence as one word, so there is no pair of words to match.
+    assert by_name["zh"].bleu > 60 > by_name["13a"].bleu
+    for name, one in by_name.items():
+        moved = bleu_difference(outputs, ["", ""], judged, tokenizer=name)
+        assert moved.value == pytest.approx(one.bleu)
+    with pytest.raises(GlauberError, match="the tokenizer of BLEU is klingon"):
+        quality(outputs, judged, tokenizer="klingon")
 
 
 def test_what_is_not_there(tmp_path):

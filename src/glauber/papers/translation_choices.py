@@ -8,15 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glauber.papers import translation_runs as runs
+from glauber.papers.claims import Claim, Quantity, above, below, near
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Settings
+from glauber.papers.translation_equal import DIFFERS, JOINED
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
+from glauber.statistics import normal_reach
 from glauber.translation.data import Judged
 from glauber.translation.decoding import Decoding
 from glauber.translation.score import Difference, bleu_difference
 from glauber.translation.systems import Evaluation, Measures, evaluate
 
 BASELINE = "baseline"
+SAME = 0.5  # BLEU: less than this counts as no difference
+MATTERS = 1.0  # BLEU: the effect that the power of a direction is worked out for
+SIZES = {"test": 1789, "long": 200}  # sentences of the recorded figures
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Choice:
     expected: str | None = None
 
 
-PLAIN = Decoding("refine-remask", 4, 5, judge="itself")
+PLAIN = Decoding("refine", 4, 5, judge="itself")  # the paper's own
 CHOICES = {
     BASELINE: Choice(PLAIN, "4 passes, 5 lengths, stutter remasked and dropped"),
     "1 pass": Choice(
@@ -44,18 +50,18 @@ CHOICES = {
     "random tokens at first": Choice(
         replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
     ),
-    "stutter alone remasked": Choice(
-        replace(PLAIN, decoder="refine"),
+    "the least sure remasked too (refine-remask)": Choice(
+        replace(PLAIN, decoder="refine-remask"),
         "schedules of remasking made no visible difference",
         "same",
     ),
     "no remasking": Choice(
-        replace(PLAIN, decoder="refine", remask_repeats=False),
+        replace(PLAIN, remask_repeats=False),
         "schedules of remasking made no visible difference",
         "same",
     ),
     "no remasking, repeats kept": Choice(
-        replace(PLAIN, decoder="refine", remask_repeats=False, drop_repeats=False),
+        replace(PLAIN, remask_repeats=False, drop_repeats=False),
         "repeats can be removed by a rule afterwards; no figure",
     ),
     "1 length, by the ratio": Choice(
@@ -81,15 +87,18 @@ TRAINING = (
 
 
 def make_ablation(settings: Settings) -> Reproduction:
-    """Each choice on both sets, run or recorded, beside the baseline and the paper's word."""
-    judged, rows = sets(settings.scale), []
+    """Each choice on both sets, run or recorded, with verdicts where the paper says something."""
+    judged, rows, claims = sets(settings.scale), list[dict[str, Any]](), list[Claim]()
     systems = {
         name: ("student", replace(one.decoding, seed=settings.seed))
         for name, one in CHOICES.items()
     }
     for name, one_set in judged.items():
         made = evaluate(runs.BUNDLED, one_set, systems, measures=Measures(0))
-        rows += [_run_row(name, one, made[0], one_set, settings.seed) for one in made]
+        for one in made:
+            moved = None if one is made[0] else _moved(one, made[0], one_set)
+            rows.append(_run_row(name, one, moved))
+            claims += [] if moved is None else _claims(CHOICES[one.system], one.system, name, moved)
     record = recorded()
     how = f"{sentences(judged)}; one choice changed at a time. " + (
         f"Choices of training are recorded: {record.get('steps')} steps on {record.get('device')}"
@@ -97,23 +106,50 @@ def make_ablation(settings: Settings) -> Reproduction:
         else "Choices of training (mask rate, distillation, positional attention, stages, "
         "vocabulary, corruption) are not recorded beside these weights"
     )
-    return Reproduction.of(settings, how, rows + recorded_rows(record))
+    listed = recorded_rows(record)
+    claims += [claim for one in listed for claim in recorded_claims(one)]
+    return Reproduction.of(
+        settings, how, rows + listed, claims=claims, differs=DIFFERS, model="translation-en-es"
+    )
 
 
-def _run_row(
-    name: str, one: Evaluation, baseline: Evaluation, judged: list[Judged], seed: int
-) -> dict[str, Any]:
-    choice = CHOICES[one.system]
+def _moved(one: Evaluation, baseline: Evaluation, judged: list[Judged]) -> Difference:
+    return bleu_difference(one.outputs, baseline.outputs, judged)
+
+
+def _run_row(name: str, one: Evaluation, moved: Difference | None) -> dict[str, Any]:
     made = row(name, one) | {"made": "run"}
-    if one.system != BASELINE:
-        moved = bleu_difference(one.outputs, baseline.outputs, judged, seed=seed)
+    if moved is not None:
         made |= {
             "BLEU less baseline": moved.value,
-            "standard error of that": moved.standard_error,
+            "interval": moved.interval,
             "moved": moved.word,
-            "as the paper says": _agrees(moved.word, choice.expected),
         }
-    return made | {"paper": choice.paper}
+    return made | {"paper": CHOICES[one.system].paper}
+
+
+def _claims(choice: Choice, change: str, which: str, moved: Difference) -> list[Claim]:
+    """The verdict on the paper's word, where it names a direction."""
+    if choice.expected is None:
+        return []
+    name = f"BLEU less the baseline's, {change}, {which}"
+    ours = Quantity(name, moved.value, moved.interval, n=moved.n_sentences, unit="sentences")
+    return [_claim(choice.paper, choice.expected, ours, change, which)]
+
+
+def _claim(paper: str, expected: str, ours: Quantity, change: str, which: str) -> Claim:
+    own: tuple[str, ...] = (f"power for {MATTERS:g} BLEU",)
+    if expected == "same":
+        region, effect = near(0.0, SAME), 0.0
+        own = (f"less than {SAME:g} BLEU counts as the same",)
+    elif expected == "lower":
+        region, effect = below(0.0), -MATTERS
+    else:
+        region, effect = above(0.0), MATTERS
+    return Claim(
+        f"{paper}: {change} ({which})", "paper B, section 3", expected, ours, region, effect=effect,
+        ours=own, differs=(*DIFFERS, *([JOINED] if which == "long" else [])),
+    )  # fmt: skip
 
 
 def recorded_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
@@ -121,35 +157,44 @@ def recorded_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
     listed = record.get("rows", [])
     by_name, rows = {one.get("name"): one for one in listed}, []
     for one in listed:
-        paper, expected = _claim(f"{one.get('name')} {one.get('change')}")
-        expected = one.get("expected", expected)  # a row may say where it should go
+        paper, expected = _said(f"{one.get('name')} {one.get('change')}")
         made = dict(one) | provenance(record)
         beside = by_name.get(one.get("beside", BASELINE))
         if beside is not None and beside is not one:
-            for name in ("test", "long"):
-                value = one[f"bleu_{name}"] - beside[f"bleu_{name}"]
-                moved = Difference(value, one.get(f"error_{name}", 0.0))
-                made |= {
-                    f"{name}, moved": moved.word,
-                    f"{name}, as the paper says": _agrees(moved.word, expected),
-                }
-                made.setdefault(f"less_{name}", value)
-            made["paper"] = paper
+            for name in SIZES:
+                made.setdefault(f"less_{name}", one[f"bleu_{name}"] - beside[f"bleu_{name}"])
+                made.setdefault(f"interval_{name}", _interval(made, name))
+            made |= {"paper": paper, "expected": one.get("expected", expected)}
         rows.append(made)
     return rows
 
 
-def _claim(words: str) -> tuple[str, str | None]:
+def _interval(one: dict[str, Any], name: str) -> list[float] | None:
+    """Of a recorded standard error over hundreds of sentences; none without one."""
+    error = one.get(f"error_{name}")
+    if error is None:
+        return None
+    value, reach = one[f"less_{name}"], normal_reach() * error
+    return [value - reach, value + reach]
+
+
+def recorded_claims(one: dict[str, Any]) -> list[Claim]:
+    """The verdicts on a recorded choice of training."""
+    if one.get("expected") is None:
+        return []
+    found = []
+    for name, size in SIZES.items():
+        ends = one[f"interval_{name}"]
+        ours = Quantity(
+            f"BLEU less that of {one.get('beside', BASELINE)}, {one['change']}, {name}",
+            one[f"less_{name}"], None if ends is None else tuple(ends), n=size, unit="sentences",
+        )  # fmt: skip
+        found.append(_claim(one["paper"], one["expected"], ours, one["change"], name))
+    return found
+
+
+def _said(words: str) -> tuple[str, str | None]:
     for word, paper, expected in TRAINING:
         if word in words.lower():
             return paper, expected
     return "no claim", None
-
-
-def _agrees(word: str, expected: str | None) -> str:
-    """Whether the move is the paper's, where it names one."""
-    if expected is None:
-        return "the paper names no direction"
-    if word == "not different from 0":
-        return "yes, within two standard errors" if expected == "same" else f"{word} here"
-    return "yes" if word == expected else "no"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
-from glauber.progress import check_count
+from glauber.progress import check_count, say
 from glauber.result import visible
 from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, is_file
 
@@ -187,6 +187,17 @@ def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
 
 
+def readable(sources: list[str], vocabulary: Vocabulary, most: int) -> list[str]:
+    """Those that `translate` takes: known characters only, and not too many tokens."""
+    unknown = int(vocabulary.pieces.unk_id())
+    encoded = vocabulary.encode_many(sources)
+    return [
+        source
+        for source, tokens in zip(sources, encoded, strict=True)
+        if 0 < len(tokens) < most and unknown not in tokens
+    ]
+
+
 @dataclass(frozen=True)
 class Judged:
     """A sentence to translate and what people made of it."""
@@ -232,7 +243,7 @@ class Corpus:
 
     @classmethod
     def of(cls, pairs: list[Pair], vocabulary: Vocabulary, *, longest: int = LONGEST) -> "Corpus":
-        """The pairs of at most `longest` tokens on each side."""
+        """The pairs of at most `longest` tokens on each side; says how many are longer."""
         sources = vocabulary.encode_many([source for source, _ in pairs])
         targets = vocabulary.encode_many([target for _, target in pairs])
         kept = [
@@ -242,6 +253,11 @@ class Corpus:
         ]
         if not kept:
             raise GlauberError(f"no pair of the file has at most {longest} tokens on each side.")
+        if len(kept) < len(pairs):
+            say(
+                f"{len(pairs) - len(kept):,} of {len(pairs):,} pairs are not trained on: more than "
+                f"{longest} tokens on a side, or none"
+            )
         return cls(padded([s for s, _ in kept] + [[]]), padded([t for _, t in kept] + [[]]))
 
     def __len__(self) -> int:

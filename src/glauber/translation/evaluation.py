@@ -15,13 +15,22 @@ from glauber.translation.data import Judged, by_source, load_vocabulary, long_pa
 from glauber.translation.decoding import JUDGES, Decoding
 from glauber.translation.schedules import MOST_STEPS, ORDERS
 from glauber.translation.score import (
+    TOKENIZER,
+    TOKENIZERS,
     Learned,
     check_learned,
-    check_sacrebleu,
+    check_tokenizer,
     learned_score,
-    machine,
 )
-from glauber.translation.systems import Evaluation, Measures, evaluate, frontier_systems, systems
+from glauber.translation.speed import P99, machine
+from glauber.translation.systems import (
+    BESIDE,
+    Evaluation,
+    Measures,
+    evaluate,
+    frontier_systems,
+    systems,
+)
 from glauber.translation.translate import (
     Initial,
     Lengths,
@@ -63,6 +72,7 @@ def evaluate_translator(
     limit: Annotated[int | None, "Only the first so many sentences."] = None,
     long: Annotated[int, "Score so many joined pairs instead; 0: no."] = 0,
     timed: Annotated[int, "Sentences that are timed one at a time."] = 50,
+    tokenizer: Annotated[str, f"Of BLEU: {', '.join(TOKENIZERS)}."] = TOKENIZER,
     throughput: Annotated[bool, "Also sentences a second at the best batch size."] = False,
     learned: Annotated[str | None, "Also a learned metric: comet or bleurt."] = None,
     weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
@@ -75,7 +85,7 @@ def evaluate_translator(
     and the time of a sentence alone: all systems take turns, so that what slows the machine slows
     all of them (paper B, table 1). `frontier` runs 12 counts of passes and lengths.
     """
-    check_sacrebleu()
+    check_tokenizer(tokenizer)
     if learned is not None:
         check_learned(learned)
     check_seed(seed)
@@ -100,7 +110,7 @@ def evaluate_translator(
     folder, on = translator_folder(model), str(choose_device(device))
     judged = judged_sentences(folder, pairs, limit=limit, long=long)
     measures = Measures(timed, THROUGHPUT if throughput else 0)
-    made = evaluate(folder, judged, chosen, measures=measures, device=on)
+    made = evaluate(folder, judged, chosen, measures=measures, device=on, tokenizer=tokenizer)
     metric = [
         learned_score(one.outputs, judged, metric=learned, weights=weights)
         for one in made
@@ -136,11 +146,18 @@ class TranslatorEvaluation(Result):
     def lines(self) -> Iterable[str]:
         yield from table(self._rows())
         quality = self.systems[0].quality
+        if any(one.less for one in self.systems):
+            yield (
+                f"less beam 5: BLEU less that of {BESIDE} on the same sentences, with its 95% "
+                "interval over sentences; what another training would give is not in it"
+            )
         yield f"words that the first references themselves repeat: {quality.reference_stutter:.4f}"
         yield f"BLEU: {quality.bleu_signature}"
         yield f"chrF: {quality.chrf_signature}"
         if any(one.latency for one in self.systems):
             yield f"ms: the median, one sentence at a time, on {self.machine}"
+        if any(one.latency and one.latency.p99 is None for one in self.systems):
+            yield f"no 99th percentile: it needs {P99} timed sentences"
         if any(one.throughput for one in self.systems):
             yield "per s: sentences a second at the best batch size, which stands beside it"
         yield f"all figures are estimates on these {quality.n_sentences:,} sentences"
@@ -165,12 +182,16 @@ class TranslatorEvaluation(Result):
             row: dict[str, Any] = {
                 "system": one.system,
                 "BLEU": one.quality.bleu,
+                "less beam 5": None if one.less is None else one.less.value,
+                "interval": None if one.less is None else one.less.interval,
                 "chrF": one.quality.chrf,
                 "stutter": one.quality.stutter,
                 "passes": one.n_passes,
             }
             if one.latency is not None:
-                row |= {"ms": 1000 * one.latency.median, "p99 ms": 1000 * one.latency.p99}
+                late = one.latency.p99
+                row |= {"ms": 1000 * one.latency.median}
+                row |= {} if late is None else {"p99 ms": 1000 * late}
             if one.throughput is not None:
                 row |= {"per s": one.throughput.best, "batch": one.throughput.batch_size}
             if self.learned:

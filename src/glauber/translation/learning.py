@@ -16,11 +16,11 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glauber.errors import GlauberError
-from glauber.progress import check_count, check_seed, track
+from glauber.progress import check_count, check_memory, check_seed, track
 from glauber.result import one_of
 from glauber.translation import fused
 from glauber.translation.data import Corpus
-from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Translator
+from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Shape, Translator
 from glauber.translation.schedules import REMASK, least_sure, likely, stutters
 
 SMOOTHING = 0.1  # of the labels
@@ -55,7 +55,10 @@ class Plan:
         check_count("number of steps", self.n_steps)
         check_count("pairs of a batch", self.n_pairs, least=4, most=10**7)
         check_count("number of stages", self.stages, most=100)
+        check_count("number of warm-up steps", self.warmup)
         check_seed(self.seed)
+        if not 0 < self.peak < math.inf:
+            raise GlauberError(f"the highest learning rate is {self.peak}, but it is above 0.")
         if not 0 <= self.remask <= 1:
             raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
         one_of("the corruption", self.corruption, CORRUPTIONS)
@@ -71,6 +74,15 @@ class Plan:
             return self.peak * (step + 1) / self.warmup
         share = (step - self.warmup) / max(1, self.n_steps - self.warmup)
         return self.last + (self.peak - self.last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def check_size(shape: Shape, plan: Plan) -> None:
+    """Refuses a translator or a batch that no memory holds: counts what is needed at least."""
+    attention, inner = 4 * shape.width**2, 2 * shape.width * shape.inner
+    layer = shape.n_encoder * (attention + inner) + shape.n_decoder * (3 * attention + inner)
+    # Weights, gradients and the two moments of Adam, in float32.
+    check_memory(16.0 * (layer + shape.vocab_size * shape.width), "training such a translator")
+    check_memory(8.0 * plan.n_pairs * shape.vocab_size, f"a batch of {plan.n_pairs:,} pairs")
 
 
 def corrupt(

@@ -23,10 +23,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glauber.errors import GlauberError
+from glauber.statistics import Floats, Measured, over_chains
 from glauber.translation.data import Vocabulary, padded
 from glauber.translation.decoding import length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator
@@ -59,20 +61,35 @@ class Group:
     measures: dict[str, Spread]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Attention of neighbouring positions in one pass, by whether they say the same word."""
+    """Attention of neighbouring positions in one pass, by whether they say the same word.
+
+    sums has, by measure and sentence (sentences, 4), the sum and the count of pairs that stutter,
+    then those of the others.
+    """
 
     stuttering: Group
     others: Group
     n_steps: int
+    sums: dict[str, Floats]
     kind: str = "estimate"
 
-    def difference(self, measure: str) -> tuple[float, float]:
-        """Stuttering less others, and its standard error as if the groups were independent."""
-        left, right = self.stuttering.measures[measure], self.others.measures[measure]
-        error = (left.standard_error**2 + right.standard_error**2) ** 0.5
-        return left.mean - right.mean, error
+    def difference(self, measure: str, *, relative: bool = False) -> Measured:
+        """Stuttering less others, or the share of the others' mean that it is, over sentences.
+
+        Pairs of both groups come from the same sentences, so whole sentences are left out.
+        """
+        sums = self.sums[measure]
+
+        def figure(weights: Floats) -> Floats:
+            same, n_same, other, n_other = weights @ sums
+            if not n_same or not n_other:
+                raise GlauberError("without this sentence there is nothing to compare.")
+            mean = other / n_other
+            return np.array([(same / n_same - mean) / (mean if relative else 1.0)])
+
+        return over_chains(figure, len(sums)).one(0)
 
 
 class Pairs(NamedTuple):
@@ -107,7 +124,20 @@ def neighbours(pairs: Pairs, n_steps: int) -> Neighbours:
     if not bool(pairs.stutters.any()) or bool(pairs.stutters.all()):
         which = "no" if not bool(pairs.stutters.any()) else "every"
         raise GlauberError(f"{which} pair of neighbours stutters: there is nothing to compare.")
-    return Neighbours(_group(pairs, pairs.stutters), _group(pairs, ~pairs.stutters), n_steps)
+    sums = {name: _sums(pairs, values) for name, values in pairs.measures.items()}
+    groups = _group(pairs, pairs.stutters), _group(pairs, ~pairs.stutters)
+    return Neighbours(*groups, n_steps, sums)
+
+
+def _sums(pairs: Pairs, values: Tensor) -> Floats:
+    """By sentence (sentences, 4): sum and count of what stutters, and of what does not."""
+    _, sentence = pairs.sentence.unique(return_inverse=True)
+    made = torch.zeros(int(sentence.max()) + 1, 4, dtype=torch.double, device=values.device)
+    for place, chosen in ((0, pairs.stutters), (2, ~pairs.stutters)):
+        seen = values[chosen].double()
+        both = torch.stack([seen.sum(1), torch.full_like(seen[:, 0], seen.shape[1])], 1)
+        made[:, place : place + 2].index_add_(0, sentence[chosen], both)
+    return made.cpu().numpy()
 
 
 def _group(pairs: Pairs, chosen: Tensor) -> Group:

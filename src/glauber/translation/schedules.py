@@ -150,7 +150,7 @@ def decode(
     inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
     draft = _first(inside, schedule, noise)
     tokens, confidence = draft, torch.zeros(draft.shape, device=draft.device)
-    n_passes, trace, seen = torch.zeros_like(lengths), [], []
+    n_passes, trace, seen = torch.zeros_like(lengths), list[Tensor](), list[Tensor]()
     live = torch.arange(len(draft), device=draft.device)
     for step in range(1, schedule.n_steps + 1):
         writes = _writes(schedule, draft)
@@ -158,11 +158,8 @@ def decode(
             after, sure = _drawn(schedule, step, model.denoise(draft, memory), draft, noise)
         else:
             easy = schedule.order == "easy-first" and step > 1
-            after, sure = (
-                _given_easier(model, draft, memory, seen[0][live])
-                if easy
-                else likely(model.denoise(draft, memory))
-            )
+            first = seen[0][live] if easy else None
+            after, sure = _predicted(model, draft, memory, first)
             after = torch.where(writes, after, draft)
             sure = torch.where(writes, sure, confidence[live])
         tokens, confidence = tokens.index_copy(0, live, after), confidence.index_copy(0, live, sure)
@@ -218,14 +215,16 @@ def _writes(schedule: Schedule, draft: Tensor) -> Tensor:
     return draft != PAD if schedule.order in whole else draft == MASK
 
 
-def _given_easier(
-    model: Denoiser, words: Tensor, memory: Memory, first: Tensor
+def _predicted(
+    model: Denoiser, words: Tensor, memory: Memory, first: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Every position (rows, length) predicted from the words of those before it in the ranking.
+    """Every position (rows, length) predicted from all words, or from the easier ones alone.
 
-    first (rows, length) is the confidence that ranks them, the surest first; all other positions,
-    its own among them, are MASK.
+    first (rows, length) is the confidence that ranks them, the surest first; then all other
+    positions, its own among them, are MASK for a position.
     """
+    if first is None:
+        return likely(model.denoise(words, memory))
     after, sure = words.clone(), torch.zeros_like(first)
     rank = first.masked_fill(words == PAD, -torch.inf)
     rank = rank.argsort(dim=1, descending=True, stable=True).argsort(dim=1)

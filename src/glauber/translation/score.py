@@ -1,27 +1,24 @@
-"""How good, how stuttering and how fast are translations?"""
+"""How good and how stuttering are translations, and which of two systems is better?"""
 
-import platform
+import math
 import re
-import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.progress import Advance
 from glauber.result import one_of
+from glauber.statistics import Floats, over_chains
 from glauber.translation.data import Judged
 
-Item = TypeVar("Item")  # a text, or a text with its references
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
-RESAMPLES = 300  # of sentences
+TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores200")  # of BLEU
+TOKENIZER = "13a"
 COMET = "Unbabel/wmt22-comet-da"  # what COMET loads where no checkpoint is named
 # Learned metrics are models with weights of their own, gigabytes that this package does not carry.
 MISSING = {
@@ -29,7 +26,6 @@ MISSING = {
     "bleurt": "BLEURT is not at hand: install bleurt of google-research and name a checkpoint "
     "folder.",
 }
-SIZES = (1, 4, 16, 64, 256)  # batches whose throughput is measured
 
 
 @dataclass(frozen=True)
@@ -46,31 +42,24 @@ class Quality:
     kind: str = "estimate"
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Seconds to translate one sentence: median and 99th percentile over the sentences."""
-
-    median: float
-    p99: float
-    n_sentences: int
-    kind: str = "estimate"
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """Sentences a second at the best batch size, and at each size that was tried."""
-
-    best: float
-    batch_size: int
-    by_size: dict[int, float]
-    n_sentences: int
-    kind: str = "estimate"
-
-
 def check_sacrebleu() -> None:
     """Says that sacrebleu is missing, before anything is translated for it."""
     if find_spec("sacrebleu") is None:
         raise GlauberError("scoring needs sacrebleu: pip install 'glauber[translation]'.")
+
+
+def check_tokenizer(name: str) -> None:
+    """Says which tokenizers BLEU has, or what one of them lacks."""
+    check_sacrebleu()
+    one_of("the tokenizer of BLEU", name, TOKENIZERS)
+    from sacrebleu.metrics import BLEU
+
+    try:
+        BLEU(tokenize=name)
+    except (RuntimeError, OSError, ImportError) as problem:  # what it needs is not at hand
+        lines = str(problem).strip().splitlines()
+        message = lines[0] if lines else type(problem).__name__
+        raise GlauberError(f"the tokenizer {name} of BLEU cannot be had: {message}") from problem
 
 
 def check_learned(metric: str) -> None:
@@ -80,18 +69,11 @@ def check_learned(metric: str) -> None:
         raise GlauberError(MISSING[metric])
 
 
-def machine(device: str = "cpu") -> str:
-    """Where times were measured, in words."""
-    if device.startswith("cuda"):
-        return str(torch.cuda.get_device_name(device))
-    count = torch.get_num_threads()
-    threads = "1 thread" if count == 1 else f"{count} threads"
-    return f"{device}, {platform.machine()}, {threads}, float32"
-
-
-def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
+def quality(
+    outputs: Sequence[str], judged: Sequence[Judged], *, tokenizer: str = TOKENIZER
+) -> Quality:
     """BLEU, chrF and stutter of outputs against all references of each sentence."""
-    check_sacrebleu()
+    check_tokenizer(tokenizer)
     from sacrebleu.metrics import BLEU, CHRF
 
     if not outputs or len(outputs) != len(judged):
@@ -102,7 +84,7 @@ def quality(outputs: Sequence[str], judged: Sequence[Judged]) -> Quality:
         [one.references[k] if k < len(one.references) else None for one in judged]
         for k in range(most)
     ]
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(tokenize=tokenizer), CHRF()
     return Quality(
         bleu=float(bleu.corpus_score(list(outputs), streams).score),
         chrf=float(chrf.corpus_score(list(outputs), streams).score),
@@ -121,14 +103,22 @@ def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
     "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
     repetitions of that word than each of the references. Words are what blanks part.
     """
-    words, repeats = 0, 0
+    return _share(_stutters(outputs, judged).sum(0))
+
+
+def _stutters(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
+    """Of each sentence: the repetitions that count, and the words."""
+    rows = []
     for output, one in zip(outputs, judged, strict=True):
         excused: Counter[str] = Counter()
         for reference in one.references:
             excused |= Counter(_repeated(reference))
-        words += len(output.split())
-        repeats += (Counter(_repeated(output)) - excused).total()
-    return repeats / max(1, words)
+        rows.append(((Counter(_repeated(output)) - excused).total(), len(output.split())))
+    return np.array(rows, dtype=np.int64).reshape(-1, 2)
+
+
+def _share(total: NDArray[Any]) -> float:
+    return float(total[0] / max(1, total[1]))
 
 
 def repeat_rate(texts: Sequence[str]) -> float:
@@ -138,61 +128,6 @@ def repeat_rate(texts: Sequence[str]) -> float:
     )
 
 
-def latency(translate_one: Callable[[Item], object], texts: Sequence[Item]) -> Latency:
-    """Times of translating each text alone, after three warm-up rounds on the first ones."""
-    return latencies([translate_one], texts)[0]
-
-
-def latencies(
-    translators: Sequence[Callable[[Item], object]],
-    texts: Sequence[Item],
-    *,
-    advance: Advance | None = None,
-) -> list[Latency]:
-    """The latency of several systems; each text goes to all of them before the next one.
-
-    So what slows the machine for a while slows all of them, and the comparison stays fair.
-    """
-    for text in texts[:3]:
-        for translate_one in translators:
-            translate_one(text)
-    seconds: list[list[float]] = [[] for _ in translators]
-    for text in texts:
-        for translate_one, spent in zip(translators, seconds, strict=True):
-            began = time.perf_counter()
-            translate_one(text)
-            spent.append(time.perf_counter() - began)
-        if advance is not None:
-            advance()
-    return [_latency(spent) for spent in seconds]
-
-
-def _latency(seconds: list[float]) -> Latency:
-    ranked = sorted(seconds)
-    late = ranked[min(len(ranked) - 1, int(0.99 * len(ranked)))]
-    return Latency(statistics.median(seconds), late, len(seconds))
-
-
-def throughput(
-    translate_all: Callable[[Sequence[Item], int], object],
-    texts: Sequence[Item],
-    *,
-    sizes: Sequence[int] = SIZES,
-) -> Throughput:
-    """Sentences a second of translating all texts in batches of each size, after one warm-up.
-
-    Sizes above the number of texts would be the same again and are left out.
-    """
-    translate_all(texts[:3], 3)
-    by_size = {}
-    for size in [one for one in sizes if one <= len(texts)] or [len(texts)]:
-        began = time.perf_counter()
-        translate_all(texts, size)
-        by_size[size] = len(texts) / (time.perf_counter() - began)
-    best = max(by_size, key=lambda size: by_size[size])
-    return Throughput(by_size[best], best, by_size, len(texts))
-
-
 def _repeated(text: str) -> list[str]:
     """The words that stand right behind themselves."""
     return REPEATED.findall(text.lower())
@@ -200,41 +135,88 @@ def _repeated(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Difference:
-    """BLEU of one system less that of another on the same sentences."""
+    """A score of one system less that of another on the same sentences.
+
+    The interval is over sentences, of which each is translated by both; none where the two never
+    differ, or where there are too few. What another training of the same kind would give is not
+    in it.
+    """
 
     value: float
-    standard_error: float  # over sentences, by a paired bootstrap
+    interval: tuple[float, float] | None
+    standard_error: float | None
+    n_sentences: int
     kind: str = "estimate"
 
     @property
     def word(self) -> str:
-        """Which way it goes, if by more than two standard errors."""
-        if abs(self.value) <= 2 * self.standard_error:
-            return "not different from 0"
+        """Which way it goes, if the interval says so."""
+        if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
+            return "cannot tell"
         return "higher" if self.value > 0 else "lower"
 
 
 def bleu_difference(
-    outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged], *, seed: int = 0
+    outputs: Sequence[str],
+    others: Sequence[str],
+    judged: Sequence[Judged],
+    *,
+    tokenizer: str = TOKENIZER,
 ) -> Difference:
-    """BLEU of outputs less BLEU of others, with its error from a bootstrap over sentences.
+    """BLEU of outputs less BLEU of others, with its paired interval over sentences.
 
-    BLEU is a function of sums over sentences, so each is scored once and only the sums are
-    resampled.
+    BLEU is a function of sums over sentences, so each is scored once and only the sums change.
     """
+    _check_pairs(outputs, others, judged)
+    left, right = (_counts(texts, judged, tokenizer) for texts in (outputs, others))
+    return _paired(left, right, _bleu)
+
+
+def stutter_difference(
+    outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged], *, times: float = 1.0
+) -> Difference:
+    """The stutter rate of outputs less so many times that of others, with its paired interval."""
+    _check_pairs(outputs, others, judged)
+    return _paired(_stutters(outputs, judged), _stutters(others, judged), _share, times)
+
+
+def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged]) -> None:
     if not judged or not len(outputs) == len(others) == len(judged):
         raise GlauberError("only outputs for the same sentences can be compared.")
-    left, right = _counts(outputs, judged), _counts(others, judged)
-    draws = np.random.default_rng(seed).integers(len(judged), size=(RESAMPLES, len(judged)))
-    moved = [_bleu(left[rows]) - _bleu(right[rows]) for rows in draws]
-    return Difference(_bleu(left) - _bleu(right), float(np.std(moved, ddof=1)))
 
 
-def _counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
+def _paired(
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    figure: Callable[[NDArray[Any]], float],
+    times: float = 1.0,
+) -> Difference:
+    """The figure of the sums of left less that of right; rows are sentences, the same in both."""
+
+    def difference(weights: Floats) -> Floats:
+        return np.array([figure(weights @ left) - times * figure(weights @ right)])
+
+    if times == 1 and (left == right).all():
+        return Difference(0.0, None, None, len(left))
+    found = over_chains(difference, len(left))
+    if found.low is None or found.high is None or found.standard_error is None:
+        return Difference(float(found.value[0]), None, None, len(left))
+    ends = float(found.low[0]), float(found.high[0])
+    known = math.isfinite(ends[0]) and math.isfinite(ends[1])
+    error = float(found.standard_error[0])
+    return Difference(
+        float(found.value[0]), ends if known else None, error if known else None, len(left)
+    )
+
+
+def _counts(
+    outputs: Sequence[str], judged: Sequence[Judged], tokenizer: str = TOKENIZER
+) -> NDArray[np.int64]:
     """Of each sentence: matches and n-grams of orders 1 to 4, own length, reference's length."""
     from sacrebleu.metrics import BLEU
 
-    bleu = BLEU(effective_order=True)  # it changes sentence scores only, and warns where it is off
+    # The effective order changes sentence scores only, and sacrebleu warns where it is off.
+    bleu = BLEU(tokenize=tokenizer, effective_order=True)
     scores = [
         bleu.sentence_score(output, list(one.references))
         for output, one in zip(outputs, judged, strict=True)
@@ -242,11 +224,12 @@ def _counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int6
     return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
 
 
-def _bleu(counts: NDArray[np.int64]) -> float:
+def _bleu(total: NDArray[Any]) -> float:
+    """BLEU of summed counts (10,)."""
     from sacrebleu.metrics import BLEU
 
-    total = counts.sum(0).tolist()
-    score = BLEU.compute_bleu(total[:4], total[4:8], total[8], total[9], smooth_method="exp")
+    sums = [round(float(one)) for one in total]
+    score = BLEU.compute_bleu(sums[:4], sums[4:8], sums[8], sums[9], smooth_method="exp")
     return float(score.score)
 
 

@@ -9,15 +9,16 @@ from glauber.translation.data import Judged, Vocabulary, load_vocabulary
 from glauber.translation.decoding import JUDGES, Decoding, Translation, translate_texts
 from glauber.translation.model import Translator, load
 from glauber.translation.score import (
-    Latency,
+    TOKENIZER,
+    Difference,
     Quality,
-    Throughput,
-    check_sacrebleu,
-    latencies,
+    bleu_difference,
+    check_tokenizer,
     quality,
-    throughput,
 )
+from glauber.translation.speed import Latency, Throughput, latencies, throughput
 
+BESIDE = "ar, beam 5"  # what every other system is compared with
 JUDGED = {"itself": "", "teacher": ", judged by ar"}
 STEPS, LENGTHS = (1, 2, 4, 10), (1, 3, 5)  # of the frontier
 System = tuple[str, Decoding]  # the model's name in its folder, and how it decodes
@@ -42,13 +43,14 @@ class Evaluation:
     latency: Latency | None
     throughput: Throughput | None
     outputs: tuple[str, ...]
+    less: Difference | None = None  # its BLEU less that of beam search
 
 
 def baselines() -> dict[str, System]:
     """Greedy and beam search of the teacher."""
     return {
         "ar, greedy": ("teacher", Decoding("ar", n_beams=1)),
-        "ar, beam 5": ("teacher", Decoding("ar", n_beams=5)),
+        BESIDE: ("teacher", Decoding("ar", n_beams=5)),
     }
 
 
@@ -92,9 +94,10 @@ def evaluate(
     *,
     measures: Measures | None = None,
     device: str = "cpu",
+    tokenizer: str = TOKENIZER,
 ) -> list[Evaluation]:
-    """Every system on the same sentences, in one run."""
-    check_sacrebleu()
+    """Every system on the same sentences, in one run, beside beam search if that is among them."""
+    check_tokenizer(tokenizer)
     for _, decoding in chosen.values():
         decoding.check()
     measures, runners = measures or Measures(), _runners(folder, chosen, device)
@@ -102,13 +105,29 @@ def evaluate(
     say(f"{len(chosen)} systems on {len(judged):,} sentences")
     with track("sentences", len(chosen) * len(judged)) as advance:
         for system, runner in zip(chosen, runners, strict=True):
-            made.append(runner.evaluation(system, judged, many, advance))
+            made.append(runner.evaluation(system, judged, many, advance, tokenizer))
+    made = _beside(made, judged, tokenizer)
     alone = spread(judged, measures.n_timed)
     if not alone:
         return made
     with track("sentences, one at a time", len(alone)) as advance:
         late = latencies([runner.alone for runner in runners], alone, advance=advance)
     return [replace(one, latency=times) for one, times in zip(made, late, strict=True)]
+
+
+def _beside(made: list[Evaluation], judged: Sequence[Judged], tokenizer: str) -> list[Evaluation]:
+    """With the difference of each in BLEU from beam search on the same sentences."""
+    beam = next((one for one in made if one.system == BESIDE), None)
+    if beam is None:
+        return made
+    return [
+        one
+        if one is beam
+        else replace(
+            one, less=bleu_difference(one.outputs, beam.outputs, judged, tokenizer=tokenizer)
+        )
+        for one in made
+    ]
 
 
 def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
@@ -156,7 +175,12 @@ class _Runner:
         return self.translate([one])
 
     def evaluation(
-        self, system: str, judged: Sequence[Judged], many: Sequence[Judged], advance: Advance
+        self,
+        system: str,
+        judged: Sequence[Judged],
+        many: Sequence[Judged],
+        advance: Advance,
+        tokenizer: str = TOKENIZER,
     ) -> Evaluation:
         """Without latency, which is measured beside the other systems."""
         made = self.translate(judged, advance=advance)
@@ -164,7 +188,7 @@ class _Runner:
         return Evaluation(
             system=system,
             decoding=self.decoding,
-            quality=quality(outputs, judged),
+            quality=quality(outputs, judged, tokenizer=tokenizer),
             n_passes=sum(one.n_passes for one in made) / len(made),
             latency=None,
             throughput=throughput(self.translate, many) if many else None,

@@ -20,9 +20,10 @@ import torch
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
-from glauber.progress import check_count, check_memory, say, track
+from glauber.progress import check_count, say, track
 from glauber.result import Result, plain, signature, study, visible
 from glauber.translation.data import (
+    LONGEST,
     VOCABULARY,
     Corpus,
     Pair,
@@ -32,12 +33,14 @@ from glauber.translation.data import (
     read_lines,
     read_pairs,
     read_training,
+    readable,
     write_pairs,
 )
 from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.learning import Curve, Plan, train
+from glauber.translation.learning import Curve, Plan, check_size, train
 from glauber.translation.model import Shape, Translator, load, save
-from glauber.translation.score import machine
+from glauber.translation.schedules import REMASK
+from glauber.translation.speed import machine
 
 if TYPE_CHECKING:
     import pandas
@@ -62,7 +65,20 @@ def train_translator(
     batch: Annotated[int, "Pairs of a batch."] = 2048,
     vocabulary: Annotated[int, "Tokens of the shared vocabulary."] = 8000,
     width: Annotated[int, "Hidden units."] = 256,
+    heads: Annotated[int, "Attention heads; they divide the width."] = 8,
     layers: Annotated[int, "Layers of encoder and decoder each."] = 3,
+    corruption: Annotated[str, "Of the student's drafts: mask, random, mixed or cmlm."] = "mask",
+    kept: Annotated[
+        float | None, "Share of a draft that is kept (default: drawn for each row)."
+    ] = None,
+    stages: Annotated[
+        int | None, "Student's passes; each sees the one before (default: 2, of cmlm 1)."
+    ] = None,
+    remask: Annotated[float, "Fraction hidden between stages, the least sure, at most."] = REMASK,
+    optimizer: Annotated[str, "adamw or adafactor (the paper's)."] = "adamw",
+    peak: Annotated[float, "Highest learning rate."] = Plan.peak,
+    warmup: Annotated[int | None, "Steps until then (default: a fifth, at most 400)."] = None,
+    longest: Annotated[int, "Tokens on a side of a pair; longer pairs are not used."] = LONGEST,
     further: Annotated[str | Path | None, "Sentences without a translation, one a line."] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -70,17 +86,26 @@ def train_translator(
     """Train a translator from pairs: a teacher, its distilled translations, and a student.
 
     What `translate` reads with `model=OUT`. Teacher and student are trained for as many steps; the
-    student begins from the teacher's weights (paper B, section on training).
+    student begins from the teacher's weights, which have seen as many pairs before it. The drafts
+    of paper B are `corruption=random, kept=0.15, remask=0`, its optimiser adafactor.
     """
+    check_count("number of steps", steps)
     plan = Plan(
-        steps, batch, warmup=max(1, min(400, steps // 5)), seed=seed, corruption="mask", kept=None
-    )
+        steps, batch, peak, seed=seed, corruption=corruption, kept=kept, optimizer=optimizer,
+        warmup=max(1, min(400, steps // 5)) if warmup is None else warmup, remask=remask,
+        stages=stages if stages is not None else 1 if corruption == "cmlm" else 2,
+    )  # fmt: skip
     plan.check()
-    for name, size in (("vocabulary", vocabulary), ("width", width), ("number of layers", layers)):
+    sizes = {
+        "vocabulary": vocabulary, "width": width, "number of heads": heads,
+        "number of layers": layers, "longest pair": longest,
+    }  # fmt: skip
+    for name, size in sizes.items():
         check_count(name, size, most=10**7)
     shape = Shape(
-        vocab_size=vocabulary, width=width, n_encoder=layers, n_decoder=layers, inner=5 * width // 2
-    )
+        vocab_size=vocabulary, width=width, heads=heads, n_encoder=layers, n_decoder=layers,
+        inner=5 * width // 2, max_length=max(Shape.max_length, 4 * longest + 4),
+    )  # fmt: skip
     shape.check()
     check_size(shape, plan)
     folder = _folder(out)
@@ -88,10 +113,11 @@ def train_translator(
     found = read_training(pairs)
     say(f"{len(found):,} pairs; teacher and student, {steps:,} steps of {batch:,} pairs each")
     on = choose_device(device).type
-    models = make(found, folder, plan, shape=shape, further=sentences, device=on)
+    models = make(found, folder, plan, shape=shape, longest=longest, further=sentences, device=on)
     made = signature(
-        pairs=len(found), steps=steps, batch=batch, vocabulary=vocabulary, width=width,
-        layers=layers, seed=seed, device=on,
+        pairs=len(found), steps=steps, batch=batch, vocabulary=vocabulary, width=width, heads=heads,
+        layers=layers, longest=longest, corruption=corruption, kept=kept, stages=plan.stages,
+        remask=remask, optimizer=optimizer, peak=peak, warmup=plan.warmup, seed=seed, device=on,
     )  # fmt: skip
     return TrainedTranslator(folder, models, made)
 
@@ -103,6 +129,7 @@ class TrainedModel:
     name: str
     loss: float  # of the last batch
     n_examples: int
+    n_dropped: int  # pairs that were too long
     n_parameters: int
     seconds: float
     device: str
@@ -130,7 +157,8 @@ class TrainedTranslator(Result):
         for one in self.models:
             how = f"{one.seconds:,.0f} s on {one.device}" if one.new else "there already"
             yield (
-                f"{one.name}: {one.n_parameters:,} parameters, {one.n_examples:,} pairs, "
+                f"{one.name}: {one.n_parameters:,} parameters, {one.n_examples:,} pairs"
+                f"{f' ({one.n_dropped:,} more were too long)' if one.n_dropped else ''}, "
                 f"loss {one.loss:.3f} (last batch), {how}"
             )
         yield f'{self.folder} holds the translator: glauber translate "…" --model {self.folder}'
@@ -166,15 +194,6 @@ def _folder(out: str | Path) -> Path:
     return folder
 
 
-def check_size(shape: Shape, plan: Plan) -> None:
-    """Refuses a translator or a batch that no memory holds: counts what is needed at least."""
-    attention, inner = 4 * shape.width**2, 2 * shape.width * shape.inner
-    layer = shape.n_encoder * (attention + inner) + shape.n_decoder * (3 * attention + inner)
-    # Weights, gradients and the two moments of Adam, in float32.
-    check_memory(16.0 * (layer + shape.vocab_size * shape.width), "training such a translator")
-    check_memory(8.0 * plan.n_pairs * shape.vocab_size, f"a batch of {plan.n_pairs:,} pairs")
-
-
 def prepare(pairs: list[Pair], folder: Path, *, vocab_size: int = 8000) -> Vocabulary:
     """Writes the pairs and a vocabulary learnt from both sides of them."""
     vocabulary = Vocabulary.learn([text for pair in pairs for text in pair], vocab_size)
@@ -195,6 +214,7 @@ def learn(
     shape: Shape,
     pairs: str | None = None,
     begin_from: str | None = None,
+    longest: int = LONGEST,
     device: str = "cpu",
     every: int = 500,
 ) -> TrainedModel:
@@ -203,8 +223,8 @@ def learn(
     `begin_from` names a model of the folder whose weights are taken over where names and shapes
     agree: a student that begins as its teacher has its encoder from the first step.
     """
-    vocabulary = load_vocabulary(folder)
-    corpus = Corpus.of(read_pairs(folder / (pairs or MODELS[name][1])), vocabulary)
+    listed = read_pairs(folder / (pairs or MODELS[name][1]))
+    corpus = Corpus.of(listed, load_vocabulary(folder), longest=longest)
     torch.manual_seed(plan.seed)
     model = Translator(shape)
     if begin_from is not None:
@@ -218,6 +238,7 @@ def learn(
         name=name,
         loss=curve[-1][1],
         n_examples=len(corpus),
+        n_dropped=len(listed) - len(corpus),
         n_parameters=sum(weight.numel() for weight in model.parameters()),
         seconds=time.perf_counter() - began,
         device=machine(device),
@@ -239,6 +260,7 @@ def made_before(folder: Path, name: str) -> TrainedModel:
         name=name,
         loss=float(record.get("loss", "nan")),
         n_examples=int(record.get("n_examples", 0)),
+        n_dropped=int(record.get("n_dropped", 0)),
         n_parameters=n_parameters,
         seconds=float(record.get("seconds", "nan")),
         device=str(record.get("device", "unknown")),
@@ -278,7 +300,7 @@ def distil(
         load_vocabulary(folder),
     )
     sources = [one.source for one in by_source(read_pairs(folder / PAIRS))] + list(further)
-    sources = _readable(list(dict.fromkeys(sources)), vocabulary, teacher.shape.max_length)
+    sources = readable(list(dict.fromkeys(sources)), vocabulary, teacher.shape.max_length)
     decoding = Decoding("ar", n_beams=n_beams)
     with track("sentences distilled", len(sources)) as advance:
         made = translate_texts(
@@ -289,23 +311,13 @@ def distil(
     return len(pairs)
 
 
-def _readable(sources: list[str], vocabulary: Vocabulary, most: int) -> list[str]:
-    """Those that `translate` takes: known characters only, and not too many tokens."""
-    unknown = int(vocabulary.pieces.unk_id())
-    encoded = vocabulary.encode_many(sources)
-    return [
-        source
-        for source, tokens in zip(sources, encoded, strict=True)
-        if 0 < len(tokens) < most and unknown not in tokens
-    ]
-
-
 def make(
     pairs: list[Pair],
     folder: Path,
     plan: Plan,
     *,
     shape: Shape,
+    longest: int = LONGEST,
     further: Sequence[str] = (),
     device: str = "cpu",
 ) -> list[TrainedModel]:
@@ -324,7 +336,8 @@ def make(
         kind, first = MODELS[name][0], "teacher" if name == "student" else None
         made.append(
             learn(
-                folder, name, plan, shape=replace(shape, kind=kind), begin_from=first, device=device
+                folder, name, plan, shape=replace(shape, kind=kind), begin_from=first,
+                longest=longest, device=device,
             )
-        )
+        )  # fmt: skip
     return made

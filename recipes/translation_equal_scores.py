@@ -1,0 +1,133 @@
+"""How good are the models that were trained equally? Scores and paired differences of their texts.
+
+    python -m recipes.translation_equal_scores --record equal.json.xz --valid VALID.tsv.xz \\
+        --test TEST.tsv.xz --out src/glauber/models/translation-en-es
+
+Reads what `recipes.translation_equal` wrote, and writes equal.json, which `glauber paper B-table1`
+and `B-table2` show. Every system is compared with beam search of the control and of the teacher,
+and with what it differs from in one thing, on the same sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.model import BUNDLED
+from glauber.translation.score import bleu_difference, quality, stutter_difference
+
+COMMON = ("control: beam 5", "teacher: beam 5")
+# What differs in one thing: in the passes, in the decoding, in the training.
+ALSO = [
+    ("paper: refine from random, 10 steps", "paper: refine from random, 4 steps"),
+    ("student: refine, 10 steps", "student: refine, 4 steps"),
+    ("student: refine-remask, 10 steps", "student: refine-remask, 4 steps"),
+    ("cmlm: mask-predict, 10 steps", "cmlm: mask-predict, 4 steps"),
+    ("control: beam 5", "control: greedy"),
+    ("control: greedy", "teacher: greedy"),
+    *(
+        (left.format(n), right.format(n))
+        for n in (4, 10)
+        for left, right in (
+            ("student: refine-remask, {} steps", "student: refine, {} steps"),
+            ("student: refine, {} steps", "paper: refine from random, {} steps"),
+            ("student: refine-remask, {} steps", "paper: refine from random, {} steps"),
+            ("student: refine-remask, judged by ar, {} steps", "student: refine-remask, {} steps"),
+            ("student: refine-remask, {} steps", "control: greedy"),
+            ("paper: refine from random, {} steps", "cmlm: mask-predict, {} steps"),
+            ("paper: refine from random, {} steps", "paper: refine, {} steps"),
+            ("cmlm: easy-first, {} steps", "cmlm: mask-predict, {} steps"),
+            ("shipped student: refine-remask, {} steps", "shipped teacher: beam 5"),
+            ("shipped student: refine, {} steps", "shipped teacher: beam 5"),
+            ("shipped student: refine-remask, judged by ar, {} steps", "shipped teacher: beam 5"),
+            ("shipped student: refine-remask, {} steps", "student: refine-remask, {} steps"),
+        )
+    ),
+]
+KEPT = (
+    "pairs in the file", "pairs of at most 31 tokens", "pairs seen", "decoder passes over a pair",
+    "dropout", "plan", "seconds",
+)  # fmt: skip
+
+
+def main(words: list[str] | None = None) -> None:
+    """Reads the command line and writes the scores."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    for name in ("record", "valid", "test", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    args = parser.parse_args(words)
+    record = json.loads(lzma.decompress(args.record.read_bytes()))
+    found = scored(record, sets(args.test, args.valid, record))
+    (args.out / "equal.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def sets(test: Path, valid: Path, record: dict[str, Any]) -> dict[str, list[Judged]]:
+    """The sentences that were translated, with their references."""
+    pairs, any_system = (
+        read_pairs(test),
+        next(iter(next(iter(record["outputs"].values())).values())),
+    )
+    sizes = {name: len(one["texts"]) for name, one in any_system.items()}
+    made = {
+        "test": by_source(pairs),
+        "long": long_pairs(pairs, load_vocabulary(BUNDLED), n_pairs=sizes.get("long", 1)),
+        "valid": by_source(read_pairs(valid)),
+    }
+    return {name: made[name][:size] for name, size in sizes.items()}
+
+
+def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
+    """Scores of every system on every set, and the differences, in place of the texts."""
+    said = {
+        f"{model}: {way}": done
+        for model, ways in record["outputs"].items()
+        for way, done in ways.items()
+    }
+    models = {
+        name: {key: one[key] for key in KEPT if key in one} | {"loss": one["curve"][-1][1]}
+        for name, one in record["training"].items()
+    }
+    rows = [_row(name, which, said, judged) for name in said for which in said[name]]
+    kept = {name: value for name, value in record.items() if name not in ("outputs", "training")}
+    differences = list(_differences(said, judged))
+    return kept | {"models": models, "rows": rows, "differences": differences}
+
+
+def _row(
+    name: str, which: str, said: dict[str, Any], judged: dict[str, list[Judged]]
+) -> dict[str, Any]:
+    found = quality(said[name][which]["texts"], judged[which])
+    return {
+        "set": which, "system": name, "bleu": found.bleu, "chrf": found.chrf,
+        "stutter": found.stutter, "passes": said[name][which]["passes"],
+        "sentences": found.n_sentences, "bleu_signature": found.bleu_signature,
+        "kind": found.kind,
+    }  # fmt: skip
+
+
+def _differences(said: dict[str, Any], judged: dict[str, list[Judged]]) -> Iterator[dict[str, Any]]:
+    pairs = [(name, other) for name in said for other in COMMON if name != other]
+    for name, other in dict.fromkeys([*pairs, *ALSO]):
+        for which in said.get(name, {}):
+            if other not in said or which not in said[other]:
+                continue
+            texts = said[name][which]["texts"], said[other][which]["texts"]
+            moved = {"BLEU": bleu_difference(*texts, judged[which])}
+            if other == COMMON[0]:
+                twice = stutter_difference(*texts, judged[which], times=2.0)
+                moved["stutter, less twice"] = twice
+            for of, one in moved.items():
+                yield {
+                    "set": which, "system": name, "less": other, "of": of, "value": one.value,
+                    "interval": one.interval, "standard_error": one.standard_error,
+                    "sentences": one.n_sentences, "kind": one.kind,
+                }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
