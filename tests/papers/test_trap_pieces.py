@@ -8,7 +8,7 @@ import pytest
 from conftest import TEXTS, VOCABULARY
 from glauber import paper
 from glauber.metastability.regimes import regime
-from glauber.papers import mixing, traps
+from glauber.papers import temperatures, traps
 from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
@@ -29,11 +29,9 @@ def tiny_scale(monkeypatch, tiny_folder):
     )  # fmt: skip
     monkeypatch.setitem(traps.CONDITIONS, "small", small)
     monkeypatch.setattr("glauber.conditionals.starts.bundled_texts", lambda model: TEXTS)
-    monkeypatch.setattr(mixing, "passages", lambda: [("", text) for text in TEXTS])
-    monkeypatch.setitem(mixing.REGIME_SIZES, "small", (2, 150))
-    monkeypatch.setattr(mixing, "passages", lambda: [("", text) for text in TEXTS[:2]])
-    for module in (embedding, mixing):
-        monkeypatch.setattr(module, "load_embedder", lambda *_, **__: Embedder("words", embed))
+    few = temperatures.Sizes(str(tiny_folder), 5, 3, 150, texts=tuple(TEXTS[:2]))
+    monkeypatch.setitem(temperatures.REGIME_SIZES, "small", few)
+    monkeypatch.setattr(embedding, "load_embedder", lambda *_, **__: Embedder("words", embed))
 
 
 def test_table_5(tiny_scale, tmp_path):
@@ -59,13 +57,26 @@ def test_table_5(tiny_scale, tmp_path):
     assert paper("A-table5", seeds=1).rows == made.rows
 
 
-def test_the_regimes(tiny_scale, tmp_path):
+def test_the_regimes(tiny_scale, tiny_folder, tmp_path):
     made = paper("A-regimes")
     assert [row["temperature"] for row in made.rows] == [0.01, 0.1, 1, 10, 100]
     changed = [row["steps that change a token"] for row in made.rows]
     assert changed[0] < changed[1] < 0.9 < changed[4]
     entropies = [row["entropy, nats"] for row in made.rows]
     assert entropies == sorted(entropies) and entropies[-1] <= np.log(len(VOCABULARY))
+    far = [row["distance from the start"] for row in made.rows]
+    run = sample(str(tiny_folder), TEXTS[:2], steps=150, chains=3, length=5, temperature=100.0)
+    looks = [embed([run.text(chain, step) for chain in range(3)]) for step in (0, 100, 150)]
+    by_hand = np.mean([1 - (looks[0] * look).sum(axis=1) for look in looks[1:]])
+    assert far[4] == pytest.approx(by_hand, abs=1e-6)
+    assert all(low <= value <= high for value, (low, high) in
+               zip(far, (row["interval"] for row in made.rows), strict=True))  # fmt: skip
+    claims = {claim.sentence: claim for claim in made.claims}
+    assert len(claims) == len(made.claims) == 5
+    cold = claims["at temperature 0.01 chains stay close to where they began"]
+    assert cold.quantity.value == far[0]
+    hot = claims["at temperature 100 token selection becomes nearly uniform"]
+    assert hot.verdict.word == "agrees" and 0.9 < hot.quantity.value <= 1
     assert len(made.pictures) == 1 and made.write(tmp_path / "out").is_dir()
 
 

@@ -184,6 +184,37 @@ def plot_phase(diagram: PhaseDiagram) -> go.Figure:
     return figure
 
 
+def plot_forgetting(diagram: PhaseDiagram) -> go.Figure:
+    """The step at which each pair met, over temperature; pairs that did not are at their last."""
+    figure = empty_figure(
+        "How long two chains remember where they began",
+        f"steps until coupled chains meet, {' and '.join(map(str, diagram.lengths))} tokens; "
+        "line: median, where half have met",
+    )
+    figure.update_xaxes(type="log", title_text="temperature", rangemode="normal")
+    figure.update_xaxes(tickvals=diagram.temperatures)
+    figure.update_yaxes(
+        type="log", title=dict(text="steps", font_size=13), tickformat=",d", dtick=1
+    )
+    for met, name, symbol in ((True, "met", "circle"), (False, "not by then", "triangle-up-open")):
+        rows = [(c.temperature, t) for c in diagram.cells
+                for t, m in zip(c.times, c.met, strict=True) if m == met]  # fmt: skip
+        figure.add_scatter(
+            x=[t for t, _ in rows], y=[step for _, step in rows], mode="markers", name=name,
+            marker=dict(color=THIN if met else INK, size=6, symbol=symbol),
+            hovertemplate=f"temperature %{{x:g}}: {name}, step %{{y:,}}<extra></extra>",
+        )  # fmt: skip
+    for n in diagram.lengths:
+        found = [(t, diagram.cell(t, n)) for t in diagram.temperatures]
+        medians = [(t, cell.median.value) for t, cell in found if cell is not None]
+        figure.add_scatter(
+            x=[t for t, _ in medians], y=[m for _, m in medians], mode="lines+markers",
+            line=dict(color=STRONG, width=2.5), name="median",
+            hovertemplate="temperature %{x:g}: median step %{y:,}<extra></extra>",
+        )  # fmt: skip
+    return figure
+
+
 def _boundary(figure: go.Figure, diagram: PhaseDiagram) -> None:
     """The crossover of each length with its interval, placed between the columns."""
     shown = [c for c in diagram.crossovers if c.temperature is not None]

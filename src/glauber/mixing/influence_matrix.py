@@ -140,15 +140,16 @@ class AveragedInfluence:
     @property
     def mean(self) -> float:
         """The mean over sites j of the influence that j exerts: 1 is where disagreement grows."""
-        return float(self._per_chain.mean())
+        return float(self.per_chain.mean())
 
     @property
     def standard_error(self) -> float:
         """Of the mean, from the spread between chains (nan for a single one)."""
-        return float("nan") if len(self.by_chain) < 2 else standard_error(self._per_chain)
+        return float("nan") if len(self.by_chain) < 2 else standard_error(self.per_chain)
 
     @property
-    def _per_chain(self) -> Floats:
+    def per_chain(self) -> Floats:
+        """The same mean for each chain (n_chains,)."""
         return np.asarray(self.by_chain.sum(axis=1).mean(axis=1))
 
 

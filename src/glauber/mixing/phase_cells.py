@@ -6,9 +6,11 @@ batch that stays full. The cells run in this process, or as a sweep: a folder th
 finished cell, and workers. Nothing here needs more than torch, transformers and numpy.
 """
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import pairs_of_texts
 from glauber.progress import Advance, counter, track
+from glauber.runs.spec import write_json
 from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
-from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid
+from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
 STUDY = "glauber.mixing.phase_cells:open_cells"
@@ -64,9 +67,32 @@ def run_cells(
         folder = _checked(out) if out is not None else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-"))
         )  # fmt: skip
+        _move(folder, sweep)
         begin(folder, sweep)
         with track("cells", len(sweep.cells)) as advance:
             return list(run_sweep(folder, executor=executor, progress=counter(advance)).values())
+
+
+def cells_in_folder(
+    folder: str | Path,
+    *,
+    model: str,
+    lengths: list[int],
+    temperatures: list[float],
+    pairs: int,
+    steps: int,
+    seed: int,
+    texts: list[str] | None = None,
+    device: str = "auto",
+) -> list[dict[str, Any]]:
+    """The cells alone, for a machine without SciPy; `phase` with the same values goes on there."""
+    settings = {
+        "texts": texts, "pairs": pairs, "steps": steps, "sweeps": None, "seed": seed,
+        "coupling": "maximal", "device": device, "dtype": "float32", "own_pairs": True,
+    }  # fmt: skip
+    axes: dict[str, list[Any]] = {"length": lengths, "temperature": temperatures}
+    place: dict[str, Any] = {"on": "local", "workers": None, "address": None, "out": folder}
+    return run_cells(model, settings, axes, trust_remote_code=False, **place)
 
 
 def open_cells(settings: dict[str, Any], folder: Path) -> Work:
@@ -152,6 +178,16 @@ def _here(model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]) -> l
             for cell, result in cells_of(model, settings, cells, advance)
         }
     return [found[cell.name] for cell in cells]
+
+
+def _move(folder: Path, sweep: Sweep) -> None:
+    """A folder that was begun on another device goes on on this one."""
+    if not (folder / HEADER).is_file():
+        return
+    there = read_sweep(folder)
+    if replace(there, settings=there.settings | {"device": sweep.settings["device"]}) == sweep:
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        write_json(folder / HEADER, header | {"settings": sweep.settings})
 
 
 def _checked(out: str | Path) -> Path:

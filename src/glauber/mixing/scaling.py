@@ -99,6 +99,7 @@ class Scaling:
     family: Family
     n_times: int
     n_censored: int
+    level: float = LEVEL  # of the power's interval
 
     @property
     def best(self) -> LawFit:
@@ -121,8 +122,13 @@ class Scaling:
         )
 
 
-def fit_scaling(times: Mapping[int, HittingTimes], *, family: Family = "gamma") -> Scaling:
-    """The fits of n, n log n, n^2 and of a free power to hitting times by length."""
+def fit_scaling(
+    times: Mapping[int, HittingTimes], *, family: Family = "gamma", comparisons: int = 1
+) -> Scaling:
+    """The fits of n, n log n, n^2 and of a free power to hitting times by length.
+
+    With several comparisons the interval of the power is wider, so that all hold together.
+    """
     _check(times)
     n = np.concatenate([np.full(len(found.steps), n) for n, found in times.items()]).astype(float)
     low, high = (np.concatenate(p) for p in zip(*(t.bounds() for t in times.values()), strict=True))
@@ -145,9 +151,10 @@ def fit_scaling(times: Mapping[int, HittingTimes], *, family: Family = "gamma") 
         )
         for law, (each, value, at) in found.items()
     )  # fmt: skip
-    power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times))
+    level = 1 - (1 - LEVEL) / comparisons
+    power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times), level=level)
     n_censored = int(np.isinf(high).sum())
-    return Scaling(fits, power, tuple(times), family, len(n), n_censored)
+    return Scaling(fits, power, tuple(times), family, len(n), n_censored, level)
 
 
 def _fit_power(
@@ -157,6 +164,7 @@ def _fit_power(
     best: float,
     highest: float,
     n_lengths: int,
+    level: float,
 ) -> PowerFit:
     """c n^b: the likelihood's top over (c, b), and the ends where its profile over b has fallen."""
     logs = np.log(n)
@@ -172,7 +180,7 @@ def _fit_power(
 
     # Student's quantile for the normal one, so that few times give the wider interval they should.
     freedom = int(np.isfinite(whole.high).sum()) - 3
-    drop = float(student.ppf((1 + LEVEL) / 2, freedom)) ** 2 / 2 if freedom > 0 else np.inf
+    drop = float(student.ppf((1 + level) / 2, freedom)) ** 2 / 2 if freedom > 0 else np.inf
     return PowerFit(
         b, (_end(fallen, b, -1.0), _end(fallen, b, 1.0)),
         c=float(np.exp(at[0] - b * middle)), spread=float(np.exp(at[-1])), log_likelihood=top,

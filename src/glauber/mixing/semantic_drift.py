@@ -5,7 +5,7 @@ is forgotten, and then stays at a level that two unrelated texts of the chain wo
 embedding reads the texts, e compares tokens, and d_t is the share of free sites that differ.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -215,24 +215,39 @@ def first_passages(
     run: Run, embedder: Choice | Embedder, threshold: float, *, every: int = 1
 ) -> HittingTimes:
     """The same times from a stored run, embedding a chain's texts only until it has hit."""
-    check_threshold(threshold)
+    return passages_of(run, embedder, (threshold,), every=every)[threshold]
+
+
+def passages_of(
+    run: Run, embedder: Choice | Embedder, thresholds: Sequence[float], *, every: int = 1
+) -> dict[float, HittingTimes]:
+    """The times of several thresholds, embedding a chain's texts until it has hit the highest."""
+    for threshold in thresholds:
+        check_threshold(threshold)
     stride(run, every)
     chosen = as_embedder(embedder)
     if not chosen.reads_meaning:
-        return hitting_times(distances(run, chosen, every=every), threshold)
-    waiting = np.arange(run.n_chains)
-    steps, hit = np.full(run.n_chains, run.steps // every * every), np.zeros(run.n_chains, bool)
+        found = distances(run, chosen, every=every)
+        return {threshold: hitting_times(found, threshold) for threshold in thresholds}
+    shape = (len(thresholds), run.n_chains)
+    steps, hit = np.full(shape, run.steps // every * every), np.zeros(shape, bool)
     decode, snapshots = run.vocabulary.decode, trajectory(run, every)
     start = np.asarray(chosen.embed([decode(row) for row in run.tokens(0)]), np.float64)
-    while len(waiting) and (block := list(islice(snapshots, BLOCK))):
+    while len(waiting := np.flatnonzero(~hit.all(axis=0))):
+        if not (block := list(islice(snapshots, BLOCK))):
+            break
         texts = [decode(tokens[chain]) for _, tokens in block for chain in waiting]
         vectors = np.asarray(chosen.embed(texts), np.float64).reshape(len(block), len(waiting), -1)
-        above = 1 - (vectors * start[waiting]).sum(axis=2) >= threshold  # (snapshots, waiting)
-        now = np.asarray(above.any(axis=0))
-        when = np.array([step for step, _ in block])[above.argmax(axis=0)]
-        steps[waiting[now]], hit[waiting[now]] = when[now], True
-        waiting = waiting[~now]
-    return HittingTimes(steps, hit, every, threshold)
+        apart = 1 - (vectors * start[waiting]).sum(axis=2)  # (snapshots, waiting)
+        for place, threshold in enumerate(thresholds):
+            above = apart >= threshold
+            now = above.any(axis=0) & ~hit[place, waiting]
+            when = np.array([step for step, _ in block])[above.argmax(axis=0)]
+            steps[place, waiting[now]], hit[place, waiting[now]] = when[now], True
+    return {
+        threshold: HittingTimes(steps[place], hit[place], every, threshold)
+        for place, threshold in enumerate(thresholds)
+    }
 
 
 def check_threshold(threshold: float) -> None:

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chains", "Claim", "Piece", "Reproduction", "Scale", "Settings", "paper", "pieces"]
 SUBJECTS = (
-    "rectangles", "mixing", "traps", "topics", "learning", "samplers", "translation",
+    "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "topics", "learning",
+    "samplers", "translation",
 )  # fmt: skip
 STAGES = ("answers", "chains", "plan")
 
