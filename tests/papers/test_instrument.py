@@ -12,7 +12,7 @@ from glauber.errors import GlauberError
 from glauber.papers import rectangles
 from glauber.papers.claims import Claim, Quantity, above
 from glauber.papers.paper import Reproduction, read_seeds
-from glauber.papers.settings import Chains, Piece, make_chains
+from glauber.papers.settings import Chains, Piece, Settings, make_chains
 from glauber.sampling import sample as sampling
 from run_bytes import contents
 
@@ -130,6 +130,23 @@ def test_all_pieces_make_a_page(toys, tmp_path, glauber):
     shown = (tmp_path / "site" / "index.html").read_text()
     assert shown.index("Verdicts") < shown.index("seeds are positive") < shown.index("by hand")
     assert "differs from the paper: all of it" in shown and "http:" not in shown.split("plotly")[0]
+
+
+def test_what_cannot_be_made_is_said_and_the_rest_goes_on(toys, tmp_path, monkeypatch):
+    absent = toy_piece(str(tmp_path / "absent"), (0.5,))
+    monkeypatch.setitem(rectangles.PIECES, "A-absent", absent)
+    made = paper("all", out=tmp_path / "site")
+    assert [one.name for one in made.pieces] == ["A-toy1", "A-toy2"]
+    assert list(made.missing) == ["A-absent"] and "A-absent cannot be made" in str(made)
+    assert "A-absent" in (tmp_path / "site" / "index.html").read_text()
+    with pytest.raises(GlauberError, match="absent"):
+        paper("A-absent", out=tmp_path / "site")
+
+
+def test_another_embedder_takes_its_own_options_along(tmp_path):
+    given = Settings("A-toy", "small", 0, tmp_path, embedder="bundled", steps=7)
+    asked = {"embedder": "a/name", "how": {"task": "matching"}, "steps": 5, "chains": 2}
+    assert given.over(asked) == {"embedder": None, "how": {}, "steps": 7, "chains": 2}
 
 
 def test_what_a_piece_does_not_take_is_refused(toys, tmp_path, glauber):

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +81,7 @@ class Evidence(Result):
     """The verdicts on every claim of the pieces, and the pieces."""
 
     pieces: tuple[Reproduction, ...]
+    missing: dict[str, str] = field(default_factory=dict)  # pieces that cannot be made, and why
 
     @property
     def claims(self) -> list[tuple[str, Claim]]:
@@ -93,9 +94,9 @@ class Evidence(Result):
 
     @property
     def signature(self) -> str:  # type: ignore[override]
-        first = self.pieces[0]
-        seeds = ",".join(map(str, first.seeds))
-        return signature(pieces=len(self.pieces), scale=first.scale, seeds=seeds)
+        scales = ",".join(sorted({one.scale for one in self.pieces}))
+        seeds = ",".join(map(str, sorted({seed for one in self.pieces for seed in one.seeds})))
+        return signature(pieces=len(self.pieces), scale=scales or None, seeds=seeds or None)
 
     def to_dict(self) -> dict[str, Any]:
         verdicts = [{"piece": name, **claim.to_dict()} for name, claim in self.claims]
@@ -103,6 +104,7 @@ class Evidence(Result):
             {
                 "verdicts": verdicts,
                 "without_claims": [one.name for one in self.pieces if not one.claims],
+                "missing": self.missing,
                 "pieces": {one.name: one.to_dict() for one in self.pieces},
                 "signature": self.signature,
             }
@@ -120,6 +122,8 @@ class Evidence(Result):
         silent = [one.name for one in self.pieces if not one.claims]
         if silent:
             yield f"without a claim that can be tested: {', '.join(silent)}"
+        for name, reason in self.missing.items():
+            yield f"{name} cannot be made: {reason}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per claim."""
@@ -142,7 +146,7 @@ class Evidence(Result):
         title = "Which claims of the two papers hold here?" if len(self.pieces) > 1 else name
         made = page(
             "papers.html", title=title, summary=self.summary(), note=NOTE, shown=shown,
-            short=short, claims=self.claims, signature=self.signature,
+            short=short, claims=self.claims, missing=self.missing, signature=self.signature,
             pieces=[_section(one) for one in self.pieces],
         )  # fmt: skip
         write_text(folder / f"{name}.html", made)

@@ -101,11 +101,27 @@ def _make(asked: Asked, executor: Executor | None) -> Result:
         return _plan(asked, needed)
     if executor is not None:
         _share(asked, executor)
-    made = []
+    made, missing = [], {}
     for number, name in enumerate(asked.names, 1):
-        say(f"piece {number} of {len(asked.names)}, {name}: {pieces()[name].shows}")
-        made.append(over_seeds([answer(cell) for cell in asked.cells if cell.piece == name]))
-    return made[0] if asked.settings.piece != "all" else Evidence(tuple(made))
+        own = [cell for cell in asked.cells if cell.piece == name]
+        try:
+            made.append(over_seeds([_said(cell, number, asked) for cell in own]))
+        except GlauberError as error:
+            if asked.settings.piece != "all":
+                raise
+            say(f"{name} cannot be made: {error}")
+            missing[name] = str(error)
+    return made[0] if asked.settings.piece != "all" else Evidence(tuple(made), missing)
+
+
+def _said(cell: Settings, number: int, asked: Asked) -> Reproduction:
+    """The answer of a cell, after a line that says which one it is."""
+    place = asked.seeds.index(cell.seed) + 1
+    say(
+        f"piece {number} of {len(asked.names)}, {cell.piece}, seed {cell.seed} ({place} of "
+        f"{len(asked.seeds)}): {'kept' if answer_path(cell).is_file() else 'to make'}"
+    )
+    return answer(cell)
 
 
 def _check_taken(asked: Asked) -> None:
@@ -187,7 +203,7 @@ def _share(asked: Asked, executor: Executor) -> None:
     found = run_sweep(place, executor=executor, progress=_report)
     for record in found.values():  # a machine without our disk has kept its own
         cell = _cell(settings, record)
-        if not answer_path(cell).is_file():
+        if record["answer"] is not None and not answer_path(cell).is_file():
             answer_path(cell).parent.mkdir(parents=True, exist_ok=True)
             write_json(answer_path(cell), record["answer"])
     rmtree(place, ignore_errors=True)
@@ -203,7 +219,11 @@ def open_cells(settings: dict[str, Any], folder: Path) -> Work:
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
         for cell in cells:
             own = _cell(settings, cell.values)
-            answer(own)
+            try:
+                answer(own)
+            except GlauberError:  # said where the piece is asked for
+                yield cell, {"answer": None}
+                continue
             yield cell, {"answer": json.loads(answer_path(own).read_text(encoding="utf-8"))}
 
     return work

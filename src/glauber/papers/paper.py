@@ -61,6 +61,10 @@ def paper(
     temperature: Annotated[float | None, "Another temperature than the scale's own."] = None,
     chains: Annotated[int | None, "Another number of chains, pairs or trials."] = None,
     steps: Annotated[int | None, "Another number of steps."] = None,
+    embedder: Annotated[str | None, "Another sentence embedder; bundled is the package's."] = None,
+    scorer: Annotated[
+        str | None, "Another topic scorer: similarity, or an entailment model."
+    ] = None,
     device: Device = "auto",
     on: Annotated[str, "Where pieces and seeds run: local, processes or ray."] = "local",
     workers: Annotated[int | None, "Processes or Ray workers (default: one a core)."] = None,
@@ -90,7 +94,7 @@ def paper(
 
     asked = Settings(
         piece, scale, 0, Path(out or ""), model, _texts(texts), temperature, chains, steps,  # type: ignore[arg-type]
-        device,
+        embedder, scorer, device,
     )  # fmt: skip
     _check(asked)
     named = list(pieces()) if piece == "all" else [piece]

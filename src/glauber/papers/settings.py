@@ -36,8 +36,9 @@ Given = TypeVar("Given")
 # What a piece may take beside scale and seeds, by its name on the command line.
 FLAGS = {
     "model": "--model", "texts": "--from", "temperature": "--temperature", "chains": "--chains",
-    "steps": "--steps", "device": "--device",
+    "steps": "--steps", "embedder": "--embedder", "scorer": "--scorer", "device": "--device",
 }  # fmt: skip
+BUNDLED = "bundled"  # the embedder in the package, which a default has as none
 CHAINS = "chains.json"
 FILES = (".html", ".json", ".png", ".csv")
 FORMAT = 1  # of the chains: another number where the same settings give other bits
@@ -94,6 +95,8 @@ class Settings:
     temperature: float | None = None
     chains: int | None = None
     steps: int | None = None
+    embedder: str | None = None
+    scorer: str | None = None
     device: str = "auto"
 
     @property
@@ -110,7 +113,10 @@ class Settings:
         return replace(defaults, **self._of(names))  # type: ignore[type-var]
 
     def _of(self, names: Iterable[str]) -> dict[str, Any]:
-        return {name: value for name, value in self.given.items() if name in names}
+        found = self.given
+        if self.embedder is not None:  # what another one asks for beside its name goes with it
+            found |= {"embedder": None if self.embedder == BUNDLED else self.embedder, "how": {}}
+        return {name: value for name, value in found.items() if name in names}
 
     def run(self, chains: Chains) -> Run:
         """The run of these chains, which every piece of this folder shares."""
