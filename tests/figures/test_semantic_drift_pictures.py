@@ -19,7 +19,7 @@ def test_the_median_and_the_band_of_the_distances():
     high, low, middle = figure.data
     assert np.allclose(middle.y, np.median(values, axis=0))
     assert ((values > np.array(high.y)).sum(axis=0) <= 2).all() and (low.y < middle.y).all()
-    assert [line.y0 for line in figure.layout.shapes] == [values[:, -3:].mean(), 0.4]
+    assert [line.y0 for line in figure.layout.shapes] == [values[:, -6:].mean(), 0.4]
     assert len(plot_semantic_drift(found).layout.shapes) == 0
 
 

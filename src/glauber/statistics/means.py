@@ -233,7 +233,8 @@ def ratio_over_chains(
     """The ratio of two means over the same chains, each (chains,).
 
     Refused where the mean of the denominators cannot be told from zero: the ratio is then
-    anything. On the scale of logarithms where all values are positive.
+    anything. bounds of the ratio from 0 on say that neither mean can be negative. On the scale of
+    logarithms where all values are positive.
     """
     above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
     n, tail = len(below), tail_of(level, comparisons)
@@ -243,7 +244,7 @@ def ratio_over_chains(
         return Measured(value, None, level=level, n_chains=n, method=method, reason=too_few(n))
     value = float(above.sum() / below.sum())
     low, high = mean_ends(below, tail)
-    if low <= 0 <= high:
+    if low <= 0 <= high and (bounds[0] < 0 or not below.any()):
         reason = "the denominator cannot be told from zero"
         return Measured(value, None, level=level, n_chains=n, method=method, reason=reason)
     left = (above.sum() - above) / (below.sum() - below)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,14 +41,15 @@ def median_time(times: ArrayLike, happened: ArrayLike, *, level: float = LEVEL) 
 
 
 def _kaplan_meier_median(times: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """The first time at which at most half are left, counted in fractions: ties are exact."""
-    left = Fraction(1)
-    for at in np.unique(times[happened]):
-        risk, gone = int((times >= at).sum()), int((happened & (times == at)).sum())
-        left *= Fraction(risk - gone, risk)
-        if left <= Fraction(1, 2):
-            return float(at)
-    return None
+    """The first time at which at most half are left; where rounding could decide, in fractions."""
+    at, gone = np.unique(times[happened], return_counts=True)
+    risk = len(times) - np.searchsorted(np.sort(times), at)
+    left = np.cumprod(1 - gone / risk)
+    for place in np.flatnonzero(np.abs(left - 0.5) < 1e-9):
+        pairs = zip(risk[: place + 1].tolist(), gone[: place + 1].tolist(), strict=True)
+        exact = prod((Fraction(before - lost, before) for before, lost in pairs), start=Fraction(1))
+        left[place] = 0.5 if exact <= Fraction(1, 2) else 1.0
+    return _first(at, left <= 0.5)
 
 
 def _beta_product_ends(

@@ -1,0 +1,339 @@
+"""Do the intervals keep their level? python -m bench.coverage [--repetitions N] [--write PAGE]
+
+Synthetic chains whose true answer is known, 4 to 30 of them: how often does the interval of
+`glauber.statistics` hold the truth? With --write the table replaces the one in docs/statistics.md.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.statistics import (
+    Measured,
+    MedianTime,
+    difference,
+    mean_by_chain,
+    median_time,
+    median_time_by_chain,
+    over_chains,
+    rank_correlation,
+    ratio_over_chains,
+    share,
+    share_by_chain,
+)
+from glauber.statistics.means import mean_ends, tail_of
+
+Floats = NDArray[np.float64]
+Generator = np.random.Generator
+CHAINS = (4, 8, 16, 30)
+BEGIN, END = "<!-- coverage -->\n", "<!-- end of coverage -->"
+
+
+class Covered(NamedTuple):
+    """How often intervals held the truth, among those that were given with an end."""
+
+    share: float
+    given: float  # share of samples with an interval
+    n: int  # samples with an interval
+
+    @property
+    def error(self) -> float:
+        """Of the simulation, one standard deviation at a true 93%."""
+        return float(np.sqrt(0.93 * 0.07 / max(self.n, 1)))
+
+
+class Case(NamedTuple):
+    """One kind of chains and the interval that is asked for."""
+
+    question: str
+    chains: str
+    measure: Callable[[Generator, int, int], Covered]  # generator, chains, repetitions
+
+
+def covered(low: Floats, high: Floats, truth: float) -> Covered:
+    """Ends (samples,), nan where refused."""
+    given = np.isfinite(low) | np.isfinite(high)
+    held = (low <= truth) & (truth <= high)
+    n = int(given.sum())
+    return Covered(float(held[given].mean()) if n else float("nan"), n / len(low), n)
+
+
+def means(
+    draw: Callable[[Generator, tuple[int, int]], Floats],
+    truth: float,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+) -> Callable[[Generator, int, int], Covered]:
+    """All samples at once: the mean of (samples, chains)."""
+
+    def measure(generator: Generator, n: int, repetitions: int) -> Covered:
+        low, high = mean_ends(draw(generator, (5 * repetitions, n)), tail_of(), bounds)
+        return covered(low, high, truth)
+
+    return measure
+
+
+def one_by_one(
+    draw: Callable[[Generator, int], Measured | MedianTime], truth: float, *, fewer: int = 1
+) -> Callable[[Generator, int, int], Covered]:
+    """One sample at a time, by the public function; `fewer` times less where one is slow."""
+
+    def measure(generator: Generator, n: int, repetitions: int) -> Covered:
+        pairs = [draw(generator, n).interval or (None, None) for _ in range(repetitions // fewer)]
+        given = [pair != (None, None) for pair in pairs]
+        ends = np.array([_open(pair) for pair in pairs])
+        return covered(
+            np.where(given, ends[:, 0], np.nan), np.where(given, ends[:, 1], np.nan), truth
+        )
+
+    return measure
+
+
+def _open(pair: tuple[float | None, float | None]) -> tuple[float, float]:
+    low, high = pair
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def autoregressive(generator: Generator, shape: tuple[int, int]) -> Floats:
+    """Averages over 50 steps of chains that forget a tenth of their state in each, mean 0."""
+    state, total = generator.normal(size=shape) / np.sqrt(1 - 0.9**2), np.zeros(shape)
+    for _ in range(50):
+        state = 0.9 * state + generator.normal(size=shape)
+        total += state
+    return total / 50
+
+
+def mostly_zero(generator: Generator, shape: tuple[int, int]) -> Floats:
+    """Scores of 0 to 1, three in five of them 0; mean 0.2."""
+    return np.where(generator.random(shape) < 0.6, 0.0, generator.random(shape))
+
+
+def labels_together(generator: Generator, n: int, repetitions: int) -> Covered:
+    """Five labels of the same chains: whether all five intervals hold theirs."""
+    shared = generator.normal(size=(repetitions, 1, n))
+    values = 0.5 * shared + generator.gamma(4, size=(repetitions, 5, n))
+    low, high = mean_ends(values, tail_of(comparisons=5))
+    held = ((low <= 4) & (high >= 4)).all(axis=1)
+    return Covered(float(held.mean()), 1.0, repetitions)
+
+
+def trials(chance: float, alike: float = 0) -> Callable[[Generator, int], Measured]:
+    """One trial a chain, or 20 of which two of one chain are correlated by `alike`."""
+
+    def draw(generator: Generator, n: int) -> Measured:
+        if not alike:
+            return share(int(generator.binomial(n, chance)), n)
+        size = 1 / alike - 1
+        chances = generator.beta(chance * size, (1 - chance) * size, size=n)
+        return share_by_chain(generator.binomial(20, chances), np.full(n, 20))
+
+    return draw
+
+
+def shared_mean(generator: Generator, n: int) -> Measured:
+    """1 to 9 values of a chain that share half of their variance; mean 0."""
+    chain = np.repeat(np.arange(n), generator.integers(1, 10, size=n))
+    own = generator.normal(size=n)[chain]
+    return mean_by_chain(own + generator.normal(size=len(chain)), chain)
+
+
+def ratio(generator: Generator, n: int) -> Measured:
+    """Correlated positive numerators (mean 4) and denominators (mean 5)."""
+    above = generator.gamma(4, size=n)
+    below = above / 2 + generator.gamma(3, size=n)
+    return ratio_over_chains(above, below, bounds=(0, np.inf))
+
+
+def groups(draw: str) -> Callable[[Generator, int], Measured]:
+    """n chains against n others whose values spread twice as far, with equal means."""
+
+    def measured(generator: Generator, n: int) -> Measured:
+        if draw == "normal":
+            return difference(generator.normal(size=n), 2 * generator.normal(size=n))
+        one, other = (generator.lognormal(0, 0.5, size=n) - np.exp(0.125) for _ in range(2))
+        return difference(one, 2 * other)
+
+    return measured
+
+
+def two_states(generator: Generator, n: int, repetitions: int) -> Floats:
+    """Counts (samples, chains, 4) of 100 steps between two states, left with 0.05 and 0.1."""
+    shape = repetitions, n
+    state, counts = generator.random(shape) < 1 / 3, np.zeros((4, *shape))
+    for _ in range(100):
+        drawn = generator.random(shape)
+        new = np.where(state, drawn >= 0.1, drawn < 0.05)
+        counts += np.stack([~state, ~state & new, state, state & ~new])
+        state = new
+    return np.moveaxis(counts, 0, 2)
+
+
+def of_two_states(
+    figure: Callable[[Floats], Floats], truth: float, scale: str
+) -> Callable[[Generator, int, int], Covered]:
+    """A figure of the counts (4,) of all chains together."""
+
+    def measure(generator: Generator, n: int, repetitions: int) -> Covered:
+        found = iter(two_states(generator, n, repetitions))
+
+        def draw(_: Generator, n: int) -> Measured:
+            counts = next(found)
+            return over_chains(lambda weights: figure(weights @ counts), n, scale=scale).one()
+
+        return one_by_one(draw, truth)(generator, n, repetitions)
+
+    return measure
+
+
+def timescale(counts: Floats) -> Floats:
+    """-1 / log of the second eigenvalue, which is 0.85."""
+    zero, left, one, back = counts
+    return np.asarray(-1 / np.log(max(1 - left / zero - back / one, 1e-9)))
+
+
+def leaving(counts: Floats) -> Floats:
+    """The chance to leave the first state, 0.05."""
+    return np.asarray(counts[1] / counts[0])
+
+
+def spread(generator: Generator, n: int) -> Measured:
+    """The standard deviation of ten values of each chain that share a third of their variance."""
+    values = generator.normal(size=(n, 10)) + 0.7 * generator.normal(size=(n, 1))
+    sums = np.stack([values.sum(axis=1), (values**2).sum(axis=1)], axis=1)
+
+    def figure(weights: Floats) -> Floats:
+        first, second = weights @ sums / (10 * weights.sum())
+        return np.asarray(np.sqrt(second - first**2))
+
+    return over_chains(figure, n, scale="log").one()
+
+
+def ranks(correlation: float, each: int) -> Callable[[Generator, int], Measured]:
+    """n chains of `each` pairs; two pairs of one chain share half of their variance."""
+
+    def noise(generator: Generator, n: int) -> Floats:
+        own = generator.normal(size=(n, each))
+        return own if each == 1 else (own + generator.normal(size=(n, 1))) / np.sqrt(2)
+
+    def draw(generator: Generator, n: int) -> Measured:
+        x = noise(generator, n)
+        y = correlation * x + np.sqrt(1 - correlation**2) * noise(generator, n)
+        chain = None if each == 1 else np.repeat(np.arange(n), each)
+        return rank_correlation(x.ravel(), y.ravel(), chain=chain)
+
+    return draw
+
+
+def times(censoring: float, each: int) -> Callable[[Generator, int], MedianTime]:
+    """Exponential times, censored at the same rate times `censoring`; `each` a chain."""
+
+    def draw(generator: Generator, n: int) -> MedianTime:
+        pace = 1.0 if each == 1 else np.exp(0.5 * generator.normal(size=(n, 1)))
+        came = (pace * generator.exponential(size=(n, each))).ravel()
+        ends = generator.exponential(size=n * each) / censoring if censoring else np.inf
+        seen, happened = np.minimum(came, ends), came <= ends
+        if each == 1:
+            return median_time(seen, happened)
+        return median_time_by_chain(seen, happened, np.repeat(np.arange(n), each))
+
+    return draw
+
+
+def spearman(correlation: float) -> float:
+    """Of two normal measures with this correlation (Pearson)."""
+    return float(6 / np.pi * np.arcsin(correlation / 2))
+
+
+# The median of an exponential time whose mean is itself log-normal with deviation 0.5: the root of
+# E exp(-t exp(-0.5 z)) = 1/2, by quadrature.
+MIXED_MEDIAN = 0.6712124
+TIMESCALE = -1 / np.log(0.85)
+CASES = [
+    Case("mean", "normal", means(lambda g, s: g.normal(size=s), 0.0)),
+    Case("mean", "averages of autoregressive chains", means(autoregressive, 0.0)),
+    Case("mean", "uniform in 0 to 1", means(lambda g, s: g.random(s), 0.5, (0, 1))),
+    Case("mean", "three in five are 0, the rest uniform", means(mostly_zero, 0.2, (0, 1))),
+    Case("mean", "skewness 1 (gamma)", means(lambda g, s: g.gamma(4, size=s), 4.0)),
+    Case(
+        "mean", "skewness 1.75 (log-normal)",
+        means(lambda g, s: g.lognormal(0, 0.5, s), float(np.exp(0.125)), (0, np.inf)),
+    ),
+    Case("mean", "skewness 2 (exponential)", means(lambda g, s: g.exponential(size=s), 1.0)),
+    Case("mean, 5 labels together", "skewness 1, correlated", labels_together),
+    Case("mean, several values a chain", "1 to 9, correlated by half", one_by_one(shared_mean, 0)),
+    Case("share, one trial a chain", "0.1", one_by_one(trials(0.1), 0.1)),
+    Case("share, one trial a chain", "0.5", one_by_one(trials(0.5), 0.5)),
+    Case("share, 20 trials a chain", "0.1, correlated by 0.3", one_by_one(trials(0.1, 0.3), 0.1)),
+    Case("share, 20 trials a chain", "0.4, correlated by 0.1", one_by_one(trials(0.4, 0.1), 0.4)),
+    Case("ratio of means", "correlated gammas", one_by_one(ratio, 0.8)),
+    Case("difference of two groups", "normal, twice the spread", one_by_one(groups("normal"), 0)),
+    Case("difference of two groups", "log-normal, twice the spread", one_by_one(groups("skew"), 0)),
+    Case("any figure: timescale", "two-state chains", of_two_states(timescale, TIMESCALE, "log")),
+    Case("any figure: probability", "two-state chains", of_two_states(leaving, 0.05, "logit")),
+    Case("any figure: deviation", "ten values a chain", one_by_one(spread, np.sqrt(1.49))),
+    Case("rank correlation", "independent pairs, 0.58", one_by_one(ranks(0.6, 1), spearman(0.6))),
+    Case("rank correlation", "five pairs a chain, 0.58",
+         one_by_one(ranks(0.6, 5), spearman(0.6), fewer=2)),
+    Case("median time", "all seen", one_by_one(times(0, 1), np.log(2))),
+    Case("median time", "a third censored", one_by_one(times(0.5, 1), np.log(2))),
+    Case("median time, 5 a chain", "a third censored", one_by_one(times(0.5, 5), MIXED_MEDIAN)),
+    Case("median time, 10 a chain", "all seen", one_by_one(times(0, 10), MIXED_MEDIAN, fewer=2)),
+]  # fmt: skip
+
+
+def percentile_bootstrap(generator: Generator, n: int, repetitions: int) -> Covered:
+    """What the usual bootstrap over chains does with the deviation above: not used."""
+    values = generator.normal(size=(repetitions, n, 10)) + 0.7 * generator.normal(
+        size=(repetitions, n, 1)
+    )
+    sums = np.stack([values.sum(axis=2), (values**2).sum(axis=2)], axis=2)
+    often = generator.multinomial(n, np.full(n, 1 / n), size=200).astype(np.float64)
+    first, second = np.moveaxis(often @ sums / (10 * n), 2, 0)
+    low, high = np.quantile(np.sqrt(second - first**2), [0.025, 0.975], axis=1)
+    return covered(low, high, float(np.sqrt(1.49)))
+
+
+BESIDE = [
+    Case("beyond its reach: mean", "skewness 6 (log-normal, deviation 1)",
+         means(lambda g, s: g.lognormal(0, 1, s), float(np.exp(0.5)), (0, np.inf))),
+    Case("not used: percentile bootstrap", "deviation, as above", percentile_bootstrap),
+]  # fmt: skip
+
+
+def table(repetitions: int, seed: int = 0) -> str:
+    """The measured levels in percent; in brackets the samples that got an interval, if not all."""
+    head = "| interval | chains | " + " | ".join(f"{n} chains" for n in CHAINS) + " |\n"
+    lines = [head, "|---|---|" + "---:|" * len(CHAINS) + "\n"]
+    for place, case in enumerate([*CASES, *BESIDE]):
+        cells = [
+            _cell(case.measure(np.random.default_rng([seed, place, n]), n, repetitions))
+            for n in CHAINS
+        ]
+        lines.append(f"| {case.question} | {case.chains} | " + " | ".join(cells) + " |\n")
+        print(lines[-1], end="", flush=True)
+    return "".join(lines)
+
+
+def _cell(found: Covered) -> str:
+    if found.given < 0.001:
+        return "refused"
+    return f"{found.share:.1%}" + ("" if found.given > 0.999 else f" ({found.given:.0%} given)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=2000)
+    parser.add_argument("--write", type=Path, help="a page whose table is replaced")
+    asked = parser.parse_args()
+    found = table(asked.repetitions)
+    if asked.write is not None:
+        before, _, rest = asked.write.read_text().partition(BEGIN)
+        made = f"{BEGIN}\n{found}\n{END}"
+        asked.write.write_text(before + made + rest.partition(END)[2])
+
+
+if __name__ == "__main__":
+    main()
