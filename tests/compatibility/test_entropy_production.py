@@ -21,6 +21,7 @@ from glauber.exact import Space, stationary, transition_matrix
 from glauber.exact import entropy_production as exact_entropy_production
 from glauber.runs.spec import Spec
 from glauber.sampling.sample import sample
+from glauber.statistics import standard_error
 
 VOCAB, LENGTH = 3, 3
 SPACE = Space(VOCAB, LENGTH)
@@ -84,6 +85,21 @@ def test_the_estimate_is_the_exact_value_on_incompatible_tables(seed, temperatur
     found = estimate(*events(table, temperature=temperature, seed=seed), burn_in=40)
     assert abs(found.rate - exact) < 3 * found.standard_error
     assert exact > 10 * found.standard_error  # so that zero would not pass for it
+
+
+def test_two_chains_have_no_interval_and_four_keep_theirs():
+    """Chains that differ for good: batches of two chains called zero off in a fifth of cases."""
+    generator = np.random.default_rng(4)
+    held = []
+    for _ in range(200):
+        rates = 0.1 + 0.05 * generator.normal(size=(4, 1))
+        old = -rates + 0.3 * generator.normal(size=(4, 64))
+        two, four = (estimate(old[:n], 0 * old[:n], burn_in=0) for n in (2, 4))
+        assert two.interval is None and two.reason.startswith("two chains")
+        held.append(four.interval[0] <= 0.1 <= four.interval[1])
+        assert four.interval[0] >= 0  # as the true rate is
+        assert four.standard_error == pytest.approx(standard_error(-old.mean(axis=1)))
+    assert np.mean(held) > 0.93 - 3 * np.sqrt(0.93 * 0.07 / 200)
 
 
 def test_the_standard_error_is_the_spread_of_the_estimate():

@@ -25,14 +25,15 @@ from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
-from glauber.statistics import mean_over_chains, standard_error
+from glauber.statistics import FEW, mean_by_chain, mean_over_chains, standard_error
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
-BATCHES = 32  # in all, at least: enough for a standard error good to about an eighth of itself
+BATCHES = 32  # of one or two chains together: a standard error good to about an eighth of itself
+OWN = 8  # batches of one chain: long ones, which depend on each other least
 
 STILL = 1e-9  # nats: a standard error below this comes from chains that stood still
 
@@ -56,9 +57,7 @@ def entropy_production(
     opened = Run.of(run)
     check_kernel(opened.spec)
     if opened.steps == 0:
-        raise GlauberError(
-            f"the run {opened.folder} has no steps yet, so it recorded no conditional."
-        )
+        raise GlauberError(f"the run {opened.folder} has no steps yet: it recorded no conditional.")
     burn_in = check_burn_in(burn_in, opened.steps)
     old, entropy = (
         opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
@@ -91,21 +90,26 @@ def entropy_production(
 
 @dataclass(frozen=True)
 class Production:
-    """An estimate in nats per step, with its standard error."""
+    """An estimate in nats per step, with the error of chains; of one or two, that of batches.
+
+    The latter is too small where a batch does not outlast the chain's memory: then no interval.
+    """
 
     rate: float
-    standard_error: float  # of batch means: trustworthy if a batch outlasts the chain's memory
+    standard_error: float
+    interval: tuple[float, float] | None  # 95%, from 0 on: the true rate is never negative
+    reason: str  # why there is none
     burn_in: int
     n_chains: int  # that were counted
     n_steps: int  # counted, all chains together
     n_batches: int
-    batch_steps: int  # of the shortest batch
+    batch_steps: int  # of the shortest batch; of three chains and more, each is one batch
     kind: ClassVar[str] = "estimate"
 
 
 @dataclass(frozen=True)
 class ChainProduction:
-    """What one chain says: its own mean, and the 95% t interval of its own batch means."""
+    """What one chain says: its mean, and the 95% interval of its batch means, of itself alone."""
 
     chain: int
     temperature: float
@@ -139,18 +143,18 @@ class EntropyProduction(Production, Result):
 
     def lines(self) -> Iterable[str]:
         yield (
-            f"entropy production {self.rate:.4f} nats per step, standard error "
-            f"{self.standard_error:.4f} (an estimate; 0 if one joint law owned the conditionals)"
+            f"entropy production {self.rate:.4f} nats per step, {_error(self)} "
+            "(an estimate; 0 if one joint law owned the conditionals)"
         )
+        if self.interval is None:
+            yield f"no interval: {self.reason}; the error of batches may be far too small"
         if self.standard_error < STILL:
             yield "the counted steps hardly moved: that says nothing about a joint law"
         if len(self.by_temperature) > 1:
             yield "that is the mean over chains at several temperatures; at each of them:"
             for one, found in self.by_temperature.items():
-                yield (
-                    f"  temperature {one:g}: {found.rate:.4f}, standard error "
-                    f"{found.standard_error:.4f}, {found.n_chains} chains"
-                )
+                said = f"{found.rate:.4f}, {_error(found)}"
+                yield f"  temperature {one:g}: {said}, {found.n_chains} chains"
         yield (
             f"{self.n_chains} chains, {self.n_steps:,} steps counted behind a burn-in of "
             f"{self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
@@ -178,7 +182,13 @@ class EntropyProduction(Production, Result):
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.compatibility import plot_production
 
-        return {"chains": plot_production(self.frame(), self.rate, self.standard_error)}
+        return {"chains": plot_production(self.frame(), self.rate, self.interval)}
+
+
+def _error(found: Production) -> str:
+    if found.interval is None:
+        return f"standard error of batches {found.standard_error:.4f}"
+    return f"95% interval {found.interval[0]:.4f} to {found.interval[1]:.4f}"
 
 
 def estimate(
@@ -195,10 +205,9 @@ def estimate(
     was a start outside the allowed vocabulary. A chain that this leaves with less than half of
     the steps behind the burn-in is not counted at all, which depends on the scan alone.
 
-    The standard error is that of the batch means of all chains about their common mean, so it
-    holds what chains from different starts still disagree about. What it does not hold: a start
-    not yet forgotten. For compatible chains the sum over T steps is log p(end) - log p(start) on
-    average, so such a bias falls as 1/T.
+    The error is that of chains, so it holds what chains from different starts still disagree
+    about. What it does not hold: a start not yet forgotten. For compatible chains the sum over T
+    steps is log p(end) - log p(start) on average, so such a bias falls as 1/T.
     """
     shape = np.shape(log_prob_old)
     burn_in = check_burn_in(burn_in, shape[1] if len(shape) == 2 and shape[1] else 1)
@@ -221,11 +230,15 @@ def _counted(
 
 def production(rows: list[Floats], burn_in: int) -> Production:
     """The estimate from the contributions of each chain, (steps,) each."""
-    pieces = _batches(rows)
+    pieces = rows if len(rows) >= FEW else _batches(rows)
     means = np.array([piece.mean() for piece in pieces])
+    chain = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    over = mean_by_chain(np.concatenate(rows), chain, bounds=(0.0, np.inf))
     return Production(
-        rate=float(np.concatenate(rows).mean()),
-        standard_error=standard_error(means),
+        rate=over.value,
+        standard_error=over.standard_error or standard_error(means),
+        interval=over.interval,
+        reason=over.reason,
         burn_in=burn_in,
         n_chains=len(rows),
         n_steps=sum(len(row) for row in rows),
@@ -236,7 +249,7 @@ def production(rows: list[Floats], burn_in: int) -> Production:
 
 def _of_chain(row: Floats) -> tuple[float, tuple[float, float] | None]:
     """The mean of one chain's contributions (steps,) and the t interval of its batch means."""
-    pieces = np.array_split(row, min(BATCHES, len(row)))
+    pieces = np.array_split(row, min(OWN, len(row)))
     return float(row.mean()), mean_over_chains([piece.mean() for piece in pieces]).interval
 
 

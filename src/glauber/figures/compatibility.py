@@ -111,7 +111,9 @@ def plot_ratios(ratios: Sequence["Ratio"]) -> go.Figure:
     return figure
 
 
-def plot_production(chains: "pandas.DataFrame", rate: float, error: float) -> go.Figure:
+def plot_production(
+    chains: "pandas.DataFrame", rate: float, interval: tuple[float, float] | None
+) -> go.Figure:
     """Entropy production chain by chain; one row each: chain, temperature, rate, low, high."""
     figure = empty_figure(
         "Entropy production of each chain",
@@ -119,13 +121,15 @@ def plot_production(chains: "pandas.DataFrame", rate: float, error: float) -> go
     )
     figure.update_xaxes(title_text="chain", tickformat="d")
     figure.update_yaxes(title=dict(text="nats per step", font_size=13))
-    figure.add_hrect(
-        y0=rate - 2 * error, y1=rate + 2 * error, fillcolor=FAINT, line_width=0, layer="below"
-    )
+    shaded = "too few chains for an interval"
+    if interval is not None:
+        low, high = interval
+        figure.add_hrect(y0=low, y1=high, fillcolor=FAINT, line_width=0, layer="below")
+        shaded = "shaded: the 95% interval over chains"
     figure.add_hline(
         y=rate,
         line=dict(color=QUIET, width=2),
-        name=f"all chains: {rate:.4f}; shaded: two standard errors",
+        name=f"all chains: {rate:.4f}; {shaded}",
         showlegend=True,
     )
     figure.add_scatter(

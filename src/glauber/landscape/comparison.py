@@ -30,7 +30,7 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
-from glauber.statistics import Mean, mean_over_chains, normal_reach
+from glauber.statistics import Mean, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -228,8 +228,7 @@ def production_of(row: ModelRow) -> Triple | None:
     if row.entropy_production is None:
         return None
     rate = row.entropy_production.rate
-    reach = normal_reach() * row.entropy_production.standard_error
-    return rate, rate - reach, rate + reach
+    return rate, *(row.entropy_production.interval or (rate, rate))
 
 
 def _columns(name: str, found: Triple | None) -> dict[str, float]:

@@ -152,7 +152,7 @@ def measured(
     if np.isnan(low) or np.isnan(high):
         reason = ALIKE if np.isfinite(by_chain).all() else "a chain has no value"
         return Measured(value, None, level=level, n_chains=n, method=method, reason=reason)
-    ends = min(low, value), max(high, value)
+    ends = max(min(low, value), bounds[0]), min(max(high, value, bounds[0]), bounds[1])
     return Measured(value, ends, level=level, n_chains=n, method=method, standard_error=error)
 
 
