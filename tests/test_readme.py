@@ -92,7 +92,7 @@ def test_the_study_of_the_page_about_studies(tmp_path, monkeypatch, tiny_folder,
     shares = [[sum(a == b for a, b in zip(r, r[1:])) / 6 for r in chains] for chains in rows]  # noqa: B905, RUF007
     assert found.shares.T.tolist() == shares
     assert set(spellings(repeats)) == {"run", "every"} and len(found.frame()) == 6
-    assert found.to_dict()["kind"] == "estimate" and found.figure().data
+    assert found.to_dict()["mean"]["kind"] == "estimate" and found.figure().data
 
 
 def test_the_list_of_commands_is_current():
