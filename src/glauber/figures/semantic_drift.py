@@ -118,14 +118,14 @@ def plot_drift_by_temperature(curves: Mapping[float, Distances]) -> go.Figure:
 
 
 def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figure:
-    """Each chain's hitting time against n, and the fitted means of the three laws."""
+    """Each chain's hitting time against n, and the fitted means of the laws and the free power."""
     lengths = sorted(times)
     threshold = times[lengths[0]].threshold
     figure = empty_figure(
         f"Steps until the distance reaches {threshold:g}",
         f"against the number of tokens n; {scaling.n_censored} of {scaling.n_times} chains never "
-        f"did<br>lines: fitted means; {scaling.best.law} fits best, AIC weight "
-        f"{scaling.best.weight:.2f}",
+        f"did<br>lines: fitted means; free power {scaling.power.label}; among n, n log n and n^2 "
+        f"alone {scaling.best.law} weighs {scaling.best.weight:.2f}",
     )
     height = 420
     figure.update_layout(height=height, margin_t=130, title_y=1 - 12 / height)
@@ -153,7 +153,20 @@ def plot_scaling(times: Mapping[int, HittingTimes], scaling: Scaling) -> go.Figu
             hovertemplate=f"{fit.law} (weight {fit.weight:.2g}), n = %{{x:.0f}}: mean %{{y:,.0f}}"
             "<extra></extra>",
         )
+    _add_power(figure, scaling, grid)
     return figure
+
+
+def _add_power(figure: go.Figure, scaling: Scaling, grid: NDArray[np.float64]) -> None:
+    power = scaling.power
+    figure.add_scatter(
+        x=grid,
+        y=power.mean(grid),
+        mode="lines",
+        line=dict(color=INK, width=1.5, dash="dashdot"),
+        name=f"{power.c:.2g} n^{power.b:.2f}",
+        hovertemplate=f"{power.label}, n = %{{x:.0f}}: mean %{{y:,.0f}}<extra></extra>",
+    )
 
 
 def _beside(n: int, count: int) -> NDArray[np.float64]:
