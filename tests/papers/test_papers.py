@@ -10,6 +10,7 @@ import glauber
 from glauber import paper
 from glauber.errors import GlauberError
 from glauber.papers.paper import Reproduction, pieces
+from glauber.papers.settings import FLAGS, Settings
 
 
 def test_every_piece_says_what_it_shows_and_can_be_made():
@@ -17,6 +18,18 @@ def test_every_piece_says_what_it_shows_and_can_be_made():
     assert len(found) == 30
     assert all(one.shows and callable(one.make) for one in found.values())
     assert paper("list").to_dict() == {name: one.shows for name, one in found.items()}
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_every_piece_lists_its_chains_beforehand(scale, tmp_path):
+    """Without a model: the list is what a machine with a GPU is given. Seeds share no chains."""
+    for name, one in pieces().items():
+        assert set(one.takes) <= set(FLAGS)
+        listed = [
+            {chains.digest for chains in one.needs(Settings(name, scale, seed, tmp_path))}
+            for seed in range(3)
+        ]
+        assert not (listed[0] & listed[1] or listed[0] & listed[2] or listed[1] & listed[2])
 
 
 def test_unknown_pieces_and_scales_are_refused():

@@ -202,12 +202,17 @@ def make_chains(folder: str | Path, *, device: str = "auto") -> list[Run]:
     if not path.is_file():
         raise GlauberError(f"{folder} has no list of chains: make one with --until plan.")
     listed = json.loads(path.read_text(encoding="utf-8"))
-    runs = []
+    runs, missed = [], []
     for number, (key, given) in enumerate(listed.items(), 1):
         texts = None if given["texts"] is None else tuple(given["texts"])
         chains = Chains(**(given | {"texts": texts}))
         say(f"run {number} of {len(listed)}: {describe(chains)}")
-        runs.append(chains.make(Path(folder) / "chains" / key, device=device))
+        try:
+            runs.append(chains.make(Path(folder) / "chains" / key, device=device))
+        except GlauberError as error:  # the others can still be made
+            missed.append(str(error))
+    if missed:
+        raise GlauberError(f"{len(missed)} of {len(listed)} runs cannot be made: {missed[0]}")
     return runs
 
 
