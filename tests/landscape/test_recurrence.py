@@ -7,8 +7,9 @@ import pytest
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.landscape.recurrence import agreement, episodes, recurrence, seeds_of
-from glauber.landscape.scorers import TopicScores
+from glauber.landscape import recurrence as module
+from glauber.landscape.recurrence import episodes, label_rows, recurrence, seeds_of
+from glauber.landscape.scorers import TopicScores, agreement
 from glauber.sampling.sample import sample
 from glauber.statistics import median_time
 
@@ -89,6 +90,71 @@ def test_the_median_and_its_interval():
     assert none.median().value is None
     cut = episodes(np.array([[False, True, True]] * 3), 1).median()
     assert cut.value is None and cut.interval == (None, None)
+
+
+def walks(rng, n_chains, n_snapshots, enter, leave):
+    """Scores of independent labels, each entered and left at its own rate; below at first."""
+    above = np.zeros((n_chains, n_snapshots, len(enter)), bool)
+    for k in range(1, n_snapshots):
+        up, down = (rng.random((n_chains, len(enter))) < rate for rate in (enter, leave))
+        above[:, k] = np.where(above[:, k - 1], ~down, up)
+    values = np.where(above, 0.9, 0.01)  # the baseline of four labels is 0.25
+    labels = tuple("abcdefgh"[: len(enter)])
+    return TopicScores(np.arange(n_snapshots) * 10, values, labels, "by hand", 10)
+
+
+def test_labels_that_are_alike_are_not_called_special(monkeypatch):
+    """95% intervals that hold together: in 80 runs at most 4 + 4 sigma may name a label."""
+    monkeypatch.setattr(module, "ORDERS", 1)
+    rng, wrong = np.random.default_rng(5), 0
+    for _ in range(80):
+        rows = label_rows(walks(rng, 12, 8, [0.15] * 4, [0.5] * 4))
+        wrong += any("told" not in row.special for row in rows)
+    assert wrong <= 11
+
+
+def test_a_label_that_is_entered_more_often_is_found_both_ways():
+    rng = np.random.default_rng(6)
+    found = recurrence(walks(rng, 40, 12, [0.5, 0.1, 0.1, 0.1], [0.5] * 4), "a")
+    first, *others = found.labels
+    assert first.special == "more than the others"
+    assert all(row.special != "more than the others" for row in others)
+    rare = label_rows(walks(rng, 40, 12, [0.4, 0.4, 0.4, 0.02], [0.5] * 4))[3]
+    assert rare.special == "less than the others"
+    crossed = [row.crossed / 40 for row in found.labels]
+    assert [row.share.value for row in found.labels] == crossed  # all began below
+    assert first.against_others.value == pytest.approx(crossed[0] - np.mean(crossed[1:]))
+    assert "more than the others" in str("\n".join(found.lines()))
+
+
+def test_chains_that_began_above_are_left_out_of_the_comparison():
+    found = recurrence(scores(A), "a")  # the third chain began above `a`, the others above `b`
+    row = found.of("a")
+    assert (row.crossed, row.n_chains, row.began_below) == (2, 3, 2)
+    assert row.share.value == 0.5
+    assert row.against_others.reason == "no chain gave a value"  # `b` began above there
+
+
+def test_random_order_tells_persistence_from_chance():
+    """Sticky chains cross less often than their snapshots mixed, and stay; without memory not."""
+    rng = np.random.default_rng(7)
+    sticky = label_rows(walks(rng, 30, 30, [0.03] * 4, [0.03] * 4))
+    for row in sticky:
+        assert row.random_order_p < 0.05 and row.share.value < row.random_order
+        assert row.stays.interval[0] > row.stays_random
+    free = label_rows(walks(rng, 30, 10, [0.1] * 4, [0.9] * 4))  # above with chance 0.1 each time
+    assert all(row.random_order_p > 0.05 for row in free)
+    for row in free:
+        assert row.stays.interval[0] <= row.stays_random <= row.stays.interval[1]
+        assert row.random_order == pytest.approx(1 - 0.9**9, abs=0.15)
+
+
+@pytest.mark.parametrize("n_chains", [2, 8])
+def test_few_chains_say_so(n_chains):
+    found = recurrence(walks(np.random.default_rng(1), n_chains, 12, [0.3] * 4, [0.3] * 4), "a")
+    assert "\n".join(found.lines())
+    for row in found.labels:
+        assert (row.against_others.interval is None) == (n_chains == 2)
 
 
 def test_bad_input():

@@ -224,7 +224,7 @@ def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
     crossed = int((~above[:, :-1] & above[:, 1:]).any(axis=1).sum())
     assert {row.label: row.crossed for row in found.tables[0].labels}["cat"] == crossed
     assert found.to_dict()["scores"][0]["means"]["cat"] == pytest.approx(values.mean(axis=0))
-    assert len(found.frame()) == 2 * 3 * 5 and len(found.figures()) == 4
+    assert len(found.frame()) == 2 * 3 * 5 and len(found.figures()) == 6
     assert "name the same label" in str(found)
 
 

@@ -10,8 +10,15 @@ from plotly.subplots import make_subplots
 
 from glauber.figures.runs import add_chains
 from glauber.figures.style import FAINT, FONT, INK, QUIET, SHARES, STRONG, empty_figure
-from glauber.landscape.comparison import ModelRow, Triple, interval_of, production_of
+from glauber.landscape.comparison import (
+    ModelRow,
+    Triple,
+    delta_of,
+    interval_of,
+    production_of,
+)
 from glauber.landscape.prefix_contrast import Contrast, excludes_zero
+from glauber.landscape.recurrence import Recurrence
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
 from glauber.statistics import Measured
@@ -87,6 +94,30 @@ def plot_recurrence(
     return figure
 
 
+def plot_crossings(found: Recurrence) -> go.Figure:
+    """The share of chains that crossed, a dot for each label, and that of a random order."""
+    rows = sorted(found.labels, key=lambda row: row.share.value)
+    figure = empty_figure(
+        "Is one label special?",
+        "chains that crossed its baseline, of those that began below; 95% intervals that hold "
+        "together",
+    )
+    figure.update_layout(height=190 + 26 * len(rows), hovermode="closest", margin=dict(l=130))
+    figure.update_xaxes(title_text="", tickformat=".0%", range=SHARES)
+    figure.update_yaxes(ticks="", showgrid=True, nticks=0, tickmode="linear")
+    figure.update_yaxes(categoryorder="array", categoryarray=[row.label for row in rows])
+    for followed, name in ((True, found.track), (False, "the other labels")):
+        chosen = [row for row in rows if (row.label == found.track) is followed]
+        _dots(figure, {row.label: _ends(row.share) for row in chosen}, name, followed)
+    figure.add_scatter(
+        x=[row.random_order for row in rows], y=[row.label for row in rows], mode="markers",
+        name="the same snapshots in random order",
+        marker=dict(symbol="line-ns-open", color=INK, size=13, line=dict(width=2)),
+        hovertemplate="%{y}, random order: %{x:.1%}<extra></extra>",
+    )  # fmt: skip
+    return figure
+
+
 def plot_prefix_topics(found: Contrast, correction: str) -> go.Figure:
     """A dot and its interval for each label and each word asked for, zero marked."""
     rows = {label: means[2] for label, means in found.topics.items()}
@@ -159,7 +190,7 @@ def _odds(word: WordContrast) -> Triple:
 def plot_comparison(rows: Sequence[ModelRow]) -> go.Figure:
     """Three panels, a dot with its 95% interval for each model that has the figure."""
     panels: dict[str, list[Triple | None]] = {
-        "mean rectangle Delta": [_delta(row) for row in rows],
+        "mean rectangle Delta": [delta_of(row) for row in rows],
         "entropy production, nats a step": [production_of(row) for row in rows],
         "steps that changed a token": [interval_of(row.changed) for row in rows],
     }
@@ -172,8 +203,8 @@ def plot_comparison(rows: Sequence[ModelRow]) -> go.Figure:
             row=place, col=1, x=centre, y=[name for name, _ in there], mode="markers",
             showlegend=False, marker=dict(color=STRONG, size=10),
             error_x=dict(
-                type="data", symmetric=False, thickness=2, color=STRONG, array=high - centre,
-                arrayminus=centre - low,
+                type="data", symmetric=False, thickness=2, color=STRONG,
+                array=np.nan_to_num(high - centre), arrayminus=np.nan_to_num(centre - low),
             ),
             hovertemplate="%{y}: %{x:.3f}<extra></extra>",
         )  # fmt: skip
@@ -232,9 +263,3 @@ def comparison_table(rows: Sequence[ModelRow]) -> go.Figure:
 def short(name: str) -> str:
     """A name, or the end of a long one."""
     return name if len(name) <= SHORT else "…" + name[-SHORT + 1 :]
-
-
-def _delta(row: ModelRow) -> Triple:
-    mean = row.rectangles["mean"]
-    low, high = row.rectangles["interval"] or (mean, mean)
-    return mean, low, high

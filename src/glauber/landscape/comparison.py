@@ -137,18 +137,12 @@ class ModelRow:
 
     def written(self) -> dict[str, str]:
         """The figures, each with its error, as they are shown."""
-        low, high = self.rectangles["interval"] or (np.nan, np.nan)
-        found = {
-            "mean rectangle Delta": f"{self.rectangles['mean']:.3f} ({low:.3f} to {high:.3f}), "
-            f"{self.rectangles['share_certified']:.0%} certified"
-        }
-        if (made := self.entropy_production) is not None:
-            found["entropy production"] = (
-                f"{made.rate:.3f} +- {made.standard_error:.3f} nats a step"
-            )
-        if self.changed is not None:
-            first, last = self.changed.interval or (self.changed.value, self.changed.value)
-            found["steps that changed"] = f"{self.changed.value:.1%} ({first:.1%} to {last:.1%})"
+        certified = self.rectangles["share_certified"]
+        found = {"mean rectangle Delta": f"{_written(delta_of(self))}, {certified:.0%} certified"}
+        if (made := production_of(self)) is not None:
+            found["entropy production"] = f"{_written(made)} nats a step"
+        if (changed := interval_of(self.changed)) is not None:
+            found["steps that changed"] = _written(changed, ".1%")
         if self.topics_end is not None:
             ends = sorted(self.topics_end.items(), key=lambda pair: -pair[1].value)[:3]
             found["topics at the end"] = ", ".join(f"{one} {mean.value:.2f}" for one, mean in ends)
@@ -190,9 +184,7 @@ class Comparison(Result):
         return pandas.DataFrame(
             {
                 "model": row.model,
-                "delta": row.rectangles["mean"],
-                "delta_low": (row.rectangles["interval"] or [np.nan])[0],
-                "delta_high": (row.rectangles["interval"] or [np.nan])[-1],
+                **_columns("delta", delta_of(row)),
                 "certified": row.rectangles["share_certified"],
                 **_columns("entropy_production", production_of(row)),
                 **_columns("changed", interval_of(row.changed)),
@@ -214,21 +206,34 @@ class Comparison(Result):
         return found | {"table": comparison_table(self.rows)}
 
 
-Triple = tuple[float, float, float]  # a figure and the ends of its interval
+Triple = tuple[float, float, float]  # a figure and the ends of its interval, nan without one
 
 
 def interval_of(mean: Mean | None) -> Triple | None:
     if mean is None:
         return None
-    low, high = mean.interval or (mean.value, mean.value)
+    low, high = mean.interval or (np.nan, np.nan)
     return mean.value, low, high
 
 
 def production_of(row: ModelRow) -> Triple | None:
+    """Nats a step, with the interval over chains."""
     if row.entropy_production is None:
         return None
-    rate = row.entropy_production.rate
-    return rate, *(row.entropy_production.interval or (rate, rate))
+    low, high = row.entropy_production.interval or (np.nan, np.nan)
+    return row.entropy_production.rate, low, high
+
+
+def delta_of(row: ModelRow) -> Triple:
+    """The mean Delta, with the interval over passages."""
+    low, high = row.rectangles["interval"] or (np.nan, np.nan)
+    return row.rectangles["mean"], low, high
+
+
+def _written(found: Triple, how: str = ".3f") -> str:
+    value, low, high = found
+    ends = "no interval" if np.isnan(low) else f"{low:{how}} to {high:{how}}"
+    return f"{value:{how}} ({ends})"
 
 
 def _columns(name: str, found: Triple | None) -> dict[str, float]:
@@ -287,8 +292,11 @@ def _traps(model: Model, run: Run, shortest: int) -> dict[str, Any]:
 
 
 def _means(scores: TopicScores, snapshot: int) -> dict[str, Mean]:
+    """Mean scores over chains; the intervals of all labels hold together."""
     return {
-        label: mean_over_chains(scores.of(label)[:, snapshot], bounds=(0, 1))
+        label: mean_over_chains(
+            scores.of(label)[:, snapshot], bounds=(0, 1), comparisons=len(scores.labels)
+        )
         for label in scores.labels
     }
 

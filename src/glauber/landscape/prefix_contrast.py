@@ -15,7 +15,7 @@ from glauber.landscape.scorers import SIMILARITY, Floats, Scorer, scorer_for, to
 from glauber.runs.distinctive_words import WordContrast, distinctive_words
 from glauber.runs.embedding import TOKENS
 from glauber.runs.snapshots import Snapshots
-from glauber.statistics import LEVEL, Mean, mean_over_chains
+from glauber.statistics import Mean, mean_over_chains
 
 EXAMPLES = 3  # texts shown of each prefix
 
@@ -47,7 +47,7 @@ class Contrast:
         yield f"\n{first}  against  {second}"
         if self.topics:
             named = [_difference(label, self.topics[label][2]) for label in self.differing()]
-            yield "  topics  " + ("; ".join(named) or "no difference can be told from zero")
+            yield "  topics  " + ("; ".join(named) or self._nothing())
         yield f"  words of {first}: {_words(self.more)}"
         yield f"  words of {second}: {_words(self.less)}"
         for word, (mine, other, apart) in self.probabilities.items():
@@ -56,15 +56,23 @@ class Contrast:
         for pair in zip(*self.texts, strict=True):
             yield f"  texts  {pair[0]}\n         {pair[1]}"
 
+    def _nothing(self) -> str:
+        """Why no topic is named."""
+        reasons = {means[2].reason for means in self.topics.values() if means[2].interval is None}
+        if len(reasons) == 1 and all(means[2].interval is None for means in self.topics.values()):
+            return f"no interval: {reasons.pop()}"
+        return "no difference can be told from zero"
+
 
 def excludes_zero(mean: Mean) -> bool:
     """Whether a difference can be told from none."""
-    return mean.interval is not None and not mean.interval[0] <= 0 <= mean.interval[1]
+    return mean.excludes(0.0)
 
 
 def _difference(name: str, mean: Mean, digits: int = 3) -> str:
-    low, high = mean.interval or (np.nan, np.nan)
-    value, low, high = (round(one, digits) + 0.0 for one in (mean.value, low, high))  # no -0.000
+    if mean.interval is None:
+        return f"{name} {round(mean.value, digits) + 0.0:+.{digits}f} ({mean.reason})".strip()
+    value, low, high = (round(one, digits) + 0.0 for one in (mean.value, *mean.interval))  # no -0
     return f"{name} {value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})".strip()
 
 
@@ -174,11 +182,10 @@ def _means(
     values: dict[str, Floats], pair: tuple[str, str], names: Sequence[str], count: int
 ) -> dict[str, tuple[Mean, Mean, Mean]]:
     """Means over chains of both, in 0 to 1, and of their difference, in -1 to 1."""
-    level = 1 - (1 - LEVEL) / max(1, count)
     one, other = (values[name] for name in pair)
 
     def mean(column: Floats, least: float) -> Mean:
-        return mean_over_chains(column, bounds=(least, 1), level=level)
+        return mean_over_chains(column, bounds=(least, 1), comparisons=max(1, count))
 
     return {
         name: (mean(one[:, k], 0), mean(other[:, k], 0), mean(one[:, k] - other[:, k], -1))

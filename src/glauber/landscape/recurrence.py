@@ -5,15 +5,19 @@ lies at or below it and the next above. What happens between snapshots is not se
 that are counted are a lower bound on those of every step. An episode is a row of snapshots on one
 side of the baseline. One that was on at the first snapshot is left out, since its beginning was not
 seen; one that is still on at the last is censored.
+
+That many chains cross says little by itself: with many snapshots almost any label is above the
+baseline at one of them. So each label is set against the others in the same chains, and against
+the same snapshots in random order, where no text leads to the next.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
@@ -24,10 +28,14 @@ from glauber.statistics import (
     MedianTime,
     mean_over_chains,
     median_time_by_chain,
+    share,
+    share_by_chain,
     share_interval,
 )
 
 ALL = "all"
+ORDERS = 999  # random orders of the snapshots
+NEVER = MedianTime(None, (None, None))
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class SeedRow:
     rise: Mean
     seed_start: Mean | None  # none where the seed is not one of the labels
     seed_end: Mean | None
+    seed_change: Mean | None  # end less start, chain by chain
     crossed: int  # chains that ever crossed the baseline upwards, as far as snapshots show
     crossed_interval: tuple[float, float]  # of that share, Clopper and Pearson
     crossings: Mean  # a chain
@@ -87,21 +96,53 @@ class Recurrence:
             f"{'crossed (95%)':<18}  {'peak':>5}  {'dwell':>5} {'away':>5}"
         )
         yield from (row.line() for row in self.rows)
-        crossed = sorted(self.labels, key=lambda row: -row.crossed)
-        yield "chains that crossed the baseline, by label: " + ", ".join(
-            f"{row.label} {row.crossed} of {row.n_chains}" for row in crossed
+        yield (
+            f"\n{'every label':>12}  crossed     of those that began below   in random order  "
+            f"stays, random   dwell   away  less the others (95% together)"
         )
+        yield from (row.line() for row in sorted(self.labels, key=lambda row: -row.crossed))
+        tracked = self.of(self.track)
+        yield (
+            f"{self.track}, share of chains that cross less that of the other labels: "
+            f"{tracked.against_others.spoken()}: {tracked.special}"
+        )
+
+    def of(self, label: str) -> "LabelRow":
+        """The row of one label."""
+        return next(row for row in self.labels if row.label == label)
 
 
 @dataclass(frozen=True)
 class LabelRow:
-    """How many of all chains crossed the baseline of one label."""
+    """Crossings of one label's baseline; the intervals of all labels hold together."""
 
     label: str
     n_chains: int
-    began_below: int  # chains that could cross at once
-    crossed: int
-    interval: tuple[float, float]  # of the share, Clopper and Pearson
+    crossed: int  # of all chains
+    began_below: int  # chains that could cross at once; the figures below are of these
+    share: Mean  # of them that crossed
+    against_others: Mean  # that share less the mean share of the other labels in the same chains
+    random_order: float  # the share if the same snapshots came in random order, a mean
+    random_order_p: float  # two-sided, over all labels together (Bonferroni)
+    stays: Mean  # share of the snapshots above that are followed by another one above
+    stays_random: float  # the same in random order
+    dwell: MedianTime  # steps above the baseline once there
+    away: MedianTime  # steps until the return, once left
+
+    @property
+    def special(self) -> str:
+        """Whether chains come to this label more often than to others."""
+        if not self.against_others.excludes(0.0):
+            return "not told from the others"
+        return "more than the others" if self.against_others.value > 0 else "less than the others"
+
+    def line(self) -> str:
+        return (
+            f"{self.label:>12}  {self.crossed:>3} of {self.n_chains:<3}  {self.share.value:>5.0%} "
+            f"{_ends(self.share):<14}  {self.random_order:>5.0%} (p {self.random_order_p:.3f})  "
+            f"{self.stays.value:>5.0%} {self.stays_random:>5.0%}  {_time(self.dwell):>6} "
+            f"{_time(self.away):>6}  {self.against_others.value:>+6.2f} {self.special}"
+        )
 
 
 def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = None) -> Recurrence:
@@ -118,15 +159,84 @@ def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = 
     ]
     rows.append(_row(found, track, seed=ALL, chains=np.arange(n_chains)))
     last = int(found.steps[-1])
-    labels = [_label_row(found, label) for label in found.labels]
+    labels = label_rows(found)
     return Recurrence(track, found.baseline, found.scorer, found.every, last, rows, labels)
 
 
-def _label_row(found: TopicScores, label: str) -> LabelRow:
-    above = found.of(label) > found.baseline
-    crossed = int((~above[:, :-1] & above[:, 1:]).any(axis=1).sum())
-    n = len(above)
-    return LabelRow(label, n, int((~above[:, 0]).sum()), crossed, share_interval(crossed, n))
+def label_rows(found: TopicScores, *, seed: int = 0) -> list[LabelRow]:
+    """Every label against the others and against the same snapshots in random order."""
+    above = found.values > found.baseline  # (chains, snapshots, labels)
+    below, count = ~above[:, 0], len(found.labels)
+    crossed = _crossed(above)
+    shuffled, stay_shuffled, p_values = _in_random_order(above, seed)
+    rows = []
+    for place, label in enumerate(found.labels):
+        mine, own = below[:, place], above[:, :, place]
+        up, on = int(crossed[mine, place].sum()), own[:, :-1]
+        rows.append(
+            LabelRow(
+                label=label,
+                n_chains=len(above),
+                crossed=int(crossed[:, place].sum()),
+                began_below=int(mine.sum()),
+                share=share(up, int(mine.sum()), comparisons=count),
+                against_others=_against_others(crossed, below, place),
+                random_order=float(shuffled[place]),
+                random_order_p=float(p_values[place]),
+                stays=share_by_chain(
+                    (on & own[:, 1:]).sum(axis=1), on.sum(axis=1), comparisons=count
+                ),
+                stays_random=float(stay_shuffled[place]),
+                dwell=episodes(own, found.every).median(),
+                away=episodes(~own, found.every).median() if own.any() else NEVER,
+            )
+        )
+    return rows
+
+
+def _crossed(above: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which chains (chains, labels) ever came from below to above."""
+    return np.asarray((~above[:, :-1] & above[:, 1:]).any(axis=1))
+
+
+def _against_others(crossed: NDArray[np.bool_], below: NDArray[np.bool_], place: int) -> Mean:
+    """Chain by chain, where a label began below: whether it crossed, less the share of the others
+    that began below in the same chain."""
+    others = below.copy()
+    others[:, place] = False
+    fair = below[:, place] & others.any(axis=1)
+    theirs = (crossed & others)[fair].sum(axis=1) / others[fair].sum(axis=1)
+    count = crossed.shape[1]
+    return mean_over_chains(crossed[fair, place] - theirs, bounds=(-1, 1), comparisons=count)
+
+
+def _in_random_order(
+    above: NDArray[np.bool_], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Share crossed and share that stays (labels,) if all snapshots behind the first were mixed
+    among chains and times; and how likely a share as far out as the observed one then is."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    start, rest = above[:, :1], above[:, 1:]
+    flat, below = rest.reshape(-1, rest.shape[2]), ~start[:, 0]
+    shares, stays = [], []
+    for _ in range(ORDERS):
+        mixed = np.concatenate([start, generator.permutation(flat).reshape(rest.shape)], axis=1)
+        shares.append(_part(_crossed(mixed) & below, below, 0))
+        stays.append(_part(mixed[:, :-1] & mixed[:, 1:], mixed[:, :-1], (0, 1)))
+    seen, mixed_shares = _part(_crossed(above) & below, below, 0), np.stack(shares)
+    side = np.minimum((mixed_shares <= seen).sum(axis=0), (mixed_shares >= seen).sum(axis=0))
+    p_values = np.minimum(1.0, 2 * (1 + side) / (1 + ORDERS) * above.shape[2])
+    return mixed_shares.mean(axis=0), np.stack(stays).mean(axis=0), p_values
+
+
+def _part(some: NDArray[np.bool_], of: NDArray[np.bool_], axis: Any) -> NDArray[np.float64]:
+    return np.asarray(some.sum(axis=axis) / np.maximum(of.sum(axis=axis), 1))
+
+
+def _ends(mean: Mean) -> str:
+    if mean.interval is None:
+        return "(no interval)"
+    return f"({mean.interval[0]:.0%} to {mean.interval[1]:.0%})"
 
 
 def _time(median: MedianTime) -> str:
@@ -154,6 +264,9 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
         rise=mean_over_chains(tracked[:, -1] - tracked[:, 0], bounds=(-1, 1)),
         seed_start=None if own is None else _share(own[:, 0]),
         seed_end=None if own is None else _share(own[:, -1]),
+        seed_change=None
+        if own is None
+        else mean_over_chains(own[:, -1] - own[:, 0], bounds=(-1, 1)),
         crossed=crossed,
         crossed_interval=share_interval(crossed, len(chains)),
         crossings=mean_over_chains(ups, bounds=(0, np.inf)),
@@ -161,9 +274,7 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
         peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
         mean_peak=_share(tracked.max(axis=1)),
         dwell=episodes(above, found.every).median(),
-        away=episodes(~above, found.every).median()
-        if above.any()
-        else MedianTime(None, (None, None)),
+        away=episodes(~above, found.every).median() if above.any() else NEVER,
     )
 
 
@@ -200,27 +311,6 @@ def episodes(above: NDArray[np.bool_], every: int) -> Episodes:
 def _share(values: NDArray[np.float64]) -> Mean:
     """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
     return mean_over_chains(values, bounds=(0, 1))
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Two scorers on the same texts."""
-
-    scorers: tuple[str, str]
-    same_label: float  # share of texts with the same highest label
-    rank_correlation: float | None  # Spearman's, of the tracked scores; none where one is constant
-    kind: str = "estimate"
-
-
-def agreement(first: TopicScores, second: TopicScores, track: str) -> Agreement:
-    """How far two scorers say the same of a run."""
-    if first.labels != second.labels or not np.array_equal(first.steps, second.steps):
-        raise GlauberError("two scorers can be compared on the same labels and snapshots only.")
-    same = first.values.argmax(axis=2) == second.values.argmax(axis=2)
-    one, other = first.of(track).ravel(), second.of(track).ravel()
-    constant = np.ptp(one) == 0 or np.ptp(other) == 0
-    rank = None if constant else float(spearmanr(one, other).statistic)
-    return Agreement((first.scorer, second.scorer), float(same.mean()), rank)
 
 
 def seeds_of(run: Run) -> list[str] | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
+from scipy.stats import spearmanr
 
 from glauber.errors import GlauberError
 from glauber.landscape.entailment import ABOUT, FEELING, entailment_scores
@@ -227,6 +228,7 @@ class Judgement:
     chance: float  # accuracy of guessing, 1 / labels
     chance_log_loss: float  # log of the number of labels
     recall: dict[str, float]  # share found, by label
+    above_elsewhere: dict[str, float]  # share of texts about something else that score above 1/n
     kind: str = "estimate"
 
     def line(self) -> str:
@@ -235,7 +237,8 @@ class Judgement:
             f"on {self.n_texts} labelled sentences that it was not calibrated on: accuracy "
             f"{self.accuracy:.3f} (estimate, 95% interval {low:.3f} to {high:.3f}; chance "
             f"{self.chance:.3f}), log-loss {self.log_loss.value:.3f} (chance "
-            f"{self.chance_log_loss:.3f})"
+            f"{self.chance_log_loss:.3f}); a sentence about something else scores above the "
+            f"baseline of a label in {np.mean(list(self.above_elsewhere.values())):.1%} of cases"
         )
 
 
@@ -262,6 +265,11 @@ def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
         chance=scorer.baseline,
         chance_log_loss=float(np.log(len(scorer.labels))),
         recall=recall,
+        above_elsewhere={
+            label: float((scores[truth != number, number] > scorer.baseline).mean())
+            for number, label in enumerate(scorer.labels)
+            if (truth != number).any()
+        },
     )
 
 
@@ -272,3 +280,24 @@ def held_out_sentences(labels: Sequence[str]) -> list[Labelled]:
         for label, passage in held_out_passages()
         if label in labels
     ]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two scorers on the same texts."""
+
+    scorers: tuple[str, str]
+    same_label: float  # share of texts with the same highest label
+    rank_correlation: float | None  # Spearman's, of the tracked scores; none where one is constant
+    kind: str = "estimate"
+
+
+def agreement(first: TopicScores, second: TopicScores, track: str) -> Agreement:
+    """How far two scorers say the same of a run."""
+    if first.labels != second.labels or not np.array_equal(first.steps, second.steps):
+        raise GlauberError("two scorers can be compared on the same labels and snapshots only.")
+    same = first.values.argmax(axis=2) == second.values.argmax(axis=2)
+    one, other = first.of(track).ravel(), second.of(track).ravel()
+    constant = np.ptp(one) == 0 or np.ptp(other) == 0
+    rank = None if constant else float(spearmanr(one, other).statistic)
+    return Agreement((first.scorer, second.scorer), float(same.mean()), rank)

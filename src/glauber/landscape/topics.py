@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.landscape.recurrence import (
-    Agreement,
     Recurrence,
-    agreement,
     check_several,
     recurrence,
     seeds_of,
 )
 from glauber.landscape.scorers import (
     SIMILARITY,
+    Agreement,
     Judgement,
     Scorer,
     TopicScores,
+    agreement,
     place_of,
     read_labels,
     scorer_for,
@@ -69,7 +69,9 @@ def topics(
 
     Paper A, section 5 and table 3: the scores of each label at every snapshot, and of the tracked
     one how many chains cross its baseline 1 / labels, how long they stay above it and how long
-    away. Texts that the embedding cannot read (residues, another language) are refused.
+    away. Whether the label is special: the same for every label, against the other labels and
+    against the snapshots in random order, corrected for the number of labels. Texts that the
+    embedding cannot read (residues, another language) are refused.
     """
     listed = read_labels(labels)
     scorers = _several(scorer)
@@ -160,13 +162,14 @@ class TopicStudy(Result):
         )
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.landscape import plot_recurrence, plot_topic_river
+        from glauber.figures.landscape import plot_crossings, plot_recurrence, plot_topic_river
 
         found = {}
-        for number, each in enumerate(self.scores, 1):
+        for number, (each, table) in enumerate(zip(self.scores, self.tables, strict=True), 1):
             behind = f"-{number}" if number > 1 else ""
             found[f"river{behind}"] = plot_topic_river(each, first=self.track)
             found[f"recurrence{behind}"] = plot_recurrence(each, self.track, seeds=self.seeds)
+            found[f"labels{behind}"] = plot_crossings(table)
         return found
 
 
