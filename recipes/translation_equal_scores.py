@@ -19,7 +19,15 @@ from typing import Any
 
 from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.model import BUNDLED
-from glauber.translation.score import bleu_difference, quality, stutter_difference
+from glauber.translation.score import (
+    Difference,
+    bleu_counts,
+    bleu_of,
+    paired,
+    quality,
+    stutter_counts,
+    stutter_of,
+)
 
 COMMON = ("control: beam 5", "teacher: beam 5")
 # What differs in one thing: in the passes, in the decoding, in the training.
@@ -112,21 +120,26 @@ def _row(
 
 def _differences(said: dict[str, Any], judged: dict[str, list[Judged]]) -> Iterator[dict[str, Any]]:
     pairs = [(name, other) for name in said for other in COMMON if name != other]
-    for name, other in dict.fromkeys([*pairs, *ALSO]):
-        for which in said.get(name, {}):
-            if other not in said or which not in said[other]:
-                continue
-            texts = said[name][which]["texts"], said[other][which]["texts"]
-            moved = {"BLEU": bleu_difference(*texts, judged[which])}
+    pairs = [
+        (one, other) for one, other in dict.fromkeys([*pairs, *ALSO]) if {one, other} <= {*said}
+    ]
+    for which, wanted in judged.items():
+        counts = {name: bleu_counts(said[name][which]["texts"], wanted) for name in said}
+        repeats = {name: stutter_counts(said[name][which]["texts"], wanted) for name in said}
+        for one, other in pairs:
+            moved = {"BLEU": paired(counts[one], counts[other], bleu_of)}
             if other == COMMON[0]:
-                twice = stutter_difference(*texts, judged[which], times=2.0)
+                twice = paired(repeats[one], repeats[other], stutter_of, 2.0)
                 moved["stutter, less twice"] = twice
-            for of, one in moved.items():
-                yield {
-                    "set": which, "system": name, "less": other, "of": of, "value": one.value,
-                    "interval": one.interval, "standard_error": one.standard_error,
-                    "sentences": one.n_sentences, "kind": one.kind,
-                }  # fmt: skip
+            for of, found in moved.items():
+                yield {"set": which, "system": one, "less": other, "of": of} | _told(found)
+
+
+def _told(found: Difference) -> dict[str, Any]:
+    return {
+        "value": found.value, "interval": found.interval, "standard_error": found.standard_error,
+        "sentences": found.n_sentences, "kind": found.kind,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

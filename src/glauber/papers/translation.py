@@ -268,7 +268,7 @@ def _gap(found: Neighbours, measure: str, *, relative: bool = False) -> Quantity
     """Stuttering less others, over sentences."""
     gap = found.difference(measure, relative=relative)
     name = f"{measure}, stuttering less others" + (", over others" if relative else "")
-    return Quantity(name, gap.value, gap.interval, n=gap.n_chains, unit="sentences")
+    return Quantity.of(name, gap, unit="sentences")
 
 
 def _attention(

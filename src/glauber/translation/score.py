@@ -103,10 +103,10 @@ def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
     "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
     repetitions of that word than each of the references. Words are what blanks part.
     """
-    return _share(_stutters(outputs, judged).sum(0))
+    return stutter_of(stutter_counts(outputs, judged).sum(0))
 
 
-def _stutters(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
+def stutter_counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
     """Of each sentence: the repetitions that count, and the words."""
     rows = []
     for output, one in zip(outputs, judged, strict=True):
@@ -117,7 +117,7 @@ def _stutters(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.in
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
-def _share(total: NDArray[Any]) -> float:
+def stutter_of(total: NDArray[Any]) -> float:
     return float(total[0] / max(1, total[1]))
 
 
@@ -168,8 +168,8 @@ def bleu_difference(
     BLEU is a function of sums over sentences, so each is scored once and only the sums change.
     """
     _check_pairs(outputs, others, judged)
-    left, right = (_counts(texts, judged, tokenizer) for texts in (outputs, others))
-    return _paired(left, right, _bleu)
+    left, right = (bleu_counts(texts, judged, tokenizer) for texts in (outputs, others))
+    return paired(left, right, bleu_of)
 
 
 def stutter_difference(
@@ -177,7 +177,9 @@ def stutter_difference(
 ) -> Difference:
     """The stutter rate of outputs less so many times that of others, with its paired interval."""
     _check_pairs(outputs, others, judged)
-    return _paired(_stutters(outputs, judged), _stutters(others, judged), _share, times)
+    return paired(
+        stutter_counts(outputs, judged), stutter_counts(others, judged), stutter_of, times
+    )
 
 
 def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged]) -> None:
@@ -185,7 +187,7 @@ def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence
         raise GlauberError("only outputs for the same sentences can be compared.")
 
 
-def _paired(
+def paired(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     figure: Callable[[NDArray[Any]], float],
@@ -209,7 +211,7 @@ def _paired(
     )
 
 
-def _counts(
+def bleu_counts(
     outputs: Sequence[str], judged: Sequence[Judged], tokenizer: str = TOKENIZER
 ) -> NDArray[np.int64]:
     """Of each sentence: matches and n-grams of orders 1 to 4, own length, reference's length."""
@@ -224,7 +226,7 @@ def _counts(
     return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
 
 
-def _bleu(total: NDArray[Any]) -> float:
+def bleu_of(total: NDArray[Any]) -> float:
     """BLEU of summed counts (10,)."""
     from sacrebleu.metrics import BLEU
 
