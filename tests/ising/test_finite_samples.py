@@ -10,14 +10,16 @@ from glauber.exact.blocks.ceilings import ceiling
 from glauber.exact.blocks.gap import block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks
+from glauber.exact.blocks.tensorisation import excess_loss, population_bound
+from glauber.exact.models import Ising, ising_family
 from glauber.exact.space import Space
 from glauber.exact.stationary import total_variation
 from glauber.ising.finite_samples import (
     Setting,
     bound,
-    excess_loss,
+    box_margin,
+    cover_of_box,
     finite_sample_bound,
-    population_bound,
 )
 from small_families import random_adaptive, random_family, random_weighted
 
@@ -28,8 +30,8 @@ def test_three_uniform_bits_are_vacuous():
     masks = Masks.uniform(Space(2, 3), 1)
     above = ceiling(law, masks, block_gap(law, masks))
     found = finite_sample_bound(
-        (math.log(2), math.log(2)), (law, law), masks, tensorisation=above.value,
-        setting=Setting(10**12, 10**12),
+        (math.log(2), math.log(2)), masks.space, above.value,
+        setting=Setting(10**12, 10**12), margin=0.5,
     )  # fmt: skip
     assert found.loss_term == pytest.approx(math.sqrt(1.5 * math.log(2)), rel=1e-9)
     assert found.loss_term > 1 and found.as_written > 1
@@ -37,11 +39,9 @@ def test_three_uniform_bits_are_vacuous():
 
 
 def test_the_terms_by_hand():
-    law = np.full(8, 1 / 8)
-    masks = Masks.uniform(Space(2, 3), 1)
     found = finite_sample_bound(
-        (0.8, 0.7), (law, law), masks, tensorisation=3.0,
-        setting=Setting(1000, 50, delta=0.1, covering=4.0, epsilon=0.01),
+        (0.8, 0.7), Space(2, 3), 3.0, margin=0.5,
+        setting=Setting(1000, 50, delta=0.1, log_covering=math.log(4), epsilon=0.01),
     )  # fmt: skip
     first = math.sqrt(512 * 8 * 4 / (50 * 0.1))
     second = math.sqrt(math.log(8 * 4 / 0.1) / 2000)
@@ -51,9 +51,48 @@ def test_the_terms_by_hand():
     assert (found.empirical_term, found.margin) == pytest.approx((last, 0.5))
     assert found.as_written == pytest.approx(math.sqrt(1.5 * (0.8 + inside)) + last)
     assert found.with_excess == pytest.approx(math.sqrt(1.5 * (0.1 + 2 * inside)) + last)
-    assert (
-        found.terms()["kind"] == "upper bound" and found.terms()["as_written"] == found.as_written
-    )
+    assert found.terms()["kind"] == "optimistic evaluation"
+    assert found.terms()["as_written"] == found.as_written
+
+
+@pytest.mark.parametrize(("sites", "k"), [(3, 1), (3, 2), (4, 1), (4, 3)])
+def test_the_cover_of_a_box_and_its_margin_hold_for_random_models(sites, k):
+    """Two models of one cell differ in no log conditional by more than eps / 2."""
+    family, rng, box, cells = ising_family(sites), np.random.default_rng(k), 0.7, 4
+    problem = Pseudolikelihood.of_size(family, k)
+    touched = math.comb(sites, 2) - math.comb(sites - k, 2)
+    epsilon = 2 * (2 * box / cells) * (2 * k + 4 * touched)
+    worst, least = 0.0, 1.0
+    for _ in range(200):
+        corner = rng.integers(cells, size=family.n_parameters) * 2 * box / cells - box
+        both = corner + rng.choice([0.0, 1.0], (2, family.n_parameters)) * 2 * box / cells
+        for slot in range(len(problem.masks.blocks)):
+            logs = problem.log_conditional(both, slot)
+            worst = max(worst, float(np.abs(logs[0] - logs[1]).max()))
+            least = min(least, float(np.exp(logs).min()))
+    assert epsilon / 8 < worst <= epsilon / 2
+    assert box_margin(sites, k, box) <= least * (1 + 1e-9)
+    assert k > 1 or least < 40 * box_margin(sites, k, box)
+    cover = cover_of_box(sites, k, box, Setting(1000, 10**6))
+    per_axis = math.exp(cover.log_covering / family.n_parameters)
+    assert cover.epsilon == pytest.approx(epsilon * cells / per_axis)
+
+
+def test_both_evaluations_for_a_model_and_for_data_of_ones_own():
+    model = Ising.make([0.1, -0.1, 0.0], 0.1 * (np.ones((3, 3)) - np.eye(3)))
+    row = bound(model, sequences=[2000], masks=1000, box=0.5).to_dict()["rows"][0]
+    assert (row["kind"], row["over_box_kind"]) == ("optimistic evaluation", "upper bound")
+    assert row["as_written_over_box"] > row["as_written"] > row["loss_term"]
+    assert row["with_excess_over_box"] > row["with_excess"]
+    data = model.sample(2000, seed=1).astype(int)
+    found = bound(data=data, masks=1000)
+    own = found.to_dict()["rows"][0]
+    assert own["sequences"] == 2000 and own["true_total_variation"] is None
+    assert own["with_excess"] is None and own["as_written_over_box"] > own["as_written"]
+    assert "unknown" in str(found) and "optimistic" in str(found)
+    outside = bound(model, sequences=[2000], masks=1000, box=0.05)
+    assert outside.to_dict()["rows"][0]["as_written_over_box"] is None
+    assert "take a larger one" in str(outside)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -88,6 +127,8 @@ def test_what_is_refused():
         (dict(delta=2.0), "delta is 2.0"),
         (dict(k=4), "k must be from 1 to 3"),
         (dict(masks=0), "masks is 0"),
+        (dict(box=0.0), "the box is 0"),
+        (dict(box=100.0), "at most 60"),
     ],
 )
 def test_the_study_refuses_in_one_sentence(given, said):

@@ -5,36 +5,49 @@ Paper B, Theorem 4. With probability 1 - delta,
     B = sqrt( 2^(3N) |Omega|^N C_eps / (m delta) ) + sqrt( ln(8 C_eps/delta) / (2n) ),
     C = sqrt( |Omega|^(3N) / (8 delta n) ).
 L_hat is a log loss, which does not go to zero for the true distribution: the first term alone is
-often above 1. Beside it stands the excess loss: if, as the theorem has it, the losses of p_hat and
-of the truth each deviate by at most B ln(1/beta) + eps, L_hat becomes their difference and that
-term counts twice. And
-    TV(p_hat, p) <= sqrt( C_AT/2 * (L(p_hat) - L(p)) ),
-with the population's loss, which needs no sampling term: what the loss would have to be.
+often above 1. Beside it stands the excess loss: if the losses of p_hat and of the truth each
+deviate by at most B ln(1/beta) + eps, L_hat becomes their difference and that term counts twice.
+And TV(p_hat, p) <= sqrt( C_AT/2 * (L(p_hat) - L(p)) ) with the population's loss needs no sampling
+term.
+
+The theorem speaks of a class of models: C_eps and beta belong to all of it. Two evaluations:
+    optimistic   one member (C_eps = 1, eps = 0) and the beta of the two laws at hand. No class of
+                 models has so little: the theorem's bound is larger
+    over a box   all models with |h_i|, |J_ij| <= b, cut into g cells along each of the d axes. Two
+                 models of a cell differ by at most w = 2b/g in each parameter, and
+                 |log p_1(x_K|x_{-K}) - log p_2| <= max over x'_K of |(theta_1 - theta_2)(T(x) -
+                 T(x'))| <= w (2k + 4 t), t the pairs that touch K; so eps = 2 w (2k + 4 t) has
+                 C_eps <= g^d. A filling that flips f of k sites gains at most 2fb + 4f(N - f)b, so
+                 beta >= 1 / sum_f C(k, f) exp(2fb + 4f(N - f)b). g is the best one; it does not
+                 look at data. An upper bound, if the theorem holds
 """
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.exact.blocks.ceilings import ceiling
-from glauber.exact.blocks.dynamics import mask_conditionals
+from glauber.exact.blocks.dynamics import possible_conditionals
 from glauber.exact.blocks.gap import block_gap
-from glauber.exact.blocks.masks import Masks, check_block
+from glauber.exact.blocks.masks import check_block
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
     draw_counts,
     fit_pairs,
     random_masks,
 )
-from glauber.exact.models import Ising, ising_family, ising_theta
-from glauber.exact.space import Floats, check_positive
+from glauber.exact.blocks.tensorisation import population_bound
+from glauber.exact.models import check_ising_fits, ising_family, ising_theta, state_counts
+from glauber.exact.space import Floats, Space
 from glauber.exact.stationary import total_variation
 from glauber.ising.estimation import check_found, drawing_of
-from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of
+from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of, tokens_of
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, plain, signature, study
@@ -44,11 +57,15 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 SEQUENCES = (1000, 10_000, 100_000, 1_000_000)
+STEEPEST = 600.0  # of an exponent, so that it is a float
+CELLS = 10**6  # along an axis of the box, at most
+OPTIMISTIC, UPPER = "optimistic evaluation", "upper bound"
 LINES = {
     "true distance": "true_total_variation",
-    "by the population's excess loss": "by_population_excess",
-    "theorem with the excess loss": "with_excess",
-    "theorem as written": "as_written",
+    "population's excess": "by_population_excess",
+    "excess, optimistic": "with_excess",
+    "theorem, optimistic": "as_written",
+    "theorem over the box": "as_written_over_box",
 }
 
 
@@ -64,12 +81,18 @@ def bound(
     clique: Clique = None,
     coupling: Coupling = 0.1,
     field: Field = 0.0,
+    data: Annotated[
+        str | Path | NDArray[np.int64] | None,
+        "Rows of -1 and 1 of one's own instead of samples; their number is n.",
+    ] = None,
+    box: Annotated[float, "Largest |h| and |J| of the class that the cover is for."] = 1.0,
     seed: Seed = 0,
 ) -> "FiniteSamples":
     """The finite-sample bound on what is learnt, term by term, beside the true distance.
 
-    Paper B, Theorem 4, with the most favourable cover (one member, radius 0) and the upper bound
-    on the tensorisation constant in place of the constant.
+    Paper B, Theorem 4, with an upper bound in place of the tensorisation constant. Twice: as an
+    optimistic evaluation (a cover of one member, beta of two laws), lower than the theorem's bound,
+    and over a box of models, an upper bound. With data of one's own the truth is not known.
     """
     check_seed(seed)
     if not len(sequences):
@@ -79,44 +102,75 @@ def bound(
     check_count("number of masks", masks)
     drawing_of(masks, max(sequences))
     Setting(1, masks, delta)
-    chosen = model_of(
-        model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True
-    )
-    if chosen.n_sites <= 64:
-        check_block(k, chosen.n_sites)
-    problem = Pseudolikelihood.of_size(ising_family(chosen.n_sites), k)
+    counts, truth = None, None
+    if data is not None:
+        tokens = tokens_of(data)
+        n_sites, sequences = tokens.shape[1], [len(tokens)]
+        check_ising_fits(n_sites)
+        counts = state_counts(Space(2, n_sites), tokens)
+    else:
+        chosen = model_of(
+            model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True
+        )
+        n_sites, truth = chosen.n_sites, ising_theta(chosen)
+    check_block(k, n_sites)
+    box_margin(n_sites, k, box)
+    problem = Pseudolikelihood.of_size(ising_family(n_sites), k)
     say(f"{len(sequences)} fits over {problem.family.space.size:,} states")
     rows = []
     with track("fits", len(sequences)) as advance:
         for n in sequences:
-            rows.append(_row(problem, chosen, Setting(n, masks, delta), seed))
+            generator = np.random.default_rng(seed)
+            given = Setting(n, masks, delta)
+            if truth is not None:
+                counts = draw_counts(problem.family.distribution(truth), n, 1, generator)[0]
+            assert counts is not None
+            seen = random_masks(counts, problem.masks, generator, masks)
+            rows.append(_row(problem, seen, truth, given, box))
             advance()
+    ours = model is None and data is None
     made = signature(
-        study="ising-bound", sites=chosen.n_sites, model="clique" if model is None else "own",
-        clique=clique, coupling=coupling if model is None else None,
-        field=field if model is None else None, k=k, masks=masks, delta=delta, seed=seed,
+        study="ising-bound", sites=n_sites, model="clique" if ours else "own", clique=clique,
+        coupling=coupling if ours else None, field=field if ours else None, k=k, masks=masks,
+        delta=delta, box=box, seed=seed,
     )  # fmt: skip
-    return FiniteSamples(tuple(rows), made)
+    return FiniteSamples(tuple(rows), box, made)
 
 
-def _row(problem: Pseudolikelihood, model: Ising, given: "Setting", seed: int) -> dict[str, Any]:
-    """One number of sequences: the fit, the bound and what is true."""
-    generator = np.random.default_rng(seed)
-    family, masks, truth = problem.family, problem.masks, ising_theta(model)
-    p = family.distribution(truth)
-    counts = draw_counts(p, given.n_sequences, 1, generator)[0]
-    seen = random_masks(counts, masks, generator, given.n_masks)
+def _row(
+    problem: Pseudolikelihood, seen: Floats, truth: Floats | None, given: "Setting", box: float
+) -> dict[str, Any]:
+    """One number of sequences: the fit, both evaluations of the bound, and what is true."""
+    family, masks = problem.family, problem.masks
     found = fit_pairs(problem, seen)
     check_found(found, given.n_sequences)
     learnt = family.distribution(found.theta)
+    p = learnt if truth is None else family.distribution(truth)
     above = ceiling(learnt, masks, block_gap(learnt, masks)).value
-    losses = float(found.loss), float(problem.loss(truth, seen))
-    terms = finite_sample_bound(losses, (learnt, p), masks, tensorisation=above, setting=given)
+    other = math.nan if truth is None else float(problem.loss(truth, seen))
+    losses, space = (float(found.loss), other), masks.space
+    margin = min(float(possible_conditionals(one, masks).min()) for one in (learnt, p))
+    k = len(masks.blocks[0])
+    terms = finite_sample_bound(losses, space, above, setting=given, margin=margin)
+    over_box = cover_of_box(space.length, k, box, given)
+    wide = finite_sample_bound(
+        losses, space, above, setting=over_box, margin=box_margin(space.length, k, box), kind=UPPER
+    )
+    inside = max(np.abs(theta).max() for theta in (found.theta, truth) if theta is not None) <= box
+    far = total_variation(learnt, p), population_bound(learnt, p, masks, tensorisation=above)
     return {
         "sequences": given.n_sequences,
-        "true_total_variation": total_variation(learnt, p),
+        "true_total_variation": None if truth is None else far[0],
         **terms.terms(),
-        "by_population_excess": population_bound(learnt, p, masks, tensorisation=above),
+        "by_population_excess": None if truth is None else far[1],
+        "box": box,
+        "box_holds_the_estimate": inside,
+        "box_margin": wide.margin,
+        "box_epsilon": over_box.epsilon,
+        "box_log_covering": over_box.log_covering,
+        "as_written_over_box": wide.as_written if inside else None,
+        "with_excess_over_box": wide.terms()["with_excess"] if inside else None,
+        "over_box_kind": UPPER,
     }
 
 
@@ -125,18 +179,26 @@ class FiniteSamples(Result):
     """The bound and its terms for each number of sequences."""
 
     rows: tuple[dict[str, Any], ...]
+    box: float
     signature: str
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": plain(self.rows), "signature": self.signature}
 
     def lines(self) -> Iterable[str]:
-        yield f"{'sequences':>12}" + "".join(f"{name:>34}" for name in LINES)
+        yield f"{'sequences':>12}" + "".join(f"{name:>22}" for name in LINES)
         for row in self.rows:
-            shown = "".join(f"{row[key]:>34.4g}" for key in LINES.values())
+            shown = "".join(
+                f"{'unknown':>22}" if row[key] is None else f"{row[key]:>22.4g}"
+                for key in LINES.values()
+            )
             yield f"{row['sequences']:>12,}{shown}"
-        yield "total variation from the truth: the first is exact, the others bound it from above;"
+        yield "total variation: the true one is exact, that by the population's loss an upper bound"
+        yield "optimistic: a cover of one member and the beta of two laws; the theorem's is larger"
+        yield f"over the box of |h|, |J| <= {self.box:g}: the theorem's, an upper bound"
         yield "above 1 a bound says nothing. All terms are in to_dict() and --json"
+        if not all(row["box_holds_the_estimate"] for row in self.rows):
+            yield "the estimate or the truth lies outside the box: take a larger one"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per number of sequences."""
@@ -155,18 +217,18 @@ class FiniteSamples(Result):
 class Setting:
     """What the theorem is told: n sequences, m masks each, delta, and the cover of the class.
 
-    covering is C_eps, the number of distributions that come within epsilon of every one of the
-    class; 1 with epsilon 0 is the most favourable there is.
+    log_covering is the logarithm of C_eps, the number of parts of the class in each of which log
+    conditionals differ by at most epsilon / 2; 0 with epsilon 0 belongs to a single distribution.
     """
 
     n_sequences: int
     n_masks: int
     delta: float = 0.05
-    covering: float = 1.0
+    log_covering: float = 0.0
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.n_sequences < 1 or self.n_masks < 1 or self.covering < 1 or self.epsilon < 0:
+        if self.n_sequences < 1 or self.n_masks < 1 or self.log_covering < 0 or self.epsilon < 0:
             raise GlauberError(
                 "the bound needs at least one sequence, one mask and one member of the cover, "
                 "and an epsilon that is not negative."
@@ -174,12 +236,20 @@ class Setting:
         if not 0 < self.delta < 1:
             raise GlauberError(f"delta is {self.delta}, but it must lie between 0 and 1.")
 
+    def sampling_terms(self, sites: int, tokens: int) -> tuple[float, float]:
+        """The two summands of B."""
+        states = 3 * sites * math.log(2) + sites * math.log(tokens) + self.log_covering
+        first = (states - math.log(self.n_masks * self.delta)) / 2
+        cover = math.log(8 / self.delta) + self.log_covering
+        return math.exp(min(first, 700.0)), math.sqrt(cover / (2 * self.n_sequences))
+
 
 @dataclass(frozen=True)
 class FiniteSampleBound:
     """The bound of Theorem 4 and its terms.
 
-    With probability 1 - delta an upper bound, if the tensorisation constant is one.
+    An upper bound with probability 1 - delta, if C_AT is one and cover and margin are those of a
+    whole class; else an optimistic evaluation.
     """
 
     tensorisation: float
@@ -191,7 +261,7 @@ class FiniteSampleBound:
     empirical_term: float  # C
     epsilon: float
     delta: float
-    kind: Literal["upper bound"] = "upper bound"
+    kind: str = OPTIMISTIC
 
     @property
     def deviation(self) -> float:
@@ -210,8 +280,10 @@ class FiniteSampleBound:
         return math.sqrt(inside) + self.empirical_term
 
     @property
-    def with_excess(self) -> float:
-        """The bound with the excess loss in place of the loss."""
+    def with_excess(self) -> float | None:
+        """The bound with the excess loss in place of the loss; None where the truth is unknown."""
+        if math.isnan(self.excess):
+            return None
         inside = self.tensorisation / 2 * (max(0.0, self.excess) + 2 * self.deviation)
         return math.sqrt(inside) + self.empirical_term
 
@@ -223,48 +295,60 @@ class FiniteSampleBound:
 
 def finite_sample_bound(
     losses: tuple[float, float],
-    distributions: tuple[Floats, Floats],
-    masks: Masks,
-    *,
+    space: Space,
     tensorisation: float,
+    *,
     setting: Setting,
+    margin: float,
+    kind: str = OPTIMISTIC,
 ) -> FiniteSampleBound:
-    """The bound from the empirical losses and the distributions (size,) of p_hat and of the truth.
+    """The bound from the empirical losses of p_hat and of the truth (nan: unknown).
 
-    tensorisation is (an upper bound on) C_AT(p_hat). beta is worked out: the smallest
-    p(x_K | x_{-K}, K) of either distribution.
+    tensorisation is (an upper bound on) C_AT(p_hat), margin is (a lower bound on) beta.
     """
-    sites, tokens = masks.space.length, masks.space.vocab_size
-    margin = min(float(_possible(distribution, masks).min()) for distribution in distributions)
-    given = setting
-    cover = math.log(8 * given.covering / given.delta)
-    states = 2.0 ** (3 * sites) * tokens**sites * given.covering
+    sites, tokens, given = space.length, space.vocab_size, setting
+    mask_term, sequence_term = given.sampling_terms(sites, tokens)
     return FiniteSampleBound(
         tensorisation=tensorisation,
         loss=losses[0],
         excess=losses[0] - losses[1],
         margin=margin,
-        mask_term=math.sqrt(states / (given.n_masks * given.delta)),
-        sequence_term=math.sqrt(cover / (2 * given.n_sequences)),
+        mask_term=mask_term,
+        sequence_term=sequence_term,
         empirical_term=math.sqrt(tokens ** (3 * sites) / (8 * given.delta * given.n_sequences)),
         epsilon=given.epsilon,
         delta=given.delta,
+        kind=kind,
     )
 
 
-def excess_loss(learnt: Floats, truth: Floats, masks: Masks) -> float:
-    """L(p_hat) - L(p) of the population: E_p E_K KL of the truth's conditionals to the learnt."""
-    check_positive(truth, masks.space)
-    occurs = masks.per_state > 0
-    weight = (masks.per_state * truth)[occurs]
-    return float(weight @ np.log(_possible(truth, masks) / _possible(learnt, masks)))
+def cover_of_box(n_sites: int, k: int, largest: float, setting: Setting) -> Setting:
+    """The setting with the cover of all |h|, |J| <= largest whose B ln(1/beta) + eps is least."""
+    touched = math.comb(n_sites, 2) - math.comb(n_sites - k, 2)
+    parameters = n_sites + math.comb(n_sites, 2)
+    worst = math.log(1 / box_margin(n_sites, k, largest))
+
+    def cut(cells: int) -> Setting:
+        epsilon = 2 * (2 * largest / cells) * (2 * k + 4 * touched)
+        return replace(setting, log_covering=parameters * math.log(cells), epsilon=epsilon)
+
+    def deviation(one: Setting) -> float:
+        return sum(one.sampling_terms(n_sites, 2)) * worst + one.epsilon
+
+    cells = {round(CELLS ** (slot / 200)) for slot in range(201)}
+    return min((cut(one) for one in sorted(cells)), key=deviation)
 
 
-def population_bound(learnt: Floats, truth: Floats, masks: Masks, *, tensorisation: float) -> float:
-    """sqrt(C_AT/2 * excess): a bound on TV(p_hat, p) if C_AT(p_hat) is at most tensorisation."""
-    return math.sqrt(tensorisation / 2 * max(0.0, excess_loss(learnt, truth, masks)))
-
-
-def _possible(distribution: Floats, masks: Masks) -> Floats:
-    """The conditionals of all pairs (mask, state) that occur."""
-    return mask_conditionals(distribution, masks)[masks.per_state > 0]
+def box_margin(n_sites: int, k: int, largest: float) -> float:
+    """A lower bound on p(x_K | x_{-K}) of all models with |h|, |J| <= largest."""
+    steepest = max(2 * f * largest + 4 * f * (n_sites - f) * largest for f in range(k + 1))
+    if not 0 < steepest <= STEEPEST:
+        raise GlauberError(
+            f"the box is {largest}, but it must be above 0 and, with {n_sites} sites of which {k} "
+            f"are hidden, at most {largest * STEEPEST / abs(steepest or 1):.3g}."
+        )
+    fillings = (
+        math.comb(k, f) * math.exp(2 * f * largest + 4 * f * (n_sites - f) * largest)
+        for f in range(k + 1)
+    )
+    return 1 / sum(fillings)

@@ -6,10 +6,9 @@ import pytest
 from glauber.exact.blocks.ceilings import ceiling
 from glauber.exact.blocks.gap import block_gap
 from glauber.exact.blocks.masks import Masks
-from glauber.exact.blocks.tensorisation import log_sobolev, tensorisation
+from glauber.exact.blocks.tensorisation import log_sobolev, population_bound, tensorisation
 from glauber.exact.space import Space, over_block
 from glauber.exact.stationary import total_variation
-from glauber.ising.finite_samples import population_bound
 
 SHAPES = ((2, 2), (3, 2), (2, 3))  # tokens, sites
 LAWS = 500

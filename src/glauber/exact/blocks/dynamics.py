@@ -85,6 +85,11 @@ def mask_conditionals(distribution: Floats, masks: Masks) -> Floats:
     return np.exp([log_given_mask(logs, masks, slot) for slot in range(len(masks.blocks))])
 
 
+def possible_conditionals(distribution: Floats, masks: Masks) -> Floats:
+    """The conditionals of all pairs (mask, state) that occur."""
+    return mask_conditionals(distribution, masks)[masks.per_state > 0]
+
+
 def block_chain(distribution: Floats, masks: Masks) -> LinearOperator:
     """P (size, size): P @ f is the mean of f after a step, P.T @ r the distribution after it."""
     scaled, root = block_operator(distribution, masks), np.sqrt(distribution)

@@ -11,6 +11,7 @@ what it was, since the chain has no negative eigenvalue, and KL at most (1 - 1/C
 tensorisation constant.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +23,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 from glauber.errors import GlauberError
 from glauber.exact.blocks.ceilings import Ceiling, ceiling
-from glauber.exact.blocks.dynamics import block_chain, mask_conditionals
+from glauber.exact.blocks.dynamics import block_chain, mask_conditionals, possible_conditionals
 from glauber.exact.blocks.gap import Gap, block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.space import Floats, check_positive
@@ -241,3 +242,18 @@ def _kl(row: Floats, distribution: Floats) -> float:
     return float(
         np.where(row > 0, row * np.log(np.where(row > 0, row, 1.0) / distribution), 0.0).sum()
     )
+
+
+def excess_loss(learnt: Floats, truth: Floats, masks: Masks) -> float:
+    """L(p_hat) - L(p) of the population: E_p E_K KL of the truth's conditionals to the learnt."""
+    check_positive(truth, masks.space)
+    occurs = masks.per_state > 0
+    weight = (masks.per_state * truth)[occurs]
+    return float(
+        weight @ np.log(possible_conditionals(truth, masks) / possible_conditionals(learnt, masks))
+    )
+
+
+def population_bound(learnt: Floats, truth: Floats, masks: Masks, *, tensorisation: float) -> float:
+    """sqrt(C_AT/2 * excess): a bound on TV(p_hat, p) if C_AT(p_hat) is at most tensorisation."""
+    return math.sqrt(tensorisation / 2 * max(0.0, excess_loss(learnt, truth, masks)))
