@@ -37,7 +37,7 @@ from glauber.ising.model import (
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, one_of, plain, signature, study
-from glauber.statistics import FEW, LEVEL, normal_reach
+from glauber.statistics import FEW, LEVEL, normal_reach, student_reach
 
 if TYPE_CHECKING:
     import pandas
@@ -282,7 +282,7 @@ class IsingFit(Result):
         return [*range(min(5, fields)), *range(fields, min(fields + 5, len(self.names)))]
 
     def _beside(self, truth: Floats) -> Iterable[str]:
-        reach = normal_reach()
+        reach = normal_reach() if self.clusters is None else student_reach(self.clusters)
         inside = np.abs(self.estimate - truth) <= reach * self.standard_error
         yield (
             f"{int(inside.sum()):,} of {len(inside):,} parameters within {reach:.2f} standard "

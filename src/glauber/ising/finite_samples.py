@@ -109,9 +109,8 @@ def bound(
         check_ising_fits(n_sites)
         counts = state_counts(Space(2, n_sites), tokens)
     else:
-        chosen = model_of(
-            model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True
-        )
+        alike = dict(sites=sites, clique=clique, coupling=coupling, field=field)
+        chosen = model_of(model, learnt=True, **alike)  # type: ignore[arg-type]
         n_sites, truth = chosen.n_sites, ising_theta(chosen)
     check_block(k, n_sites)
     box_margin(n_sites, k, box)
@@ -148,9 +147,8 @@ def _row(
     p = learnt if truth is None else family.distribution(truth)
     above = ceiling(learnt, masks, block_gap(learnt, masks)).value
     other = math.nan if truth is None else float(problem.loss(truth, seen))
-    losses, space = (float(found.loss), other), masks.space
+    losses, space, k = (float(found.loss), other), masks.space, len(masks.blocks[0])
     margin = min(float(possible_conditionals(one, masks).min()) for one in (learnt, p))
-    k = len(masks.blocks[0])
     terms = finite_sample_bound(losses, space, above, setting=given, margin=margin)
     over_box = cover_of_box(space.length, k, box, given)
     wide = finite_sample_bound(
@@ -289,7 +287,7 @@ class FiniteSampleBound:
 
     def terms(self) -> dict[str, Any]:
         """All terms in one object."""
-        derived = ("deviation", "loss_term", "as_written", "with_excess")
+        derived = "deviation", "loss_term", "as_written", "with_excess"
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
 

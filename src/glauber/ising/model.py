@@ -84,11 +84,11 @@ def read_spins(file: Path) -> NDArray[np.int64]:
     """Tokens (n, N) of 0 and 1 from rows of -1 and 1, with spaces or commas between them."""
     wrong = f"the rows of {file} are not all as many numbers -1 and 1."
     try:
-        lines = [line.replace(",", " ").split() for line in file.read_text("utf-8").splitlines()]
-        rows = np.array([[int(number) for number in line] for line in lines if line])
+        lines = file.read_text("utf-8").replace(",", " ").splitlines()
+        rows = np.stack([np.array(line.split(), np.int64) for line in lines if line.strip()])
     except OSError as error:
         raise GlauberError(f"{file} cannot be read: {error.strerror or error}.") from error
-    except ValueError:
+    except (ValueError, OverflowError):
         raise GlauberError(wrong) from None
     return spins_to_tokens(rows, wrong)
 

@@ -1,5 +1,6 @@
 """Paper B, samplers of several sites at once: figure 3 and Corollary 3."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,21 @@ import numpy as np
 from glauber.figures.ising import plot_race
 from glauber.ising.crossing import Race, Races, Runner, race
 from glauber.ising.propositions import Separations, separation
+from glauber.papers.claims import (
+    EXACT,
+    Claim,
+    Quantity,
+    Region,
+    above,
+    at_least,
+    at_most,
+    below,
+)
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Settings
 
-SITES, CLIQUE, FIELD, BUDGET, CHAINS = 10, 4, 5.0, 1000, 10
+SITES, CLIQUE, FIELD, BUDGET = 10, 4, 5.0, 1000
+PUBLISHED_CHAINS, CHAINS = 10, 100
 COUPLINGS = {
     "small": (0.5, 1.0, 2.0, 5.0, 8.0),
     "paper": (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0),
@@ -19,6 +31,8 @@ CASES = {  # (M, delta) of Corollary 3
     "small": ((1, 0.5), (10, 0.1)),
     "paper": ((1, 0.5), (10, 0.1), (100, 0.1), (1000, 0.1), (1000, 0.01)),
 }
+CONDITION = "h_G = 20 < 30 breaks the strongly ferromagnetic condition"
+RARELY = 1e-6  # a chance below which nobody would have seen it arrive
 PUBLISHED = "larger k faster, larger J slower; the parallel sampler never arrives"
 
 
@@ -29,19 +43,66 @@ def figure3(settings: Settings) -> Reproduction:
     at all ten sites h_G = 20 is below 30, so the model is not strongly ferromagnetic, and the
     propositions beside the figure apply only as far as each row says.
     """
+    chains = settings.chains or CHAINS
     how = (
         f"N = {SITES}, |C| = {CLIQUE}, h = {FIELD:g}, from all -1 to R1: exact means, "
-        f"{CHAINS} simulated chains with a budget of {BUDGET:,} steps; the couplings "
-        "are ours, and h_G = 20 < 30 breaks the strongly ferromagnetic condition"
+        f"{chains} simulated chains with a budget of {BUDGET:,} steps; the couplings are ours. "
+        f"{CONDITION}; J_0 = J - {FIELD:g}, so the propositions speak of J above {FIELD:g} only"
     )
-    found = _race(COUPLINGS[settings.scale], chains=CHAINS, seed=settings.seed).races
+    found = _race(COUPLINGS[settings.scale], chains=chains, seed=settings.seed).races
     rows = [_row(one, runner) for one in found for runner in one.runners]
     # Exact figures at further couplings, for smooth lines.
     grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in COUPLINGS[settings.scale]]
     between = _race(grid, chains=0, seed=settings.seed).races
     shown = sorted([*found, *between], key=lambda one: one.model.coupling)
     pictures = {"race": plot_race(shown), "budget": plot_race(shown, up_to=2 * BUDGET)}
-    return Reproduction.of(settings, how, rows, pictures=pictures)
+    return Reproduction.of(
+        settings, how, rows, claims=_claims(found), pictures=pictures,
+        differs=[f"{chains} simulated chains, the paper has {PUBLISHED_CHAINS}", CONDITION],
+        ours=["the couplings: " + ", ".join(f"{one.model.coupling:g}" for one in found)],
+    )  # fmt: skip
+
+
+def _claims(found: Sequence[Race]) -> list[Claim]:
+    """What the figure and the propositions say, from the exact chains."""
+    means = np.array([[runner.log10_mean for runner in one.gibbs] for one in found])  # (J, k)
+    slower = 10.0 ** (means[-1] - means[0])
+    weak, strong = found[0].model.coupling, found[-1].model.coupling
+    over = f"mean steps at J = {strong:g} over those at J = {weak:g}"
+    kept = [
+        bool(run.horizon_kept) for one in found for run in one.runners if run.horizon is not None
+    ]
+    late = [one for one in found if one.model.coupling >= FIELD]
+    return [
+        _claim("larger k is faster", "larger k is faster",
+               "mean steps of k + 1 over those of k, largest over k and J",
+               float(10 ** np.diff(means, axis=1).max()), below(1.0)),
+        _claim("larger J is slower (N-Gibbs takes one step at any J)", "larger J is slower",
+               f"{over}, smallest over k < N", float(slower[:-1].min()), above(1.0)),
+        _claim("the parallel sampler never arrives within the budget, for weak couplings either",
+               "never, for any of the J tried; which these are is not in our text",
+               f"its chance to arrive within {BUDGET:,} steps, largest over our J",
+               max(one.parallel.within_budget for one in found), below(RARELY)),
+        _claim(f"the parallel sampler never arrives within the budget, for J >= {FIELD:g}",
+               "never, for any of the J tried",
+               f"its chance to arrive within {BUDGET:,} steps, largest over these J",
+               max(one.parallel.within_budget for one in late), below(RARELY)),
+        _claim("k-Gibbs arrives, and the parallel sampler stays, as long as is promised",
+               "with probability 1 - delta",
+               f"share of {len(kept)} horizons that the exact chain keeps", float(np.mean(kept)),
+               at_least(1.0), source="paper B, Propositions 4 and 5"),
+    ]  # fmt: skip
+
+
+def _claim(
+    sentence: str,
+    published: str,
+    name: str,
+    value: float,
+    region: Region,
+    source: str = "paper B, figure 3",
+) -> Claim:
+    return Claim(sentence, source, published, Quantity(name, value, kind=EXACT), region)
 
 
 def _race(couplings: Any, *, chains: int, seed: int) -> Races:
@@ -65,7 +126,6 @@ def _row(one: Race, runner: Runner) -> dict[str, Any]:
         "exact mean up to the budget": runner.budget_mean,
         "simulated arrivals": f"{int(seen.arrived.sum())} of {len(seen.steps)}",
         "horizon of the proposition": runner.horizon,
-        "condition": one.model.ferromagnet.condition,
         "published": PUBLISHED,
     }
 
@@ -83,7 +143,18 @@ def corollary3(settings: Settings) -> Reproduction:
     )
     found = [separation(steps=steps, delta=delta) for steps, delta in CASES[settings.scale]]
     rows = [_separation_row(each) for each in found]
-    return Reproduction.of(settings, how, rows, pictures=found[0].figures())
+    failed = max(
+        (each.promised.gibbs_misses + each.promised.parallel_arrives) / each.promised.delta
+        for each in found
+    )
+    claim = _claim(
+        "N-Gibbs is in R1 after one step and the parallel sampler not within M",
+        "with probability 1 - delta", "exact chance of failure over delta, largest", failed,
+        at_most(1.0), source="paper B, Corollary 3",
+    )  # fmt: skip
+    return Reproduction.of(
+        settings, how, rows, claims=[claim], pictures=found[0].figures(), ours=["M and delta"]
+    )
 
 
 def _separation_row(found: Separations) -> dict[str, Any]:
@@ -107,7 +178,9 @@ def _separation_row(found: Separations) -> dict[str, Any]:
 
 PIECES = {
     "B-fig3": Piece(
-        "steps from one mode of an Ising model to the other, k-Gibbs and parallel", figure3
+        "steps from one mode of an Ising model to the other, k-Gibbs and parallel",
+        figure3,
+        takes=("chains",),
     ),
     "B-corollary3": Piece(
         "one step of N-Gibbs against M steps of the parallel sampler", corollary3
