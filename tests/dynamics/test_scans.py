@@ -11,6 +11,7 @@ from glauber.dynamics.adaptive import log_chances, pick
 from glauber.dynamics.fills import greedy
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
+from glauber.dynamics.memo import Memo
 from glauber.dynamics.noise import random_bits
 from glauber.errors import GlauberError, GlauberWarning
 
@@ -157,11 +158,21 @@ def test_a_rejected_proposal_leaves_the_state_and_says_so():
     assert rejected > 50 and taken > 50
 
 
-def test_a_state_is_asked_about_once():
-    """Of 32 states, each with five sites: what is remembered is what would be asked again."""
-    asked = Counting(LAW)
-    kernel = glauber(asked, scan=scans.by_state("adaptive", "entropy"))
-    begun = start(torch.zeros(50, 5, dtype=torch.int64), torch.ones(50, 5).bool())
-    for _ in run(kernel, begun, 30, seed=2):
-        pass
-    assert asked.rows <= 32 * 5 + 50 * 30
+def test_a_state_is_asked_about_once(monkeypatch):
+    """Of 32 states each of the five sites is weighed once and redrawn from one row, to the bit."""
+
+    def trajectory():
+        asked = Counting(LAW)
+        kernel = glauber(asked, scan=scans.by_state("adaptive", "entropy"))
+        begun = start(torch.zeros(50, 5, dtype=torch.int64), torch.ones(50, 5).bool())
+        return [info for _, info in run(kernel, begun, 30, seed=2)], asked.rows
+
+    remembered, rows = trajectory()
+    monkeypatch.setattr(Memo, "answer", lambda *_: None)
+    monkeypatch.setattr("glauber.dynamics.adaptive.REMEMBERED", 0)
+    plain, more = trajectory()
+    # Chains of one batch may miss the same row together, 50 of them at most.
+    assert rows <= 32 * 5 + 50 * 16 * 5 and rows < more / 4
+    for one, other in zip(remembered, plain, strict=True):
+        for name, left, right in zip(one._fields, one, other, strict=True):
+            assert torch.equal(left, right), name

@@ -201,7 +201,7 @@ def test_stationary_laws(name, kernel):
 @pytest.mark.parametrize("redraw", ["naive", "adaptive", "conditioned"])
 def test_chains_whose_state_chooses_end_in_the_joint_unless_naive(redraw, measure):
     """Independent chains of a four-site Ising model after many steps, by Pearson's chi-square."""
-    ising, n_chains, steps = Ising.clique(4, 4, coupling=0.05, field=0.2), 3000, 60
+    ising, n_chains, steps = Ising.clique(4, 4, coupling=0.05, field=0.2), 2000, 50
     model, sharpness = ising.joint(), 3.0 if measure == "entropy" else 1.0
     scan = scans.by_state(redraw, measure, sharpness)
     begun = start(torch.zeros(n_chains, 4, dtype=torch.int64), torch.ones(n_chains, 4).bool())

@@ -25,7 +25,7 @@ def run(tiny_folder, tmp_path_factory):
     texts = [text for text in TEXTS if "?" not in text]
     out = tmp_path_factory.mktemp("adaptive") / "run"
     return sample(
-        str(tiny_folder), texts, steps=40, prefix="the dog", freeze="1", out=out, **OPTIONS
+        str(tiny_folder), texts, steps=25, prefix="the dog", freeze="1", out=out, **OPTIONS
     )
 
 
@@ -100,7 +100,7 @@ def test_an_old_run_by_the_old_name_goes_on(tiny_folder, texts, tmp_path):
 def test_a_law_of_ones_own():
     joint = Joint.random(4, 3, seed=2)
     for scan in ("conditioned:entropy", "adaptive:entropy", "naive:entropy"):
-        for chains in (1, 2, 8):
+        for chains in (1, 2, 8) if scan == "adaptive:entropy" else (2,):
             texts = ["012", "330"]
             run = sample(joint, texts, chains=chains, steps=20, scan=scan, temperature=0.5)
             assert run.spec.scan == scan and run.n_chains == chains

@@ -22,6 +22,7 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.adaptive import Adaptive, Chances, check_tokens, conditioned_scores, pick
 from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.memo import Redraws
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform
 from glauber.dynamics.scans import Scan, uniform
@@ -75,7 +76,12 @@ def _seeing(
             f"the scan {adaptive.name} keeps the law of tokens that are drawn, but the fill is "
             "greedy: take inverse-cdf or gumbel-max."
         )
-    chances = Chances(conditionals, adaptive)
+    chances, redraws = Chances(conditionals, adaptive), Redraws(conditionals)
+
+    def redrawn(state: State, sites: Tensor, bits: Tensor) -> Drawn:
+        if fill.name == "inverse-cdf" and not state.tokens.is_cuda:
+            return redraws(state, sites, as_uniform(bits[:, 0]))
+        return _redraw(conditionals, fill, state, state.tokens, sites, bits, 1)
 
     def step(state: State, noise: Noise) -> tuple[Tensor, Info]:
         here = chances(state)
@@ -83,8 +89,7 @@ def _seeing(
         if adaptive.redraw == "conditioned":
             drawn = _conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
             return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
-        bits = noise.fill[:, :1]
-        drawn = _redraw(conditionals, fill, state, state.tokens, sites, bits, 1)
+        drawn = redrawn(state, sites, noise.fill[:, :1])
         tokens, info = _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
         if adaptive.redraw == "naive":
             return tokens, info

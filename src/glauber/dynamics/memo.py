@@ -10,9 +10,14 @@ every temperature only with the log-sum of the tail at each of them, which a hea
 """
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from glauber.dynamics.fills import Head
+from glauber.conditionals.base import Conditionals
+from glauber.conditionals.batching import rows_at_once
+from glauber.dynamics.fills import Drawn, Head, draw_with_head
+from glauber.dynamics.kernel import State
 
 HEAD = 48  # tokens kept: with 20 bytes each, an entry is under a kilobyte
 BUDGET = 256 * 2**20  # bytes
@@ -101,6 +106,46 @@ class Memo:
             self._keys[slot] = key
         self._slots[key] = slot
         return slot
+
+
+class Redraws:
+    """Draws one site of each chain by inverse CDF, on a CPU; what a memo tells is not asked."""
+
+    def __init__(self, conditionals: Conditionals, *, budget: int = BUDGET // 4) -> None:
+        self.conditionals, self.budget = conditionals, budget
+        self._memos: dict[int, Memo] = {}  # by the width of the rows
+
+    def __call__(self, state: State, sites: Tensor, u: Tensor) -> Drawn:
+        """(chains, 1) each, for sites (chains, 1) and uniforms u (chains,)."""
+        memo = self._memo(state.tokens.shape[1])
+        old = state.tokens.gather(1, sites)[:, 0]
+        keys = _keys(state, sites)
+        asked = zip(keys, u.tolist(), old.tolist(), strict=True)
+        answers = [memo.answer(*question) for question in asked]
+        missing = [row for row, answer in enumerate(answers) if answer is None]
+        size = rows_at_once(4 * self.conditionals.vocab_size)
+        for first in range(0, len(missing), size):
+            some = torch.tensor(missing[first : first + size])
+            scores = self.conditionals.scores(state.tokens[some], sites[some])[:, 0]
+            drawn, head = draw_with_head(scores, state.temperature[some], u[some], old[some])
+            memo.store([keys[row] for row in some.tolist()], head, drawn.entropy.numpy())
+            for row, *answer in zip(some.tolist(), *(x.tolist() for x in drawn), strict=True):
+                answers[row] = (answer[0], answer[1], answer[2], answer[3])
+        tokens, *figures = zip(*(answer for answer in answers if answer is not None), strict=True)
+        parts = (torch.tensor(part, dtype=torch.float64)[:, None] for part in figures)
+        return Drawn(torch.tensor(tokens)[:, None], *parts)
+
+    def _memo(self, length: int) -> Memo:
+        if length not in self._memos:
+            self._memos[length] = Memo(self.conditionals.vocab_size, length, budget=self.budget)
+        return self._memos[length]
+
+
+def _keys(state: State, sites: Tensor) -> list[bytes]:
+    """Tokens with the site hidden, and temperature, of each chain."""
+    rows = state.tokens.scatter(1, sites, HIDDEN).int().numpy()
+    heat = state.temperature.numpy()
+    return [row.tobytes() + at.tobytes() for row, at in zip(rows, heat, strict=True)]
 
 
 def entry_bytes(vocab_size: int, length: int) -> int:
