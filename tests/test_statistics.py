@@ -1,20 +1,30 @@
 """Intervals of means and times."""
 
+import json
+
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import binomtest, spearmanr, ttest_1samp
 
+from glauber.result import plain
 from glauber.statistics import (
     difference,
+    mean_by_chain,
     mean_over_chains,
     median_time,
     median_time_by_chain,
     normal_reach,
     over_chains,
+    power,
+    rank_correlation,
     ratio_over_chains,
+    share,
     share_by_chain,
+    share_interval,
+    smallest_effect,
     standard_error,
 )
+from glauber.statistics.means import mean_ends
 
 
 def test_the_interval_of_a_mean_contains_student_s():
@@ -87,3 +97,106 @@ def test_normal_intervals_by_the_table():
 def test_the_standard_error_by_hand():
     """1, 2, 3, 6: squares about 3 sum to 14; sqrt(14 / 3 / 4)."""
     assert standard_error(np.array([1, 2, 3, 6])) == pytest.approx((14 / 12) ** 0.5)
+
+
+def test_four_chains_without_a_single_success():
+    """0 of 400 in 4 chains says no more than 0 of 4: Clopper and Pearson's 0.602."""
+    none, every = share_by_chain([0] * 4, [100] * 4), share_by_chain([100] * 4, [100] * 4)
+    assert (
+        none.interval == pytest.approx(share_interval(0, 4)) == pytest.approx((0, 0.6024), abs=1e-4)
+    )
+    assert every.interval == pytest.approx(share_interval(4, 4))
+    scores = mean_over_chains([0.25] * 4, bounds=(0, 1))
+    assert scores.interval == pytest.approx((0.25 * (1 - 0.6024), 0.25 + 0.75 * 0.6024), abs=1e-4)
+    free = mean_over_chains([0.25] * 4)
+    assert free.interval is None and "the same value" in free.reason
+
+
+def test_shares_are_scipy_s():
+    for count, total in ((0, 7), (3, 9), (9, 9), (40, 100)):
+        exact = binomtest(count, total).proportion_ci(0.95, method="exact")
+        assert share_interval(count, total) == pytest.approx((exact.low, exact.high))
+        assert share(count, total).interval == pytest.approx((exact.low, exact.high))
+
+
+def test_a_ratio_is_refused_where_its_denominator_may_be_zero():
+    above, below = np.array([1.0, 2.0, 1.5, 1.2, 0.9]), np.array([-0.1, 0.2, -0.3, 0.4, 0.1])
+    found = ratio_over_chains(above, below)
+    assert found.interval is None and "told from zero" in found.reason
+    fine = ratio_over_chains(above, below + 5)
+    assert fine.interval[0] < fine.value < fine.interval[1]
+
+
+def test_the_jackknife_of_a_mean_is_the_mean():
+    values = np.random.default_rng(3).exponential(size=9)
+    found = over_chains(lambda weights: weights @ values / weights.sum(), 9).one()
+    plain = mean_over_chains(values)
+    assert found.interval == pytest.approx(plain.interval)
+    assert found.standard_error == pytest.approx(plain.standard_error)
+    chain = np.arange(9)
+    assert mean_by_chain(values, chain).interval == pytest.approx(plain.interval)
+
+
+def test_a_figure_that_rests_on_one_chain_has_no_interval():
+    def figure(weights):
+        return np.array([weights.sum(), 1.0 if weights[2] else np.nan])
+
+    found = over_chains(figure, 6)
+    assert found.one(1).interval is None and "rests on one chain" in found.one(1).reason
+
+
+def test_shares_among_figures_stay_within_their_range():
+    """A share of 0 in every chain, and one of a half, on the scale of shares."""
+    counts = np.array([[0, 3.0], [0, 5], [0, 6], [0, 2], [0, 9]])
+    found = over_chains(lambda weights: weights @ counts / weights.sum() / 10, 5, scale="logit")
+    assert found.low[0] == 0 and found.high[0] == pytest.approx(1 - 0.025**0.2)
+    assert 0 < found.low[1] < 0.5 < found.high[1] < 1
+
+
+def test_ranks_with_ties_are_scipy_s():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 6, size=40), rng.integers(0, 6, size=40)
+    assert rank_correlation(x, y).value == pytest.approx(spearmanr(x, y).statistic)
+    order = rank_correlation(np.arange(5), np.arange(5))
+    assert order.value == pytest.approx(1) and order.interval[0] < 0.1  # five in order: 1 in 60
+    assert rank_correlation([1, 2, 3], [1, 2, 3]).interval is None
+    assert (
+        rank_correlation([1, 1, 1, 1], [1, 2, 3, 4]).reason == "one of the measures never changes"
+    )
+
+
+def test_copies_of_a_pair_are_no_evidence():
+    """Ten pairs, each seen twenty times: the interval is that of about ten."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 10))
+    many = [np.repeat(each, 20) for each in (x, y)]
+    alone = rank_correlation(x, y).interval
+    copied = rank_correlation(*many, chain=np.repeat(np.arange(10), 20)).interval
+    pretended = rank_correlation(*many).interval
+    assert copied[1] - copied[0] > 0.7 * (alone[1] - alone[0]) > 2 * (pretended[1] - pretended[0])
+
+
+def test_power_is_how_often_zero_is_excluded():
+    rng = np.random.default_rng(5)
+    for n in (4, 8, 20):
+        effect = smallest_effect(1 / np.sqrt(n), n_chains=n)
+        assert power(effect, 1 / np.sqrt(n), n_chains=n) == pytest.approx(0.8)
+        values = effect + rng.normal(size=(2000, n))
+        low, high = mean_ends(values, 0.025)
+        # The sample's skewness moves the ends a little; 2,000 samples tell a share to 0.01.
+        assert ((low > 0) | (high < 0)).mean() == pytest.approx(0.8, abs=0.06)
+    assert power(1.0, 0.1, n_chains=2) == 0 and smallest_effect(1.0, n_chains=2) == np.inf
+
+
+def test_more_comparisons_are_wider():
+    values = np.random.default_rng(2).normal(size=8)
+    one, five = (mean_over_chains(values, comparisons=k).interval for k in (1, 5))
+    assert five == pytest.approx(mean_over_chains(values, level=0.99).interval)
+    assert five[0] < one[0] < one[1] < five[1]
+
+
+def test_a_figure_survives_json():
+    found = json.loads(json.dumps(plain(mean_over_chains([0.1, 0.2, 0.4]))))
+    assert found["n_chains"] == 3 and len(found["interval"]) == 2 and found["kind"] == "estimate"
+    two = json.loads(json.dumps(plain(mean_over_chains([0.1, 0.2]))))
+    assert two["interval"] is None and two["reason"].startswith("two chains")

@@ -103,11 +103,12 @@ def rectangles(
     )
     closing = None
     if beside:
-        name, reader, *laws = beside
+        name, reader, own, exact = beside
         tokens, free = starts(reader, texts, length=length)
-        how = dict(count=min(count, CLOSING), top=min(top, replacements_of(reader)), seed=seed)
-        proposed = reader.proposals()
-        closed = measure(*laws, tokens, free=free, proposals=proposed, influence=False, **how)
+        closed = measure(
+            own, exact, tokens, free=free, count=min(count, CLOSING), seed=seed,
+            top=min(top, replacements_of(reader)), proposals=reader.proposals(), influence=False,
+        )  # fmt: skip
         closing = Control(name, closed)
     readings = [
         read(found.rectangles, which, opened.vocabulary) for which in found.strongest(strongest)

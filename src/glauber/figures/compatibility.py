@@ -86,11 +86,12 @@ def plot_ratios(ratios: Sequence["Ratio"]) -> go.Figure:
         line=dict(color=QUIET, width=1.5, dash="dot"),
         hoverinfo="skip",
     )
-    seen = [one for one in ratios if one.seen is not None and one.seen.interval is not None]
+    counted = [(one.single, one.seen) for one in ratios if one.seen is not None]
+    seen = [(single, each.value, each.interval) for single, each in counted if each.interval]
     if seen:
-        means = [(one.seen.value, *one.seen.interval) for one in seen if one.seen]
+        means = [(value, *ends) for _, value, ends in seen]
         figure.add_scatter(
-            x=[one.single for one in seen], y=[value for value, _, _ in means], mode="markers",
+            x=[single for single, _, _ in seen], y=[value for value, _, _ in means], mode="markers",
             marker=dict(color=QUIET, size=5), name="counted, 95% interval over chains",
             error_y=dict(
                 type="data", symmetric=False, color=QUIET, thickness=1,

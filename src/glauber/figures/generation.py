@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from glauber.figures.style import QUIET, STRONG, THIN, add_token_map, empty_figure
+from glauber.figures.style import QUIET, STRONG, THIN, add_token_map, bars, empty_figure
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
 
@@ -39,17 +39,17 @@ def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figur
 
 
 def plot_cost_by_count(counts: Sequence[FillCost]) -> go.Figure:
-    """Total variation against k, with two standard errors either way."""
+    """Total variation against k, with 95% intervals."""
     figure = empty_figure(
         "What filling k hidden tokens at once costs",
         "total variation from filling them one by one, mean over sets and orders<br>"
-        "bars: two standard errors",
+        "bars: 95% intervals",
     )
     found = [one.total_variation for one in counts]
     figure.add_scatter(
         x=[one.n_sites for one in counts],
         y=[one.value for one in found],
-        error_y=dict(array=[2 * one.standard_error for one in found], color=QUIET, width=3),
+        error_y=bars(found) | dict(color=QUIET, width=3),
         mode="lines+markers",
         line=dict(color=STRONG, width=2.5),
         hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",

@@ -8,12 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, empty_figure
+from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
 from glauber.mixing.boundary import PhaseCell, PhaseDiagram
-from glauber.mixing.coalescence import Coalescence
+from glauber.mixing.coalescence import UNKNOWN, Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.lagged import Lagged
-from glauber.statistics import normal_reach
+from glauber.statistics import FEW, mean_over_chains
+from glauber.statistics.means import mean_ends, tail_of
 
 SHADE = "rgba(0, 114, 178, 0.18)"
 MOMENTS = 500  # more points than this no screen shows
@@ -55,8 +56,9 @@ def _influence_says(influence: InfluenceMatrix) -> str:
 
 
 def plot_averaged_influence(averages: Sequence[AveragedInfluence]) -> go.Figure:
-    """The mean influence against temperature, with two standard errors each way."""
+    """The mean influence against temperature, with 95% intervals over chains."""
     rows = sorted(averages, key=lambda one: one.temperature)
+    means = [mean_over_chains(one.per_chain, bounds=(0.0, np.inf)) for one in rows]
     figure = empty_figure(
         "Influence met on average along a chain",
         "what one changed token does to all others together; below 1 disagreement shrinks",
@@ -66,7 +68,7 @@ def plot_averaged_influence(averages: Sequence[AveragedInfluence]) -> go.Figure:
     figure.add_scatter(
         x=[one.temperature for one in rows],
         y=[one.mean for one in rows],
-        error_y=dict(array=[2 * one.standard_error for one in rows], color=QUIET),
+        error_y=bars(means) | dict(color=QUIET),
         mode="lines+markers",
         line=dict(color=STRONG, width=2.5),
         showlegend=False,
@@ -88,8 +90,9 @@ def plot_distance(found: Coalescence, contraction: Floats | None = None) -> go.F
         f"{int(found.met.sum())} of {n} met",
     )
     mean = found.mean_distance
-    reach = normal_reach() * np.nan_to_num(found.standard_error)
-    _add_band(figure, found.moments, np.maximum(mean - reach, 0), mean + reach, "95%, pointwise")
+    low, high = _distance_ends(found)
+    if np.isfinite(low).any():
+        _add_band(figure, found.moments, _or(low, mean), _or(high, mean), "95%, pointwise")
     _add_line(figure, found.moments, mean, "mean distance", number=".2f")
     if contraction is not None:
         _add_line(
@@ -98,6 +101,25 @@ def plot_distance(found: Coalescence, contraction: Floats | None = None) -> go.F
     figure.update_xaxes(range=[0, found.moments[-1]])
     figure.update_yaxes(title=dict(text="sites that differ", font_size=13))
     return figure
+
+
+def _distance_ends(found: Coalescence) -> tuple[Floats, Floats]:
+    """The interval of the mean distance (moments,); nan where fewer than three pairs reach.
+
+    No mean is taken to lie above the largest distance that any pair had.
+    """
+    known = found.distances != UNKNOWN
+    low, high = np.full((2, len(found.moments)), np.nan)
+    for count in np.unique(known.sum(axis=0)):
+        at = known.sum(axis=0) == count
+        pairs = found.distances[known[:, at].all(axis=1)][:, at].T.astype(np.float64)
+        if count >= FEW:
+            low[at], high[at] = mean_ends(pairs, tail_of(), (0.0, float(found.distances.max())))
+    return low, high
+
+
+def _or(ends: Floats, mean: Floats) -> Floats:
+    return np.where(np.isnan(ends), mean, ends)
 
 
 def plot_total_variation(found: Lagged, *, epsilon: float = 0.25) -> go.Figure:
@@ -295,18 +317,19 @@ def plot_statistics(values: Mapping[str, Floats], steps: NDArray[np.int64]) -> d
     return found
 
 
-def plot_estimates(values: Floats, mean: float, error: float, name: str) -> go.Figure:
+def plot_estimates(values: Floats, name: str) -> go.Figure:
     """Estimates (pairs,) of one stationary mean, with their own mean and its 95% interval."""
+    found = mean_over_chains(values)
     figure = empty_figure(
         f"Stationary mean of {name}",
-        f"{len(values):,} independent estimates, one a pair; line: their mean {mean:.4g}",
+        f"{len(values):,} independent estimates, one a pair; line: their mean {found.value:.4g}",
     )
     figure.update_xaxes(title_text="pair", rangemode="normal")
     figure.update_yaxes(rangemode="normal", tickformat="~g")
-    if math.isfinite(error):
-        reach = normal_reach() * error
-        figure.add_hrect(y0=mean - reach, y1=mean + reach, fillcolor=SHADE, line_width=0)
-    figure.add_hline(y=mean, line=dict(color=STRONG, width=2))
+    if found.interval is not None:
+        low, high = found.interval
+        figure.add_hrect(y0=low, y1=high, fillcolor=SHADE, line_width=0)
+    figure.add_hline(y=found.value, line=dict(color=STRONG, width=2))
     figure.add_scatter(
         x=np.arange(len(values)), y=values, mode="markers", marker=dict(color=THIN, size=6),
         showlegend=False, hovertemplate="pair %{x}: %{y:.4g}<extra></extra>",

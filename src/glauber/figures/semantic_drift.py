@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from glauber.figures.style import INK, QUIET, STRONG, THIN, empty_figure
+from glauber.figures.style import INK, QUIET, STRONG, THIN, bars, empty_figure
 from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
 from glauber.mixing.semantic_drift import Distances, HittingTimes
@@ -81,12 +81,10 @@ def plot_distance_by_length(
         hovertemplate="n = %{x}: %{y:.2f}<extra></extra>",
     )
     centre = np.array([means[n].value for n in lengths])
-    ends = [means[n].interval or (means[n].value, means[n].value) for n in lengths]
-    down, up = (np.abs(side - centre) for side in np.array(ends).T)
     figure.add_scatter(
         x=lengths,
         y=centre,
-        error_y=dict(type="data", array=up, arrayminus=down, color=STRONG, thickness=2),
+        error_y=bars([means[n] for n in lengths]) | dict(color=STRONG, thickness=2),
         mode="lines+markers",
         line=dict(color=STRONG, width=2.5),
         name="mean, 95% interval",

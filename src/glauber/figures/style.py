@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from glauber.statistics import Measured
 from glauber.tables import short
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -103,3 +104,14 @@ def add_token_map(
     figure.update_xaxes(title=dict(text=across, standoff=8, font_size=13))
     figure.update_yaxes(**places, range=[n - 0.5, -0.5])
     figure.update_yaxes(title=dict(text=down, standoff=8, font_size=13))
+
+
+def bars(found: Sequence[Measured]) -> dict[str, Any]:
+    """Error bars from the value to the ends of each interval; none where there is no interval."""
+    ends = [one.interval or (one.value, one.value) for one in found]
+    return dict(
+        type="data",
+        symmetric=False,
+        array=[high - one.value for one, (_, high) in zip(found, ends, strict=True)],
+        arrayminus=[one.value - low for one, (low, _) in zip(found, ends, strict=True)],
+    )

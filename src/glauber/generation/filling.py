@@ -19,18 +19,10 @@ from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 from glauber.progress import Advance
-from glauber.statistics import standard_error
+from glauber.statistics import Measured, mean_over_chains
 
+NOTHING = Measured(0.0, (0.0, 0.0), "exact", standard_error=0.0)
 HALVINGS = 8  # of the threshold for pairs, before every site gets a group of its own
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over samples, with its standard error."""
-
-    value: float
-    standard_error: float
-    kind: str = "estimate"
 
 
 @dataclass(frozen=True)
@@ -38,8 +30,8 @@ class FillCost:
     """The cost of filling some sites at once; divergence in nats."""
 
     n_sites: int
-    total_variation: Estimate
-    divergence: Estimate
+    total_variation: Measured
+    divergence: Measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +51,12 @@ class Walk:
         log_ratio = (self.log_at_once - self.log_in_turn)[:, steps].sum(axis=1)
         missed = -np.expm1(np.minimum(log_ratio, 0.0))
         spent = self.divergence[:, steps]
-        return FillCost(spent.shape[1], _estimate(missed), _estimate(spent.sum(axis=1)))
+        if spent.shape[1] == 1:  # one site alone: nothing is lost
+            return FillCost(1, NOTHING, NOTHING)
+        far = mean_over_chains(missed, bounds=(0.0, 1.0))
+        return FillCost(
+            spent.shape[1], far, mean_over_chains(spent.sum(axis=1), bounds=(0.0, np.inf))
+        )
 
 
 def cost_by_count(
@@ -255,10 +252,6 @@ def _shuffled(groups: Sequence[Sequence[int]], samples: int, seed: int) -> Tenso
     random = np.random.default_rng(seed)
     rows = [np.concatenate([random.permutation(list(g)) for g in groups]) for _ in range(samples)]
     return torch.from_numpy(np.stack(rows))
-
-
-def _estimate(values: Floats) -> Estimate:
-    return Estimate(float(values.mean()), standard_error(values))
 
 
 def _checked(tokens: Tensor, sites: Tensor, samples: int, temperature: float) -> Tensor:

@@ -287,8 +287,4 @@ def _cost(one: FillCost) -> dict[str, Any]:
 
 
 def _cost_line(one: FillCost) -> str:
-    far, spent = one.total_variation, one.divergence
-    return (
-        f"total variation {far.value:.3f} +- {far.standard_error:.3f}, "
-        f"KL {spent.value:.3f} +- {spent.standard_error:.3f}"
-    )
+    return f"total variation {one.total_variation.spoken()}, KL {one.divergence.spoken()}"

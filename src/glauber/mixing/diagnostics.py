@@ -35,6 +35,7 @@ VERDICTS = {
     "disagreeing": f"has R-hat above {AGREE}: the chains still tell their starts apart",
     "short": f"has fewer than {ENOUGH} effective draws: the run is too short to judge",
     "alone": "has enough effective draws in its one chain, which no other chain confirms",
+    "two": "agrees between two chains, which is little: both may sit in one place (take four)",
 }
 
 
@@ -91,7 +92,7 @@ class Diagnosis:
     """One statistic: figures only where they mean something."""
 
     statistic: str
-    state: str  # frozen, partly frozen, constant, disagreeing, short, alone or agreeing
+    state: str  # frozen, partly frozen, constant, disagreeing, short, alone, two or agreeing
     ess: float | None  # effective draws, all chains together
     r_hat: float | None
     autocorrelation_time: float | None  # in steps
@@ -194,7 +195,7 @@ def _mixed(n_chains: int, ess: float, r_hat: float | None) -> str:
         return "disagreeing"
     if ess < ENOUGH:
         return "short"
-    return "alone" if n_chains == 1 else "agreeing"
+    return {1: "alone", 2: "two"}.get(n_chains, "agreeing")
 
 
 def _held(named: Sequence[str]) -> str | None:

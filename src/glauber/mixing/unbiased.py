@@ -177,8 +177,7 @@ class Unbiased(Estimates, Result):
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.mixing import plot_estimates
 
-        mean, error = float(self.mean[0]), float(self.standard_error[0])
-        return {"estimates": plot_estimates(self.values[:, 0], mean, error, self.statistic)}
+        return {"estimates": plot_estimates(self.values[:, 0], self.statistic)}
 
 
 def estimate(

@@ -37,6 +37,8 @@ class Measured:
     def spoken(self, digits: int = 3) -> str:
         """As a sentence has it: 0.532 (95%: 0.498 to 0.571), or why there is no interval."""
         value = f"{self.value:.{digits}f}"
+        if self.kind == "exact":
+            return f"{value} (exact)"
         if self.interval is None:
             return f"{value} (no interval: {self.reason})"
         low, high = (f"{end:.{digits}f}" for end in self.interval)
@@ -313,15 +315,16 @@ def difference(
 
 def power(effect: float, standard_error: float, *, n_chains: int, level: float = LEVEL) -> float:
     """The chance that the interval of a mean excludes zero when the truth is this effect."""
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import chdtri, ndtr, stdtrit
 
     if n_chains < FEW:
         return 0.0
     reach, df = stdtrit(n_chains - 2, 1 - tail_of(level)), n_chains - 1
-    shift = min(abs(effect) / standard_error, 1e3) if standard_error else np.inf
-    if not np.isfinite(shift):
-        return 1.0 if effect else 1 - level
-    return float(1 - nctdtr(df, shift, reach) + nctdtr(df, shift, -reach))
+    if standard_error == 0:
+        return 1.0 if effect else 0.0
+    shift = abs(effect) / standard_error
+    errors = np.sqrt(chdtri(df, (np.arange(2000) + 0.5) / 2000) / df)  # the error's own error
+    return float((ndtr(shift - reach * errors) + ndtr(-shift - reach * errors)).mean())
 
 
 def smallest_effect(
