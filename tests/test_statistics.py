@@ -102,9 +102,8 @@ def test_the_standard_error_by_hand():
 def test_four_chains_without_a_single_success():
     """0 of 400 in 4 chains says no more than 0 of 4: Clopper and Pearson's 0.602."""
     none, every = share_by_chain([0] * 4, [100] * 4), share_by_chain([100] * 4, [100] * 4)
-    assert (
-        none.interval == pytest.approx(share_interval(0, 4)) == pytest.approx((0, 0.6024), abs=1e-4)
-    )
+    assert none.interval == pytest.approx(share_interval(0, 4))
+    assert none.interval[1] == pytest.approx(0.6024, abs=1e-4)
     assert every.interval == pytest.approx(share_interval(4, 4))
     scores = mean_over_chains([0.25] * 4, bounds=(0, 1))
     assert scores.interval == pytest.approx((0.25 * (1 - 0.6024), 0.25 + 0.75 * 0.6024), abs=1e-4)
@@ -180,11 +179,11 @@ def test_power_is_how_often_zero_is_excluded():
     rng = np.random.default_rng(5)
     for n in (4, 8, 20):
         effect = smallest_effect(1 / np.sqrt(n), n_chains=n)
-        assert power(effect, 1 / np.sqrt(n), n_chains=n) == pytest.approx(0.8)
-        values = effect + rng.normal(size=(2000, n))
-        low, high = mean_ends(values, 0.025)
-        # The sample's skewness moves the ends a little; 2,000 samples tell a share to 0.01.
-        assert ((low > 0) | (high < 0)).mean() == pytest.approx(0.8, abs=0.06)
+        assert power(effect, 1 / np.sqrt(n), n_chains=n) == pytest.approx(0.8, abs=1e-3)
+        low, high = mean_ends(effect + rng.normal(size=(4000, n)), 0.025)
+        # 4,000 samples tell a share to 0.0063, the 20,000 behind the power to 0.0028.
+        assert ((low > 0) | (high < 0)).mean() == pytest.approx(0.8, abs=0.021)
+    assert power(0.0, 1.0, n_chains=20) == pytest.approx(0.045, abs=0.01)  # the level's rest
     assert power(1.0, 0.1, n_chains=2) == 0 and smallest_effect(1.0, n_chains=2) == np.inf
 
 

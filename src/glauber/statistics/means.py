@@ -4,6 +4,7 @@ Snapshots of one chain depend on each other, chains do not: the spread is always
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 FEW = 3  # chains that an interval rests on, at least
+MANY = 100  # chains beyond which one more changes nothing of the interval's shape
 FREE = (-np.inf, np.inf)
 STUDENT = "Student's t, widened for skewness (Hall)"
 JACKKNIFE = f"jackknife over chains, {STUDENT}"
@@ -314,26 +316,31 @@ def difference(
 
 
 def power(effect: float, standard_error: float, *, n_chains: int, level: float = LEVEL) -> float:
-    """The chance that the interval of a mean excludes zero when the truth is this effect."""
-    from scipy.special import chdtri, ndtr, stdtrit
+    """The chance that the interval of a mean excludes zero when the truth is this effect.
 
+    For normal values with this standard error of their mean, by simulation of the interval.
+    """
     if n_chains < FEW:
         return 0.0
-    reach, df = stdtrit(n_chains - 2, 1 - tail_of(level)), n_chains - 1
     if standard_error == 0:
         return 1.0 if effect else 0.0
+    low, high = _normal_ends(min(n_chains, MANY), tail_of(level))
     shift = abs(effect) / standard_error
-    errors = np.sqrt(chdtri(df, (np.arange(2000) + 0.5) / 2000) / df)  # the error's own error
-    return float((ndtr(shift - reach * errors) + ndtr(-shift - reach * errors)).mean())
+    return float(((low + shift > 0) | (high + shift < 0)).mean())
 
 
 def smallest_effect(
     standard_error: float, *, n_chains: int, level: float = LEVEL, wanted: float = 0.8
 ) -> float:
     """The smallest effect that would be told from zero with the wanted power; inf if none."""
-    from scipy.optimize import brentq
-
     if n_chains < FEW:
         return float("inf")
-    found = brentq(lambda shift: power(shift, 1.0, n_chains=n_chains, level=level) - wanted, 0, 500)
-    return float(found) * standard_error
+    low, _ = _normal_ends(min(n_chains, MANY), tail_of(level))
+    return float(-np.quantile(low, 1 - wanted)) * standard_error
+
+
+@lru_cache(maxsize=64)
+def _normal_ends(n: int, tail: float) -> tuple[Floats, Floats]:
+    """Ends of the interval of a mean of n normal values, in standard errors of the mean."""
+    values = np.random.default_rng(n).normal(size=(20_000, n)) * np.sqrt(n)
+    return mean_ends(values, tail)
