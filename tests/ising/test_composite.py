@@ -191,3 +191,15 @@ def test_a_model_of_ones_own_and_a_graph_that_lacks_some_of_its_pairs():
     assert known.names[14:16] == ("J0,1", "J1,2") and known.clusters is None
     assert known.truth is not None and ising_theta(model)[14] == known.truth[14]
     assert ising.fit(model, samples=300, chains=300, graph="2x7").truth is None
+
+
+def test_copies_in_a_cluster_count_once():
+    """Every row five times: the same estimate, and only clusters give the same errors."""
+    rows = Ising.random(4, seed=8, strength=0.2).sample(600, seed=1).astype(int)
+    once = ising.fit(data=rows, masks="tiles")
+    copied = ising.fit(data=np.repeat(rows, 5, axis=0), masks="tiles", cluster=5)
+    naive = ising.fit(data=np.repeat(rows, 5, axis=0), masks="tiles")
+    np.testing.assert_allclose(copied.estimate, once.estimate, atol=1e-8)
+    np.testing.assert_allclose(copied.standard_error, once.standard_error, rtol=1e-9)
+    np.testing.assert_allclose(naive.standard_error * 5**0.5, once.standard_error, rtol=1e-2)
+    assert copied.clusters == 600 and "600 clusters" in str(copied)

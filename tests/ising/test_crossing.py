@@ -174,7 +174,7 @@ def test_race_as_it_is_asked_for():
         (dict(sites=30), "simulated chains run on at most 20"),
         (dict(budget=0), "budget is 0"),
         (dict(budget=10**12), "more than 10,000,000 cannot be done"),
-        (dict(chains=1), "2 chains"),
+        (dict(chains=2), "at least 3 chains"),
         (dict(chains=-1), "chains is -1"),
         (dict(delta=0), "delta is 0"),
         (dict(seed=-1), "the seed is -1"),

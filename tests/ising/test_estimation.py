@@ -119,3 +119,9 @@ def test_a_misspelt_study_or_keyword_is_answered_with_the_nearest():
         _ = ising.rase
     with pytest.raises(TypeError, match="did you mean 'samples'"):
         ising.fit(sample=3)
+
+
+def test_two_repetitions_have_no_standard_error():
+    few = ising.errors(sites=3, samples=[1000], repetitions=2)
+    assert "+-" not in str(few) and few.to_dict()["rows"][0]["standard_error"] == [None]
+    assert "+-" in str(ising.errors(sites=3, samples=[1000], repetitions=3))

@@ -26,6 +26,7 @@ from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, plain, signature, study
+from glauber.statistics import FEW
 
 if TYPE_CHECKING:
     import pandas
@@ -125,8 +126,9 @@ class ErrorCurves(Result):
 
     @property
     def standard_error(self) -> Floats:
-        """Standard error (ks, sizes) of the mean."""
-        return np.asarray(self.spread / np.sqrt(self.squared_errors.shape[2]))
+        """Standard error (ks, sizes) of the mean; NaN of fewer than three repetitions."""
+        count = self.squared_errors.shape[2]
+        return np.asarray(self.spread / np.sqrt(count) if count >= FEW else np.nan * self.spread)
 
     @property
     def predicted(self) -> Floats:
@@ -162,9 +164,7 @@ class ErrorCurves(Result):
         yield f"{'samples':>10}" + "".join(f"{f'k = {k}':>22}" for k in self.ks)
         for column, size in enumerate(self.sizes):
             cells = zip(self.mean[:, column], self.standard_error[:, column], strict=True)
-            shown = (
-                f"{mean:.3g} +- {error:.1g}" if mean == mean else "none" for mean, error in cells
-            )
+            shown = (_cell(mean, error) for mean, error in cells)
             yield f"{size:>10,}" + "".join(f"{one:>22}" for one in shown)
         yield f"{'trace':>10}" + "".join(f"{trace:>22.4g}" for trace in self.traces)
         yield "trace / samples is what the mean becomes for many samples (exact)"
@@ -192,3 +192,9 @@ class ErrorCurves(Result):
         from glauber.figures.ising import plot_error_curves
 
         return {"errors": plot_error_curves(self)}
+
+
+def _cell(mean: float, error: float) -> str:
+    if np.isnan(mean):
+        return "none"
+    return f"{mean:.3g}" if np.isnan(error) else f"{mean:.3g} +- {error:.1g}"
