@@ -167,12 +167,12 @@ class Claim:
         ends = ours.ends
         if ends is None:
             return "cannot tell", f"no interval: {ours.reason or count(ours)}"
-        what = "the value" if ours.kind == EXACT else f"the {_basis(ours)}"
+        what = "the value" if ours.kind != "estimate" else f"the {_basis(ours)}"
         if self.region.holds(*ends):
-            return "agrees", f"{what} lies {self.region}"
+            return "agrees", f"{what} is {self.region}"
         if self.region.misses(*ends):
-            return "disagrees", f"{what} does not lie {self.region}"
-        return "cannot tell", f"{what} reaches across the edge of: {self.region}"
+            return "disagrees", f"{what} is nowhere {self.region}"
+        return "cannot tell", f"{what} is {self.region} only in part"
 
     def _seed_by_seed(self) -> tuple[Word, str]:
         """Of too few seeds for an interval of their own: what all of them say."""

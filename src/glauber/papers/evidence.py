@@ -41,16 +41,29 @@ def claim_row(claim: Claim) -> dict[str, Any]:
 
 
 def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
-    """What a person reads of claims, disagreements first."""
-    for claim in by_verdict(claims):
+    """What a person reads of claims, disagreements first; what all have in common once, below."""
+    ordered = by_verdict(claims)
+    common = [{_notes(claim)[place] for claim in ordered} for place in range(2)]
+    for claim in ordered:
         row = claim_row(claim)
         yield f"{row['verdict'].upper()}: {row['claim']}"
         yield f"  published: {_words(claim.published)}; ours: {row['ours']}; {row['because']}"
         if claim.verdict.word == "cannot tell":
             yield f"  power: {row['power']}"
-        for title, notes in (("differs", claim.differs), ("our own choice", claim.ours)):
-            if notes:
-                yield f"  {title}: {'; '.join(notes)}"
+        yield from (
+            f"  {note}"
+            for note, seen in zip(_notes(claim), common, strict=True)
+            if note and len(seen) > 1
+        )
+    yield from (note for seen in common if len(seen) == 1 for note in seen if note)
+
+
+def _notes(claim: Claim) -> tuple[str, str]:
+    """What differs and what is our own, each in one line; empty where nothing is said."""
+    return (
+        f"differs from the paper: {'; '.join(claim.differs)}" if claim.differs else "",
+        f"our own choice: {'; '.join(claim.ours)}" if claim.ours else "",
+    )
 
 
 def shown(ours: Quantity) -> str:
