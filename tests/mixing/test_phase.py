@@ -36,6 +36,20 @@ def test_the_interval_covers_a_known_crossover(middle, width):
     assert widths >= (32 if width > 0.05 else 26)
 
 
+def test_few_pairs_widen_the_interval_and_one_allows_none():
+    """Four pairs a cell: of 60 intervals at 95%, at least 51 (a chance of 2e-3 to fail)."""
+    generator = np.random.default_rng(7)
+    inside = 0
+    for _ in range(60):
+        low, high = fit(
+            8, TEMPERATURES, drawn(1.4, 0.15, 4, generator), ends=ENDS
+        ).crossover.interval
+        inside += (low or 0) <= 1.4 <= (high or np.inf)
+    assert inside >= 51
+    alone = fit(8, TEMPERATURES, drawn(1.4, 0.15, 1, generator), ends=ENDS).crossover
+    assert alone.interval == (None, None)
+
+
 def test_many_pairs_give_the_curve_back():
     generator = np.random.default_rng(1)
     found = fit(8, TEMPERATURES, drawn(1.4, 0.2, 100_000, generator), ends=ENDS).crossover

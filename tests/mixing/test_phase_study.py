@@ -4,7 +4,9 @@ import importlib
 import json
 import sys
 
+import numpy as np
 import pytest
+import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
@@ -57,6 +59,30 @@ def test_thresholds_are_those_of_influence(tiny_folder, texts):
     (ratio,) = found.ratios
     assert ratio.thresholds[0] == pytest.approx(alone.threshold, rel=1e-6)
     assert ratio.line in str(found) and found.to_dict()["threshold_over_crossover"]
+
+
+class Ring:
+    """A rule of one's own, of 25 tokens: neighbours on a ring attract one another."""
+
+    vocab_size = 25
+
+    def scores(self, tokens, sites):
+        found = torch.zeros(*sites.shape, 25, dtype=torch.float64)
+        for step in (-1, 1):
+            beside = tokens.gather(1, (sites + step) % tokens.shape[1])
+            found.scatter_add_(2, beside[..., None], torch.full_like(found[..., :1], 2.0))
+        return found
+
+
+def test_a_rule_of_ones_own_at_several_lengths():
+    """Rows of one length at a time: a rule is never shown a text with gaps at its end."""
+    texts = ["0 1 2 3 4 5 6 7", "8 9 10 11 12 13 14 15", "3 3 3 4 4 4 5 5", "24 6 5 4 3 2 1 0"]
+    found = phase(Ring(), texts, lengths=[4, 8], temperatures=[0.01, 10.0], pairs=8, steps=60,
+                  thresholds=3)  # fmt: skip
+    hot, cold = found.cell(10.0, 8), found.cell(0.01, 8)
+    assert sum(hot.met) > sum(cold.met) and hot.median_sweeps < 60 / 8
+    # Two neighbours at 2 each: a change swings the difference of scores by 4, on two sites.
+    assert found.ratios[1].threshold == pytest.approx(1 / np.arctanh(0.5), rel=1e-6)
 
 
 def test_cells_have_pairs_of_their_own(tiny_folder, texts, monkeypatch):

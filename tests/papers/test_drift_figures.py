@@ -45,7 +45,8 @@ def test_figure_3a(tiny_scale, tmp_path):
         assert (row["step"], row["trials"], row["embedder"]) == (6, 8, "words")
         assert "grows logarithmically" in row["published"]
     assert (made.write(tmp_path / "out") / "distance.html").exists()
-    (claim,) = made.claims
+    claim, control = made.claims
+    assert "after 2 sweeps" in control.quantity.name and control.quantity.n == 8
     near, far = (row["mean distance"] for row in made.rows)
     assert claim.quantity.value == pytest.approx((far - near) / np.log(2))
     assert claim.source == "paper A, section 6.1 (figure 3a)"

@@ -87,10 +87,15 @@ class Boundary:
         low, high = found.sharpening_interval
         widths = shown((None if high is None else -high, None if low is None else -low))
         said = {"rises": "it rises with length", "falls": "it falls with length"}
+        if found.rise_interval == (None, None):
+            return f"{head}: so few pairs bound no change of the crossover with length"
+        width = "is not bounded"
+        if (low, high) != (None, None):
+            width = f"as n^{-found.sharpening:.2f} ({widths})"
         return (
             f"{head} the crossover temperature goes as n^{found.rise:.2f} "
             f"({shown(found.rise_interval)}): {said.get(self.verdict, self.verdict)}; its width "
-            f"as n^{-found.sharpening:.2f} ({widths}); estimates, 95%"
+            f"{width}; estimates, 95%"
         )
 
 

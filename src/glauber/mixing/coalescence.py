@@ -150,7 +150,7 @@ def finished(
     """
     joint = joint_draw_named(coupling)
     allowed = torch.as_tensor(steps, device=left.device).expand(len(left))
-    size = pairs_at_once(conditionals) if batch_size is None else batch_size
+    size = pairs_at_once(conditionals, left.device) if batch_size is None else batch_size
     _check(allowed, size, every)
     n_moments = int(allowed.max()) // every + 1
     scores = 2 * min(size, len(left)) * conditionals.vocab_size * 24
@@ -165,9 +165,9 @@ def finished(
     return _stream(move, pairs, moments, size, advance or (lambda *_, **__: None))
 
 
-def pairs_at_once(conditionals: Conditionals) -> int:
+def pairs_at_once(conditionals: Conditionals, device: torch.device | str = "cpu") -> int:
     """How many pairs move together: both sides take scores, probabilities and their coupling."""
-    return rows_at_once(2 * 3 * 8 * conditionals.vocab_size)
+    return rows_at_once(2 * 3 * 8 * conditionals.vocab_size, device)
 
 
 class _Moments(NamedTuple):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit
-from scipy.stats import chi2
+from scipy.stats import t as student
 
 from glauber.statistics import LEVEL
 
@@ -26,7 +26,6 @@ WIDTHS = np.geomspace(0.002, 2.0, 121)  # in log temperature: from a step to no 
 POINTS = 801  # temperatures tried for T_c
 BEYOND = 1.5  # so many times outside the temperatures that were run
 EXPONENTS = 401  # tried for each law of growth
-DROP = chi2.ppf(LEVEL, df=1) / 2  # of the log-likelihood, at the ends of an interval
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,7 @@ class Fit(NamedTuple):
     middles: Floats  # (points,) log temperatures
     over_middle: Floats  # (points,) log-likelihood at each T_c, with its best width
     over_width: Floats  # (widths,) log-likelihood at each width, with its best T_c
+    drop: float  # of the log-likelihood, at the ends of an interval
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,13 @@ def fit(
         likelihood += n_met * log_expit(logit) + (n_pairs - n_met) * log_expit(-logit)
     over_middle, over_width = likelihood.max(axis=1), likelihood.max(axis=0)
     shares = [n_met / n_pairs for n_met, n_pairs in met]
-    best, interval = _likely(middles, over_middle)
+    drop = _drop(min(n_pairs for _, n_pairs in met))
+    best, interval = _likely(middles, over_middle, drop)
     low, high = (None if end is None else float(np.exp(end)) for end in interval)
     if max(shares) < 0.5 or min(shares) > 0.5:
         unseen = Crossover(length, None, (low, high), None, (None, None))
-        return Fit(unseen, middles, over_middle, over_width)
-    width, (narrow, wide) = _likely(np.log(WIDTHS), over_width)
+        return Fit(unseen, middles, over_middle, over_width, drop)
+    width, (narrow, wide) = _likely(np.log(WIDTHS), over_width, drop)
     found = Crossover(
         length,
         float(np.exp(best)),
@@ -113,7 +114,7 @@ def fit(
         0.0 if over_width.argmax() == 0 else float(np.exp(width)),
         (0.0 if narrow is None else float(np.exp(narrow)), None if wide is None else np.exp(wide)),
     )
-    return Fit(found, middles, over_middle, over_width)
+    return Fit(found, middles, over_middle, over_width, drop)
 
 
 def shown(ends: Ends, number: str = ".2f") -> str:
@@ -128,12 +129,25 @@ def scaling(fits: Sequence[Fit]) -> Scaling:
     """How T_c and the width change over the lengths of the fits, at least two."""
     lengths = [one.crossover.length for one in fits]
     logs = np.log(lengths) - np.mean(np.log(lengths))
-    rise = _exponent(logs, [(one.middles, one.over_middle) for one in fits])
-    narrowing = _exponent(-logs, [(np.log(WIDTHS), one.over_width) for one in fits])
+    drop = max(one.drop for one in fits)
+    rise = _exponent(logs, [(one.middles, one.over_middle) for one in fits], drop)
+    narrowing = _exponent(-logs, [(np.log(WIDTHS), one.over_width) for one in fits], drop)
     return Scaling(tuple(lengths), *rise, *narrowing)
 
 
-def _exponent(logs: Floats, curves: Sequence[tuple[Floats, Floats]]) -> tuple[float, Ends]:
+def _drop(n_pairs: int) -> float:
+    """How far the log-likelihood may fall within an interval, if cells have so many pairs.
+
+    Student's quantile for the normal one, with the pairs of two cells: about as many stand where
+    the chance to meet is neither 0 nor 1. A single pair allows no interval.
+    """
+    freedom = 2 * (n_pairs - 1)
+    return float(student.ppf((1 + LEVEL) / 2, freedom)) ** 2 / 2 if freedom else np.inf
+
+
+def _exponent(
+    logs: Floats, curves: Sequence[tuple[Floats, Floats]], drop: float
+) -> tuple[float, Ends]:
     """The best b in  log y(n) = a + b log n  and its interval, given likelihoods of log y.
 
     Beyond the largest exponent that is tried, not even the first and the last length could both
@@ -147,10 +161,10 @@ def _exponent(logs: Floats, curves: Sequence[tuple[Floats, Floats]]) -> tuple[fl
     total = np.zeros((len(exponents), len(bases)))
     for log_n, (values, likelihood) in zip(logs, curves, strict=True):
         total += np.interp(bases + exponents[:, None] * log_n, values, likelihood)
-    return _likely(exponents, total.max(axis=1))
+    return _likely(exponents, total.max(axis=1), drop)
 
 
-def _likely(values: Floats, likelihood: Floats) -> tuple[float, Ends]:
+def _likely(values: Floats, likelihood: Floats, drop: float) -> tuple[float, Ends]:
     """The best of the values (points,) by their log-likelihoods, and the ends of its interval.
 
     Where several values fit equally well, the best is the middle of them. The ends are the first
@@ -158,7 +172,7 @@ def _likely(values: Floats, likelihood: Floats) -> tuple[float, Ends]:
     the grid does not show is open.
     """
     best = values[likelihood >= likelihood.max() - 1e-6]
-    enough = np.flatnonzero(likelihood >= likelihood.max() - DROP)
+    enough = np.flatnonzero(likelihood >= likelihood.max() - drop)
     low = None if enough[0] == 0 else float(values[enough[0] - 1])
     high = None if enough[-1] == len(values) - 1 else float(values[enough[-1] + 1])
     return float((best[0] + best[-1]) / 2), (low, high)

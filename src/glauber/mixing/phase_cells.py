@@ -1,9 +1,9 @@
 """When do coupled chains meet, at each temperature and length?
 
 A cell is (temperature, length): pairs of texts and noise of its own, so that cells are independent
-and their shares can be put together in one likelihood. All pairs of all cells of a task move in one
-batch that stays full. The cells run in this process, or as a sweep: a folder that keeps each
-finished cell, and workers. Nothing here needs more than torch, transformers and numpy.
+and their shares can be put together in one likelihood. All pairs of a length move in one batch that
+stays full. The cells run in this process, or as a sweep: a folder that keeps each finished cell,
+and workers. Nothing here needs more than torch, transformers and numpy.
 """
 
 import json
@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.errors import GlauberError
@@ -108,30 +107,41 @@ def open_cells(settings: dict[str, Any], folder: Path) -> Work:
 def cells_of(
     model: Any, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
 ) -> Iterator[tuple[Cell, Result]]:
-    """(cell, result) of each cell as soon as its last pair is finished."""
-    cells = sorted(cells, key=lambda cell: (cell.values["length"], cell.values["temperature"]))
+    """(cell, result) of each cell as soon as its last pair is finished, length by length."""
+    lengths = sorted({int(cell.values["length"]) for cell in cells})
+    begun = {n: some_texts(model, settings["texts"], n) for n in lengths}
+    for n in lengths:
+        row = [cell for cell in cells if int(cell.values["length"]) == n]
+        row.sort(key=lambda cell: float(cell.values["temperature"]))
+        yield from _row_of_cells(model, settings, row, begun[n], advance)
+
+
+def _row_of_cells(
+    model: Any,
+    settings: dict[str, Any],
+    cells: Sequence[Cell],
+    begun: tuple[Tensor, Tensor],
+    advance: Advance | None,
+) -> Iterator[tuple[Cell, Result]]:
+    """The cells of one length, all their pairs in one batch: rows of one length need no filling."""
     rows = [(cell, number) for cell in cells for number in range(settings["pairs"])]
-    lengths = [int(cell.values["length"]) for cell, _ in rows]
-    begun = {n: some_texts(model, settings["texts"], n) for n in set(lengths)}
-    left, right, free = _stacked(
-        [
-            row
-            for cell in cells
-            for row in begin_pairs(*begun[int(cell.values["length"])], settings, cell)
-        ]
+    starts = [pair for cell in cells for pair in begin_pairs(*begun, settings, cell)]
+    left, right, free = (
+        torch.stack(list(part)).to(model.state_device) for part in zip(*starts, strict=True)
     )
-    steps = [steps_of(settings, n) for n in lengths]
+    steps = steps_of(settings, begun[0].shape[1])
     found = finished(
         model.conditionals(),
-        *(x.to(model.state_device) for x in (left, right)),
-        free=free.to(model.state_device),
+        left,
+        right,
+        free=free,
         temperature=torch.tensor([cell.values["temperature"] for cell, _ in rows]).double(),
         seed=torch.tensor([cell.seed(settings["seed"]) for cell, _ in rows]),
         pair=torch.tensor([number for _, number in rows]),
-        steps=torch.tensor(steps),
+        steps=steps,
         coupling=settings["coupling"],
         batch_size=None if model.device.type == "cuda" else BATCH,
-        every=max(steps),  # no distances between
+        every=steps,  # no distances between
         advance=advance,
     )
     yield from _by_cell(cells, rows, found, settings)
@@ -200,13 +210,6 @@ def _checked(out: str | Path) -> Path:
     except OSError as error:
         raise GlauberError(f"{out} cannot be written: {error.strerror or error}.") from error
     return folder
-
-
-def _stacked(rows: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows of (left, right, free), padded to one length and stacked."""
-    sides = (torch.nn.utils.rnn.pad_sequence([row[i] for row in rows], True, PAD) for i in (0, 1))
-    free = torch.nn.utils.rnn.pad_sequence([row[2] for row in rows], True, False)
-    return (*sides, free)  # type: ignore[return-value]
 
 
 def _by_cell(

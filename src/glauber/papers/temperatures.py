@@ -197,7 +197,7 @@ def regimes(settings: Settings) -> Reproduction:
     ]
     how = (
         f"{found.chains} chains of {found.steps:,} steps cut to {found.length} tokens; the same "
-        f"starts and seed at every temperature; over the second half; {embedder.description}"
+        f"starts and seed at every temperature; over the second half. {embedder.description}"
     )
     return Reproduction.of(
         settings, how, rows, claims=_regime_claims(runs, far, _n_tokens(runs[1.0], found.model)),
