@@ -65,25 +65,28 @@ def plot_estimates(
 def _plot_many(
     names: Sequence[str], estimate: NDArray[Any], error: NDArray[Any], truth: NDArray[Any] | None
 ) -> go.Figure:
-    """Estimates against the truth, or in order of size where it is not known."""
+    """Estimates in order of size, with two standard errors, and the truth of each."""
     order = np.argsort(estimate)
-    known = truth is not None
-    across = truth[order] if truth is not None else np.arange(len(order))
     figure = empty_figure(
         f"{len(names):,} estimated fields and couplings",
-        "bars: two standard errors of the sandwich" + ("; line: the truth" if known else ""),
+        "in order of size; bars: two standard errors of the sandwich",
     )
-    figure.update_xaxes(title_text="truth" if known else "in order of size", rangemode="normal")
+    figure.update_xaxes(title_text="parameter", rangemode="normal", tickformat=",d")
     figure.update_yaxes(rangemode="normal", tickformat="~g", automargin=True)
+    named = [names[slot] for slot in order]
     figure.add_scatter(
-        x=across, y=estimate[order], mode="markers", text=[names[slot] for slot in order],
+        x=np.arange(len(order)), y=estimate[order], mode="markers", text=named, name="estimate",
         marker=dict(color=STRONG, size=4),
-        error_y=dict(array=2 * error[order], color=QUIET, thickness=0.7, width=0),
+        error_y=dict(array=2 * error[order], color=STRONG, thickness=0.7, width=0),
         hovertemplate="%{text}: %{y:.4f}<extra></extra>",
     )  # fmt: skip
     if truth is not None:
-        ends = [float(truth.min()), float(truth.max())]
-        figure.add_scatter(x=ends, y=ends, mode="lines", line=dict(color=ORANGE, width=1.5))
+        figure.add_scatter(
+            x=np.arange(len(order)), y=truth[order], mode="markers", text=named, name="truth",
+            marker=dict(color=ORANGE, size=4),
+            hovertemplate="%{text}: %{y:.4f}<extra>truth</extra>",
+        )  # fmt: skip
+    figure.update_layout(showlegend=True)
     return figure
 
 

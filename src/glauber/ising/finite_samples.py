@@ -62,10 +62,10 @@ CELLS = 10**6  # along an axis of the box, at most
 OPTIMISTIC, UPPER = "optimistic evaluation", "upper bound"
 LINES = {
     "true distance": "true_total_variation",
-    "population's excess": "by_population_excess",
+    "by population": "by_population_excess",
     "excess, optimistic": "with_excess",
-    "theorem, optimistic": "as_written",
-    "theorem over the box": "as_written_over_box",
+    "optimistic": "as_written",
+    "over the box": "as_written_over_box",
 }
 
 
@@ -184,13 +184,13 @@ class FiniteSamples(Result):
         return {"rows": plain(self.rows), "signature": self.signature}
 
     def lines(self) -> Iterable[str]:
-        yield f"{'sequences':>12}" + "".join(f"{name:>22}" for name in LINES)
+        yield f"{'sequences':>10}" + "".join(f"{name:>19}" for name in LINES)
         for row in self.rows:
             shown = "".join(
-                f"{'unknown':>22}" if row[key] is None else f"{row[key]:>22.4g}"
+                f"{'unknown':>19}" if row[key] is None else f"{row[key]:>19.4g}"
                 for key in LINES.values()
             )
-            yield f"{row['sequences']:>12,}{shown}"
+            yield f"{row['sequences']:>10,}{shown}"
         yield "total variation: the true one is exact, that by the population's loss an upper bound"
         yield "optimistic: a cover of one member and the beta of two laws; the theorem's is larger"
         yield f"over the box of |h|, |J| <= {self.box:g}: the theorem's, an upper bound"
