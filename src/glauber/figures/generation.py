@@ -90,3 +90,17 @@ def plot_cost_by_distance(pairs: PairCosts) -> go.Figure:
     figure.update_xaxes(title_text="tokens apart")
     figure.update_yaxes(title=dict(text="total variation", font_size=13))
     return figure
+
+
+def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> go.Figure:
+    """Nll at each share that is hidden, a line for each kind of training mask."""
+    figure = empty_figure(
+        "How well do masked LMs fill in text, by the masks of their training?",
+        "nll a hidden token in nats, means over training seeds; lower is better",
+    )
+    for kind, values in by_masks.items():
+        figure.add_scatter(x=shares, y=values, name=kind, mode="lines+markers")
+    figure.update_xaxes(title_text="hidden at once in the test", tickformat=None, type="category")
+    figure.update_yaxes(title_text="nll, nats", rangemode="normal")
+    figure.update_layout(height=460, legend=dict(orientation="v", x=1.02, y=1, yanchor="top"))
+    return figure

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Chains", "Claim", "Piece", "Reproduction", "Scale", "Settings", "paper", "pieces"]
 SUBJECTS = (
     "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "topics", "learning",
-    "samplers", "translation",
+    "masks", "samplers", "translation",
 )  # fmt: skip
 STAGES = ("answers", "chains", "plan")
 
