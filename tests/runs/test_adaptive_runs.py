@@ -12,7 +12,16 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.runs.export import export
 from glauber.runs.replay import replay
 from glauber.runs.run import Run
-from glauber.sampling.sample import Session, advance, begin, extend, plan, resume, sample
+from glauber.sampling.sample import (
+    Session,
+    advance,
+    begin,
+    cost,
+    extend,
+    plan,
+    resume,
+    sample,
+)
 from run_bytes import contents
 
 OPTIONS = {"scan": "adaptive:confidence:2", "temperature": [0.05, 0.7, 4.0], "seed": 4, "chains": 3}
@@ -117,3 +126,13 @@ def test_what_is_refused_before_it_begins(tiny_folder, tmp_path):
 
 def glauber_of(vocab):
     return Joint(torch.zeros(vocab, vocab, dtype=torch.float64))
+
+
+def test_the_cost_says_how_many_rows_a_step_takes(tmp_path):
+    """Three sites of four tokens: a redraw and the weights of every state it could lead to."""
+    joint = Joint.random(4, 3, seed=2)
+    rows = {"adaptive:entropy": 1 + 3, "naive:entropy": 1 + 3, "conditioned:entropy": 1 + 3 * 3}
+    for scan, expected in rows.items():
+        said = cost(plan(joint, ["012"], steps=5, scan=scan), tmp_path, 10.0)
+        assert f"up to {expected} rows through the model a step" in said
+    assert "rows" not in cost(plan(joint, ["012"], steps=5), tmp_path, 10.0)

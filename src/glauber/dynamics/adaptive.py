@@ -25,7 +25,8 @@ same with x and x' exchanged. The flow from x to x' is this number times
     p_K(i | x) p_K(i | x') / sum over v of pi_i(v | x_-i) p_K(i | x^v)            conditioned
 
 and both are symmetric too. It holds for any weights that are a function of the state, so rounding
-in them does no harm.
+in them does no harm. Keeping the law says nothing about speed: by confidence, a proposal that
+removes the doubt for which its site was chosen is often rejected, the more so in the cold.
 """
 
 from collections.abc import Callable
