@@ -85,7 +85,7 @@ def test_rectangles_of_one_passage_are_not_independent():
     alike = replace(study, passages=passages, rectangles=replace(study.rectangles, scores=scores))
     by_passage = mean_over_chains(shared[:6].numpy(), bounds=(0.0, np.inf))
     assert alike.mean.interval == pytest.approx(by_passage.interval, rel=1e-6)
-    assert alike.summary()["interval_of"] == "passages like these 6, each counted as one"
+    assert alike.summary()["interval_of"] == "passages like these 6"
     of_one = replace(alike, passages=torch.zeros(60, dtype=torch.int64))
     assert of_one.mean.n_chains == 60 and "this passage" in of_one.summary()["interval_of"]
 

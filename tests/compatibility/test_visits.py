@@ -38,6 +38,8 @@ def test_visits_are_a_plain_count(made):
     assert fewer.counts.tolist() == sorted(plain.values(), reverse=True)[:3]
     assert fewer.n_visited == len(plain)
     assert (fewer.free.sum(dim=1) == 3).all()
+    own = Counter(tuple(made.tokens(step)[2].tolist()) for step in range(21, made.steps + 1))
+    assert found.by_chain[2].tolist() == [own[tuple(x)] for x in found.states.tolist()]
 
 
 @pytest.mark.parametrize(("burn_in", "most", "words"), [(60, 5, "burn-in"), (0, 1, "at least 2")])
@@ -80,7 +82,11 @@ def test_a_run_is_ranked_by_what_it_visited(made):
     answer = found.to_dict()
     assert 0 < answer["share"]["value"] < 1 and "exact" in answer["share"]["kind"]
     assert answer["checks"] > 0 and answer["correlations"]["kind"] == "estimate"
-    assert -1 <= answer["correlations"]["potential_pll"] <= 1
+    assert (found.by_chain.sum(axis=0) == found.steps).all()
+    for pair, ends in answer["correlation_intervals"].items():
+        value = answer["correlations"][pair]
+        assert value is None or ends is None or -1 <= ends[0] <= value <= ends[1] <= 1
+    assert any(answer["correlation_intervals"].values())
     values = [one["potential"] for one in answer["texts"]]
     assert values == sorted(values, reverse=True) and len(values) == answer["ranked"]
     by_hand = ranking(

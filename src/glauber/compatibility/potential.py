@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
 from glauber.sampling.reopened import COARSE, drawn_from
+from glauber.statistics import Measured, over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -90,6 +92,7 @@ def potential(
         potential=found.potential[order],
         pll=found.pll[order],
         steps=found.law[order].astype(np.int64),
+        by_chain=seen.by_chain[:, seen.places(found.states)[order]],
         temperature=at,
         n_chains=len(chains),
         chains_of_run=opened.n_chains,
@@ -110,6 +113,7 @@ class PotentialStudy(Result):
     potential: Floats  # (texts,) in nats, up to a constant
     pll: Floats  # (texts,) in nats
     steps: NDArray[np.int64]  # (texts,) that chains spent there
+    by_chain: NDArray[np.int64]  # (chains, texts) the same for each chain
     temperature: float
     n_chains: int  # at that temperature
     chains_of_run: int
@@ -135,6 +139,24 @@ class PotentialStudy(Result):
         lists = {"potential": self.potential, "pll": self.pll, "visits": np.log(self.steps)}
         return {name: _correlation(*(lists[one] for one in name.split("_"))) for name in PAIRS}
 
+    @property
+    def measured(self) -> dict[str, Measured | None]:
+        """The same with intervals from leaving out each chain, and what only it visited, once."""
+        found = self.correlations
+
+        def figure(pair: str, weights: Floats) -> Floats:
+            steps = weights @ self.by_chain
+            lists = {"potential": self.potential, "pll": self.pll, "visits": steps}
+            value = _correlation(*(lists[one][steps > 0] for one in pair.split("_")))
+            return np.array(np.nan if value is None else value)
+
+        return {
+            pair: None
+            if value is None
+            else over_chains(partial(figure, pair), self.n_chains, scale="atanh").one()
+            for pair, value in found.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         split, seen = self.found.split, self.seen
         return {
@@ -151,6 +173,9 @@ class PotentialStudy(Result):
             },
             "ranked": len(self.texts),
             "correlations": {"kind": self.found.kind} | plain(self.correlations),
+            "correlation_intervals": plain(
+                {pair: one and one.interval for pair, one in self.measured.items()}
+            ),
             "temperature": self.temperature,
             "texts": plain(self.frame().to_dict("records")),
             "signature": self.signature,
@@ -169,9 +194,10 @@ class PotentialStudy(Result):
                 f"{self.temperature:g}"
             )
         yield f"rank correlations over {len(self.texts)} visited states (estimates):"
+        measured = self.measured
         for key, name in PAIRS.items():
-            value = self.correlations[key]
-            yield f"  {name:>36}  " + ("no order to compare" if value is None else f"{value:+.3f}")
+            one = measured[key]
+            yield f"  {name:>36}  " + ("no order to compare" if one is None else one.spoken())
         if self.show:
             yield "  potential     PLL  steps  text"
         for row in list(zip(self.potential, self.pll, self.steps, self.texts, strict=True))[
@@ -226,9 +252,15 @@ class Visits:
     states: torch.Tensor  # (states, length) int64
     free: torch.Tensor  # (states, length) bool: the sites that were redrawn
     counts: NDArray[np.int64]  # (states,) steps spent there, all chains together
+    by_chain: NDArray[np.int64]  # (chains, states) the same for each chain
     n_visited: int  # different states in all, of which these are the most visited
     n_steps: int  # counted in all
     burn_in: int
+
+    def places(self, states: torch.Tensor) -> NDArray[np.int64]:
+        """Where these states, which are some of them, stand in the list."""
+        known = {row.tobytes(): place for place, row in enumerate(self.states.numpy())}
+        return np.array([known[row.tobytes()] for row in states.cpu().numpy()], np.int64)
 
 
 def visits(
@@ -248,15 +280,18 @@ def visits(
         raise GlauberError(f"{most} states were asked for, but a ranking needs at least 2.")
     chains = np.arange(run.n_chains) if chains is None else chains
     frees = [row.tobytes() for row in run.free[chains]]
-    seen: Counter[tuple[bytes, bytes]] = Counter()
+    each: list[Counter[tuple[bytes, bytes]]] = [Counter() for _ in chains]
     for step, tokens in trajectory(run):
         if step > burn_in:
-            seen.update(zip((row.tobytes() for row in tokens[chains]), frees, strict=True))
+            for own, row, free in zip(each, tokens[chains], frees, strict=True):
+                own[row.tobytes(), free] += 1
+    seen = sum(each, Counter[tuple[bytes, bytes]]())
     chosen = sorted(seen, key=lambda state: (-seen[state], state))[:most]
     return Visits(
         states=torch.from_numpy(np.stack([np.frombuffer(x, np.int64) for x, _ in chosen])),
         free=torch.from_numpy(np.stack([np.frombuffer(f, np.bool_) for _, f in chosen])),
         counts=np.array([seen[state] for state in chosen]),
+        by_chain=np.array([[own[state] for state in chosen] for own in each]),
         n_visited=len(seen),
         n_steps=(run.steps - burn_in) * len(chains),
         burn_in=burn_in,

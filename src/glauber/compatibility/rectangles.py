@@ -186,7 +186,7 @@ class Measured:
     def population(self) -> str:
         """What the intervals speak of."""
         n = len(np.unique(np.asarray(self.passages.cpu())))
-        many = f"passages like these {n}, each counted as one"
+        many = f"passages like these {n}"
         return many if n >= FEW else f"rectangles of {'this passage' if n == 1 else 'these two'}"
 
     @property

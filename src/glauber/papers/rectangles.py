@@ -27,7 +27,7 @@ ONE: dict[Scale, dict[str, str]] = {  # of the two figures
 MARGIN = 0.1  # of a mean Delta that counts as the published one
 HOW = (
     f"{COUNT} random rectangles of {LENGTH}-token passages, replacements from the model's own top "
-    "50; intervals from a bootstrap over passages"
+    "50; intervals over passages"
 )
 TAKES = ("model", "texts", "device")
 
