@@ -1,14 +1,17 @@
-"""Table 5 and the temperature regimes of paper A on a tiny model, with embeddings by words."""
+"""Tables 2 and 5 and the temperature regimes of paper A on a tiny model, embedded by words."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import poisson, somersd
 
+import glauber
 from conftest import TEXTS, VOCABULARY
 from glauber import paper
+from glauber.metastability.catalogue import hamming_traps
 from glauber.metastability.regimes import regime
-from glauber.papers import temperatures, traps
+from glauber.papers import basin_drift, temperatures, traps
 from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
 from glauber.runs.export import trajectory
@@ -35,26 +38,83 @@ def tiny_scale(monkeypatch, tiny_folder):
 
 
 def test_table_5(tiny_scale, tmp_path):
-    made = paper("A-table5", seeds=1)
-    rolling, hamming, *traps = made.rows
+    made = paper("A-table5", seeds=1, chains=4, out=tmp_path / "papers")
+    rolling, hamming, periods, *listed = made.rows
     assert (rolling["detector"], hamming["detector"]) == ("rolling", "hamming")
-    assert len(traps) == rolling["traps"] + hamming["traps"] > 0
+    assert len(listed) == rolling["traps"] + hamming["traps"] > 0
     for row in (rolling, hamming):
-        own = [trap for trap in traps if trap["detector"] == row["detector"]]
+        own = [trap for trap in listed if trap["detector"] == row["detector"]]
         assert row["perfect"] == sum(trap["min gap"] > 0 for trap in own)
         assert row["published traps, perfect"] == [17, 4]
         assert row["published mean duration"] == 671 and row["published range"] == [150, 4950]
-    assert all(trap["duration"] >= 150 for trap in traps)
-    assert len({(trap["detector"], trap["trap"]) for trap in traps}) == len(traps)
-    for trap in traps:
-        bound = trap["bound on its escape"]
+    assert all(trap["duration"] >= 150 for trap in listed)
+    for trap in listed:
+        assert trap["detector"] in trap["trap"] and trap["trap"] in str(made)
         says = trap["steps it holds by the bound"]
-        assert ("vacuous" in says) == (bound is not None and bound >= 1)
-    better = rolling["better predictor"]
-    verdict = "Too few" if better is None else "disagrees"[3 * (better == "mean gap") :]
-    assert verdict in made.how
+        assert ("vacuous" in says) == trap["bound on its escape"].startswith("vacuous")
+    assert periods["text"] == traps.PERIODS and "steps" in periods["exact holding time of the text"]
     assert len(made.pictures) == 4 and made.write(tmp_path / "out").is_dir()
-    assert paper("A-table5", seeds=1).rows == made.rows
+    assert "4 chains" in made.how and len(made.claims) == 7
+    for claim in made.claims:
+        assert any("temperature 0.05" in own for own in claim.ours)
+    exact = made.claims[-1]
+    assert exact.verdict.word == ("agrees" if periods["perfect"] else "disagrees")
+    again = paper("A-table5", seeds=1, chains=4, out=tmp_path / "papers")
+    assert again.to_dict() == made.to_dict()
+
+
+def test_the_claims_of_a_catalogue(tiny_folder):
+    run = sample(str(tiny_folder), TEXTS, steps=400, chains=6, temperature=0.1)
+    model = glauber.load(str(tiny_folder), dtype="float64").conditionals()
+    found = hamming_traps(run, model, shortest=30, reach=0)
+    gaps, count, perfect, duration, vacuous, weakest = traps._claims(found)
+    traps_of = [sum(trap.episode.chain == chain for trap in found.traps) for chain in range(6)]
+    assert count.quantity.value == pytest.approx(np.mean(traps_of) * 750)
+    low, high = count.quantity.interval
+    assert 0 <= low <= count.quantity.value <= high
+    assert poisson.cdf(17, count.region.high) == pytest.approx(0.025)
+    assert poisson.sf(16, count.region.low) == pytest.approx(0.025)
+    assert perfect.quantity.value == pytest.approx(np.mean([t.perfect for t in found.traps]))
+    assert duration.quantity.value == pytest.approx(np.mean([t.duration for t in found.traps]))
+    firm = [trap for trap in found.traps if trap.perfect]
+    assert vacuous.quantity.value == np.mean([trap.margins.escape_bound >= 1 for trap in firm])
+    assert vacuous.verdict.word == ("agrees" if vacuous.quantity.value == 1 else "disagrees")
+    left = [trap for trap in found.traps if trap.escape]
+    at = np.mean([trap.escape.site == trap.weakest for trap in left])
+    assert weakest.quantity.value == pytest.approx(at)
+    assert gaps.quantity.value == pytest.approx(found.summary().gap_difference.value)
+    words = [traps._claims(replace(found, traps=()))[place].verdict.word for place in range(6)]
+    assert set(words[2:]) == {"cannot tell"} and words[0] == "cannot tell"
+
+
+def test_the_traps_that_the_paper_lists_rank_the_other_way():
+    found, (lasted, means, least) = traps.listed_ranks(), zip(*traps.LISTED, strict=True)
+    assert found.by_mean_gap.value == pytest.approx(somersd(lasted, means).statistic)
+    assert found.by_min_gap.value == pytest.approx(somersd(lasted, least).statistic)
+    assert found.by_mean_gap.value < 0 < found.by_min_gap.value and found.better is None
+
+
+def test_table_2(tiny_folder, monkeypatch, tmp_path):
+    for name, value in (("LENGTH", 5), ("COUNT", 3), ("LEVELS", 1), ("SAMPLES", 12)):
+        monkeypatch.setattr(basin_drift, name, value)
+    monkeypatch.setitem(basin_drift.MODELS, "small", str(tiny_folder))
+    made = paper("A-table2", TEXTS, seeds=2, out=tmp_path)
+    assert [row["temperature, ours"] for row in made.rows] == [0.5, 1.0]
+    for row, (positive, certified) in zip(
+        made.rows, (made.claims[:2], made.claims[2:]), strict=True
+    ):
+        how = dict(count=3, levels=1, samples=12, length=5, seed=2)
+        found = glauber.drift(
+            str(tiny_folder), TEXTS, token="!", temperature=row["temperature, ours"], **how
+        )
+        edge = found.levels[0]
+        assert row["positive"] == f"{edge.positive} of 12" and row["min"] == edge.smallest
+        assert positive.quantity.value == pytest.approx(edge.positive / 12)
+        assert certified.quantity.value == found.epsilon
+        # Samples can show that there is no certificate, and never that there is one.
+        word = "disagrees" if found.epsilon <= 0 else "cannot tell"
+        assert certified.verdict.word == word
+        assert any("lost" in one for one in positive.ours)
 
 
 def test_the_regimes(tiny_scale, tiny_folder, tmp_path):

@@ -26,7 +26,8 @@ from glauber.metastability.episodes import (
     rolling_episodes,
     sojourns,
 )
-from glauber.metastability.trap_census import LeftOut, Trap, census, check_kernel
+from glauber.metastability.holding import Margins
+from glauber.metastability.trap_census import Key, LeftOut, Trap, census, check_kernel
 from glauber.metastability.trap_ranks import RankCorrelation, Ranks, families, trap_ranks
 from glauber.result import plain
 from glauber.runs.embedding import Choice, choose_embedder
@@ -266,6 +267,7 @@ def rolling_traps(
     shortest: int = SHORTEST,
     reach: int = REACH,
     device: torch.device | str = "cpu",
+    known: dict[Key, Margins | None] | None = None,
 ) -> Catalogue:
     """The traps in which the meaning stood still: the paper's detector."""
     check_kernel(run.spec)
@@ -276,7 +278,7 @@ def rolling_traps(
         chosen.vectors(texts), window=window, stride=stride, threshold=threshold
     )
     settings = {"window": window, "stride": stride, "threshold": threshold, "shortest": shortest}
-    made = _catalogue("rolling", settings, run, conditionals, found, reach, device)
+    made = _catalogue("rolling", settings, run, conditionals, found, reach, device, known)
     return replace(made, distance=chosen.description)
 
 
@@ -288,13 +290,14 @@ def hamming_traps(
     shortest: int = SHORTEST,
     reach: int = REACH,
     device: torch.device | str = "cpu",
+    known: dict[Key, Margins | None] | None = None,
 ) -> Catalogue:
     """The traps in which the chain stayed within `radius` tokens of one state."""
     check_kernel(run.spec)
     check_ball(radius, shortest)
     found = hamming_episodes(list(sojourns(run)), radius=radius)
     settings: dict[str, float] = {"radius": radius, "shortest": shortest}
-    return _catalogue("hamming", settings, run, conditionals, found, reach, device)
+    return _catalogue("hamming", settings, run, conditionals, found, reach, device, known)
 
 
 def _catalogue(
@@ -305,13 +308,14 @@ def _catalogue(
     found: list[Episode],
     reach: int,
     device: torch.device | str,
+    known: dict[Key, Margins | None] | None,
 ) -> Catalogue:
     long = [episode for episode in found if episode.duration >= settings["shortest"]]
     paths = list(sojourns(run)) if long else []
     window = int(settings.get("window", 0))
     traps, left_out = census(
         run, conditionals, long, paths, shortest=int(settings["shortest"]), window=window,
-        device=device,
+        device=device, known=known,
     )  # fmt: skip
     longest = max(found, key=lambda episode: episode.duration, default=None)
     return Catalogue(

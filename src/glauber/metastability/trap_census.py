@@ -28,6 +28,8 @@ from glauber.progress import say, track
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec
 
+Key = tuple[bytes, bytes, float]  # a state, its free sites and its temperature
+
 
 @dataclass(frozen=True)
 class Escape:
@@ -203,6 +205,7 @@ def census(
     shortest: int = 1,
     window: int = 0,
     device: torch.device | str = "cpu",
+    known: dict[Key, Margins | None] | None = None,
 ) -> tuple[list[Trap], list[LeftOut]]:
     """The traps behind the episodes of a run whose chains' paths are given, and those without one.
 
@@ -210,20 +213,24 @@ def census(
     state with such a token has no gaps, so the representative is the longest-held state without
     one; an episode without such a state is left out, and said. The holding time is that of a random
     scan of single sites, so other runs are refused. shortest and window are what the detector asked
-    of an episode: so many steps, and so many behind it.
+    of an episode: so many steps, and so many behind it. known keeps what the model has said of a
+    state, for texts that come back and for another detector.
     """
     check_kernel(run.spec)
     rows = sum(int(run.free[episode.chain].sum()) for episode in episodes)
     if episodes:
-        say(f"{len(episodes):,} traps: {rows:,} rows through the model")
+        say(f"{len(episodes):,} traps: at most {rows:,} rows through the model")
     found: list[Trap | LeftOut] = []
+    known = {} if known is None else known
     log_probs = run.read("log_prob_new") if episodes else np.empty(0)
     numbers = people_of(run.vocabulary, range(run.free.shape[1]), prefix=run.spec.prefix)
     with track("traps", len(episodes)) as advance:
         for episode in episodes:
             path, drawn = paths[episode.chain], log_probs[episode.chain, :, 0]
             asked = shortest, window
-            found.append(_trap(run, conditionals, episode, path, drawn, asked, numbers, device))
+            found.append(
+                _trap(run, conditionals, episode, path, drawn, asked, numbers, device, known)
+            )
             advance()
     traps = [one for one in found if isinstance(one, Trap)]
     return traps, [one for one in found if isinstance(one, LeftOut)]
@@ -238,10 +245,11 @@ def _trap(
     asked: tuple[int, int],
     numbers: Sequence[int],
     device: torch.device | str,
+    known: dict[Key, Margins | None],
 ) -> Trap | LeftOut:
     touched, counts = path.between(episode.first, episode.last)
     for tokens, steps in by_time(path.states[touched], counts):
-        held = _margins(run, conditionals, episode.chain, tokens, device)
+        held = _margins(run, conditionals, episode.chain, tokens, device, known)
         if held is None:
             continue
         same = touched[(path.states[touched] == tokens).all(axis=1)]
@@ -263,22 +271,27 @@ def _trap(
 
 
 def _margins(
-    run: Run, conditionals: Conditionals, chain: int, tokens: Ints, device: torch.device | str
+    run: Run,
+    conditionals: Conditionals,
+    chain: int,
+    tokens: Ints,
+    device: torch.device | str,
+    known: dict[Key, Margins | None],
 ) -> Margins | None:
     """The margins of a state of a chain; none if it holds a token that is never drawn."""
-    free = run.free[chain]
+    free, temperature = run.free[chain], float(run.temperatures[chain])
+    key = tokens.tobytes(), free.tobytes(), temperature
+    if key in known:
+        return known[key]
     try:
-        return margins_of(
-            conditionals,
-            torch.from_numpy(tokens).to(device),
-            torch.from_numpy(free).to(device),
-            temperature=float(run.temperatures[chain]),
-        )
+        state, where = (torch.from_numpy(part).to(device) for part in (tokens, free))
+        known[key] = margins_of(conditionals, state, where, temperature=temperature)
     except GlauberError:
         # Only a token of the start can be one that is never drawn.
         if not (tokens == run.tokens(0)[chain])[free].any():
             raise
-        return None
+        known[key] = None
+    return known[key]
 
 
 def _escape(path: Sojourns, which: int, log_probs: Any) -> Escape | None:

@@ -95,6 +95,7 @@ def traps(
         opened, model=model, device=device, trust_remote_code=trust_remote_code, precise=True
     )
     common: dict[str, Any] = {"shortest": shortest, "reach": reach, "device": drawn.device}
+    common["known"] = {}  # what the model says of a text, asked once for both detectors
     found = []
     if detector != "hamming":
         rolling: dict[str, Any] = {"window": window, "stride": stride, "threshold": threshold}

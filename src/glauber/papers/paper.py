@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Chains", "Claim", "Piece", "Reproduction", "Scale", "Settings", "paper", "pieces"]
 SUBJECTS = (
-    "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "topics", "learning",
-    "masks", "samplers", "translation",
+    "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "basin_drift", "topics",
+    "learning", "masks", "samplers", "translation",
 )  # fmt: skip
 STAGES = ("answers", "chains", "plan")
 
