@@ -52,6 +52,7 @@ ALSO = [
             ("cmlm: easy-first, {} steps", "cmlm: mask-predict, {} steps"),
             ("shipped student: refine-remask, {} steps", "shipped teacher: beam 5"),
             ("shipped student: refine, {} steps", "shipped teacher: beam 5"),
+            ("shipped student: refine-remask, {} steps", "shipped student: refine, {} steps"),
             ("shipped student: refine-remask, judged by ar, {} steps", "shipped teacher: beam 5"),
             ("shipped student: refine-remask, {} steps", "student: refine-remask, {} steps"),
         )

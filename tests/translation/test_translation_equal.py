@@ -4,12 +4,22 @@ import argparse
 import json
 import lzma
 
+import numpy as np
 import pytest
 import torch
 
 import recipes.translation_equal as equal
-from glauber.translation.data import VOCABULARY, by_source, write_pairs
-from glauber.translation.model import Shape, Translator, load, save
+from glauber.translation.data import (
+    VOCABULARY,
+    by_source,
+    load_vocabulary,
+    long_pairs,
+    read_pairs,
+    write_pairs,
+)
+from glauber.translation.evaluation import TEST_PAIRS
+from glauber.translation.model import BUNDLED, Shape, Translator, load, save
+from glauber.translation.score import bleu_counts, bleu_of, quality
 from glauber.translation.training import distil
 from recipes.translation_equal_scores import scored
 from tiny_translation import toy_pairs, toy_vocabulary
@@ -109,3 +119,30 @@ def test_scores_are_those_of_the_texts():
     expected = scores["teacher: beam 5"] - 100
     assert moved["value"] == pytest.approx(expected) and moved["sentences"] == len(good)
     assert moved["interval"][0] < moved["value"] < moved["interval"][1] < 0
+
+
+def test_the_shipped_record_is_that_of_the_shipped_translations():
+    """The long set scored again; its differences by a bootstrap over sentences of our own."""
+    texts = json.loads(lzma.decompress((BUNDLED / "equal.json.xz").read_bytes()))["outputs"]
+    stored = json.loads((BUNDLED / "equal.json").read_text())
+    judged = long_pairs(read_pairs(TEST_PAIRS), load_vocabulary(BUNDLED), n_pairs=200)
+    said = {
+        name: texts[name.split(": ")[0]][name.split(": ")[1]]["long"]["texts"]
+        for name in ("control: beam 5", "paper: refine from random, 4 steps")
+    }
+    for row in stored["rows"]:
+        if row["set"] == "long" and row["system"] in said:
+            assert quality(said[row["system"]], judged).bleu == pytest.approx(row["bleu"])
+    (moved,) = [
+        one for one in stored["differences"]
+        if (one["set"], one["of"], one["less"]) == ("long", "BLEU", "control: beam 5")
+        and one["system"] in said
+    ]  # fmt: skip
+    control, student = (bleu_counts(outputs, judged) for outputs in said.values())
+    draws = np.random.default_rng(0).integers(200, size=(400, 200))
+    drawn = [bleu_of(student[rows].sum(0)) - bleu_of(control[rows].sum(0)) for rows in draws]
+    # A standard deviation from 400 draws has a relative error of 1 / sqrt(800) = 0.035.
+    assert moved["standard_error"] == pytest.approx(np.std(drawn, ddof=1), rel=4 * 0.035)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert moved["interval"] == pytest.approx([low, high], abs=0.5 * moved["standard_error"])
+    assert {one["pairs seen"] for one in stored["models"].values()} == {1908 * 2048}

@@ -14,6 +14,8 @@ from glauber.papers.translation_equal import (
     CONTROL,
     DIFFERS,
     PAPER,
+    TABLE_1,
+    TABLE_2,
     equal,
     equal_rows,
     table_1_claims,
@@ -72,7 +74,7 @@ def make_table1(settings: Settings) -> Reproduction:
         claims += speed_claims(name, refined, beam)
     rows += [
         one | {"published SacreBLEU": SACREBLEU.get(_published_name(one["system"]))}
-        for one in equal_rows(record, ("teacher", "control", "paper", "student"))
+        for one in equal_rows(record, TABLE_1)
     ]
     how = _how(sentences(judged), record)
     return Reproduction.of(
@@ -158,7 +160,7 @@ def make_table2(settings: Settings) -> Reproduction:
     record = equal(runs.BUNDLED)
     rows += [
         one | {"published BLEU": OTHER_BLEU.get(one["system"])}
-        for one in equal_rows(record, ("control", "paper", "student", "cmlm"))
+        for one in equal_rows(record, TABLE_2)
     ]
     how = (
         f"{sentences(judged)}; one student behind all parallel decoders that were run, 5 lengths "
