@@ -174,9 +174,9 @@ def test_the_median_keeps_censored_chains():
     assert half.median.value is None  # 2 of 5: left out, the median would be 5
     none = HittingTimes(steps[3:], hit[3:], 1, 0.5)
     assert none.median.value is None
-    for count, end in ((5, None), (6, 20)):  # 0.5^5 > 0.025 > 0.5^6
+    for count, ends in ((5, (None, None)), (6, (20, 20))):  # 0.5^5 > 0.025 > 0.5^6
         at_once = HittingTimes(np.full(count, 20), np.ones(count, bool), 20, 0.5)
-        assert at_once.median.value == 20 and at_once.median.interval == (20, end)
+        assert at_once.median.value == 20 and at_once.median.interval == ends
     times = np.random.default_rng(1).exponential(100, size=400)
     kept = times < 150
     found = HittingTimes(np.where(kept, times, 150.0), kept, 1, 0.5).median
