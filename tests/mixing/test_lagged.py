@@ -113,6 +113,10 @@ def test_the_mean_of_the_formula_by_hand():
     assert found.mixing_time_high(0.25) is None  # three pairs cannot say
     low, high = found.band([6])
     assert low[0] == 0 and high[0] == pytest.approx(1 - 0.025 ** (1 / 3))
+    # Of 0, 1 and 2 the mean is 1 and its error 1 / sqrt(3); Student's reach with 2 is 4.303.
+    assert found.band([0])[1][0] == pytest.approx(1 + 4.3027 / 3**0.5, rel=1e-4)
+    two = Lagged(found.times[1:], found.met[1:], lag=3, coupling="maximal")
+    assert np.isinf(two.band([0])[1]).all()  # two pairs hold nothing from above
 
 
 def test_censored_pairs_are_said_to_lower_the_bound():

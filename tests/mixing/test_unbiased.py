@@ -94,6 +94,8 @@ def test_the_study(tiny_folder):
     assert told["met"] == 6 and told["mean"]["kind"] == "unbiased estimate"
     assert told["mean"]["value"] == pytest.approx(found.frame().estimate.mean())
     assert "stationary mean of distinct" in str(found)
+    low, high = told["mean"]["interval"]
+    assert low < told["mean"]["value"] < high
     own = unbiased(str(tiny_folder), "the cat sat on it", statistic=len, device="cpu", **given)
     built_in = unbiased(
         str(tiny_folder), "the cat sat on it", statistic="characters", device="cpu", **given
@@ -109,6 +111,7 @@ def test_statistics_by_name(tiny_folder):
         found = unbiased(model, "the cat sat on the mat", statistic=name, **given)
         values[name] = found
         assert found.statistic == name and np.isfinite(found.values).all()
+        assert found.to_dict()["mean"]["interval"] is None and "no interval" in str(found)
     for name, why in (("words", "must be one of distinct"), ("token:zebra", "not a token")):
         with pytest.raises(GlauberError, match=why):
             unbiased(model, "the cat sat", statistic=name, **given)

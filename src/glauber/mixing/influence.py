@@ -21,6 +21,7 @@ from glauber.mixing.influence_matrix import (
 from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, model_parts, needed, plain, signature, study
+from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -145,6 +146,7 @@ class Influence(Result):
             "averaged": [
                 _valued(one.mean, "estimate")
                 | {"temperature": one.temperature, "standard_error": plain(one.standard_error)}
+                | {"interval": plain(mean_over_chains(one.per_chain).interval)}
                 for one in self.averages
             ],
             "contexts": self.contexts
@@ -169,11 +171,9 @@ class Influence(Result):
         )
         yield self._mixing_line()
         for one in self.averages:
-            error = one.standard_error
-            spread = "" if np.isnan(error) else f" +- {error:.2g}"
             yield (
                 f"influence met on average along a chain at temperature {one.temperature:g}: "
-                f"{one.mean:.4g}{spread} (estimate)"
+                f"{mean_over_chains(one.per_chain).spoken()} (estimate)"
             )
 
     def _mixing_line(self) -> str:

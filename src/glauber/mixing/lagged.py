@@ -24,7 +24,7 @@ from glauber.mixing.coalescence import coalesce
 from glauber.mixing.influence_matrix import check_epsilon
 from glauber.mixing.pairs import joint_draw_named
 from glauber.progress import check_count, track
-from glauber.statistics import normal_reach, share_interval
+from glauber.statistics import FEW, share_interval, student_reach
 
 Floats = NDArray[np.float64]
 CELLS = 2**22  # pairs times moments worked on at once
@@ -67,7 +67,7 @@ class Lagged:
         return self._over(steps, lambda counts: counts.std(axis=1, ddof=1) / np.sqrt(n))
 
     def band(self, steps: ArrayLike, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
-        """The ends (moments,) of a pointwise two-sided band, by the normal approximation.
+        """The ends (moments,) of a pointwise two-sided band, by Student's t over pairs.
 
         The bound is at least P(tau > t + L), so neither end falls below its Clopper-Pearson
         limit: where all pairs have met, the upper end is not zero. Rare pairs that meet much
@@ -75,11 +75,11 @@ class Lagged:
         censored pairs nothing holds it from above, and the upper end is infinite.
         """
         mean, error = self.bound(steps), np.nan_to_num(self.standard_error(steps))
-        reach = normal_reach(confidence) * error
+        n = len(self.times)
+        reach = student_reach(n, confidence) * error if n >= FEW else np.full(error.shape, np.inf)
         later = self._over(steps, lambda counts: (counts > 0).sum(axis=1)).astype(int)
         limits = {
-            count: share_interval(count, len(self.times), confidence)
-            for count in np.unique(later).tolist()
+            count: share_interval(count, n, confidence) for count in np.unique(later).tolist()
         }
         low, high = np.array([limits[count] for count in later.tolist()]).T
         high = np.maximum(mean + reach, np.inf if self.n_censored else high)

@@ -30,7 +30,7 @@ from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, 
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, study
 from glauber.result import signature as signed
-from glauber.statistics import normal_reach
+from glauber.statistics import Mean, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -139,17 +139,20 @@ class Unbiased(Estimates, Result):
     text: str
     signature: str
 
+    @property
+    def estimated(self) -> Mean:
+        """The mean over pairs, with the interval that so many pairs allow."""
+        return mean_over_chains(self.values[:, 0])
+
     def to_dict(self) -> dict[str, Any]:
-        error = float(self.standard_error[0])
-        value = float(self.mean[0])
+        found = self.estimated
         record = {
             "model": self.name,
             "text": self.text,
             "statistic": self.statistic,
             "mean": {
-                "value": value, "standard_error": error,
-                "interval": [value - normal_reach() * error, value + normal_reach() * error],
-                "kind": self.kind,
+                "value": found.value, "standard_error": float(self.standard_error[0]),
+                "interval": found.interval, "reason": found.reason or None, "kind": self.kind,
             },
             "pairs": self.frame().to_dict(orient="records"),
             "met": int(self.met.sum()),
@@ -158,9 +161,8 @@ class Unbiased(Estimates, Result):
         return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
-        error, n_met = float(self.standard_error[0]), int(self.met.sum())
-        spread = "" if np.isnan(error) else f" +- {error:.2g}"
-        yield f"stationary mean of {self.statistic}: {self.mean[0]:.4g}{spread} ({self.kind})"
+        n_met = int(self.met.sum())
+        yield f"stationary mean of {self.statistic}: {self.estimated.spoken(4)}, {self.kind}"
         yield (
             f"{n_met} of {len(self.met)} pairs met, after {int(np.median(self.times)):,} steps in "
             f"the median and {int(self.times.max()):,} at most"

@@ -12,7 +12,7 @@ import numpy as np
 
 from glauber.papers.claims import LOWER, Claim, Quantity, Region, above, below
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Piece, Scale, Settings
+from glauber.papers.settings import Piece, Scale, Settings, list_chains
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def make_cells(folder: str | Path, *, scale: Scale = "small", seed: int = 0, **g
     from glauber.mixing.phase_cells import cells_in_folder
 
     settings = Settings("A-fig-coupling", scale, seed, Path(folder).absolute(), **given)
+    list_chains(settings.folder, [])  # marks the folder as one of pieces
     place, asked = cells_settings(settings, settings.over(PHASES[scale]))
     return len(cells_in_folder(place, device=settings.device, **asked))
 

@@ -167,10 +167,13 @@ def _runs(settings: Settings, found: Conditions) -> "tuple[list[tuple[int, Run]]
 
 
 def embedder_of(run: "Run", name: str | None) -> "Embedder":
-    """The embedder of that name, or the one in the package where it reads these texts."""
+    """The embedder of that name, or the one in the package where it reads these texts.
+
+    The paper's own brings code along; any other that does is refused.
+    """
     from glauber.runs.embedding import choose_embedder
 
-    return choose_embedder(run, name, trust_remote_code=name is not None)
+    return choose_embedder(run, name, trust_remote_code=name == EMBEDDER)
 
 
 def _place(found: Conditions) -> str:
@@ -270,10 +273,10 @@ def _power_row(threshold: float, scaling: "Scaling") -> dict[str, Any]:
 PIECES = {
     "A-fig3a": Piece(
         "embedding distance from the start after a fixed number of steps, by length",
-        figure3a, (*TAKES, "temperature"), needs=figure3_chains,
+        figure3a, (*TAKES, "temperature", "embedder"), needs=figure3_chains,
     ),
     "A-fig3b": Piece(
         "hitting time of an embedding distance by length, against n, n log n, n^2 and any power",
-        figure3b, (*TAKES, "temperature"), needs=figure3_chains,
+        figure3b, (*TAKES, "temperature", "embedder"), needs=figure3_chains,
     ),
 }  # fmt: skip

@@ -305,9 +305,10 @@ def _regime_row(found: "Regime", far: Any, text: str, published: str) -> dict[st
 PIECES = {
     "A-fig2": Piece(
         "time to forget the start, and distance from it, by temperature",
-        figure2, TAKES, needs=figure2_chains,
+        figure2, (*TAKES, "embedder"), needs=figure2_chains,
     ),
     "A-regimes": Piece(
-        "how chains move at temperatures from 0.01 to 100", regimes, TAKES, needs=regime_chains
+        "how chains move at temperatures from 0.01 to 100",
+        regimes, (*TAKES, "embedder"), needs=regime_chains,
     ),
 }  # fmt: skip
