@@ -132,6 +132,21 @@ def test_all_pieces_make_a_page(toys, tmp_path, glauber):
     assert "differs from the paper: all of it" in shown and "http:" not in shown.split("plotly")[0]
 
 
+def test_the_cost_and_the_place_are_said(toys, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("glauber.papers.making.say", told.append)
+    paper("all", out=tmp_path)
+    assert "2 pieces x 1 seeds" in told[0] and "2 to make, which need 2 runs" in told[0]
+    assert "2 to make with 320 steps of chains" in told[0]  # 4 chains x 40 steps, two runs
+    assert told[1:] == [
+        "piece 1 of 2, A-toy1, seed 0 (1 of 1): to make",
+        "piece 2 of 2, A-toy2, seed 0 (1 of 1): to make",
+    ]
+    paper("all", out=tmp_path)
+    assert "0 to make, which need 2 runs, of them 0 to make with 0 steps" in told[3]
+    assert told[4].endswith("kept")
+
+
 def test_what_cannot_be_made_is_said_and_the_rest_goes_on(toys, tmp_path, monkeypatch):
     absent = toy_piece(str(tmp_path / "absent"), (0.5,))
     monkeypatch.setitem(rectangles.PIECES, "A-absent", absent)

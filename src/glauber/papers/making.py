@@ -141,10 +141,12 @@ def _say_cost(asked: Asked, needed: Sequence[Chains]) -> None:
         f"{len(cells)} to make, which need {len(needed)} runs, of them {len(left)} to make with "
         f"{sum(one.work for one in left):,} steps of chains"
     )
-    known = [pieces()[cell.piece].seconds for cell in cells]
-    if asked.settings.scale == "small" and not asked.settings.given and None not in known:
-        minutes = sum(one for one in known if one is not None) / 60
-        say(f"about {minutes:.1f} min on two cores, as measured on one machine")
+    seconds = [pieces()[cell.piece].seconds for cell in cells]
+    known = [one for one in seconds if one is not None]
+    if known and asked.settings.scale == "small" and not asked.settings.given:
+        unknown = len(seconds) - len(known)
+        more = f", and {unknown} whose time is not known" if unknown else ""
+        say(f"at most {sum(known) / 60:.1f} min on two cores, as measured on one machine{more}")
 
 
 def _plan(asked: Asked, needed: Sequence[Chains]) -> Planned:
