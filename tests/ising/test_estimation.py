@@ -58,6 +58,7 @@ def test_covariance_of_every_k(tmp_path):
         (dict(masks="some"), "a number such as 1, or all"),
         (dict(masks=0), "at least 1"),
         (dict(sites=10**9), "1,000,000,000 sites, but 1 to 20,000"),
+        (dict(sites=2000), "1,999,000 pairs, and to fit them all .* name those"),
         (dict(sites=20, clique=3, graph="grid"), "a clique or a graph, not both"),
         (dict(sites=20, graph="3x7"), "has 21 sites, but there are 20"),
         (dict(sites=20, graph="no-such-file"), "two sites a line"),

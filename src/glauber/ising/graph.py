@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from glauber.errors import GlauberError
 from glauber.exact.models import Ising
 from glauber.exact.space import Floats
-from glauber.progress import check_memory
+from glauber.progress import check_memory, memory
 
 Integers = NDArray[np.int64]
 LARGEST = 20_000  # sites
@@ -48,7 +48,13 @@ class Graph:
     def complete(cls, n_sites: int) -> "Graph":
         """Every pair is coupled."""
         check_sites(n_sites)
-        check_memory(64.0 * n_sites**2, f"the pairs of {n_sites:,} sites")
+        parameters = n_sites * (n_sites + 1) // 2
+        if (needed := 24.0 * parameters**2) > memory():  # of the Hessian and its factor
+            raise GlauberError(
+                f"{n_sites:,} sites have {parameters - n_sites:,} pairs, and to fit them all takes "
+                f"about {needed / 2**30:,.0f} GiB of memory: name those that may be coupled by "
+                "graph: grid, chain, or a file with two sites a line."
+            )
         return cls(n_sites, np.stack(np.triu_indices(n_sites, 1), axis=1))
 
     @classmethod
