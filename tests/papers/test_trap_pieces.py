@@ -50,9 +50,9 @@ def test_table_5(tiny_scale, tmp_path):
     assert all(trap["duration"] >= 150 for trap in listed)
     for trap in listed:
         assert trap["detector"] in trap["trap"] and trap["trap"] in str(made)
-        says = trap["steps it holds by the bound"]
-        assert ("vacuous" in says) == trap["bound on its escape"].startswith("vacuous")
-    assert periods["text"] == traps.PERIODS and "steps" in periods["exact holding time of the text"]
+        assert ("none" in trap["escape bound"]) == (not trap["perfect"])
+    assert traps._bound(1.5e4) == "vacuous (1.5e+04)" and "50 steps" in traps._bound(0.02)
+    assert periods["text"] == traps.PERIODS and periods["holds, exact"] > 1
     assert len(made.pictures) == 4 and made.write(tmp_path / "out").is_dir()
     assert "4 chains" in made.how and len(made.claims) == 7
     for claim in made.claims:

@@ -145,8 +145,8 @@ class ChapmanKolmogorov:
     """Chances to go from basin to basin in k lags: predicted and counted.
 
     The intervals of the differences between basins hold all together, so that of true models at
-    least 95% pass, also with few chains (docs/mixing.md has how many did). The chances to stay are
-    not judged: they are what the others leave.
+    least 95% pass, also with few chains (docs/metastability.md has how many did). The chances to
+    stay are not judged: they are what the others leave.
     """
 
     multiples: tuple[int, ...]  # k

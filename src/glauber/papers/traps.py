@@ -256,8 +256,8 @@ def _periods(settings: Settings, found: Conditions) -> dict[str, Any] | None:
         "mean gap": float(held.gaps.mean()),
         "min gap": held.margin,
         "perfect": held.perfect,
-        "exact holding time of the text": held.held,
-        "bound on its escape": _bound(held.escape_bound),
+        "holds, exact": held.holding_time,
+        "escape bound": _bound(held.escape_bound),
         "published mean gap, min gap, duration": list(published.values()),
     }
 
@@ -326,9 +326,8 @@ def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
         "mean gap": own["mean_gap"],
         "min gap": own["min_gap"],
         "perfect": own["perfect"],
-        "exact holding time of the text": own["holding_time"],
-        "bound on its escape": _bound(own["escape_bound"]),
-        "steps it holds by the bound": own["bound_says"],
+        "holds, exact": own["holding_time"],
+        "escape bound": _bound(own["escape_bound"]),
     }
 
 
@@ -336,7 +335,7 @@ def _bound(value: float | None) -> str:
     """The theorem's bound, called vacuous where it is one or more."""
     if value is None:
         return "none: not perfect"
-    return f"vacuous ({value:.3g}, not below 1)" if value >= 1 else f"{value:.3g}"
+    return f"vacuous ({value:.3g})" if value >= 1 else f"{value:.3g}, {1 / value:,.3g} steps"
 
 
 PIECES = {
