@@ -179,7 +179,7 @@ def test_the_rectangles_of_a_control_close(asked, which):
     control = which if which == "left-to-right" else control_of(conftest.make_tokenizer())
     found = asked(control=control)
     closing = found.control.to_dict()
-    assert closing["count"] == 20 and closing["certified"] == 0
+    assert closing["count"] == 10 and closing["certified"] == 0
     assert closing["largest"] < 1e-5 and closing["largest_in_float64"] < 1e-11
     assert closing["largest_edge"] > 0.5 and found.delta.mean() > 0.1
     assert "by construction" in closing["checks"] and closing["checks"] in str(found)

@@ -17,7 +17,7 @@ from glauber.papers.settings import FLAGS, Settings
 
 def test_every_piece_says_what_it_shows_and_can_be_made():
     found = pieces()
-    assert len(found) == 30
+    assert len(found) == 32
     assert all(one.shows and callable(one.make) for one in found.values())
     assert paper("list").to_dict() == {name: one.shows for name, one in found.items()}
 
@@ -51,8 +51,10 @@ def test_what_is_written_says_how_it_was_made(tmp_path):
 def test_rectangles_of_the_bundled_model(tmp_path, monkeypatch):
     """Table 1 and figure 6 on fewer rectangles: the same study, made once, and right by hand."""
     monkeypatch.setattr(rectangles, "COUNT", 60)
-    (row,) = paper("A-table1", out=tmp_path).rows
-    (part,) = (tmp_path / "parts").glob("*.json")
+    monkeypatch.setattr("glauber.compatibility.rectangles.CLOSING", 2)
+    row, control = paper("A-table1", out=tmp_path).rows
+    assert control["mean"] < 1e-12 and control["published"] == 0
+    (part,) = (tmp_path / "parts").glob("rectangles-*.json")
     found = glauber.rectangles(count=60, length=20, seed=0)
     assert found.noise_floor < 1e-4
     assert row["mean"] == pytest.approx(found.delta.mean(), abs=1e-4)
@@ -62,7 +64,7 @@ def test_rectangles_of_the_bundled_model(tmp_path, monkeypatch):
     assert 1 < width / (2 * 1.96 * error) < 3
     assert row["certified"] == 60
     (other,) = paper("A-fig6", out=tmp_path).rows
-    assert list((tmp_path / "parts").glob("*.json")) == [part]
+    assert list((tmp_path / "parts").glob("rectangles-*.json")) == [part]
     both = spearmanr(found.influence, found.delta)[0]
     assert other["rank correlation"] == pytest.approx(both, abs=1e-3)
     by_hand = deltas_by_hand(found, range(0, 60, 5))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 BYTES = 2000  # of memory that a rectangle takes, about: corners, scores and draws
 LEFT_TO_RIGHT = "left-to-right"
-CLOSING = 20  # rectangles of a control, which pays a pass for every token of a text
+CLOSING = 10  # rectangles of a control, which pays a pass for every token of a text
 CHECKS = (
     "a joint law closes them by construction, so this checks the arithmetic of four edges that "
     "are computed apart, and nothing else"

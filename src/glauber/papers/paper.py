@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Chains", "Claim", "Piece", "Reproduction", "Scale", "Settings", "paper", "pieces"]
 SUBJECTS = (
     "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "basin_drift", "topics",
+    "recurrence",
     "learning", "masks", "samplers", "translation",
 )  # fmt: skip
 STAGES = ("answers", "chains", "plan")
