@@ -19,7 +19,7 @@ from glauber.translation.data import (
 )
 from glauber.translation.evaluation import TEST_PAIRS
 from glauber.translation.model import BUNDLED, Shape, Translator, load, save
-from glauber.translation.score import bleu_counts, bleu_of, quality
+from glauber.translation.score import bleu_counts, bleu_of, paired, quality
 from glauber.translation.training import distil
 from recipes.translation_equal_scores import scored
 from tiny_translation import toy_pairs, toy_vocabulary
@@ -121,15 +121,37 @@ def test_scores_are_those_of_the_texts():
     assert moved["interval"][0] < moved["value"] < moved["interval"][1] < 0
 
 
-def test_the_shipped_record_is_that_of_the_shipped_translations():
-    """The long set scored again; its differences by a bootstrap over sentences of our own."""
+@pytest.fixture(scope="module")
+def long_set():
+    return long_pairs(read_pairs(TEST_PAIRS), load_vocabulary(BUNDLED), n_pairs=200)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    """Translations of the long set by the control and by the paper's student."""
     texts = json.loads(lzma.decompress((BUNDLED / "equal.json.xz").read_bytes()))["outputs"]
-    stored = json.loads((BUNDLED / "equal.json").read_text())
-    judged = long_pairs(read_pairs(TEST_PAIRS), load_vocabulary(BUNDLED), n_pairs=200)
-    said = {
+    return {
         name: texts[name.split(": ")[0]][name.split(": ")[1]]["long"]["texts"]
         for name in ("control: beam 5", "paper: refine from random, 4 steps")
     }
+
+
+def test_paired_intervals_of_bleu_keep_their_level(shipped, long_set):
+    """Sets of 40 sentences drawn from 200, whose difference is known."""
+    control, student = (bleu_counts(outputs, long_set) for outputs in shipped.values())
+    known = bleu_of(student.sum(0)) - bleu_of(control.sum(0))
+    draws, held = np.random.default_rng(1).integers(200, size=(150, 40)), 0
+    for rows in draws:
+        low, high = paired(student[rows], control[rows], bleu_of).interval
+        held += low <= known <= high
+    # 150 intervals of 95%: the standard error of the share is 0.018.
+    assert held / 150 > 0.95 - 3 * 0.018
+
+
+def test_the_shipped_record_is_that_of_the_shipped_translations(shipped, long_set):
+    """The long set scored again; its differences by a bootstrap over sentences of our own."""
+    stored = json.loads((BUNDLED / "equal.json").read_text())
+    said, judged = shipped, long_set
     for row in stored["rows"]:
         if row["set"] == "long" and row["system"] in said:
             assert quality(said[row["system"]], judged).bleu == pytest.approx(row["bleu"])
