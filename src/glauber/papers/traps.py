@@ -33,7 +33,7 @@ LISTED = (
     (1200, 4.12, -1.0), (1050, 4.99, -1.0), (300, 9.23, -1.0), (650, 3.10, -1.0),
 )  # fmt: skip
 TABLE5 = "paper A, appendix A.1 and table 5"
-TAKES = ("model", "texts", "temperature", "chains", "steps", "device")
+TAKES = ("model", "texts", "temperature", "chains", "steps", "embedder", "device")
 
 
 @dataclass(frozen=True)
