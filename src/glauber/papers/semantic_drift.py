@@ -101,10 +101,10 @@ def _growth_claim(found: Conditions, values: dict[int, Any], *, sweeps: int = 0)
     note = f"{found.step} steps are {part} sweeps: a longer text is redrawn less"
     return Claim(
         "at sufficiently high temperatures the embedding distance grows logarithmically with the "
-        "length at fixed time", "paper A, section 6.1 (figure 3a)", "it grows", ours, above(0.0),
-        effect=SMALLEST,
+        f"length at fixed time{' (in sweeps: our control)' if sweeps else ''}",
+        "paper A, section 6.1 (figure 3a)", "it grows", ours, above(0.0), effect=SMALLEST,
         ours=(
-            "equal sweeps: our control, the paper counts steps" if sweeps else note,
+            "the paper counts steps" if sweeps else note,
             *_lost(found), f"power for {SMALLEST:g}",
         ),
     )  # fmt: skip
@@ -199,7 +199,7 @@ def _scaling_claims(
     def claim(sentence: str, at: float, one: "Scaling", more: tuple[str, ...]) -> Claim:
         ours = Quantity(
             f"exponent of the hitting time of {at:g} in n", one.power.b, one.power.interval,
-            n=found.chains, unit=count,
+            n=found.chains, unit=count, level=one.level,
         )  # fmt: skip
         return Claim(
             sentence, "paper A, section 6.1 (figure 3b)", "n log n", ours, region, effect=laws[1],
