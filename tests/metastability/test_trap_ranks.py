@@ -42,6 +42,17 @@ def test_a_duration_that_was_cut_off_is_only_longer_than_shorter_ones():
     assert ranks([10] * 4, [True] * 4, [gaps, gaps], np.arange(4)) is None
 
 
+def test_two_chains_give_no_interval():
+    durations, ended, gaps, family = drawn(10, np.random.default_rng(3), 1.0)
+    for n_chains, known in ((2, False), (3, True)):
+        found = trap_ranks(
+            durations, ended, gaps, text=family, family=family, chain=family % n_chains
+        )
+        assert (found.difference.interval is not None) == known
+        assert ("three chains" in found.by_mean_gap.reason) == (not known)
+        assert known or found.better is None
+
+
 @pytest.mark.parametrize("slope", [0.0, 1.0])
 def test_intervals_over_families_keep_their_level(slope):
     """Of 95% intervals so few as are let pass here come once in a thousand times."""

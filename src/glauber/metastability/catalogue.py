@@ -109,6 +109,7 @@ class Catalogue:
             [[trap.mean_gap for trap in self.traps], [trap.min_gap for trap in self.traps]],
             text=[trap.text for trap in self.traps],
             family=family,
+            chain=[trap.episode.chain for trap in self.traps],
         )
 
     @property

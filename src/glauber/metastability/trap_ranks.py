@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from glauber.errors import GlauberError
 from glauber.metastability.episodes import Ints
-from glauber.statistics import LEVEL, Floats, Measured, over_chains
+from glauber.statistics import FEW, LEVEL, Floats, Measured, over_chains
 
 FEWEST = 4  # families whose ranks are worth comparing
 
@@ -61,11 +61,13 @@ def trap_ranks(
     *,
     text: ArrayLike,
     family: ArrayLike,
+    chain: ArrayLike | None = None,
 ) -> Ranks | None:
     """Somers' D of durations (traps,) with each of two gaps (traps,), and their difference.
 
     ended (traps,): not where the duration is a lower bound. text and family (traps,) number what
     each trap's text and family is. None for fewer than four families, or where no order is known.
+    chain (traps,) says where each was seen: no interval for fewer than three chains.
     """
     lasted, over = np.asarray(durations, np.float64), np.asarray(ended, np.bool_)
     _, which = np.unique(np.asarray(family), return_inverse=True)
@@ -81,7 +83,8 @@ def trap_ranks(
     agree = [_by_family(weight * _rises(np.asarray(gap, np.float64)), which) for gap in gaps]
     made = _judged(agree, pairs, n_families)
     counts = len(lasted), n_families, int(longer.sum())
-    return Ranks(*(_named(one, counts) for one in made))
+    n_chains = FEW if chain is None else len(np.unique(np.asarray(chain)))
+    return Ranks(*(_named(one, counts, n_chains) for one in made))
 
 
 def _known_longer(durations: Floats, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -118,7 +121,9 @@ def _judged(agree: list[Floats], pairs: Floats, n_families: int) -> list[Measure
     return [each.one(0), each.one(1), between.one(0)]
 
 
-def _named(found: Measured, counts: tuple[int, int, int]) -> RankCorrelation:
+def _named(found: Measured, counts: tuple[int, int, int], n_chains: int) -> RankCorrelation:
+    if n_chains < FEW:
+        return RankCorrelation(found.value, None, *counts, "traps of fewer than three chains")
     reason = "" if found.interval else f"{counts[1]} families of traps give no interval"
     return RankCorrelation(found.value, found.interval, *counts, reason)
 
