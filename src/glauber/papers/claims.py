@@ -99,6 +99,9 @@ class Region:
             return f"{'below' if self.strict else 'at most'} {self.high:g}"
         if self.high == inf:
             return f"{'above' if self.strict else 'at least'} {self.low:g}"
+        middle = (self.low + self.high) / 2
+        if self.high - self.low <= 1e-6 * abs(middle):
+            return f"equal to {middle:.6g}"
         return f"between {self.low:g} and {self.high:g}"
 
 
@@ -167,11 +170,12 @@ class Claim:
         ends = ours.ends
         if ends is None:
             return "cannot tell", f"no interval: {ours.reason or count(ours)}"
-        what = "the value" if ours.kind != "estimate" else f"the {_basis(ours)}"
+        alone = ours.kind != "estimate"
+        what = "the value" if alone else f"the {_basis(ours)}"
         if self.region.holds(*ends):
             return "agrees", f"{what} is {self.region}"
         if self.region.misses(*ends):
-            return "disagrees", f"{what} is nowhere {self.region}"
+            return "disagrees", f"{what} is {'not' if alone else 'nowhere'} {self.region}"
         return "cannot tell", f"{what} is {self.region} only in part"
 
     def _seed_by_seed(self) -> tuple[Word, str]:
