@@ -24,6 +24,7 @@ from glauber.metastability.state_model import (
     ImpliedTimescales,
     Labels,
     StateModel,
+    chains_behind,
     chains_in,
     chapman_kolmogorov,
     check_labels,
@@ -127,7 +128,7 @@ def _figures(
     chance = over_chains(chances, len(counts), scale="logit")
     passages = time.part(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
     return {
-        "slow": time.part(slice(n - 1)),
+        "slow": time.part(slice(n - 1)).only_where(np.bool_(chains_behind(counts) >= FEW)),
         "shares": chance.part(0).only_where(enough),
         "staying": chance.part(1).only_where(enough),
         "passages": passages.only_where(enough[:, None] & enough),

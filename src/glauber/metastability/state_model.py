@@ -137,7 +137,17 @@ def implied_timescales(labels: Labels, lags: list[int], *, every: int = 1) -> Im
                 found[row, : len(slow)] = slow
         return found
 
-    return ImpliedTimescales(np.array(lags) * every, over_chains(figures, len(labels), scale="log"))
+    found = over_chains(figures, len(labels), scale="log")
+    enough = np.array([chains_behind(of_chains) >= FEW for of_chains in counts])
+    return ImpliedTimescales(np.array(lags) * every, found.only_where(enough[:, None]))
+
+
+def chains_behind(counts: Floats) -> int:
+    """How many chains moved within the connected set of counts (chains, states, states)."""
+    with suppress(GlauberError):
+        states = largest_set(counts.sum(axis=0))
+        return int((counts[:, states[:, None], states].sum(axis=(1, 2)) > 0).sum())
+    return 0
 
 
 @dataclass(frozen=True, eq=False)
