@@ -77,6 +77,8 @@ class Chains:
 
         with locked(folder):
             if (folder / "run.json").is_file():
+                if Run(folder).finished:  # wherever it was made, it needs no device any more
+                    return Run(folder)
                 return resume(folder, device=None if device == "auto" else device)
             shutil.rmtree(folder, ignore_errors=True)  # killed before it had begun
             return sample(**asdict(self), device=device, out=folder)

@@ -86,8 +86,7 @@ def table5(settings: Settings) -> Reproduction:
     found = settings.over(CONDITIONS[settings.scale])
     embedder = load_embedder(found.embedder, **found.how)
     (chains,) = table5_chains(settings)
-    device = None if settings.device == "auto" else settings.device
-    study = traps(settings.run(chains), embedder=embedder, device=device)
+    study = traps(settings.run(chains), embedder=embedder, device=settings.device)
     rows = [_summary_row(each) for each in study.catalogues]
     periods = _periods(settings, found)
     rows += [] if periods is None else [periods]
