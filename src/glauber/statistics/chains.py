@@ -160,16 +160,13 @@ def rank_correlation(
     names = np.arange(len(x)) if chain is None else np.asarray(chain)
     n_chains = len(np.unique(names))
     value, tail = _spearman(x, y), tail_of(level, comparisons)
-    method = "Fisher's z (Bonett and Wright)" if n_chains == len(x) else JACKKNIFE
-    reason = ("" if n_chains > FEW else "three pairs or fewer have no order to speak of") or ""
-    if n_chains != len(x):
-        reason = too_few(n_chains)
-    if np.isnan(value):
-        reason = "one of the measures never changes"
+    apart = n_chains == len(x)
+    method = "Fisher's z (Bonett and Wright)" if apart else JACKKNIFE
+    reason = "three pairs or fewer have no order to speak of" if apart and n_chains <= 3 else ""
+    reason = "one of the measures never changes" if np.isnan(value) else reason or too_few(n_chains)
     if reason:
         return Measured(value, None, "estimate", level, n_chains, method, reason)
-    ends = _ranked_apart(value, n_chains, tail) if n_chains == len(x) else None
-    ends = ends or _ranked_by_chain(x, y, names, tail)
+    ends = _ranked_apart(value, len(x), tail) if apart else _ranked_by_chain(x, y, names, tail)
     if ends is None:
         return Measured(value, None, "estimate", level, n_chains, method, ALONE)
     return Measured(value, ends, "estimate", level, n_chains, method)
