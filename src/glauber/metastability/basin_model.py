@@ -128,7 +128,7 @@ def _figures(
     chance = over_chains(chances, len(counts), scale="logit")
     passages = time.part(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
     return {
-        "slow": time.part(slice(n - 1)).only_where(np.bool_(chains_behind(counts) >= FEW)),
+        "slow": time.part(slice(n - 1)).only_where(np.array(chains_behind(counts) >= FEW)),
         "shares": chance.part(0).only_where(enough),
         "staying": chance.part(1).only_where(enough),
         "passages": passages.only_where(enough[:, None] & enough),
