@@ -120,7 +120,7 @@ def test_models_at_equal_training_are_shown_and_judged(folder):
     assert own["further pairs"] == 40 and own["pairs before"] == 9_216_000
     assert own["BLEU less control"] == -1.0 and own["interval, control"] == [-1.3, -0.7]
     assert "40 further pairs" in translation._how("", record)
-    beside = [translation._published_name(name) for name in rows]
+    beside = [translation_equal.published_beside(name) for name in rows]
     assert beside == ["ar, beam 5", "refine, 4 steps", "", ""]
     words = {one.sentence: one.verdict for one in translation_equal.table_1_claims(record)}
     gap = "4 steps come within 1.4 BLEU of the autoregressive model on distilled pairs"

@@ -11,17 +11,19 @@ from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Scale, Settings
 from glauber.papers.translation_choices import make_ablation
 from glauber.papers.translation_equal import (
-    CONTROL,
     DIFFERS,
     PAPER,
     TABLE_1,
     TABLE_2,
     equal,
     equal_rows,
+    legend,
+    published_beside,
     table_1_claims,
     table_2_claims,
 )
 from glauber.papers.translation_runs import (
+    faster,
     long_set,
     published,
     row,
@@ -65,7 +67,7 @@ def make_table1(settings: Settings) -> Reproduction:
         beam = next(one for one in made if one.system == BESIDE)
         for one in made:
             shown = row(name, one) | {
-                "faster than greedy, beam 5": [_faster(one, made[0]), _faster(one, beam)],
+                "faster than greedy, beam 5": [faster(one, made[0]), faster(one, beam)],
                 "published SacreBLEU": SACREBLEU.get(one.system),
                 "published speed-up": SPEED if one.system == "refine, 4 steps" else None,
             }
@@ -73,7 +75,7 @@ def make_table1(settings: Settings) -> Reproduction:
         refined = next(one for one in made if one.system == "refine, 4 steps")
         claims += speed_claims(name, refined, beam)
     rows += [
-        one | {"published SacreBLEU": SACREBLEU.get(_published_name(one["system"]))}
+        one | {"published SacreBLEU": SACREBLEU.get(published_beside(one["system"]))}
         for one in equal_rows(record, TABLE_1)
     ]
     how = _how(sentences(judged), record)
@@ -83,26 +85,11 @@ def make_table1(settings: Settings) -> Reproduction:
     )  # fmt: skip
 
 
-def _published_name(system: str) -> str:
-    """The published row beside a recorded one: the control, and the paper's own student."""
-    own = {
-        CONTROL: BESIDE,
-        PAPER.format(4): "refine, 4 steps",
-        PAPER.format(10): "refine, 10 steps",
-    }
-    return own.get(system, "")
-
-
-def _faster(one: Evaluation, other: Evaluation) -> float:
-    """How many times the median of one goes into that of the other."""
-    assert one.latency is not None and other.latency is not None
-    return other.latency.median / one.latency.median
-
-
 def _how(what: str, record: dict[str, Any]) -> str:
     equally = (
         f"The rows 'recorded' are models that began from the shipped teacher and then saw "
-        f"{record['steps'] * record['batch']:,} further pairs each, on {record['device']}"
+        f"{record['steps'] * record['batch']:,} further pairs each, on {record['device']} "
+        f"({legend(TABLE_1)})"
         if record
         else "Models at equal training are not recorded beside these weights"
     )
@@ -167,7 +154,7 @@ def make_table2(settings: Settings) -> Reproduction:
         "where nothing else is said. The recorded models were each trained for their decoder, on "
         "as many pairs; easy-first asks the one of mask-predict, sundae (which learns from drafts "
         "with any share of random tokens) the one of the paper's drafts. Published rows are by "
-        "other BLEUs"
+        f"other BLEUs. Recorded: {legend(TABLE_2)}"
     )
     return Reproduction.of(
         settings, how, rows, claims=table_2_claims(record), differs=DIFFERS,
@@ -188,7 +175,10 @@ def make_table3(settings: Settings) -> Reproduction:
     judged, rows, note = sets(settings.scale), [], ""
     for name, one_set in judged.items():
         for one in evaluate(
-            runs.BUNDLED, one_set, systems(decoders=REFINING), measures=Measures(0)
+            runs.BUNDLED,
+            one_set,
+            systems(decoders=REFINING, judges=("itself",)),
+            measures=Measures(0),
         ):
             metric, note = _metric(one, one_set)
             rows.append(row(name, one) | metric | {"published BLEURT": BLEURT.get(one.system)})

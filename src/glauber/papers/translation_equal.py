@@ -78,11 +78,17 @@ def equal_rows(record: dict[str, Any], systems: tuple[str, ...]) -> list[dict[st
     return [_row(record, listed[one]) for one in chosen]
 
 
+def legend(systems: tuple[str, ...]) -> str:
+    """What the models behind some systems are, in words."""
+    models = dict.fromkeys(name.split(": ")[0] for name in systems)
+    return "; ".join(f"{name}: {NAMES[name]}" for name in models)
+
+
 def _row(record: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     name = one["system"].split(": ")[0]
     trained = record["models"].get(name, {})
     found = {
-        "set": one["set"], "system": one["system"], "what it is": NAMES.get(name, name),
+        "set": one["set"], "system": one["system"],
         "further pairs": trained.get("pairs seen", 0),
         "decoder passes over a pair": trained.get("decoder passes over a pair"),
         "pairs before": SHIPPED_PAIRS.get(name, SHIPPED_PAIRS["shipped teacher"]),
@@ -94,6 +100,16 @@ def _row(record: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
         found[f"BLEU less {word}"] = None if moved is None else moved["value"]
         found[f"interval, {word}"] = None if moved is None else moved["interval"]
     return found | {"made": "recorded", "device": record["device"], "kind": "estimate"}
+
+
+def published_beside(system: str) -> str:
+    """The published row beside a recorded one: the control, and the paper's own student."""
+    own = {
+        CONTROL: "ar, beam 5",
+        PAPER.format(4): "refine, 4 steps",
+        PAPER.format(10): "refine, 10 steps",
+    }
+    return own.get(system, "")
 
 
 def difference(
