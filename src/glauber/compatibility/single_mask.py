@@ -189,21 +189,21 @@ class SingleMask(Result):
         }
 
     def lines(self) -> Iterable[str]:
+        many = "text" if len(self.probes) == 1 else "texts"
         yield (
             f"log-ratios of two tokens at a site, single mask less chain, in {len(self.probes)} "
-            f"texts with {self.n_sites} free sites of {self.top} tokens (the rest held)"
+            f"{many} with {self.n_sites} free sites of {self.top} tokens (the rest held)"
         )
-        mean, apart = self.over_texts("difference"), self.over_texts("total_variation")
-        yield f"mean |difference| {mean.spoken()} nats; under a joint law 0"
+        yield f"mean |difference| {self._said('difference')} nats; under a joint law 0"
         yield f"largest {max(one.largest for one in self.probes):.3f} nats, {self.kind}"
         yield (
-            f"{self.differing} of {len(self.probes)} texts differ by more than rounding: "
+            f"{self.differing} of {len(self.probes)} {many} differ by more than rounding: "
             + ("no joint law" if self.differing else "nothing speaks against a joint law")
         )
-        yield f"total variation of the two conditionals {apart.spoken()}"
+        yield f"total variation of the two conditionals {self._said('total_variation')}"
         yield (
             "share of the chain's time where the single mask names another first choice "
-            + self.over_texts("reversed").spoken()
+            + self._said("reversed")
         )
         held, known = self.covered
         if known:
@@ -217,6 +217,14 @@ class SingleMask(Result):
             f"  log-ratio by a single mask {one.single:+.3f}, of the chain {one.stationary:+.3f}"
             + ("" if one.seen is None else f", counted {one.seen.spoken()}")
         )
+
+    def _said(self, figure: str) -> str:
+        """A figure over texts; of one text it is that text's own."""
+        mean = self.over_texts(figure)
+        if mean.n_chains == 1:
+            return f"{mean.value:.3f} (of this text)"
+        few = f"{mean.value:.3f} (no interval from {mean.n_chains} texts)"
+        return mean.spoken() if mean.interval else few
 
     def frame(self) -> "pandas.DataFrame":
         """One row per text."""

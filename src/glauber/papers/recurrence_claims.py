@@ -132,7 +132,7 @@ def model_claims(scores: dict[str, TopicScores]) -> list[Claim]:
     claims = []
     for first, second in (("RoBERTa", "BERT"), ("BERT", "ModernBERT")):
         apart = f"politics at the end, {first} less {second}"
-        ours = Quantity(apart, None, reason="this scale has other models")
+        ours = Quantity(f"{apart} (not both are among the models here)", None)
         if first in ends and second in ends:
             ours = Quantity.of(apart, difference(ends[first], ends[second], bounds=(0, 1)))
         means = [_published(first), _published(second)]
