@@ -66,6 +66,8 @@ def test_both_median_times_are_one():
     assert median_time_by_chain(*twice).value == plain.value
     # Both intervals are of 95% over 40 independent times: their ends lie within a few steps.
     np.testing.assert_allclose(median_time_by_chain(*twice).interval, plain.interval, atol=4)
+    three = median_time_by_chain(seen, happened, np.arange(40) % 3)
+    assert three.interval == (None, None) and three.reason
     none = median_time_by_chain(seen, np.zeros(40, bool), np.arange(40) // 2)
     assert none.interval == (None, None) and none.value is None and none.reason
 
