@@ -70,8 +70,6 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
             "ar, beam 5",
             "refine, 4 steps",
             "refine, 10 steps",
-            "refine, 4 steps, judged by ar",
-            "refine, 10 steps, judged by ar",
             "refine-remask, 4 steps",
             "refine-remask, 10 steps",
             "refine-remask, 4 steps, judged by ar",
@@ -83,7 +81,7 @@ def test_table_1_has_both_sets_and_says_that_the_control_is_missing(folder, tmp_
         assert row["p99 ms"] is None and row["sentences timed"] == 2
         ends = row["interval"]
         assert ends is None or ends[0] <= row["BLEU less beam 5"] <= ends[1]
-    beam, own, remasked = made.rows[1], made.rows[2], made.rows[6]
+    beam, own, remasked = made.rows[1], made.rows[2], made.rows[4]
     assert beam["BLEU less beam 5"] is None and beam["faster than greedy, beam 5"][1] == 1
     assert beam["published SacreBLEU"]["DE-EN"] == 33.50
     # The published figures stand beside the paper's own decoding and not beside ours.

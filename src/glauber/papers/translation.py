@@ -62,8 +62,9 @@ def make_table1(settings: Settings) -> Reproduction:
     judged, rows = sets(settings.scale), []
     measures = Measures(runs.SIZES[settings.scale][2])
     record, claims = equal(runs.BUNDLED), list[Claim]()
+    chosen = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
     for name, one_set in judged.items():
-        made = evaluate(runs.BUNDLED, one_set, systems(decoders=REFINING), measures=measures)
+        made = evaluate(runs.BUNDLED, one_set, chosen, measures=measures)
         beam = next(one for one in made if one.system == BESIDE)
         for one in made:
             shown = row(name, one) | {
