@@ -73,6 +73,7 @@ def test_the_claims_of_table_3_are_those_of_its_scores(tiny_scale, tmp_path):
     named = next(one for sentence, one in ours.items() if "recurrent basin" in sentence)
     assert (named.value, named.interval) == (special.value, special.interval)
     crossing = next(one for one in made.claims if one.sentence.startswith("46 of 50"))
+    assert crossing.quantity.interval[1] is None  # 20 steps: in 10,000 more would cross
     assert crossing.region.low == pytest.approx(0.808, abs=1e-3)  # Clopper and Pearson, 46 of 50
 
 

@@ -1,11 +1,12 @@
 """What does section 6.2 of paper A say of politics and of the seed topics, and does it hold?"""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from glauber.landscape.recurrence import Recurrence
+from glauber.landscape.recurrence import Recurrence, SeedRow
 from glauber.landscape.scorers import TopicScores
 from glauber.papers.claims import Claim, Quantity, Region, above, below, near
 from glauber.statistics import Mean, difference, mean_over_chains, share, share_interval
@@ -34,6 +35,7 @@ TABLE4 = {
     "food": {"BERT": 0.174, "RoBERTa": 0.052, "ModernBERT": 0.038},
     "technology": {"BERT": 0.038, "RoBERTa": 0.198, "ModernBERT": 0.033},
 }
+STEPS = 10_000  # of the paper's chains
 SPECIAL = 0.2  # a difference of shares that matters
 OURS = (
     "temperature 1, and which nine of the eleven labels: the paper's are lost",
@@ -50,8 +52,7 @@ def claims_of(
     by = f" by {table.scorer}"
     yield Claim(
         f"{published} of 50 chains cross the politics baseline at least once",
-        "paper A, section 6.2.1", published / 50,
-        Quantity.of(f"share that cross{by}", share(everyone.crossed, everyone.n_chains)),
+        "paper A, section 6.2.1", published / 50, _crossing(everyone, table.n_steps, by),
         Region(low, high, strict=False),
         ours=(*OURS, f"the region is the 95% interval of {published} of 50"),
     )  # fmt: skip
@@ -87,6 +88,16 @@ def claims_of(
         Quantity.of(f"politics at the end from food{by}", ends["food"], bounds=(0, 1)),
         above(found.baseline),
     )  # fmt: skip
+
+
+def _crossing(row: SeedRow, n_steps: int, by: str) -> Quantity:
+    """The share of chains that crossed; of shorter chains than the paper's, more would have."""
+    found = Quantity.of(
+        f"share that cross in {n_steps:,} steps{by}", share(row.crossed, row.n_chains)
+    )
+    if n_steps >= STEPS or found.interval is None:
+        return found
+    return replace(found, interval=(found.interval[0], None))
 
 
 def _changes(found: TopicScores, seeds: list[str]) -> tuple[list[Mean], list[Mean]]:
