@@ -94,7 +94,8 @@ def table3(settings: Settings) -> Reproduction:
 def table4(settings: Settings) -> Reproduction:
     """A row for each seed topic, a column for each model."""
     found = conditions(settings)
-    scores, seeds = {}, []
+    scores: dict[str, TopicScores] = {}
+    seeds: list[str] = []
     for column, model in found.models.items():
         (scores[column], *_), _, seeds = scored(settings, model)
     rows = [_end_row(topic, scores, np.array(seeds) == topic) for topic in SEEDS]

@@ -102,7 +102,8 @@ def _crossing(row: SeedRow, n_steps: int, by: str) -> Quantity:
 
 def _changes(found: TopicScores, seeds: list[str]) -> tuple[list[Mean], list[Mean]]:
     """End less start of politics and of the seed's own topic, for each; all hold together."""
-    rises, falls = [], []
+    rises: list[Mean] = []
+    falls: list[Mean] = []
     for topic in SEEDS:
         mine = np.array(seeds) == topic
         for label, into in ((TRACK, rises), (topic, falls)):
