@@ -71,6 +71,11 @@ class Boundary:
     crossovers: tuple[Crossover, ...]
     scaling: Scaling | None  # None: fewer than two lengths, or no length shows its crossover
 
+    def stopped(self, cell: PhaseCell) -> PhaseCell:
+        """The cell within this budget."""
+        steps = self.budget if self.equal == "steps" else self.budget * cell.length
+        return cell.within(int(steps + 1e-6))
+
     @property
     def verdict(self) -> str:
         """Whether the boundary moves to higher temperatures as texts get longer."""

@@ -69,7 +69,7 @@ def coupling_figure(settings: Settings) -> Reproduction:
             "width in log temperature": one.width,
             "crossover is": one.kind,
             "met": ", ".join(
-                f"{sum(cell.met)}/{len(cell.met)} at {cell.temperature:g}"
+                f"{sum(at.stopped(cell).met)}/{len(cell.met)} at {cell.temperature:g}"
                 for cell in seen.cells
                 if cell.length == one.length
             ),
