@@ -36,6 +36,7 @@ REGIMES = {
     100.0: "noise",
 }
 UNIFORM = 0.9  # of the largest entropy: nearly uniform
+CLOSE = 0.2  # a distance from the start that is called close
 
 
 @dataclass(frozen=True)
@@ -227,21 +228,7 @@ def _distance(run: "Run", embedder: Any, stride: int) -> Any:
 
 def _regime_claims(runs: "dict[float, Run]", far: dict[float, Any], n_tokens: int) -> list[Claim]:
     source = "paper A, appendix C.3"
-    claims = []
-    for t in (0.01, 0.1):
-        less = mean_over_chains(far[t] - far[10.0] / 2)
-        claims.append(
-            Claim(
-                f"at temperature {t:g} chains stay close to where they began", source,
-                "a cosine distance that is lost in our text",
-                Quantity(
-                    "distance from the start less half of that of noise (temperature 10)",
-                    less.value, less.interval, n=len(far[t]),
-                ),
-                below(0.0), effect=-0.25,
-                ours=("close: less than half as far as noise; power for a quarter less",),
-            )
-        )  # fmt: skip
+    claims = [one for t in (0.01, 0.1) for one in _close_claims(t, far, source)]
     more = mean_over_chains(far[1.0] - far[0.1])
     claims.append(
         Claim(
@@ -268,6 +255,28 @@ def _regime_claims(runs: "dict[float, Run]", far: dict[float, Any], n_tokens: in
             )
         )  # fmt: skip
     return claims
+
+
+def _close_claims(t: float, far: dict[float, Any], source: str) -> list[Claim]:
+    """The paper's number for close is lost, so two readings of it stand beside each other."""
+    sentence = f"at temperature {t:g} chains stay close to where they began"
+    published = "a cosine distance that is lost in our text"
+    itself = mean_over_chains(far[t], bounds=(0.0, 2.0))
+    less = mean_over_chains(far[t] - far[10.0] / 2)
+    return [
+        Claim(
+            sentence, source, published,
+            Quantity.of("distance from the start", itself, bounds=(0.0, 2.0)),
+            below(CLOSE), effect=CLOSE / 2,
+            ours=(f"close: a distance below {CLOSE:g}; power for half of it",),
+        ),
+        Claim(
+            sentence, source, published,
+            Quantity.of("distance from the start less half of that of noise (at 10)", less),
+            below(0.0), effect=-0.25,
+            ours=("close: less than half as far as noise; power for a quarter less",),
+        ),
+    ]  # fmt: skip
 
 
 def _entropy_share(run: "Run", n_tokens: int) -> Any:
