@@ -6,6 +6,7 @@ temperature nor the starts: 0.7 and the bundled passages are ours.
 
 from dataclasses import dataclass, replace
 from itertools import groupby
+from math import inf
 from typing import Any
 
 from glauber.landscape.prefix_contrast import Contrast
@@ -151,7 +152,10 @@ def figure1(settings: Settings) -> Reproduction:
     claim = Claim(
         "the path has clear clusters of points, which are one sentence repeated",
         "paper A, figure 1", SEEN,
-        Quantity("longest row of equal snapshots in the chain shown", longest, kind=EXACT),
+        Quantity(
+            "longest row of equal snapshots in the chain shown", longest, n=ALONE, bounds=(1, inf),
+            reason="one chain cannot say how much chains differ",
+        ),
         at_least(CLUSTER), ours=(f"a cluster: {CLUSTER} equal snapshots in a row",),
     )  # fmt: skip
     pictures = {"trajectory": plot_trajectory(plane)}
