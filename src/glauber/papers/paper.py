@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.errors import GlauberError
 from glauber.papers.claims import Claim, pooled
-from glauber.papers.settings import Chains, Piece, Scale, Settings
+from glauber.papers.settings import FLAGS, Chains, Piece, Scale, Settings
 from glauber.parameters import Device, Texts
 from glauber.progress import check_count, check_seed
 from glauber.result import Result, one_of, plain, signature, study
@@ -87,10 +87,7 @@ def paper(
     """
     one_of("the scale", scale, ("small", "paper"))
     one_of("until", until, STAGES)
-    if piece == "list":
-        summaries = {name: one.shows for name, one in pieces().items()}
-        return Pieces(summaries, signature(pieces=len(summaries)))
-    one_of("the piece", piece, [*pieces(), "all"])
+    one_of("the piece", piece, [*pieces(), "all", "list"])
     from glauber.papers.making import Asked, make
 
     asked = Settings(
@@ -98,8 +95,30 @@ def paper(
         embedder, scorer, device,
     )  # fmt: skip
     _check(asked)
+    place, numbers = _place(on, workers, address), read_seeds(seeds)
+    if piece == "list":
+        return _listed(asked, out)
     named = list(pieces()) if piece == "all" else [piece]
-    return make(Asked(named, read_seeds(seeds), asked, until), out, (on, workers, address))
+    return make(Asked(named, numbers, asked, until), out, place)
+
+
+def _listed(asked: Settings, out: str | Path | None) -> "Pieces":
+    """The names of the pieces; what was given beside is not swallowed."""
+    if asked.given:
+        flags = ", ".join(FLAGS[name] for name in asked.given)
+        raise GlauberError(f"list takes no {flags}: name a piece, or all.")
+    if out is not None and Path(out).is_file():
+        raise GlauberError(f"{out} is a file: give a folder.")
+    summaries = {name: one.shows for name, one in pieces().items()}
+    return Pieces(summaries, signature(pieces=len(summaries)))
+
+
+def _place(on: str, workers: int | None, address: str | None) -> tuple[str, Any, Any]:
+    """Where pieces run, checked before anything is made."""
+    from glauber.sweeps.executor import executor_named
+
+    executor_named(on, workers=workers, address=address)
+    return on, workers, address
 
 
 def _check(asked: Settings) -> None:
@@ -110,6 +129,9 @@ def _check(asked: Settings) -> None:
         from glauber.conditionals.base import check_temperature
 
         check_temperature(asked.temperature)
+    from glauber.conditionals.weights import check_device
+
+    check_device(asked.device)
 
 
 def _texts(given: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -121,7 +143,7 @@ def _texts(given: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
 def read_seeds(given: int | str | Sequence[int]) -> tuple[int, ...]:
     """Seeds from a number, from 0-9,12, or from a list; each once."""
     parts: list[Any] = given.split(",") if isinstance(given, str) else []
-    parts = parts or ([given] if isinstance(given, int) else list(given))
+    parts = parts or (list(given) if isinstance(given, list | tuple | range) else [given])
     found: list[int] = []
     for part in parts:
         ends = str(part).strip().split("-")
