@@ -94,3 +94,11 @@ def test_corollary_3():
     first = made.rows[0]
     assert first["|C| of the corollary"] == 25 and first["smallest |C| that separates"] == 2
     assert first["N-Gibbs not there after one step"] < first["delta"]
+
+
+def test_definition_8_keeps_the_joint_and_the_naive_redraw_does_not():
+    made = paper("B-definition8")
+    assert [claim.verdict.word for claim in made.claims] == ["agrees", "agrees"]
+    apart = {row["--scan"]: row["total variation from the joint"] for row in made.rows}
+    assert apart["adaptive:entropy"] < 1e-12 and apart["conditioned:confidence"] < 1e-12
+    assert apart["naive:confidence"] == pytest.approx(0.1630, abs=5e-5)  # by another program

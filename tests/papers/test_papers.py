@@ -17,7 +17,7 @@ from glauber.papers.settings import FLAGS, Settings
 
 def test_every_piece_says_what_it_shows_and_can_be_made():
     found = pieces()
-    assert len(found) == 32
+    assert len(found) == 33
     assert all(one.shows and callable(one.make) for one in found.values())
     assert paper("list").to_dict() == {name: one.shows for name, one in found.items()}
 
