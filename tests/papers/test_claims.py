@@ -142,3 +142,15 @@ def test_claims_survive_json_and_stand_disagreements_first():
     words = [one.verdict.word for one in by_verdict(claims)]
     assert words == ["disagrees", "cannot tell", "agrees"]
     assert next(iter(claim_lines(claims))).startswith("DISAGREES: chains come back (paper A)")
+
+
+def test_kept_claims_without_an_upper_bound_are_pooled():
+    ours = [
+        Quantity("traps", value, (value - 5, value + 5), n=9, bounds=(0.0, np.inf))
+        for value in (10.0, 14.0, 12.0, 17.0, 9.0)
+    ]
+    claims = [
+        Claim("17 traps", "paper A", 17, one, near(17, 4), seeds=(k,)) for k, one in enumerate(ours)
+    ]
+    kept = [Claim.from_dict(json.loads(json.dumps(one.to_dict()))) for one in claims]
+    assert kept == claims and pooled(kept) == pooled(claims)

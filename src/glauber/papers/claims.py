@@ -318,8 +318,8 @@ def _quantity(ours: Quantity) -> dict[str, Any]:
 
 
 def _read(record: Mapping[str, Any]) -> Quantity:
-    pairs = {
-        name: None if record[name] is None else tuple(record[name])
-        for name in ("interval", "bounds")
-    }
-    return Quantity(**{**record, **pairs})
+    interval, bounds = record["interval"], record["bounds"]
+    if bounds is not None:  # JSON has no infinity
+        bounds = (-inf if bounds[0] is None else bounds[0], inf if bounds[1] is None else bounds[1])
+    pair = None if interval is None else tuple(interval)
+    return Quantity(**{**record, "interval": pair, "bounds": bounds})
