@@ -111,5 +111,6 @@ PIECES = {
         "drift of the copies of '!' at the boundary of its basin",
         table_2,
         takes=("model", "texts", "device"),
+        seconds=160,
     ),
 }

@@ -251,10 +251,10 @@ def _influence_claims(alpha: float, met: Any, chosen: dict[str, Any]) -> list[Cl
 
 PIECES = {
     "A-fig-coupling": Piece(
-        "where in temperature and length two chains meet", coupling_figure, TAKES
+        "where in temperature and length two chains meet", coupling_figure, TAKES, seconds=800,
     ),
     "A-influence": Piece(
         "influence, alpha and the contraction threshold of one sentence",
-        influence_of_a_sentence, ("model", "texts", "temperature", "device"),
+        influence_of_a_sentence, ("model", "texts", "temperature", "device"), seconds=35,
     ),
 }  # fmt: skip

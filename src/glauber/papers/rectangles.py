@@ -314,11 +314,11 @@ def _probe_claim(part: dict[str, Any], free: tuple[int, int]) -> Claim:
 
 
 PIECES = {
-    "A-table1": Piece("mean rectangle incompatibility by model", table_1, TAKES),
-    "A-fig5": Piece("distribution of the rectangle incompatibility", figure_5, TAKES),
-    "A-fig6": Piece("rectangle incompatibility against influence", figure_6, TAKES),
+    "A-table1": Piece("mean rectangle incompatibility by model", table_1, TAKES, seconds=65),
+    "A-fig5": Piece("distribution of the rectangle incompatibility", figure_5, TAKES, seconds=25),
+    "A-fig6": Piece("rectangle incompatibility against influence", figure_6, TAKES, seconds=25),
     "A-eq4.1": Piece(
         "single-mask ratios against the chain's stationary ones", equation_4_1,
-        (*TAKES, "temperature", "chains", "steps"),
+        (*TAKES, "temperature", "chains", "steps"), seconds=45,
     ),
 }  # fmt: skip

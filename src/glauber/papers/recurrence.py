@@ -269,9 +269,13 @@ def _time(median: MedianTime) -> list[float | None]:
 TAKES = ("model", "temperature", "chains", "steps", "scorer", "device")
 PIECES = {
     "A-table3": Piece(
-        "chains lose their seed topic and visit politics on the way", table3, TAKES, table3_chains
+        "chains lose their seed topic and visit politics on the way",
+        table3,
+        TAKES,
+        table3_chains,
+        seconds=115,
     ),
     "A-table4": Piece(
-        "how political chains are at the end, by model", table4, TAKES, table4_chains
+        "how political chains are at the end, by model", table4, TAKES, table4_chains, seconds=115
     ),
 }

@@ -238,8 +238,9 @@ PIECES = {
         "steps from one mode of an Ising model to the other, k-Gibbs and parallel",
         figure3,
         takes=("chains",),
+        seconds=9,
     ),
     "B-corollary3": Piece(
-        "one step of N-Gibbs against M steps of the parallel sampler", corollary3
+        "one step of N-Gibbs against M steps of the parallel sampler", corollary3, seconds=5
     ),
 }

@@ -273,10 +273,10 @@ def _power_row(threshold: float, scaling: "Scaling") -> dict[str, Any]:
 PIECES = {
     "A-fig3a": Piece(
         "embedding distance from the start after a fixed number of steps, by length",
-        figure3a, (*TAKES, "temperature", "embedder"), needs=figure3_chains,
+        figure3a, (*TAKES, "temperature", "embedder"), needs=figure3_chains, seconds=175,
     ),
     "A-fig3b": Piece(
         "hitting time of an embedding distance by length, against n, n log n, n^2 and any power",
-        figure3b, (*TAKES, "temperature", "embedder"), needs=figure3_chains,
+        figure3b, (*TAKES, "temperature", "embedder"), needs=figure3_chains, seconds=90,
     ),
 }  # fmt: skip

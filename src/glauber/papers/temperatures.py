@@ -316,7 +316,7 @@ def _regime_row(found: "Regime", far: Any, text: str, published: str) -> dict[st
 PIECES = {
     "A-fig2": Piece(
         "time to forget the start, and distance from it, by temperature",
-        figure2, (*TAKES, "embedder"), needs=figure2_chains,
+        figure2, (*TAKES, "embedder"), needs=figure2_chains, seconds=300,
     ),
     "A-regimes": Piece(
         "how chains move at temperatures from 0.01 to 100",

@@ -249,10 +249,12 @@ def _mean(mean: Mean) -> list[float]:
 PATH_TAKES = ("model", "texts", "temperature", "steps", "embedder", "device")
 PIECES = {
     "A-fig1": Piece(
-        "one chain's trajectory in the plane", figure1, PATH_TAKES, lambda s: _chains(s, ALONE)
+        "one chain's trajectory in the plane", figure1, PATH_TAKES, lambda s: _chains(s, ALONE),
+        seconds=10,
     ),
     "A-fig4": Piece(
-        "further trajectories in the plane", figure4, PATH_TAKES, lambda s: _chains(s, SEVERAL)
+        "further trajectories in the plane", figure4, PATH_TAKES, lambda s: _chains(s, SEVERAL),
+        seconds=15,
     ),
     "A-prefixes": Piece(
         "what a frozen prefix pulls the chain towards", pulls,

@@ -323,23 +323,27 @@ PIECES = {
     "B-table1": Piece(
         "translation: the autoregressive model beside refinement at 4 and 10 steps",
         make_table1,
+        seconds=235,
     ),
     "B-table2": Piece(
         "translation: refinement beside mask-predict, easy-first and SUNDAE",
         make_table2,
+        seconds=180,
     ),
     "B-table3": Piece(
-        "translation by a learned metric, where its weights are at hand", make_table3
+        "translation by a learned metric, where its weights are at hand", make_table3, seconds=90
     ),
     "B-table4": Piece(
-        "self-attention between neighbouring positions, stuttering or not", make_table4
+        "self-attention between neighbouring positions, stuttering or not", make_table4, seconds=14
     ),
     "B-table5": Piece(
         "distance of the cross-attention of neighbouring positions, stuttering or not",
         make_table5,
+        seconds=13,
     ),
     "B-ablation": Piece(
         "translation: what each choice in decoding and in training is worth",
         make_ablation,
+        seconds=105,
     ),
 }

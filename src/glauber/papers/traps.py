@@ -339,6 +339,10 @@ def _bound(value: float | None) -> str:
 
 PIECES = {
     "A-table5": Piece(
-        "the catalogue of traps: texts, gaps and durations", table5, TAKES, needs=table5_chains
+        "the catalogue of traps: texts, gaps and durations",
+        table5,
+        TAKES,
+        needs=table5_chains,
+        seconds=35,
     ),
 }
