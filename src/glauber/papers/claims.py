@@ -164,7 +164,7 @@ class Claim:
     def _word(self) -> tuple[Word, str]:
         ours = self.quantity
         if ours.value is None:
-            return "cannot tell", "there is no number"
+            return "cannot tell", f"there is no number{': ' if ours.reason else ''}{ours.reason}"
         if ours.each and ours.interval is None and ours.kind == "estimate":
             return self._seed_by_seed()
         ends = ours.ends

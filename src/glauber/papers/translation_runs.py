@@ -129,7 +129,11 @@ def speed_claims(which: str, one: Evaluation, beam: Evaluation) -> list[Claim]:
     ratio = late[0] / late[1] if late[0] is not None and late[1] is not None else None
     slowest = Quantity(
         f"ratio of the 99th percentiles, {which}", ratio, n=len(logs), unit="sentences",
-        reason="a ratio of two tails has none here",
+        reason=(
+            "fewer than 100 sentences have no 99th percentile"
+            if ratio is None
+            else "a ratio of two tails has no interval here"
+        ),
     )  # fmt: skip
     differs = (f"{machine()} in place of TPU v3", "short sentences", "a smaller model")
     ours = ("the geometric mean over sentences in place of the median",)
