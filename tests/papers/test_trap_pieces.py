@@ -132,9 +132,11 @@ def test_the_regimes(tiny_scale, tiny_folder, tmp_path):
     assert all(low <= value <= high for value, (low, high) in
                zip(far, (row["interval"] for row in made.rows), strict=True))  # fmt: skip
     claims = {claim.sentence: claim for claim in made.claims}
-    assert len(claims) == len(made.claims) == 5
-    cold = claims["at temperature 0.01 chains stay close to where they began"]
-    assert cold.quantity.value == pytest.approx(far[0] - far[3] / 2)
+    assert len(claims) == len(made.claims) == 7
+    close = "at temperature 0.01 chains stay close to where they began"
+    assert claims[close].quantity.value == pytest.approx(far[0])
+    beside = claims[f"{close}, set against noise"]
+    assert beside.quantity.value == pytest.approx(far[0] - far[3] / 2)
     hot = claims["at temperature 100 token selection becomes nearly uniform"]
     assert hot.verdict.word == "agrees" and 0.9 < hot.quantity.value <= 1
     assert len(made.pictures) == 1 and made.write(tmp_path / "out").is_dir()

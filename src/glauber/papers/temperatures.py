@@ -271,7 +271,7 @@ def _close_claims(t: float, far: dict[float, Any], source: str) -> list[Claim]:
             ours=(f"close: a distance below {CLOSE:g}; power for half of it",),
         ),
         Claim(
-            sentence, source, published,
+            f"{sentence}, set against noise", source, published,
             Quantity.of("distance from the start less half of that of noise (at 10)", less),
             below(0.0), effect=-0.25,
             ours=("close: less than half as far as noise; power for a quarter less",),
