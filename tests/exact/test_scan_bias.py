@@ -100,3 +100,8 @@ def test_what_is_too_much_or_not_there_is_refused(tiny_folder):
         glauber.scan_bias(str(tiny_folder))
     with pytest.raises(GlauberError, match="no site 99"):
         glauber.scan_bias(str(tiny_folder), "the cat sat on the mat .", sites="99", tokens=3)
+
+
+def test_a_temperature_at_which_chances_vanish_is_named():
+    with pytest.raises(GlauberError, match="temperature so low"):
+        glauber.scan_bias(ISING.joint(), temperature=1e-4)

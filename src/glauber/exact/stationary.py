@@ -68,7 +68,8 @@ def closed_class(matrix: csr_array) -> np.ndarray[tuple[int], np.dtype[np.int64]
     if len(closed) > 1:
         raise GlauberError(
             f"the chain falls into {len(closed)} sets of states that it never leaves, "
-            "so it has more than one stationary distribution (are all sites free?)."
+            "so it has more than one stationary distribution (are all sites free, and is no "
+            "temperature so low that chances vanish?)."
         )
     return np.flatnonzero(label == closed[0])
 
