@@ -16,8 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.encoder import Affine, Encoder, Layer
-from glauber.conditionals.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.description import Affine, Layer
+from glauber.conditionals.forward.encoder import Encoder
+from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.threads import side_by_side

@@ -6,16 +6,17 @@ import torch
 
 import glauber
 from conftest import make_model
-from glauber.conditionals import encoder_int8
 from glauber.conditionals.base import log_probs
-from glauber.conditionals.encoder_int8 import (
+from glauber.conditionals.forward import encoder_int8
+from glauber.conditionals.forward.encoder_int8 import (
     GELU_LEAST,
     LEVELS,
     LOW,
     EncoderInt8,
     round_weight,
 )
-from glauber.conditionals.encoder_int8 import _pack as pack
+from glauber.conditionals.forward.encoder_int8 import _pack as pack
+from glauber.conditionals.forward.read import describe
 from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
@@ -209,7 +210,7 @@ def test_runs_in_int8_resume_and_do_not_depend_on_the_batch(tiny_folder, texts, 
 
 
 def test_other_shapes_and_devices_are_refused(tokenizer, tiny_folder):
-    with pytest.raises(GlauberError, match=r"BERT's shape only.*distilbert"):
+    with pytest.raises(GlauberError, match=r"not there for.*distilbert"):
         MaskedLM(make_model("distilbert"), tokenizer, int8=True)
     with pytest.raises(GlauberError, match="on a CPU only, and the device is meta"):
         MaskedLM(make_model("bert").to("meta"), tokenizer, int8=True)
@@ -221,7 +222,7 @@ def test_a_machine_without_exact_products_is_refused(monkeypatch):
 
     monkeypatch.setattr(encoder_int8.Product, "__call__", saturating)
     with pytest.raises(GlauberError, match="not exact"):
-        EncoderInt8(make_model("bert"))
+        EncoderInt8(describe(make_model("bert")))
 
 
 def test_what_measures_refuses_int8(tiny_folder, texts, tmp_path):

@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
-from glauber.conditionals.encoder import Encoder, Layer
+from glauber.conditionals.forward.description import Layer
+from glauber.conditionals.forward.encoder import Encoder
 from glauber.threads import side_by_side
 
 # tokens (rows, length), sites (rows, k), candidates (rows, k, c) or None -> (rows, k, vocab or c)
@@ -170,7 +171,7 @@ class PackedRows:
         self.encoder = encoder
         self.read = read  # states (HEAD_ROWS, 1, d) -> scores (HEAD_ROWS, 1, vocab)
         self.hidden_token = hidden_token
-        self.vocab_size = len(encoder.embeddings.word_embeddings.weight)
+        self.vocab_size = len(encoder.described.embedding.words)
         self._places_matter: bool | None = None
 
     def log_probs(self, tokens: Tensor, sites: Tensor, *, temperature: float = 1.0) -> Tensor:
@@ -191,8 +192,7 @@ class PackedRows:
         """Whether a row gives the same bits at any place of a call, on this machine."""
         if self._places_matter is None:
             generator = torch.Generator().manual_seed(0)
-            positions = len(self.encoder.embeddings.position_embeddings.weight)
-            length = min(23, positions - self.encoder.first_position)
+            length = min(23, self.encoder.described.places)
             tokens = torch.randint(self.vocab_size, (PACKED // length, length), generator=generator)
             sites = torch.randint(length, (len(tokens),), generator=generator)
             here = self.log_probs(tokens, sites)
@@ -254,7 +254,7 @@ class PackedRows:
         for length, count in runs:
             end = begin + length * count
             parts = together[begin:end].unflatten(0, (count, length)).chunk(3, dim=-1)
-            mixed[begin:end] = self.encoder.attend(*parts).flatten(0, 1)
+            mixed[begin:end] = self.encoder.attend(self.encoder.layers[0], *parts).flatten(0, 1)
             begin = end
         return mixed
 
@@ -271,7 +271,7 @@ class PackedRows:
         for length, count in runs:
             end = begin + length * count
             parts = together[begin:end].unflatten(0, (count, length)).chunk(2, dim=-1)
-            mixed.append(self.encoder.attend(queries[row : row + count, None], *parts)[:, 0])
+            mixed.append(self.encoder.attend(layer, queries[row : row + count, None], *parts)[:, 0])
             begin, row = end, row + count
         pairs = zip(there, _blocks(torch.cat(mixed)), strict=True)
         return torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])[: len(hidden)]

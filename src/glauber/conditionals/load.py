@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.causal_lm import CausalLM
-from glauber.conditionals.masked_lm import HEADS, MaskedLM
+from glauber.conditionals.forward.read import HEADS
+from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (

@@ -5,9 +5,8 @@ hidden sites only; rows are batched so that on a CPU a row's scores never depend
 """
 
 import warnings
-from collections.abc import Callable
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,8 +14,10 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PackedRows, PaddedRows
-from glauber.conditionals.encoder import FEWEST_ROWS, Encoder
-from glauber.conditionals.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward import guard
+from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
+from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     check_weights,
@@ -27,40 +28,7 @@ from glauber.conditionals.weights import (
     longest_text,
     name_of,
 )
-from glauber.errors import GlauberError
-
-# Where a hidden state becomes scores. Every masked-LM head of the field works on each position
-# alone, so it is applied at the hidden sites only.
-Head = Callable[[Any, Tensor], Tensor]
-
-
-def _deberta(model: Any, states: Tensor) -> Tensor:
-    if model.legacy:
-        return model.cls(states)
-    return model.lm_predictions(states, model.deberta.embeddings.word_embeddings)
-
-
-def _distilbert(model: Any, states: Tensor) -> Tensor:
-    states = model.activation(model.vocab_transform(states))
-    return model.vocab_projector(model.vocab_layer_norm(states))
-
-
-def _electra(model: Any, states: Tensor) -> Tensor:
-    return model.generator_lm_head(model.generator_predictions(states))
-
-
-HEADS: dict[str, Head] = {
-    "bert": lambda model, states: model.cls(states),
-    "roberta": lambda model, states: model.lm_head(states),
-    "xlm-roberta": lambda model, states: model.lm_head(states),
-    "distilbert": _distilbert,
-    "albert": lambda model, states: model.predictions(states),
-    "electra": _electra,
-    "deberta-v2": _deberta,
-    "mpnet": lambda model, states: model.lm_head(states),
-    "modernbert": lambda model, states: model.decoder(model.head(states)),
-    "esm": lambda model, states: model.lm_head(states),
-}
+from glauber.errors import GlauberError, GlauberWarning
 
 
 class MaskedLM:
@@ -87,8 +55,9 @@ class MaskedLM:
         self.pad_token = int(tokenizer.pad_token_id or 0)
         self.longest = longest_text(model.config, tokenizer)
         self.int8 = int8
+        head = HEADS.get(model.config.model_type)
+        self._head = None if head is None else head(self.model)
         self.encoder = self._encoder()
-        self._head = HEADS.get(model.config.model_type)
         if self._head is None:
             warnings.warn(
                 f"{model.config.model_type} is not a shape that we know: the scores of every "
@@ -101,17 +70,36 @@ class MaskedLM:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
     def _encoder(self) -> Encoder | None:
-        """Our own forward pass, where the model has a shape that it computes."""
-        if not self.int8:
-            return Encoder(self.model) if Encoder.fits(self.model) else None
-        if self.device.type != "cpu":
-            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
-        if not Encoder.fits(self.model):
-            raise GlauberError(
-                "int8 is there for models of BERT's shape only, and "
-                f"{self.name} has the shape {self.model.config.model_type}."
-            )
-        return EncoderInt8(self.model)
+        """Our own forward pass, where it is described and says what transformers says."""
+        described = describe(self.model)
+        if self.int8:
+            if self.device.type != "cpu":
+                raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+            if described is None:
+                raise GlauberError(
+                    f"int8 is not there for {self.name}: its shape, "
+                    f"{self.model.config.model_type}, is not one that we know."
+                )
+            return EncoderInt8(described)
+        if described is None:
+            return None
+        encoder = Encoder(described)
+        apart = guard.difference(
+            lambda *asked: self._ours(encoder, *asked),
+            self._theirs,
+            usual=self.vocabulary.proposable().nonzero()[:, 0],
+            hidden_token=self.hidden_token,
+            lengths=guard.lengths_to_try(described),
+        )
+        if apart <= guard.TOLERANCE[self.model.dtype]:
+            return encoder
+        warnings.warn(
+            f"our forward pass differs from transformers' on {self.name} by {apart:.1g} of the "
+            "scores' spread, so transformers' is used, which is slower.",
+            GlauberWarning,
+            stacklevel=3,
+        )
+        return None
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
@@ -207,17 +195,22 @@ class MaskedLM:
 
     def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
         """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
-        home = tokens.device
-        tokens, sites = tokens.to(self.device), sites.to(self.device)
-        if self.encoder is not None:
-            scores = self._read(self.encoder(tokens, sites))
-        elif self._head is not None:
-            states = self.model.base_model(**self._inputs(tokens))[0]
-            scores = self._read(_take(states, sites))
-        else:
-            scores = _take(self.model(**self._inputs(tokens)).logits, sites)
-        scores = scores.to(home)
+        ask = self._theirs if self.encoder is None else partial(self._ours, self.encoder)
+        scores = ask(tokens, sites)
         return scores if candidates is None else scores.gather(-1, candidates)
+
+    def _ours(self, encoder: Encoder, tokens: Tensor, sites: Tensor) -> Tensor:
+        """By our forward pass."""
+        states = encoder(tokens.to(self.device), sites.to(self.device))
+        return self._read(states).to(tokens.device)
+
+    def _theirs(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """By transformers', with the head at the hidden sites only where it is known."""
+        home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
+        if self._head is None:
+            return _take(self.model(**self._inputs(tokens)).logits, sites).to(home)
+        states = self.model.base_model(**self._inputs(tokens))[0]
+        return self._read(_take(states, sites)).to(home)
 
     def _read(self, states: Tensor) -> Tensor:
         """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows."""
@@ -227,7 +220,7 @@ class MaskedLM:
         flat = states.reshape(rows * k, width)
         if few:
             flat = torch.nn.functional.pad(flat, (0, 0, 0, FEWEST_ROWS - rows * k))
-        scores: Tensor = self._head(self.model, flat)[: rows * k]
+        scores: Tensor = self._head(flat)[: rows * k]
         return scores.view(rows, k, -1)
 
     def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:

@@ -12,22 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glauber.conditionals.forward.encoder import Encoder, normed
+
 if TYPE_CHECKING:
-    from glauber.conditionals.encoder import Affine, Encoder, Layer
+    from glauber.conditionals.forward.description import Description, Layer, Norm
 
 try:
     import triton
 
-    from glauber.conditionals import encoder_kernels as kernels
+    from glauber.conditionals.forward import encoder_kernels as kernels
 except ImportError:  # PyTorch for CPU or Windows brings none
     triton = None
 
 LONGEST = 128  # longest sequence that the short attention kernel takes
 
 
-def forward(encoder: "Encoder", tokens: Tensor, sites: Tensor) -> Tensor:
+def forward(encoder: "Description", tokens: Tensor, sites: Tensor) -> Tensor:
     """Hidden states at the sites, (rows, k, d)."""
-    states = encoder.embed(tokens).flatten(0, 1)  # (rows length, d)
+    states = Encoder(encoder).embed(tokens).flatten(0, 1)  # (rows length, d)
     lengths = (tokens >= 0).sum(dim=1, dtype=torch.int32)
     for layer in encoder.layers[:-1]:
         together = torch.addmm(
@@ -40,7 +42,7 @@ def forward(encoder: "Encoder", tokens: Tensor, sites: Tensor) -> Tensor:
 
 
 def _at_sites(
-    encoder: "Encoder", layer: "Layer", states: Tensor, sites: Tensor, lengths: Tensor
+    encoder: "Description", layer: "Layer", states: Tensor, sites: Tensor, lengths: Tensor
 ) -> Tensor:
     """The last layer at the sites only: states (rows length, d) -> (rows, k, d)."""
     (rows, k), width = sites.shape, states.shape[1]
@@ -53,15 +55,15 @@ def _at_sites(
     return _finish(encoder, layer, there, mixed).view(rows, k, width)
 
 
-def _finish(encoder: "Encoder", layer: "Layer", states: Tensor, mixed: Tensor) -> Tensor:
+def _finish(encoder: "Description", layer: "Layer", states: Tensor, mixed: Tensor) -> Tensor:
     added = torch.addmm(layer.attended.bias, mixed, layer.attended.weight.t())
-    states = _add_and_norm(states, added, layer.norm_attended, encoder.eps)
+    states = _add_and_norm(states, added, layer.norm_attended)
     added = torch.addmm(layer.out.bias, _between(layer, states), layer.out.weight.t())
-    return _add_and_norm(states, added, layer.norm_out, encoder.eps)
+    return _add_and_norm(states, added, layer.norm_out)
 
 
 def _attend(
-    encoder: "Encoder", queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor
+    encoder: "Description", queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor
 ) -> Tensor:
     """Attention of (rows q, d) on (rows length, d) -> (rows q, d); parts of wider rows are fine."""
     rows, heads = len(lengths), encoder.heads
@@ -94,13 +96,13 @@ def _attend_plainly(
     return mixed.transpose(1, 2).reshape(len(queries), -1)
 
 
-def _add_and_norm(states: Tensor, added: Tensor, norm: "Affine", eps: float) -> Tensor:
+def _add_and_norm(states: Tensor, added: Tensor, norm: "Norm") -> Tensor:
     """Layer norm of states + added, in place of added."""
     width = states.shape[1]
     if triton is None or states.dtype == torch.float64:
-        return F.layer_norm(states + added, (width,), *norm, eps)
+        return normed(norm, states + added)
     kernels.add_and_norm[(len(states),)](
-        states, added, norm.weight, norm.bias, width, eps,
+        states, added, norm.weight, norm.bias, width, norm.eps,
         W=triton.next_power_of_2(width), num_warps=4,
     )  # fmt: skip
     return added

@@ -10,13 +10,14 @@ Never the default, and not for certificates. On the bundled model, over 500 cont
 estimate); the most probable token is the same in 95%.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.encoder import Affine, Encoder, Layer
+from glauber.conditionals.forward.description import Affine, Description, Layer, Norm
+from glauber.conditionals.forward.encoder import Encoder, normed
 from glauber.errors import GlauberError
 from glauber.threads import one_thread_each
 
@@ -71,27 +72,27 @@ class Rounded(NamedTuple):
     spread: Tensor  # of what enters the layer
     queries_keys_values: Product
     attended: Product
-    norm_attended: Affine  # gives the states divided by spread_between
+    norm_attended: Norm  # gives the states divided by spread_between
     spread_between: Tensor
     between: Product
     out: Product
-    norm_out: Affine  # gives the states divided by the next layer's spread
+    norm_out: Norm  # gives the states divided by the next layer's spread
 
 
 class EncoderInt8(Encoder):
     """Hidden states of the last layer at the hidden sites, (rows, k, d), with rounded products."""
 
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
+    def __init__(self, described: Description) -> None:
+        super().__init__(described)
         _check_machine()
         with one_thread_each(), torch.no_grad():
             spreads = self._spreads()
-        ends = [spread for spread, _ in spreads[1:]] + [torch.ones(model.config.hidden_size)]
+        ends = [spread for spread, _ in spreads[1:]] + [torch.ones(described.width)]
         self.rounded = [
             _rounded(layer, *pair, end)
             for layer, pair, end in zip(self.layers, spreads, ends, strict=True)
         ]
-        width, (weight, bias) = model.config.hidden_size, self.layers[-1].queries_keys_values
+        width, (weight, bias) = described.width, self.layers[-1].queries_keys_values
         last = self.rounded[-1].spread
         self.queries = _product(Affine(weight[:width], bias[:width]), last)
         self.keys_values = _product(Affine(weight[width:], bias[width:]), last)
@@ -100,14 +101,14 @@ class EncoderInt8(Encoder):
         """tokens (rows, length) of one length, sites (rows, k)."""
         states = self.embed(tokens).div_(self.rounded[0].spread)
         for layer in self.rounded[:-1]:
-            mixed = self.attend(*layer.queries_keys_values(states).chunk(3, dim=-1))
+            mixed = self._mix(*layer.queries_keys_values(states).chunk(3, dim=-1))
             states = self._finish(layer, states, mixed)
         there = states[torch.arange(len(sites))[:, None], sites.clamp(min=0)]
         keys, values = self.keys_values(states).chunk(2, dim=-1)
-        mixed = self.attend(self.queries(there), keys, values)
+        mixed = self._mix(self.queries(there), keys, values)
         return self._finish(self.rounded[-1], there, mixed)
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """As in float32, by plain products: for short rows they are faster than the fused one."""
         queries, keys, values = map(self._split, (queries, keys, values))
         scores = queries @ keys.transpose(-1, -2)
@@ -116,12 +117,11 @@ class EncoderInt8(Encoder):
 
     def _finish(self, layer: Rounded, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection, feed-forward, and a norm after each."""
-        width = states.shape[-1:]
         states = layer.attended(mixed).addcmul_(states, layer.spread)
-        states = F.layer_norm(states, width, *layer.norm_attended, self.eps)
+        states = normed(layer.norm_attended, states)
         between = torch.ops.aten.gelu_(layer.between(states))
         states = layer.out.after_gelu(between).addcmul_(states, layer.spread_between)
-        return F.layer_norm(states, width, *layer.norm_out, self.eps)
+        return normed(layer.norm_out, states)
 
     def _spreads(self) -> list[tuple[Tensor, Tensor]]:
         """For each layer, the spread of what enters it and of what enters its feed-forward.
@@ -130,15 +130,13 @@ class EncoderInt8(Encoder):
         is divided by the root of its largest value over random texts, and the weights multiplied.
         """
         generator = torch.Generator().manual_seed(0)
-        table = self.embeddings
-        n_tokens = len(table.word_embeddings.weight)
-        length = min(32, len(table.position_embeddings.weight) - self.first_position)
+        n_tokens = len(self.described.embedding.words)
+        length = min(32, self.described.places)
         states = self.embed(torch.randint(n_tokens, (32, length), generator=generator))
         spreads = []
         for layer in self.layers:
-            mixed = self.attend(*F.linear(states, *layer.queries_keys_values).chunk(3, dim=-1))
-            middle = F.linear(mixed, *layer.attended) + states
-            middle = F.layer_norm(middle, states.shape[-1:], *layer.norm_attended, self.eps)
+            mixed = self._mix(*F.linear(states, *layer.queries_keys_values).chunk(3, dim=-1))
+            middle = normed(layer.norm_attended, F.linear(mixed, *layer.attended) + states)
             spreads.append((_spread(states), _spread(middle)))
             states = self.finish(layer, states, mixed)
         return spreads
@@ -155,12 +153,17 @@ def _rounded(layer: Layer, spread: Tensor, between: Tensor, end: Tensor) -> Roun
         spread,
         _product(layer.queries_keys_values, spread),
         _product(layer.attended, ones),
-        Affine(layer.norm_attended.weight / between, layer.norm_attended.bias / between),
+        _divided(layer.norm_attended, between),
         between,
         _product(layer.between, between),
         _product(layer.out, wide),
-        Affine(layer.norm_out.weight / end, layer.norm_out.bias / end),
+        _divided(layer.norm_out, end),
     )
+
+
+def _divided(norm: Norm | None, spread: Tensor) -> Norm:
+    assert norm is not None and norm.weight is not None and norm.bias is not None
+    return norm._replace(weight=norm.weight / spread, bias=norm.bias / spread)
 
 
 def round_weight(weight: Tensor) -> tuple[Tensor, Tensor]:

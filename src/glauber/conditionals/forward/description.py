@@ -1,0 +1,112 @@
+"""How is an encoder built? A small value that says so, for every masked LM of the field.
+
+The encoders differ in a few choices: whether a norm stands before or after a block, how places
+enter (added to the embeddings, as rotations, as relative terms of attention), whether the
+feed-forward has a gate, how far a layer looks. `read` takes them off a transformers module; the
+passes for CPU (`encoder`) and CUDA (`encoder_cuda`) compute whatever is described here.
+
+d is the width, f that of the feed-forward, s the size of a head: d = heads * s.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Affine(NamedTuple):
+    """x -> W x + b."""
+
+    weight: Tensor  # (out, in)
+    bias: Tensor | None  # (out,)
+
+    def rows(self, begin: int, end: int) -> "Affine":
+        """The outputs begin to end."""
+        return Affine(self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
+
+
+class Norm(NamedTuple):
+    """Layer norm; the root-mean-square norm where nothing is centred."""
+
+    weight: Tensor | None  # (d,)
+    bias: Tensor | None  # (d,)
+    eps: float
+    centred: bool = True
+
+
+class Rotary(NamedTuple):
+    """Queries and keys are turned by an angle that grows with the place.
+
+    A head's first half a and second half b become (a cos - b sin, b cos + a sin).
+    """
+
+    cos: Tensor  # (places, s / 2)
+    sin: Tensor  # (places, s / 2)
+
+
+class Relative(NamedTuple):
+    """Terms of the logits that depend on the distance i - j of query i and key j.
+
+    logits[i, j] += q_i . keys[at] + k_j . queries[at] + bias[at], at = rows[i - j + places - 1].
+    The terms are there already scaled: only q . k is multiplied by the layer's scale.
+    """
+
+    rows: Tensor  # (2 places - 1,) int64: the row of each distance, from -(places - 1) on
+    keys: Tensor | None = None  # (heads, distinct rows, s): DeBERTa, content to position
+    queries: Tensor | None = None  # (heads, distinct rows, s): DeBERTa, position to content
+    bias: Tensor | None = None  # (heads, distinct rows): MPNet
+
+    @property
+    def places(self) -> int:
+        """The longest text."""
+        return (len(self.rows) + 1) // 2
+
+
+class Layer(NamedTuple):
+    """One layer: attention, then feed-forward, each added to what entered it."""
+
+    queries_keys_values: Affine  # (3 d, d)
+    attended: Affine  # (d, d)
+    between: Affine  # (f, d); with a gate (2 f, d): what the activation takes, then the gate
+    out: Affine  # (d, f)
+    activation: str  # as transformers spells it
+    scale: float  # of q . k
+    gated: bool = False
+    norm_before: Norm | None = None  # of what enters attention
+    norm_attended: Norm | None = None  # of the sum after attention
+    norm_between: Norm | None = None  # of what enters the feed-forward
+    norm_out: Norm | None = None  # of the sum after the feed-forward
+    norm_queries: Norm | None = None  # over all heads together
+    norm_keys: Norm | None = None
+    rotary: Rotary | None = None
+    relative: Relative | None = None
+    window: int | None = None  # the farthest place that is looked at, to either side
+
+
+class Embedding(NamedTuple):
+    """What enters the first layer: words and places, a norm and a projection where they exist."""
+
+    words: Tensor  # (vocab, e)
+    places: Tensor | None = None  # (places, e), with what is added at every place
+    norm: Norm | None = None  # before the projection
+    project: Affine | None = None  # (d, e)
+    norm_projected: Norm | None = None
+    # ESM-2: hidden tokens enter as zeros, and the others are multiplied by `kept` / (1 - share
+    # hidden), since a share of 1 - `kept` was hidden in training.
+    hidden_token: int | None = None
+    kept: float = 1.0
+
+
+class Description(NamedTuple):
+    """A whole masked LM."""
+
+    embedding: Embedding
+    layers: list[Layer]  # a layer that is shared stands there several times
+    heads: int
+    norm: Norm | None  # behind the last layer
+    head: Callable[[Tensor], Tensor]  # states (rows, d) -> scores (rows, vocab)
+    places: int  # the longest text
+
+    @property
+    def width(self) -> int:
+        return self.layers[0].attended.weight.shape[0]

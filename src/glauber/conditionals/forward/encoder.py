@@ -1,0 +1,232 @@
+"""The forward pass on a CPU: hidden states of the last layer at the hidden sites only.
+
+It computes what a `Description` says, with queries, keys and values in one product and the last
+layer only where a site is hidden. The arithmetic is the model's own, so it equals transformers'
+answer up to rounding. The rows of a call have one length.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glauber.conditionals.forward.description import (
+    Affine,
+    Description,
+    Embedding,
+    Layer,
+    Norm,
+    Relative,
+    Rotary,
+)
+
+FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
+
+
+class Encoder:
+    """Hidden states of the last layer at the hidden sites: (rows, k, d)."""
+
+    def __init__(self, described: Description) -> None:
+        self.described = described
+        self.heads, self.layers = described.heads, described.layers
+        self._relative: dict[tuple[int, int], tuple[Tensor | None, ...]] = {}
+
+    def __call__(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """tokens (rows, length), on CUDA with PAD behind shorter rows; sites (rows, k)."""
+        if tokens.is_cuda:
+            from glauber.conditionals.forward import encoder_cuda
+
+            return encoder_cuda.forward(self.described, tokens, sites)
+        states = self.embed(tokens)
+        for layer in self.layers[:-1]:
+            mixed = self.attend(layer, *self.queries_keys_values(layer, states))
+            states = self.finish(layer, states, mixed)
+        return self._at_sites(self.layers[-1], states, sites)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """What enters the first layer: (rows, length, d)."""
+        table = self.described.embedding
+        share = None
+        if table.hidden_token is not None:
+            share = (tokens == table.hidden_token).sum(dim=1, keepdim=True) / tokens.shape[1]
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        return embed(table, tokens, places, share)
+
+    def embed_at(self, tokens: Tensor, places: Tensor, share: Tensor | None = None) -> Tensor:
+        """The same for tokens at the given places of their rows, counted from 0.
+
+        share is the hidden share of each token's row, for models that ask for it.
+        """
+        return embed(self.described.embedding, tokens, places, share)
+
+    def queries_keys_values(self, layer: Layer, states: Tensor) -> tuple[Tensor, ...]:
+        """Three of (rows, length, d)."""
+        together = F.linear(normed(layer.norm_before, states), *layer.queries_keys_values)
+        return self._normed(layer, *together.chunk(3, dim=-1))
+
+    def _normed(self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor) -> Any:
+        return normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
+
+    def _at_sites(self, layer: Layer, states: Tensor, sites: Tensor) -> Tensor:
+        """The last layer where it is asked for: (rows, length, d) -> (rows, k, d)."""
+        (rows, k), width = sites.shape, states.shape[-1]
+        sites = sites.clamp(min=0)
+        row = torch.arange(rows, device=sites.device)[:, None]
+        there = fill_up(states[row, sites].reshape(rows * k, width))
+        asked = normed(layer.norm_before, there)
+        queries = F.linear(asked, *layer.queries_keys_values.rows(0, width))
+        queries = queries[: rows * k].view(rows, k, width)
+        entering = normed(layer.norm_before, states)
+        together = F.linear(entering, *layer.queries_keys_values.rows(width, 3 * width))
+        parts = self._normed(layer, queries, *together.chunk(2, dim=-1))
+        mixed = self.attend(layer, *parts, sites=sites)
+        mixed = fill_up(mixed.reshape(rows * k, width))
+        found = normed(self.described.norm, self.finish(layer, there, mixed))
+        return found[: rows * k].view(rows, k, width)
+
+    def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention: projection and feed-forward, each added to what entered it."""
+        # In place where it can be: fresh memory costs as much as the arithmetic on it.
+        states = F.linear(mixed, *layer.attended).add_(states)
+        states = normed(layer.norm_attended, states)
+        between = F.linear(normed(layer.norm_between, states), *layer.between)
+        added = F.linear(self.activate(layer, between), *layer.out).add_(states)
+        return normed(layer.norm_out, added)
+
+    def activate(self, layer: Layer, between: Tensor) -> Tensor:
+        """The activation, in place, and the gate."""
+        if not layer.gated:
+            return activation(layer.activation)(between)
+        taken, gate = between.chunk(2, dim=-1)
+        return activation(layer.activation)(taken).mul_(gate)
+
+    def attend(
+        self,
+        layer: Layer,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        sites: Tensor | None = None,
+    ) -> Tensor:
+        """Softmax attention within each row: (rows, queries, d), from and to heads side by side.
+
+        sites (rows, queries) say where the queries stand; without them, one at every place.
+        """
+        length = keys.shape[1]
+        if layer.rotary is not None:
+            queries = self._turn(layer.rotary, queries, sites)
+            keys = self._turn(layer.rotary, keys, None)
+        queries, keys, values = map(self._split, (queries, keys, values))
+        added = None
+        if layer.relative is not None:
+            added = self._relate(layer.relative, queries, keys, sites)
+        if layer.window is not None and length > layer.window + 1:
+            far = _distances(length, sites, keys.device).abs() > layer.window
+            near = queries.new_zeros(far.shape).masked_fill_(far, float("-inf"))
+            added = near if added is None else added + near
+        mixed = F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=added, scale=layer.scale
+        )
+        return mixed.transpose(1, 2).flatten(2)
+
+    def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
+        """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
+        at: Any = slice(states.shape[1]) if sites is None else sites
+        cos, sin = (table[at][..., None, :].to(states.dtype) for table in rotary)
+        first, second = states.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return turned.flatten(-2)
+
+    def _relate(
+        self, relative: Relative, queries: Tensor, keys: Tensor, sites: Tensor | None
+    ) -> Tensor:
+        """What depends on the distance: (rows or 1, heads, queries, keys)."""
+        length = keys.shape[2]
+        # Distances i - j from -(length - 1) on.
+        at_keys, at_queries, bias = self._tables(relative, length)
+        index = _distances(length, sites, keys.device) + length - 1  # (rows or 1, 1, queries, keys)
+        terms = []
+        if at_keys is not None:
+            terms.append(
+                (queries @ at_keys.mT).gather(-1, index.expand(len(queries), self.heads, -1, -1))
+            )
+        if at_queries is not None:
+            # k_j . queries[i - j]: formed key by key, then read at i.
+            by_key = (keys @ at_queries.mT).mT  # (rows, heads, distances, keys)
+            terms.append(by_key.gather(2, index.expand(len(keys), self.heads, -1, -1)))
+        if bias is not None:
+            terms.append(bias[:, index[:, 0]].transpose(0, 1))
+        return sum(terms[1:], start=terms[0])
+
+    def _tables(self, relative: Relative, length: int) -> tuple[Tensor | None, ...]:
+        """The relative terms of every distance of a text: (heads, 2 length - 1, s or none)."""
+        kept = self._relative.get((id(relative), length))
+        if kept is None:
+            middle = relative.places - 1
+            rows = relative.rows[middle - length + 1 : middle + length]
+            kept = tuple(None if table is None else table[:, rows] for table in relative[1:])
+            self._relative[id(relative), length] = kept
+        return kept
+
+    def _split(self, states: Tensor) -> Tensor:
+        """(rows, length, d) -> (rows, heads, length, s)."""
+        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def embed(table: Embedding, tokens: Tensor, places: Tensor, share: Tensor | None) -> Tensor:
+    """Words and places, normalised and projected: (..., d) of tokens (...) at places (...)."""
+    states = F.embedding(tokens.clamp(min=0), table.words)
+    if table.hidden_token is not None:
+        assert share is not None
+        visible = (tokens != table.hidden_token).to(states.dtype)
+        states = states * (visible * (table.kept / (1 - share.to(states.dtype))))[..., None]
+    if table.places is not None:
+        states = states + table.places[places]
+    states = normed(table.norm, states)
+    if table.project is not None:
+        states = F.linear(states, *table.project)
+    return normed(table.norm_projected, states)
+
+
+def normed(norm: Norm | None, states: Tensor) -> Tensor:
+    """The norm of the last axis; the states themselves where there is none."""
+    if norm is None:
+        return states
+    width = states.shape[-1:]
+    if norm.centred:
+        return F.layer_norm(states, width, norm.weight, norm.bias, norm.eps)
+    return F.rms_norm(states, width, norm.weight, norm.eps)
+
+
+@cache
+def activation(name: str) -> Any:
+    """The activation of that name; it may write over what it is given."""
+    if name == "gelu":
+        return torch.ops.aten.gelu_
+    if name in ("gelu_new", "gelu_pytorch_tanh", "gelu_fast"):
+        return lambda states: torch.ops.aten.gelu_(states, approximate="tanh")
+    if name in ("silu", "swish"):
+        return torch.ops.aten.silu_
+    if name == "relu":
+        return torch.relu_
+    from transformers.activations import ACT2FN
+
+    return ACT2FN[name]
+
+
+def fill_up(rows: Tensor) -> Tensor:
+    """At least FEWEST_ROWS rows, filled up with zeros."""
+    return F.pad(rows, (0, 0, 0, max(0, FEWEST_ROWS - len(rows))))
+
+
+def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tensor:
+    """i - j of each query and key: (rows or 1, 1, queries, length)."""
+    keys = torch.arange(length, device=device)
+    queries = keys[None] if sites is None else sites
+    return (queries[..., None] - keys)[:, None]
+
+
+__all__ = ["FEWEST_ROWS", "Affine", "Encoder", "activation", "embed", "fill_up", "normed"]
