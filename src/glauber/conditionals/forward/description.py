@@ -11,6 +11,7 @@ d is the width, f that of the feed-forward, s the size of a head: d = heads * s.
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -19,6 +20,10 @@ class Affine(NamedTuple):
 
     weight: Tensor  # (out, in)
     bias: Tensor | None  # (out,)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        return F.linear(states, self.weight, self.bias)
 
     def rows(self, begin: int, end: int) -> "Affine":
         """The outputs begin to end."""

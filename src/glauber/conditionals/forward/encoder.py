@@ -63,7 +63,7 @@ class Encoder:
 
     def queries_keys_values(self, layer: Layer, states: Tensor) -> tuple[Tensor, ...]:
         """Three of (rows, length, d)."""
-        together = F.linear(normed(layer.norm_before, states), *layer.queries_keys_values)
+        together = layer.queries_keys_values(normed(layer.norm_before, states))
         return self._normed(layer, *together.chunk(3, dim=-1))
 
     def _normed(self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor) -> Any:
@@ -76,10 +76,10 @@ class Encoder:
         row = torch.arange(rows, device=sites.device)[:, None]
         there = fill_up(states[row, sites].reshape(rows * k, width))
         asked = normed(layer.norm_before, there)
-        queries = F.linear(asked, *layer.queries_keys_values.rows(0, width))
+        queries = layer.queries_keys_values.rows(0, width)(asked)
         queries = queries[: rows * k].view(rows, k, width)
         entering = normed(layer.norm_before, states)
-        together = F.linear(entering, *layer.queries_keys_values.rows(width, 3 * width))
+        together = layer.queries_keys_values.rows(width, 3 * width)(entering)
         parts = self._normed(layer, queries, *together.chunk(2, dim=-1))
         mixed = self.attend(layer, *parts, sites=sites)
         mixed = fill_up(mixed.reshape(rows * k, width))
@@ -89,10 +89,10 @@ class Encoder:
     def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection and feed-forward, each added to what entered it."""
         # In place where it can be: fresh memory costs as much as the arithmetic on it.
-        states = F.linear(mixed, *layer.attended).add_(states)
+        states = layer.attended(mixed).add_(states)
         states = normed(layer.norm_attended, states)
-        between = F.linear(normed(layer.norm_between, states), *layer.between)
-        added = F.linear(self.activate(layer, between), *layer.out).add_(states)
+        between = layer.between(normed(layer.norm_between, states))
+        added = layer.out(self.activate(layer, between)).add_(states)
         return normed(layer.norm_out, added)
 
     def activate(self, layer: Layer, between: Tensor) -> Tensor:
@@ -127,10 +127,13 @@ class Encoder:
             far = _distances(length, sites, keys.device).abs() > layer.window
             near = queries.new_zeros(far.shape).masked_fill_(far, float("-inf"))
             added = near if added is None else added + near
-        mixed = F.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=added, scale=layer.scale
-        )
-        return mixed.transpose(1, 2).flatten(2)
+        return self.mix(queries, keys, values, added, layer.scale).transpose(1, 2).flatten(2)
+
+    def mix(
+        self, queries: Tensor, keys: Tensor, values: Tensor, added: Tensor | None, scale: float
+    ) -> Tensor:
+        """The values by softmax(scale q . k + added): (rows, heads, queries, s)."""
+        return F.scaled_dot_product_attention(queries, keys, values, attn_mask=added, scale=scale)
 
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
@@ -187,7 +190,7 @@ def embed(table: Embedding, tokens: Tensor, places: Tensor, share: Tensor | None
         states = states + table.places[places]
     states = normed(table.norm, states)
     if table.project is not None:
-        states = F.linear(states, *table.project)
+        states = table.project(states)
     return normed(table.norm_projected, states)
 
 
