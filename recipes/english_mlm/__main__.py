@@ -32,8 +32,19 @@ def main() -> None:
     step.add_argument("--init", type=Path, required=True)
     step.add_argument("--out", type=Path, required=True)
     step.add_argument("--seconds", type=float, default=400.0)
-    step.add_argument("--batch", type=int, default=1024, help="rows")
-    step.add_argument("--length", type=int, default=128, help="tokens of a row")
+    step.add_argument("--batch", type=int, default=1024, help="rows of the first length")
+    step.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=[128],
+        help="tokens of a row; batches of each length in turns, with as many tokens",
+    )
+    step.add_argument(
+        "--to-write",
+        action="store_true",
+        help="hide 0 to 100%% in every other row, begin at sentences, count rows alike",
+    )
     step.add_argument("--peak", type=float, default=1e-3, help="highest learning rate")
     step.add_argument("--warmup", type=int, default=200, help="steps")
     step.add_argument("--seed", type=int, default=0)

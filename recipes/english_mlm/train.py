@@ -24,7 +24,7 @@ from .hiding import add_ends, hide, plan, scores_at
 from .text import load_tokenizer, special_tokens, tokenise, training_passages
 
 HIDDEN_SHARE = (0.05, 0.40)  # of a row's text, spread evenly over the rows of a batch
-Batch = tuple[Tensor, Tensor, Tensor]  # covered tokens, flat sites, targets: see `hide`
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # covered tokens, flat sites, targets, weights
 
 
 @dataclass
@@ -37,43 +37,83 @@ class Progress:
 
 
 def rows_of_text(
-    stream: Tensor, specials: Tensor, shape: tuple[int, int], generator: torch.Generator
+    stream: Tensor, specials: Tensor, shape: tuple[int, int], generator: torch.Generator, stop: int
 ) -> Iterator[Tensor]:
-    """Endless batches (rows, length) of [CLS] text [SEP]; each pass cuts the stream anew."""
+    """Endless batches (rows, length) of [CLS] text [SEP]; each pass cuts the stream anew.
+
+    With a stop token, every other row begins behind the last one before it: at a sentence.
+    """
     rows, width = shape[0], shape[1] - 2
     within = torch.arange(width, device=stream.device)
+    begins = sentence_begins(stream, stop) if stop else None
     while True:
         shift = torch.randint(width, (1,), generator=generator, device=stream.device)
         order = torch.randperm(len(stream) // width - 1, generator=generator, device=stream.device)
         for starts in (order * width + shift)[: len(order) // rows * rows].split(rows):
+            if begins is not None:
+                starts = torch.where(
+                    within.new_ones(rows).cumsum(0) % 2 == 0, begins[starts], starts
+                )
             yield add_ends(stream[starts[:, None] + within], specials)
 
 
+def sentence_begins(stream: Tensor, stop: int) -> Tensor:
+    """For each place of the stream the first place of its sentence."""
+    place = torch.arange(len(stream), device=stream.device)
+    behind = torch.where(stream.roll(1) == stop, place, 0)
+    return behind.cummax(0).values
+
+
+def hidden_counts(args: argparse.Namespace, rows: int, width: int, device: torch.device) -> Tensor:
+    """Hidden sites (rows,) of each row: 5 to 40%; to write too, 0 to 100% in every other row."""
+    shares = torch.linspace(*HIDDEN_SHARE, rows, device=device)
+    if args.to_write:
+        shares = torch.where(
+            torch.arange(rows, device=device) // 2 % 2 == 0,
+            shares,
+            torch.linspace(0, 1, rows, device=device),
+        )
+    return (shares * width).round().long().clamp(min=1)
+
+
 def training_batches(
-    stream: Tensor, specials: Tensor, args: argparse.Namespace, seed: int
+    stream: Tensor, specials: Tensor, args: argparse.Namespace, seed: int, length: int, stop: int
 ) -> Iterator[Batch]:
-    """Endless training batches, made on the device where the stream lies."""
+    """Endless training batches of one length, made on the device where the stream lies."""
     generator = torch.Generator(stream.device).manual_seed(seed)
-    shares = torch.linspace(*HIDDEN_SHARE, args.batch, device=stream.device)
-    row, rank = plan((shares * (args.length - 2)).round().long())
-    for tokens in rows_of_text(stream, specials, (args.batch, args.length), generator):
-        yield hide(tokens, row, rank, specials, generator)
+    rows = args.batch * args.lengths[0] // length
+    counts = hidden_counts(args, rows, length - 2, stream.device)
+    row, rank = plan(counts)
+    # To write, a row counts once however much of it is hidden: the mean of the likelihood bound.
+    weights = 1 / counts[row] / rows if args.to_write else torch.ones_like(row) / len(row)
+    for tokens in rows_of_text(stream, specials, (rows, length), generator, stop):
+        yield *hide(tokens, row, rank, specials, generator), weights
 
 
-def masked_loss(model: BertForMaskedLM, tokens: Tensor, sites: Tensor, targets: Tensor) -> Tensor:
-    """Mean nll of the targets at the hidden sites; weights in fp32, products on a GPU in bf16."""
+def in_turns(several: list[Iterator[Batch]]) -> Iterator[Batch]:
+    """A batch of each, again and again."""
+    while True:
+        for one in several:
+            yield next(one)
+
+
+def masked_loss(
+    model: BertForMaskedLM, tokens: Tensor, sites: Tensor, targets: Tensor, weights: Tensor
+) -> Tensor:
+    """Weighted nll of the targets at the hidden sites; fp32 weights, products on a GPU in bf16."""
     with torch.autocast(tokens.device.type, dtype=torch.bfloat16, enabled=tokens.is_cuda):
-        return F.cross_entropy(scores_at(model, tokens, sites).float(), targets)
+        nll = F.cross_entropy(scores_at(model, tokens, sites).float(), targets, reduction="none")
+        return (nll * weights).sum()
 
 
-def compiled_loss(model: BertForMaskedLM, batch: Batch) -> Callable[..., Tensor]:
+def compiled_loss(model: BertForMaskedLM, batches: list[Batch]) -> Callable[..., Tensor]:
     """`masked_loss`, compiled and warm on a GPU; plain on a CPU or where the compiler fails."""
-    if batch[0].device.type != "cuda":
+    if batches[0][0].device.type != "cuda":
         return masked_loss
     begun = time.perf_counter()
     compiled = torch.compile(masked_loss, dynamic=False)
     try:
-        for _ in range(3):
+        for batch in batches * 3:
             compiled(model, *batch).backward()
         torch.cuda.synchronize()
         print(f"compiled in {time.perf_counter() - begun:.0f} s", flush=True)
@@ -150,7 +190,7 @@ def fit(
     args: argparse.Namespace,
 ) -> None:
     """Trains until `progress.seconds` reaches `--seconds`."""
-    loss_of = compiled_loss(model, next(batches))
+    loss_of = compiled_loss(model, [next(batches) for _ in args.lengths])
     start, shown = time.perf_counter() - progress.seconds, Progress(**asdict(progress))
     saved = progress.seconds
     while progress.seconds < args.seconds:
@@ -172,7 +212,7 @@ def fit(
 
 def show(progress: Progress, shown: Progress, rate: float, args: argparse.Namespace) -> None:
     """Prints one line: loss, speed since the last line, rate."""
-    n_tokens = (progress.step - shown.step) * args.batch * args.length
+    n_tokens = (progress.step - shown.step) * args.batch * args.lengths[0]
     speed = n_tokens / (progress.seconds - shown.seconds)
     print(
         f"{progress.seconds:5.0f} s  step {progress.step:6d}  loss {progress.loss:.4f}  "
@@ -193,7 +233,7 @@ def save_model(
     record = {
         "arguments": {k: v for k, v in vars(args).items() if k != "run"},
         **asdict(progress),
-        "tokens": progress.step * args.batch * args.length,
+        "tokens": progress.step * args.batch * args.lengths[0],
         "text_tokens": text_tokens,
         "device": torch.cuda.get_device_name() if on_gpu else platform.machine(),
         "versions": {"python": platform.python_version(), **versions},
@@ -208,12 +248,16 @@ def train(args: argparse.Namespace) -> None:
     tokenizer = load_tokenizer(args.init)
     stream = tokenise(training_passages(args.data), tokenizer).to(args.device)
     print(f"{len(stream):,} tokens of text, {time.perf_counter() - begun:.0f} s", flush=True)
-    if len(stream) // (args.length - 2) <= args.batch:
+    if len(stream) // (min(args.lengths) - 2) <= args.batch * args.lengths[0] // min(args.lengths):
         raise SystemExit("too little text for one batch")
     specials = torch.tensor(special_tokens(tokenizer), device=args.device)
     model, optimizer, progress = start_or_resume(args)
-    batches = training_batches(stream, specials, args, seed=args.seed + progress.step)
-    fit(model, optimizer, progress, batches, args)
+    stop = tokenizer.token_to_id(".") if args.to_write else 0
+    batches = [
+        training_batches(stream, specials, args, args.seed + progress.step, length, stop)
+        for length in args.lengths
+    ]
+    fit(model, optimizer, progress, in_turns(batches), args)
     save_model(model, progress, args, len(stream))
     (args.out / "checkpoint.pt").unlink(missing_ok=True)
     print(f"{args.out}: step {progress.step}, {time.perf_counter() - begun:.0f} s in all")
