@@ -15,6 +15,7 @@ from torch import Tensor
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PackedRows, PaddedRows
 from glauber.conditionals.forward import guard
+from glauber.conditionals.forward.description import Description
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.read import HEADS, describe
@@ -66,7 +67,8 @@ class MaskedLM:
             )
         self._batched = self._batching(budget)
         self.packed = None
-        if self.encoder is not None and self.device.type == "cpu" and not int8:
+        packs = self.encoder is not None and _like_bert(self.encoder.described)
+        if self.encoder is not None and packs and self.device.type == "cpu" and not int8:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
     def _encoder(self) -> Encoder | None:
@@ -75,7 +77,7 @@ class MaskedLM:
         if self.int8:
             if self.device.type != "cpu":
                 raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
-            if described is None:
+            if described is None or not _like_bert(described):
                 raise GlauberError(
                     f"int8 is not there for {self.name}: its shape, "
                     f"{self.model.config.model_type}, is not one that we know."
@@ -235,3 +237,14 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
     rows = torch.arange(len(states), device=states.device)[:, None]
     return states[rows, sites.clamp(min=0)]
+
+
+def _like_bert(described: Description) -> bool:
+    """Whether norms stand behind each block, and places enter with the words alone."""
+    unlike = [
+        "gated", "norm_before", "norm_between", "norm_queries", "norm_keys", "rotary", "relative",
+        "window",
+    ]  # fmt: skip
+    shared = len({id(layer) for layer in described.layers}) < len(described.layers)
+    others = any(getattr(layer, name) for layer in described.layers for name in unlike)
+    return not shared and not others and described.norm is None

@@ -31,7 +31,7 @@ class Affine(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Layer norm; the root-mean-square norm where nothing is centred."""
+    """Layer norm; where nothing is centred the root-mean-square norm, formed in float32 always."""
 
     weight: Tensor | None  # (d,)
     bias: Tensor | None  # (d,)
@@ -42,7 +42,8 @@ class Norm(NamedTuple):
 class Rotary(NamedTuple):
     """Queries and keys are turned by an angle that grows with the place.
 
-    A head's first half a and second half b become (a cos - b sin, b cos + a sin).
+    A head's first half a and second half b become (a cos - b sin, b cos + a sin). Tables of
+    float32 in a model of float64 say that queries and keys are rounded to float32 before.
     """
 
     cos: Tensor  # (places, s / 2)

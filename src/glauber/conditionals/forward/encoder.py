@@ -31,7 +31,7 @@ class Encoder:
     def __init__(self, described: Description) -> None:
         self.described = described
         self.heads, self.layers = described.heads, described.layers
-        self._relative: dict[tuple[int, int], tuple[Tensor | None, ...]] = {}
+        self._rows: dict[tuple[int, int], tuple[int, int]] = {}
 
     def __call__(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """tokens (rows, length), on CUDA with PAD behind shorter rows; sites (rows, k)."""
@@ -139,6 +139,8 @@ class Encoder:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
         at: Any = slice(states.shape[1]) if sites is None else sites
         cos, sin = (table[at][..., None, :].to(states.dtype) for table in rotary)
+        if states.dtype == torch.float64:  # rounded where transformers does so
+            states = states.to(rotary.cos.dtype)
         first, second = states.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
         return turned.flatten(-2)
@@ -147,10 +149,14 @@ class Encoder:
         self, relative: Relative, queries: Tensor, keys: Tensor, sites: Tensor | None
     ) -> Tensor:
         """What depends on the distance: (rows or 1, heads, queries, keys)."""
-        length = keys.shape[2]
-        # Distances i - j from -(length - 1) on.
-        at_keys, at_queries, bias = self._tables(relative, length)
-        index = _distances(length, sites, keys.device) + length - 1  # (rows or 1, 1, queries, keys)
+        apart = _distances(keys.shape[2], sites, keys.device)
+        index = relative.rows[apart + relative.places - 1]  # (rows or 1, 1, queries, keys)
+        # Of the tables only what lies between the first and the last row that is asked for.
+        first, end = self._between(relative, keys.shape[2])
+        at_keys, at_queries, bias = (
+            None if table is None else table[:, first:end] for table in relative[1:]
+        )
+        index = index - first
         terms = []
         if at_keys is not None:
             terms.append(
@@ -164,14 +170,13 @@ class Encoder:
             terms.append(bias[:, index[:, 0]].transpose(0, 1))
         return sum(terms[1:], start=terms[0])
 
-    def _tables(self, relative: Relative, length: int) -> tuple[Tensor | None, ...]:
-        """The relative terms of every distance of a text: (heads, 2 length - 1, s or none)."""
-        kept = self._relative.get((id(relative), length))
+    def _between(self, relative: Relative, length: int) -> tuple[int, int]:
+        """The first of the rows that texts of a length need, and the end behind the last."""
+        kept = self._rows.get((id(relative), length))
         if kept is None:
             middle = relative.places - 1
             rows = relative.rows[middle - length + 1 : middle + length]
-            kept = tuple(None if table is None else table[:, rows] for table in relative[1:])
-            self._relative[id(relative), length] = kept
+            kept = self._rows[id(relative), length] = int(rows.min()), int(rows.max()) + 1
         return kept
 
     def _split(self, states: Tensor) -> Tensor:
@@ -185,7 +190,9 @@ def embed(table: Embedding, tokens: Tensor, places: Tensor, share: Tensor | None
     if table.hidden_token is not None:
         assert share is not None
         visible = (tokens != table.hidden_token).to(states.dtype)
-        states = states * (visible * (table.kept / (1 - share.to(states.dtype))))[..., None]
+        # The share is of float32 in every precision, as transformers has it.
+        factor = table.kept / (1 - share).to(states.dtype)
+        states = states * (visible * factor)[..., None]
     if table.places is not None:
         states = states + table.places[places]
     states = normed(table.norm, states)
@@ -201,7 +208,11 @@ def normed(norm: Norm | None, states: Tensor) -> Tensor:
     width = states.shape[-1:]
     if norm.centred:
         return F.layer_norm(states, width, norm.weight, norm.bias, norm.eps)
-    return F.rms_norm(states, width, norm.weight, norm.eps)
+    # In float32 for every precision, as transformers has it.
+    single = states.float()
+    single = single * torch.rsqrt(single.square().mean(-1, keepdim=True) + norm.eps)
+    single = single.to(states.dtype)
+    return single if norm.weight is None else single.mul_(norm.weight)
 
 
 @cache
