@@ -74,15 +74,13 @@ class MaskedLM:
     def _encoder(self) -> Encoder | None:
         """Our own forward pass, where it is described and says what transformers says."""
         described = describe(self.model)
-        if self.int8:
-            if self.device.type != "cpu":
-                raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
-            if described is None or not _like_bert(described):
-                raise GlauberError(
-                    f"int8 is not there for {self.name}: its shape, "
-                    f"{self.model.config.model_type}, is not one that we know."
-                )
-            return EncoderInt8(described)
+        if self.int8 and self.device.type != "cpu":
+            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        if described is None and self.int8:
+            raise GlauberError(
+                f"int8 is not there for {self.name}: its shape, "
+                f"{self.model.config.model_type}, is not one that we know."
+            )
         if described is None:
             return None
         encoder = Encoder(described)
@@ -94,7 +92,12 @@ class MaskedLM:
             lengths=guard.lengths_to_try(described),
         )
         if apart <= guard.TOLERANCE[self.model.dtype]:
-            return encoder
+            return EncoderInt8(described) if self.int8 else encoder
+        if self.int8:
+            raise GlauberError(
+                f"int8 is not there for {self.name}: our forward pass, which it rounds, differs "
+                f"from transformers' by {apart:.1g} of the scores' spread."
+            )
         warnings.warn(
             f"our forward pass differs from transformers' on {self.name} by {apart:.1g} of the "
             "scores' spread, so transformers' is used, which is slower.",
