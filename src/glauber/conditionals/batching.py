@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
-from glauber.conditionals.forward.description import Layer
+from glauber.conditionals.forward.description import Description, Layer
 from glauber.conditionals.forward.encoder import Encoder
 from glauber.threads import side_by_side
 
@@ -138,11 +138,11 @@ class PaddedRows:
     """Evaluates rows on a GPU, as many at once as the memory budget allows."""
 
     forward: Forward
-    bytes_per_token: int
+    row_bytes: Callable[[int, int], int]  # of a row of so many tokens with k hidden sites
     budget: int
 
     def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
-        size = rows_at_once(self.bytes_per_token * tokens.shape[1], held=self.budget)
+        size = rows_at_once(self.row_bytes(tokens.shape[1], sites.shape[1]), held=self.budget)
         if size >= len(tokens):
             return self.forward(tokens, sites, candidates)
         parts = [
@@ -154,6 +154,26 @@ class PaddedRows:
             for first in range(0, len(tokens), size)
         ]
         return torch.cat(parts)
+
+
+def row_bytes(described: Description, length: int, k: int, itemsize: int) -> int:
+    """A bound on the memory that the GPU pass of one row takes, weights apart.
+
+    What a layer holds at once: states, their norm and a sum; queries, keys, values and what they
+    become, with the terms of every distance; or the feed-forward with its gate. The head: the
+    scores of the hidden sites, twice more in float32.
+    """
+    width, most = described.width, 0
+    for layer in described.layers:
+        terms = 0
+        if layer.relative is not None:
+            tables = [table for table in layer.relative[1:3] if table is not None]
+            columns = min([2 * length + 32, *(table.shape[1] for table in tables)])
+            terms = len(tables) * described.heads * columns
+        between = len(layer.between.weight) * (1.5 if layer.gated else 1)
+        most = max(most, 6 * width + terms, width + int(between))
+    scores = k * len(described.embedding.words) * (itemsize + 8)
+    return length * itemsize * (4 * width + most) + scores
 
 
 class PackedRows:

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
-from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PackedRows, PaddedRows
+from glauber.conditionals.batching import (
+    ACTIVATIONS,
+    ExactRows,
+    PackedRows,
+    PaddedRows,
+    row_bytes,
+)
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.description import Description
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
@@ -109,8 +115,18 @@ class MaskedLM:
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
             return ExactRows(self._forward, self.vocab_size)
-        width = int(self.model.config.hidden_size)
-        return PaddedRows(self._forward, 24 * width * self.model.dtype.itemsize, budget)
+        itemsize, vocab = self.model.dtype.itemsize, self.vocab_size
+        if self.encoder is not None:
+            described = self.encoder.described
+            return PaddedRows(
+                self._forward, lambda n, k: row_bytes(described, n, k, itemsize), budget
+            )
+        token = 24 * int(self.model.config.hidden_size) * itemsize
+        if self._head is None:  # the scores of every position
+            token += 2 * vocab * itemsize
+        return PaddedRows(
+            self._forward, lambda n, k: token * n + k * vocab * (itemsize + 8), budget
+        )
 
     @classmethod
     def load(

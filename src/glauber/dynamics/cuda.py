@@ -10,11 +10,14 @@ host only looks now and then whether the slowest chain has reached the end of a 
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from glauber.conditionals.base import PAD
+from glauber.conditionals.forward.layout import Recording
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 from glauber.errors import GlauberWarning
 
@@ -23,8 +26,18 @@ Answer = TypeVar("Answer")
 ROOM = 16  # rows that a pass takes at about the price of one
 
 
+class Graph(NamedTuple):
+    """A recorded step, with what it reads beside its arguments."""
+
+    cuda: torch.cuda.CUDAGraph
+    recording: Recording
+
+    def replay(self) -> None:
+        self.cuda.replay()
+
+
 class _Recorded(NamedTuple):
-    graph: torch.cuda.CUDAGraph
+    graph: Graph
     state: State  # read by the graph and overwritten with the state after the step
     noise: Noise  # read by the graph
     info: Info  # written by the graph
@@ -43,12 +56,13 @@ def replayed(kernel: Kernel) -> Kernel:
         nonlocal recorded, last, refused
         if refused:
             return kernel.step(state, noise)
-        if recorded is None or recorded.state.tokens.shape != state.tokens.shape:
+        going_on = last is not None and state.tokens is last.tokens and state.step is last.step
+        if recorded is None or not (going_on or _same_lengths(recorded.state, state)):
             recorded, last = _record(kernel.step, state, noise), None
         if recorded is None:
             refused = True
             return kernel.step(state, noise)
-        if last is None or state.tokens is not last.tokens or state.step is not last.step:
+        if not going_on:
             _copy(recorded.state, state)
         _copy(recorded.noise, noise)
         recorded.graph.replay()
@@ -76,32 +90,64 @@ def _record(
     return None if graph is None or info is None else _Recorded(graph, own, bits, info)
 
 
-def _captured(once: Callable[[], Answer]) -> tuple[torch.cuda.CUDAGraph | None, Answer | None]:
+def _same_lengths(one: State, two: State) -> bool:
+    """Whether a recording for the chains of one fits those of the other."""
+    if one.tokens.shape != two.tokens.shape:
+        return False
+    return torch.equal(one.tokens == PAD, two.tokens == PAD)
+
+
+def _captured(once: Callable[[], Answer]) -> tuple[Graph | None, Answer | None]:
     """What `once` does as a CUDA graph, and its answer; none, and a note, where that fails.
 
-    A model whose step copies between the host and the device cannot be recorded.
+    A model whose step copies between the host and the device, or asks it, cannot be recorded.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
-        for _ in range(3):
-            once()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            answer = once()
-    except RuntimeError as error:
-        torch.cuda.synchronize()
-        why = (str(error).strip() or repr(error)).splitlines()[-1]
-        warnings.warn(
-            f"steps of this model cannot be recorded as a CUDA graph, so they are made one by one "
-            f"({why}).",
-            GlauberWarning,
-            stacklevel=2,
-        )
-        return None, None
-    return graph, answer
+    with Recording() as recording:
+        with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
+            for _ in range(3):
+                recording.again()
+                once()
+        torch.cuda.current_stream().wait_stream(side)
+        recording.again()
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+        try:
+            # The outer one comes back to this stream whatever happens.
+            with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, pool=pool):
+                answer = once()
+        except Exception as error:  # whatever it is, it did not happen before recording
+            _clean_up(pool)
+            _say_why(error)
+            return None, None
+    return Graph(graph, recording), answer
+
+
+def _clean_up(pool: Any) -> None:
+    """Leaves nothing of a recording that failed.
+
+    The allocator may still serve the recording's pool, and the random generator may still believe
+    in the recording: an empty one that succeeds ends that.
+    """
+    torch.cuda.synchronize()
+    with suppress(RuntimeError, AttributeError):
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+    with suppress(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+
+
+def _say_why(error: Exception) -> None:
+    first = error
+    while isinstance(first.__context__, Exception):  # ending a broken recording fails as well
+        first = first.__context__
+    why = (str(first).strip() or repr(first)).splitlines()[0]
+    warnings.warn(
+        f"steps of this model cannot be recorded as a CUDA graph, so they are made one by one "
+        f"({why}).",
+        GlauberWarning,
+        stacklevel=4,
+    )
 
 
 def _copy(into: State | Noise, values: State | Noise) -> None:

@@ -32,13 +32,14 @@ class Encoder:
         self.described = described
         self.heads, self.layers = described.heads, described.layers
         self._rows: dict[tuple[int, int], tuple[int, int]] = {}
+        self._kept: Any = {}  # tables of distances, on CUDA
 
     def __call__(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """tokens (rows, length), on CUDA with PAD behind shorter rows; sites (rows, k)."""
         if tokens.is_cuda:
             from glauber.conditionals.forward import encoder_cuda
 
-            return encoder_cuda.forward(self.described, tokens, sites)
+            return encoder_cuda.forward(self.described, tokens, sites, kept=self._kept)
         states = self.embed(tokens)
         for layer in self.layers[:-1]:
             mixed = self.attend(layer, *self.queries_keys_values(layer, states))

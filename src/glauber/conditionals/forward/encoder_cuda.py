@@ -1,21 +1,30 @@
-"""The BERT-shaped forward pass on a CUDA device.
+"""The forward pass on a CUDA device, for every description.
 
-Matrix products go to cuBLAS. What stands between them is fused by three small Triton kernels:
-attention for short sequences (one program per row and head, the whole sequence in registers),
-residual plus layer norm, and the activation (in bfloat16 cuBLAS does it with the product). Without
-Triton, or for long sequences, PyTorch's own operators do the same.
+Matrix products go to cuBLAS, over a list of tokens without padding (`layout`). What stands between
+them is fused by small Triton kernels: attention (`attention_cuda`), residual plus norm, and the
+activation with its gate (in bfloat16 cuBLAS does the tanh formula with the product). Without
+Triton, or in float64, PyTorch's own operators do the same. Nothing here asks the GPU anything
+except how long the rows are, so that a step can be recorded as a CUDA graph.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.forward.encoder import Encoder, normed
+from glauber.conditionals.forward.attention_cuda import Kept, attend, fused
+from glauber.conditionals.forward.encoder import activation, embed, normed
+from glauber.conditionals.forward.layout import Layout, layout_of
 
 if TYPE_CHECKING:
-    from glauber.conditionals.forward.description import Description, Layer, Norm
+    from glauber.conditionals.forward.description import (
+        Affine,
+        Description,
+        Embedding,
+        Layer,
+        Norm,
+    )
 
 try:
     import triton
@@ -24,102 +33,174 @@ try:
 except ImportError:  # PyTorch for CPU or Windows brings none
     triton = None
 
-LONGEST = 128  # longest sequence that the short attention kernel takes
+WIDEST = 4096  # numbers that one program of the gate takes
+OURS = {
+    "gelu": "gelu",
+    "gelu_new": "tanh",
+    "gelu_pytorch_tanh": "tanh",
+    "gelu_fast": "tanh",
+    "silu": "silu",
+    "swish": "silu",
+    "relu": "relu",
+}
 
 
-def forward(encoder: "Description", tokens: Tensor, sites: Tensor) -> Tensor:
-    """Hidden states at the sites, (rows, k, d)."""
-    states = Encoder(encoder).embed(tokens).flatten(0, 1)  # (rows length, d)
-    lengths = (tokens >= 0).sum(dim=1, dtype=torch.int32)
-    for layer in encoder.layers[:-1]:
-        together = torch.addmm(
-            layer.queries_keys_values.bias, states, layer.queries_keys_values.weight.t()
-        )
+def forward(
+    described: "Description",
+    tokens: Tensor,
+    sites: Tensor,
+    *,
+    layout: Layout | None = None,
+    kept: Kept | None = None,
+) -> Tensor:
+    """Hidden states at the sites, (rows, k, d).
+
+    tokens (rows, length) with PAD behind, sites (rows, k) with PAD where a row has fewer. kept
+    holds tables of distances between calls.
+    """
+    layout = layout_of(tokens) if layout is None else layout
+    kept = {} if kept is None else kept
+    states = _embedded(described.embedding, tokens, layout)  # (tokens of the list, d)
+    entering = _normed(described.layers[0].norm_before, states)
+    for layer, after in pairwise(described.layers):
+        together = _product(layer.queries_keys_values, entering)
         queries, keys, values = together.chunk(3, dim=1)
-        mixed = _attend(encoder, queries, keys, values, lengths)
-        states = _finish(encoder, layer, states, mixed)
-    return _at_sites(encoder, encoder.layers[-1], states, sites, lengths)
+        parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
+        mixed = attend(layer, parts, described.heads, layout, kept=kept)
+        states, entering = _finish(layer, states, mixed, after.norm_before)
+    return _at_sites(described, (states, entering), sites, layout, kept)
 
 
 def _at_sites(
-    encoder: "Description", layer: "Layer", states: Tensor, sites: Tensor, lengths: Tensor
+    described: "Description",
+    entered: tuple[Tensor, Tensor],
+    sites: Tensor,
+    layout: Layout,
+    kept: Kept,
 ) -> Tensor:
-    """The last layer at the sites only: states (rows length, d) -> (rows, k, d)."""
-    (rows, k), width = sites.shape, states.shape[1]
-    weight, bias = layer.queries_keys_values
-    first = torch.arange(rows, device=sites.device)[:, None] * (len(states) // rows)
-    there = states[(first + sites.clamp(min=0)).flatten()]
-    queries = torch.addmm(bias[:width], there, weight[:width].t())
-    keys, values = torch.addmm(bias[width:], states, weight[width:].t()).chunk(2, dim=1)
-    mixed = _attend(encoder, queries, keys, values, lengths)
-    return _finish(encoder, layer, there, mixed).view(rows, k, width)
+    """The last layer at the sites only: (tokens of the list, d) -> (rows, k, d)."""
+    layer, width = described.layers[-1], described.width
+    states, entering = entered
+    at = layout.at(sites).flatten()
+    there = states[at]
+    asked = there if entering is states else entering[at]
+    queries = _product(layer.queries_keys_values.rows(0, width), asked)
+    together = _product(layer.queries_keys_values.rows(width, 3 * width), entering)
+    keys, values = together.chunk(2, dim=1)
+    parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
+    mixed = attend(layer, parts, described.heads, layout, sites=sites, kept=kept)
+    return _finish(layer, there, mixed, described.norm)[1].view(*sites.shape, width)
 
 
-def _finish(encoder: "Description", layer: "Layer", states: Tensor, mixed: Tensor) -> Tensor:
-    added = torch.addmm(layer.attended.bias, mixed, layer.attended.weight.t())
-    states = _add_and_norm(states, added, layer.norm_attended)
-    added = torch.addmm(layer.out.bias, _between(layer, states), layer.out.weight.t())
-    return _add_and_norm(states, added, layer.norm_out)
+def _embedded(table: "Embedding", tokens: Tensor, layout: Layout) -> Tensor:
+    """What enters the first layer: (tokens of the list, d)."""
+    share = None
+    if table.hidden_token is not None:
+        share = (tokens == table.hidden_token).sum(dim=1) / layout.lengths
+    if layout.row is None or layout.place is None:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        share = None if share is None else share[:, None]
+        return embed(table, tokens, places, share).flatten(0, 1)
+    share = None if share is None else share[layout.row]
+    return embed(table, tokens[layout.row, layout.place], layout.place, share)
 
 
-def _attend(
-    encoder: "Description", queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor
-) -> Tensor:
-    """Attention of (rows q, d) on (rows length, d) -> (rows q, d); parts of wider rows are fine."""
-    rows, heads = len(lengths), encoder.heads
-    q, length, width = len(queries) // rows, len(keys) // rows, queries.shape[1]
-    size = width // heads
-    fits = triton is not None and max(q, length) <= LONGEST and size in (16, 32, 64, 128)
-    if not fits or queries.dtype == torch.float64:
-        return _attend_plainly(queries, keys, values, lengths, heads)
-    mixed = torch.empty(rows * q, width, dtype=queries.dtype, device=queries.device)
-    block_q, block_k = max(16, triton.next_power_of_2(q)), max(16, triton.next_power_of_2(length))
-    kernels.short_attention[(rows, heads)](
-        queries, keys, values, mixed, lengths, q, length,
-        queries.stride(0), keys.stride(0), values.stride(0), mixed.stride(0), size**-0.5,
-        Q=block_q, K=block_k, D=size, TF32=queries.dtype != torch.float32,
-        num_warps=1 if block_k <= 32 else 4,
-    )  # fmt: skip
-    return mixed
+def _finish(
+    layer: "Layer", states: Tensor, mixed: Tensor, following: "Norm | None"
+) -> tuple[Tensor, Tensor]:
+    """What follows attention: the states after the layer, and their norm by what follows it."""
+    added = _product(layer.attended, mixed)
+    states, entering = _add(states, added, layer.norm_attended, layer.norm_between)
+    added = _product(layer.out, _between(layer, entering))
+    return _add(states, added, layer.norm_out, following)
 
 
-def _attend_plainly(
-    queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, heads: int
-) -> Tensor:
-    def split(x: Tensor) -> Tensor:
-        return x.view(len(lengths), -1, heads, x.shape[1] // heads).transpose(1, 2)
-
-    there = torch.arange(len(keys) // len(lengths), device=lengths.device) < lengths[:, None]
-    mixed = F.scaled_dot_product_attention(
-        split(queries), split(keys), split(values), attn_mask=there[:, None, None, :]
-    )
-    return mixed.transpose(1, 2).reshape(len(queries), -1)
-
-
-def _add_and_norm(states: Tensor, added: Tensor, norm: "Norm") -> Tensor:
-    """Layer norm of states + added, in place of added."""
-    width = states.shape[1]
-    if triton is None or states.dtype == torch.float64:
-        return normed(norm, states + added)
-    kernels.add_and_norm[(len(states),)](
-        states, added, norm.weight, norm.bias, width, norm.eps,
-        W=triton.next_power_of_2(width), num_warps=4,
-    )  # fmt: skip
-    return added
+def _product(affine: "Affine", states: Tensor) -> Tensor:
+    if affine.bias is None:
+        return torch.mm(states, affine.weight.t())
+    return torch.addmm(affine.bias, states, affine.weight.t())
 
 
 def _between(layer: "Layer", states: Tensor) -> Tensor:
-    """The first product of the feed-forward and its activation."""
+    """The first product of the feed-forward, its activation and its gate."""
     weight, bias = layer.between
-    if states.dtype == torch.bfloat16:
+    name = OURS.get(layer.activation)
+    if bias is not None and _cublas_may(layer, states):
         # cuBLAS applies a gelu as it writes, by the tanh formula: on the bundled model that moves a
         # conditional by 0.001 in total variation, where bfloat16 itself moves it by 0.009.
         return torch._addmm_activation(bias, states, weight.t(), use_gelu=True)
-    return _gelu_(torch.addmm(bias, states, weight.t()))
+    between = _product(layer.between, states)
+    if name is None or not fused(between):
+        taken, *gate = between.chunk(1 + layer.gated, dim=1)
+        taken = activation(layer.activation)(taken)
+        return taken * gate[0] if gate else taken
+    return _gated(between, name) if layer.gated else _activated(between, name)
 
 
-def _gelu_(states: Tensor) -> Tensor:
-    if triton is None or states.dtype == torch.float64:
-        return F.gelu(states)
-    kernels.gelu[(triton.cdiv(states.numel(), 4096),)](states, states.numel(), B=4096, num_warps=8)
+def _cublas_may(layer: "Layer", states: Tensor) -> bool:
+    """Whether the activation may be cuBLAS' gelu: where the model's own is the tanh formula.
+
+    And in the layers of BERT itself, for which the difference was measured.
+    """
+    if layer.gated or states.dtype != torch.bfloat16 or not states.is_cuda:
+        return False
+    plain = layer.norm_attended is not None and layer.rotary is None and layer.relative is None
+    name = OURS.get(layer.activation)
+    return name == "tanh" or (name == "gelu" and plain)
+
+
+def _activated(states: Tensor, name: str) -> Tensor:
+    grid = (triton.cdiv(states.numel(), WIDEST),)
+    kernels.activate[grid](states, states.numel(), NAME=name, B=WIDEST, num_warps=8)
     return states
+
+
+def _gated(states: Tensor, name: str) -> Tensor:
+    """act(a) * b of rows (a, b)."""
+    rows, width = len(states), states.shape[1] // 2
+    out = states.new_empty(rows, width)
+    block = min(WIDEST, triton.next_power_of_2(width))
+    grid = (rows, triton.cdiv(width, block))
+    kernels.activate_gated[grid](states, out, width, NAME=name, B=block, num_warps=4)
+    return out
+
+
+def _add(
+    states: Tensor, added: Tensor, norm: "Norm | None", following: "Norm | None"
+) -> tuple[Tensor, Tensor]:
+    """norm(states + added), and `following` of that; states and added may be written over."""
+    if not fused(states):
+        states = normed(norm, states + added)
+        return states, normed(following, states)
+    if norm is not None:
+        _norm_kernel(norm, states, added, None, added)
+        return added, _normed(following, added)
+    if following is None:
+        states = added.add_(states)
+        return states, states
+    _norm_kernel(following, states, added, states, added)
+    return states, added
+
+
+def _normed(norm: "Norm | None", states: Tensor) -> Tensor:
+    """The norm of each row; the states themselves where there is none."""
+    if norm is None or not fused(states):
+        return normed(norm, states)
+    out = torch.empty_like(states, memory_format=torch.contiguous_format)
+    _norm_kernel(norm, states, None, None, out)
+    return out
+
+
+def _norm_kernel(
+    norm: "Norm", states: Tensor, added: Tensor | None, kept: Tensor | None, out: Tensor
+) -> None:
+    """out = norm(states + added), kept = states + added where asked for."""
+    width = states.shape[1]
+    parts = (added, kept, out, norm.weight, norm.bias)
+    kernels.add_and_norm[(len(states),)](
+        states, *(states if part is None else part for part in parts),
+        width, states.stride(0), norm.eps,
+        W=triton.next_power_of_2(width), ADD=added is not None, KEEP=kept is not None,
+        CENTRED=norm.centred, WEIGHT=norm.weight is not None, BIAS=norm.bias is not None,
+        num_warps=4,
+    )  # fmt: skip

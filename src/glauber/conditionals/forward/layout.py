@@ -1,0 +1,117 @@
+"""Where do rows of different lengths lie when they are worked on without padding?
+
+End to end in one list of tokens: products and norms run over the list, and attention knows where
+each row begins. To lay rows out one must ask the GPU how long they are, which a CUDA graph cannot
+do while it is recorded. The lengths of chains never change, so `Recording` keeps the layouts of
+the calls before it, and the recorded calls use them in the same order.
+"""
+
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD
+
+
+class Layout(NamedTuple):
+    """Rows in a list of tokens; row and place are None where the list is the rows as they are."""
+
+    shape: tuple[int, ...]  # of the padded rows
+    longest: int  # tokens of the longest row, or a bound
+    begins: Tensor  # (rows,) int32: where each row begins in the list
+    lengths: Tensor  # (rows,) int32
+    row: Tensor | None = None  # (tokens,) int64: the row of each token of the list
+    place: Tensor | None = None  # (tokens,) int64: its place there
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of the list."""
+        return self.shape[0] * self.shape[1] if self.row is None else len(self.row)
+
+    def at(self, sites: Tensor) -> Tensor:
+        """Where sites (rows, k) stand in the list."""
+        return self.begins[:, None] + sites.clamp(min=0)
+
+
+class Recording:
+    """While it is open, layouts are kept call by call; a CUDA graph then reads them again.
+
+    It must live as long as the graph, which reads its tensors.
+    """
+
+    def __init__(self) -> None:
+        self.layouts: list[Layout] = []
+        self._next = 0
+
+    def __enter__(self) -> "Recording":
+        self._token = _OPEN.set(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _OPEN.reset(self._token)
+
+    def again(self) -> None:
+        """The same calls follow once more."""
+        self._next = 0
+
+    def keep(self, layout: Layout) -> None:
+        """The layout of the next call."""
+        self.layouts[self._next :] = [layout]
+        self._next += 1
+
+    def known(self, shape: tuple[int, ...]) -> Layout | None:
+        """What the next call of that shape used before."""
+        self._next += 1
+        there = self.layouts[self._next - 1 : self._next]
+        return there[0] if there and there[0].shape == shape else None
+
+
+_OPEN: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+def layout_of(tokens: Tensor) -> Layout:
+    """The layout of tokens (rows, length) with PAD behind; it asks the GPU unless recorded."""
+    recording = _OPEN.get()
+    if capturing(tokens):
+        known = None if recording is None else recording.known(tuple(tokens.shape))
+        return padded(tokens) if known is None else known
+    found = _packed(tokens)
+    if recording is not None:
+        recording.keep(found)
+    return found
+
+
+def padded(tokens: Tensor) -> Layout:
+    """The rows as they are, with padding; nothing is asked of the GPU."""
+    rows, length = tokens.shape
+    lengths = (tokens != PAD).sum(dim=1, dtype=torch.int32)
+    begins = torch.arange(rows, device=tokens.device, dtype=torch.int32) * length
+    return Layout((rows, length), length, begins, lengths)
+
+
+def capturing(tokens: Tensor) -> bool:
+    """Whether a CUDA graph is being recorded: nothing may be asked of the GPU then, or kept."""
+    return tokens.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _packed(tokens: Tensor) -> Layout:
+    (rows, length), device = tokens.shape, tokens.device
+    lengths = (tokens != PAD).sum(dim=1)
+    longest, count = torch.stack([lengths.max(), lengths.sum()]).tolist()
+    if count == rows * length:
+        return _even(rows, length, device)
+    begins = lengths.cumsum(0) - lengths
+    each = torch.arange(rows, device=device)
+    row = each.repeat_interleave(lengths, output_size=count)
+    place = torch.arange(count, device=device) - begins[row]
+    return Layout((rows, length), longest, begins.int(), lengths.int(), row, place)
+
+
+@lru_cache(maxsize=64)
+def _even(rows: int, length: int, device: torch.device) -> Layout:
+    """Rows of one length."""
+    begins = torch.arange(rows, device=device, dtype=torch.int32) * length
+    return Layout((rows, length), length, begins, torch.full_like(begins, length))
