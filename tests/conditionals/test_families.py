@@ -3,13 +3,22 @@
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 
 import conftest
+from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD, hide
+from glauber.conditionals.forward import guard
+from glauber.conditionals.forward.description import Description
+from glauber.conditionals.forward.read import describe
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.weights import in_precision
+from glauber.errors import GlauberWarning
+from glauber.runs.store import FIELDS
+from glauber.sampling.sample import sample
 
 SIZES = conftest.SIZES | {"hidden_dropout_prob": 0.0}
 BARE = conftest.SIZES  # of configurations that know no dropout of that name
@@ -26,6 +35,8 @@ ESM = BARE | dict(mask_token_id=4, position_embedding_type="rotary", token_dropo
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES),
     "roberta": ("Roberta", SIZES),
+    "xlm-roberta": ("XLMRoberta", SIZES),
+    "camembert": ("Camembert", SIZES),
     "electra": ("Electra", SIZES | {"embedding_size": 16}),
     "distilbert": ("DistilBert", DISTIL),
     "distilbert-relu": ("DistilBert", DISTIL | {"activation": "relu"}),
@@ -75,11 +86,12 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "esm-absolute": ("Esm", ESM | dict(position_embedding_type="absolute")),
     "esmc": ("Esmc", BARE | dict(mask_token_id=4)),
     "esmc-biases": ("Esmc", BARE | dict(mask_token_id=4, attention_bias=True, mlp_bias=True)),
-    "eurobert": ("EuroBert", BARE | ENDS),
+    "eurobert": ("EuroBert", BARE | ENDS | dict(mask_token_id=4)),
     "eurobert-grouped": (
         "EuroBert",
         BARE | ENDS | dict(
-            num_attention_heads=4, num_key_value_heads=2, attention_bias=True, mlp_bias=True
+            num_attention_heads=4, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+            mask_token_id=4,
         ),
     ),
     "nomic": ("NomicBert", BARE),
@@ -91,9 +103,10 @@ ONE_OF_EACH = [
 ]  # fmt: skip
 
 
-def make(name: str, dtype: torch.dtype = torch.float32) -> Any:
+def make(name: str, dtype: torch.dtype = torch.float32, **others: Any) -> Any:
     """A tiny masked LM with peaked conditionals; no norm or bias is trivial."""
     shape, options = FAMILIES[name]
+    options = options | others
     torch.manual_seed(7)
     config = getattr(transformers, f"{shape}Config")(**options)
     model = transformers.AutoModelForMaskedLM.from_config(config)
@@ -148,3 +161,132 @@ def test_the_scores_are_those_of_transformers(name, dtype, tokenizer):
     assert theirs.std() > 0.5
     atol = 1e-5 if dtype == torch.float32 else 1e-10
     torch.testing.assert_close(laws.scores(tokens, sites), theirs, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_the_trajectory_is_the_same_for_any_batch(name, tokenizer, texts):
+    """Chains of two lengths: alone, in threes and in eights, in batches of 1, 2 and 8."""
+    model = MaskedLM(make(name), tokenizer, name="tiny")
+    runs = [
+        sample(model, texts[:2], chains=chains, steps=3, seed=3, batch_size=size)
+        for chains, size in ((8, 8), (3, 2), (1, 1))
+    ]
+    whole = {field: runs[0].read(field) for field in FIELDS}
+    for run in runs[1:]:
+        for field in FIELDS:
+            there = run.read(field)
+            np.testing.assert_array_equal(there, whole[field][: len(there)], err_msg=field)
+
+
+def _without(part: str) -> Any:
+    """The description of a model whose layers lack a part."""
+
+    def broken(model: Any) -> Description:
+        described = describe(model)
+        return described._replace(layers=[one._replace(**{part: None}) for one in described.layers])
+
+    return broken
+
+
+def _swapped(model: Any) -> Description:
+    """The two norms of each layer in each other's place."""
+    described = describe(model)
+    layers = [
+        layer._replace(norm_attended=layer.norm_out, norm_out=layer.norm_attended)
+        for layer in described.layers
+    ]
+    return described._replace(layers=layers)
+
+
+def _embedded(**changed: Any) -> Any:
+    def broken(model: Any) -> Description:
+        described = describe(model)
+        return described._replace(embedding=described.embedding._replace(**changed))
+
+    return broken
+
+
+def _wider(model: Any) -> Description:
+    """Local layers that look one token too far."""
+    described = describe(model)
+    layers = [
+        layer._replace(window=layer.window and layer.window + 1) for layer in described.layers
+    ]
+    return described._replace(layers=layers)
+
+
+def _fewer_heads(model: Any) -> Description:
+    """One that cannot be computed."""
+    return describe(model)._replace(heads=3)
+
+
+BROKEN = {
+    "rotation": ("modernbert", _without("rotary")),
+    "window": ("modernbert", _wider),
+    "norms": ("distilbert", _swapped),
+    "last-norm": ("eurobert", lambda model: describe(model)._replace(norm=None)),
+    "relative": ("deberta-v3", _without("relative")),
+    "places": ("albert", _embedded(places=None)),
+    "dropout": ("esm", _embedded(kept=1.0)),
+    "heads": ("mpnet", _fewer_heads),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_wrong_description_is_found_and_not_used(what, tokenizer, texts, monkeypatch):
+    name, broken = BROKEN[what]
+    monkeypatch.setattr(masked_lm, "describe", broken)
+    model = make(name)
+    with pytest.warns(GlauberWarning, match="differs from transformers'"):
+        laws = MaskedLM(model, tokenizer, name="tiny")
+    assert laws.encoder is None
+    tokens, sites = some_rows([12, 5, 12], 2)
+    theirs = by_transformers(model, tokens, sites)
+    torch.testing.assert_close(laws.scores(tokens, sites), theirs, rtol=0, atol=1e-5)
+    if what == "rotation":
+        monkeypatch.undo()
+        right = MaskedLM(model, tokenizer, name="tiny")
+        slow, fast = (
+            sample(one, texts[:1], chains=4, steps=5, seed=3).read("token") for one in (laws, right)
+        )
+        np.testing.assert_array_equal(slow, fast)
+
+
+UNKNOWN = {
+    "convolution": ("deberta-v3", {"conv_kernel_size": 3}),
+    "decoder": ("bert", {"is_decoder": True}),
+    "angles-by-length": (
+        "eurobert", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
+    ),
+    "other-heads": ("eurobert", {"head_dim": 8}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_what_no_description_says_is_left_to_transformers(what, tokenizer):
+    name, options = UNKNOWN[what]
+    model = make(name, **options)
+    assert describe(model) is None
+    laws = opened(model, tokenizer)
+    tokens, sites = some_rows([9, 9], 2)
+    theirs = by_transformers(model, tokens, sites)
+    torch.testing.assert_close(laws.scores(tokens, sites), theirs, rtol=0, atol=1e-5)
+
+
+def test_a_text_is_tried_that_is_longer_than_the_window_and_the_even_distances():
+    assert guard.lengths_to_try(describe(make("bert"))) == [guard.SHORT]
+    assert guard.lengths_to_try(describe(make("modernbert"))) == [guard.SHORT, 4 + guard.BEYOND]
+    # Distances up to 6 have rows of their own, and farther ones share the last.
+    clamped = describe(make("deberta-no-buckets"))
+    assert guard.lengths_to_try(clamped) == [guard.SHORT, 5 + guard.BEYOND]
+
+
+def test_angles_keep_their_bits_in_half_precision():
+    model = in_precision(make("modernbert"), torch.device("cpu"), torch.bfloat16)
+    whole = make("modernbert").model.rotary_emb
+    for kind in ("full_attention", "sliding_attention"):
+        torch.testing.assert_close(
+            getattr(model.model.rotary_emb, f"{kind}_inv_freq"),
+            getattr(whole, f"{kind}_inv_freq"), rtol=0, atol=0,
+        )  # fmt: skip
+    assert model.dtype == torch.bfloat16

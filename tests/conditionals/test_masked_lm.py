@@ -1,36 +1,16 @@
 import hashlib
-import warnings
 
 import pytest
 import torch
 
 import conftest
-from glauber.conditionals.base import PAD, Restricted, hide
+from glauber.conditionals.base import Restricted, hide
 from glauber.conditionals.masked_lm import MaskedLM
 
 SHAPES = [
     "bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta-v2",
     "deberta-v3", "mpnet", "modernbert", "esm",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_site_only_head_equals_the_full_head(shape, dtype, tokenizer, texts):
-    model = conftest.make_model(shape).to(dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a named shape never falls back to the full head
-        laws = MaskedLM(model, tokenizer)
-    tokens, _ = laws.vocabulary.encode(texts)
-    sites = torch.tensor([[1, 3], [5, 2], [2, 4], [4, 1], [3, 6]])
-    scores = laws.scores(tokens, sites)
-    for row in range(len(texts)):
-        length = int((tokens[row] != PAD).sum())
-        whole = hide(tokens, sites, tokenizer.mask_token_id)[row : row + 1, :length]
-        with torch.no_grad():
-            full = model(input_ids=whole).logits[0, sites[row]]
-        torch.testing.assert_close(scores[row], full, rtol=0, atol=1e-5)
-    assert scores.dtype == dtype
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -32,6 +32,7 @@ from glauber.conditionals.weights import (
     choose_dtype,
     fingerprint_of,
     from_pretrained,
+    in_precision,
     longest_text,
     name_of,
 )
@@ -143,7 +144,7 @@ class MaskedLM:
         model, tokenizer = from_pretrained(name, trust_remote_code)
         check_weights(model, name)
         fingerprint = fingerprint_of(model, tokenizer)
-        model = model.to(place, precision)
+        model = in_precision(model, place, precision)
         return cls(
             model,
             tokenizer,

@@ -81,9 +81,24 @@ def name_of(model: Any) -> str:
 def longest_text(config: Any, tokenizer: Any) -> int:
     """The most tokens of a text with its special ones."""
     positions = int(getattr(config, "max_position_embeddings", None) or 2**30)
-    if config.model_type in ("roberta", "xlm-roberta", "mpnet", "esm"):
+    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet", "esm"):
         positions -= int(config.pad_token_id or 0) + 1  # positions are numbered from there
     return min(positions, int(tokenizer.model_max_length))
+
+
+def in_precision(model: Any, place: torch.device, precision: torch.dtype) -> Any:
+    """The model there in that precision.
+
+    The frequencies of rotations stay in float32, as transformers loads them: half the bits would
+    turn the hundredth token by a wrong angle.
+    """
+    names = [name for name, _ in model.named_buffers() if name.endswith("inv_freq")]
+    kept = {name: model.get_buffer(name).to(place) for name in names}
+    model = model.to(place, precision)
+    for name, values in kept.items():
+        owner, _, last = name.rpartition(".")
+        setattr(model.get_submodule(owner), last, values)
+    return model
 
 
 def fingerprint_of(model: Any, tokenizer: Any) -> str:

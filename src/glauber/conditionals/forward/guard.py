@@ -6,11 +6,11 @@ wrong part does (a missing rotation or a norm in the wrong place moves scores by
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from glauber.conditionals.forward.description import Description
 from glauber.threads import one_thread_each
 
 TOLERANCE = {
@@ -20,7 +20,7 @@ TOLERANCE = {
     torch.bfloat16: 0.15,
 }
 SHORT = 11  # tokens of two rows
-BEYOND = 9  # tokens of one row beyond what the narrowest layer sees
+BEYOND = 9  # tokens of one row beyond what is seen of a short text
 HIDDEN = 3  # sites of each row
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (rows, k)
@@ -37,23 +37,41 @@ def difference(
     with one_thread_each(), torch.no_grad():
         for length in lengths:
             tokens, sites = _some(length, usual, hidden_token)
-            one, two = (scores(tokens, sites).double() for scores in (ours, theirs))
+            two = theirs(tokens, sites).double()
+            try:
+                one = ours(tokens, sites).double()
+            except (RuntimeError, IndexError):  # parts that do not fit together
+                return float("inf")
             apart = (one - two).square().mean().sqrt() / two.std().clamp(min=1e-30)
             # What is not a number is as wrong as can be.
             found = max(found, float(apart.nan_to_num(float("inf"))))
     return found
 
 
-def lengths_to_try(described: Any) -> list[int]:
-    """A short text, and one that a local layer does not see whole."""
-    windows = [layer.window for layer in described.layers if layer.window is not None]
-    wanted = [SHORT, *(min(windows) + BEYOND for _ in windows[:1])]
+def lengths_to_try(described: Description) -> list[int]:
+    """A short text, and one long enough to meet every way in which distances enter.
+
+    Beyond that, a local layer does not see it whole, and far distances share their terms.
+    """
+    seen = [0]
+    for layer in {id(layer): layer for layer in described.layers}.values():
+        seen.append(layer.window or 0)
+        seen.append(0 if layer.relative is None else _even(layer.relative.rows))
+    wanted = [SHORT, *(length + BEYOND for length in (max(seen),) if length)]
     return [min(length, described.places) for length in wanted]
 
 
+def _even(rows: Tensor) -> int:
+    """How many distances from 0 on have rows at even steps."""
+    steps = rows[len(rows) // 2 :].diff()
+    uneven = (steps != steps[0]).nonzero()
+    return int(uneven[0]) if len(uneven) else 0
+
+
 def _some(length: int, usual: Tensor, hidden_token: int) -> tuple[Tensor, Tensor]:
-    """Two rows of random tokens with a few hidden sites."""
+    """Two rows of random tokens, of a long text one, with a few hidden sites."""
     generator = torch.Generator().manual_seed(length)
-    tokens = usual[torch.randint(len(usual), (2, length), generator=generator)]
-    sites = torch.rand(2, length, generator=generator).argsort(dim=1)[:, : min(HIDDEN, length)]
+    rows = 2 if length <= SHORT else 1
+    tokens = usual[torch.randint(len(usual), (rows, length), generator=generator)]
+    sites = torch.rand(rows, length, generator=generator).argsort(dim=1)[:, : min(HIDDEN, length)]
     return tokens.scatter(1, sites, hidden_token), sites
