@@ -1,6 +1,7 @@
 """Does a GPU say what the CPU says? python -m bench.check_gpu [PART…], where there is one.
 
-Prints one line per check and exits with 1 if any fails.
+Prints one line per check and exits with 1 if any fails. The part `times`, which is made only when
+it is named, prints where the time of a pass goes.
 """
 
 import sys
@@ -8,6 +9,8 @@ import sys
 import torch
 import torch.nn.functional as F
 
+from bench import check_families as of
+from bench.check_families import check, failed
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
@@ -19,17 +22,6 @@ from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.scheduler import memoised
 from glauber.translation import fused
-
-failed = []
-
-
-def check(name: str, value: float, limit: float) -> None:
-    print(
-        f"{'ok' if value <= limit else 'FAILED':>6}  {value:10.3g}  (limit {limit:g})  {name}",
-        flush=True,
-    )
-    if not value <= limit:
-        failed.append(name)
 
 
 def noise() -> None:
@@ -187,8 +179,9 @@ def training() -> None:
     check("gradients of fused layer norm", max(gaps), 1e-3)
 
 
-PARTS = (noise, draws, forward, graphs, remembered, multi_steps, training)
-for part in PARTS:
-    if part.__name__ in sys.argv[1:] or len(sys.argv) == 1:
+PARTS = (noise, draws, forward, of.refused, graphs, remembered, multi_steps, training)
+PARTS += (of.families, of.base_sizes, of.recorded, of.deberta)
+for part in (*PARTS, of.times):
+    if part.__name__ in sys.argv[1:] or (len(sys.argv) == 1 and part is not of.times):
         part()
 sys.exit(1 if failed else 0)
