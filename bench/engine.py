@@ -8,7 +8,7 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
-from glauber.dynamics.cuda import multi_step, replayed
+from glauber.dynamics.cuda import laid_out, multi_step, replayed
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import State, run, start
 
@@ -28,7 +28,8 @@ def engine(
     if per_pass > 1:
         steps = multi_step(kernel, begun, FOREVER, seed=0, per_pass=per_pass)
     else:
-        steps = run(replayed(kernel) if graph else kernel, begun, FOREVER, seed=0)
+        kernel = replayed(kernel) if graph else laid_out(kernel)
+        steps = run(kernel, begun, FOREVER, seed=0)
     for state, _ in steps:
         yield len(state.step)
 

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from glauber.conditionals.base import PAD, Restricted
+from glauber.conditionals.forward.layout import layout_of
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Table
-from glauber.dynamics.cuda import multi_step, steps_per_pass
+from glauber.dynamics import cuda
+from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.scans import scan_named
@@ -46,3 +48,57 @@ def test_steps_of_a_masked_lm(tiny_folder, texts):
 
 def test_rows_find_room():
     assert [steps_per_pass(n) for n in (1, 3, 16, 4096)] == [16, 5, 1, 1]
+
+
+class Packed:
+    """Conditionals that lay their rows out and see a row's length; it counts what was measured."""
+
+    vocab_size = 3
+
+    def __init__(self):
+        self.layouts = []
+
+    def scores(self, tokens, sites, candidates=None):
+        self.layouts.append(layout_of(tokens))
+        lengths = self.layouts[-1].lengths
+        known = torch.where(tokens == PAD, 0, tokens).scatter(1, sites.clamp(min=0), 0).sum(1)
+        return torch.sin((known + lengths)[:, None, None] * torch.arange(1.0, 4.0))
+
+
+def chains(lengths):
+    tokens = torch.zeros(len(lengths), 5, dtype=torch.int64)
+    tokens[torch.arange(5) >= torch.tensor(lengths)[:, None]] = PAD
+    return start(tokens, tokens != PAD)
+
+
+def test_lengths_are_asked_once_for_each_run():
+    plain, once = Packed(), Packed()
+    kernel = laid_out(glauber(once))
+    for lengths in ([5, 3], [4, 4], [5, 3]):
+        ours = run(kernel, chains(lengths), 8, seed=1)
+        assert same(ours, run(glauber(plain), chains(lengths), 8, seed=1))
+    assert len({id(layout) for layout in once.layouts}) == 3 and len(once.layouts) == 24
+
+
+def test_chains_of_other_lengths_are_recorded_anew(monkeypatch):
+    """The stand-in for a graph makes the step again and writes its answer where it stood."""
+    recorded = []
+
+    class Graph:
+        def __init__(self, once):
+            self.once, self.info = once, once()
+
+        def replay(self):
+            for into, value in zip(self.info, self.once(), strict=True):
+                into.copy_(value)
+
+    def captured(once):
+        recorded.append(Graph(once))
+        return recorded[-1], recorded[-1].info
+
+    monkeypatch.setattr(cuda, "_captured", captured)
+    kernel = replayed(glauber(Packed()))
+    for lengths, due in (([5, 3], 1), ([5, 3], 1), ([4, 4], 2)):
+        ours = run(kernel, chains(lengths), 8, seed=1)
+        assert same(ours, run(glauber(Packed()), chains(lengths), 8, seed=1))
+        assert len(recorded) == due

@@ -73,6 +73,24 @@ def replayed(kernel: Kernel) -> Kernel:
     return Kernel(kernel.draw, step)
 
 
+def laid_out(kernel: Kernel) -> Kernel:
+    """A kernel with the same steps that asks for the lengths of its chains only once.
+
+    For the same kernels as `replayed`, with so many chains that a recording gains nothing.
+    """
+    recording = Recording()
+    last: State | None = None
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        nonlocal last
+        with recording:
+            recording.again(reading=last is not None and state.tokens is last.tokens)
+            last, info = kernel.step(state, noise)
+        return last, info
+
+    return Kernel(kernel.draw, step)
+
+
 def _record(
     step: Callable[[State, Noise], tuple[State, Info]], state: State, noise: Noise
 ) -> _Recorded | None:
@@ -107,10 +125,10 @@ def _captured(once: Callable[[], Answer]) -> tuple[Graph | None, Answer | None]:
     with Recording() as recording:
         with torch.cuda.stream(side):  # kernels are compiled and workspaces made before recording
             for _ in range(3):
-                recording.again()
+                recording.again(reading=False)
                 once()
         torch.cuda.current_stream().wait_stream(side)
-        recording.again()
+        recording.again(reading=True)
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         try:
             # The outer one comes back to this stream whatever happens.

@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from glauber.dynamics.cuda import multi_step, replayed, steps_per_pass
+from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
 from glauber.dynamics.kernel import Info, State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scheduler import can_be_memoised, memoised
@@ -85,7 +85,9 @@ def stream(
         case "graph":
             return run(replayed(planned.kernel), begun, missing, seed=seed)
         case _:
-            return run(planned.kernel, begun, missing, seed=seed)
+            once = planned.on_cuda and planned.scan.can_be_recorded
+            kernel = laid_out(planned.kernel) if once else planned.kernel
+            return run(kernel, begun, missing, seed=seed)
 
 
 def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> State:

@@ -88,7 +88,8 @@ def _by_kernel(
     queries, keys, values = parts
     rows, n_q = len(layout.lengths), layout.longest if sites is None else sites.shape[1]
     mixed = torch.empty_like(queries, memory_format=torch.contiguous_format)
-    blocks = block_sizes(n_q, layout.longest)
+    size = queries.shape[1] // heads
+    blocks = block_sizes(n_q, layout.longest, size, layer.rotary is not None)
     by_query = by_key = bias = columns = None
     middle = 0
     if layer.relative is not None:
@@ -105,7 +106,7 @@ def _by_kernel(
         *(queries if term is None else term for term in (by_query, by_key, columns, bias)),
         n_q, n_blocks, len(queries), len(keys), terms.shape[-1], middle, window or 0,
         queries.stride(0), keys.stride(0), values.stride(0), mixed.stride(0), layer.scale,
-        D=queries.shape[1] // heads, TF32=queries.dtype != torch.float32,
+        D=size, TF32=queries.dtype != torch.float32,
         AT_SITES=sites is not None, ROTARY=layer.rotary is not None, WINDOW=window is not None,
         BY_QUERY=by_query is not None, BY_KEY=by_key is not None, BIAS=bias is not None,
         COLUMNS=columns is not None, **blocks,
@@ -113,14 +114,17 @@ def _by_kernel(
     return mixed
 
 
-def block_sizes(n_q: int, longest: int) -> dict[str, Any]:
-    """Queries and keys of a block, and the warps that share it."""
+def block_sizes(n_q: int, longest: int, size: int, turned: bool) -> dict[str, Any]:
+    """Queries and keys of a block, and the warps that share it: the fastest on an H200."""
     most = max(16, triton.next_power_of_2(n_q))
-    if longest <= SHORT:
-        block = max(16, triton.next_power_of_2(longest))
-        warps = 1 if block <= 32 else 4
-        return {"Q": min(most, SHORT), "K": block, "ONE": True, "num_warps": warps}
-    return {"Q": min(most, 64), "K": 64, "ONE": False, "num_warps": 4, "num_stages": 2}
+    if longest > SHORT:
+        keys = 32 if size <= 32 else 64
+        return {"Q": min(most, 64), "K": keys, "ONE": False, "num_warps": 4, "num_stages": 2}
+    keys = max(16, triton.next_power_of_2(longest))
+    if keys > 32:
+        return {"Q": min(most, 64), "K": keys, "ONE": True, "num_warps": 4}
+    # Halves of the queries side by side, unless every half would turn all keys again.
+    return {"Q": min(most, 32 if turned else 16), "K": keys, "ONE": True, "num_warps": 1}
 
 
 def distances(relative: "Relative", longest: int, kept: Kept, passing: bool) -> Distances:

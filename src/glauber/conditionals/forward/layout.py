@@ -1,9 +1,9 @@
 """Where do rows of different lengths lie when they are worked on without padding?
 
 End to end in one list of tokens: products and norms run over the list, and attention knows where
-each row begins. To lay rows out one must ask the GPU how long they are, which a CUDA graph cannot
-do while it is recorded. The lengths of chains never change, so `Recording` keeps the layouts of
-the calls before it, and the recorded calls use them in the same order.
+each row begins. To lay rows out one must ask the GPU how long they are: the host waits for that,
+and a CUDA graph cannot do it while it is recorded. The lengths of chains never change, so
+`Recording` keeps the layouts of a step's calls, and later steps use them in the same order.
 """
 
 from contextvars import ContextVar
@@ -37,13 +37,14 @@ class Layout(NamedTuple):
 
 
 class Recording:
-    """While it is open, layouts are kept call by call; a CUDA graph then reads them again.
+    """While it is open, layouts are kept call by call, and read again when the calls come again.
 
-    It must live as long as the graph, which reads its tensors.
+    It must live as long as a graph that reads its tensors.
     """
 
     def __init__(self) -> None:
         self.layouts: list[Layout] = []
+        self.reading = False
         self._next = 0
 
     def __enter__(self) -> "Recording":
@@ -53,9 +54,9 @@ class Recording:
     def __exit__(self, *_: Any) -> None:
         _OPEN.reset(self._token)
 
-    def again(self) -> None:
-        """The same calls follow once more."""
-        self._next = 0
+    def again(self, *, reading: bool) -> None:
+        """The same calls follow once more; reading: with the layouts that they had."""
+        self._next, self.reading = 0, reading
 
     def keep(self, layout: Layout) -> None:
         """The layout of the next call."""
@@ -73,15 +74,17 @@ _OPEN: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 def layout_of(tokens: Tensor) -> Layout:
-    """The layout of tokens (rows, length) with PAD behind; it asks the GPU unless recorded."""
+    """The layout of tokens (rows, length) with PAD behind; it asks the GPU unless it is known."""
     recording = _OPEN.get()
-    if capturing(tokens):
-        known = None if recording is None else recording.known(tuple(tokens.shape))
-        return padded(tokens) if known is None else known
-    found = _packed(tokens)
-    if recording is not None:
+    if recording is not None and recording.reading:
+        known = recording.known(tuple(tokens.shape))
+        if known is not None:
+            return known
+    elif recording is not None:
+        found = _packed(tokens)
         recording.keep(found)
-    return found
+        return found
+    return padded(tokens) if capturing(tokens) else _packed(tokens)
 
 
 def padded(tokens: Tensor) -> Layout:
