@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+import transformers
 
+from conditionals.test_families import FAMILIES, make, some_rows
 from conftest import make_model, make_tokenizer
 from glauber.compatibility.score import pseudo_likelihood
-from glauber.conditionals import batching
 from glauber.conditionals.base import PAD
+from glauber.conditionals.forward import packed
+from glauber.conditionals.forward.read import READERS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 
@@ -20,9 +23,41 @@ def questions(model, texts):
     return tokens[rows], sites
 
 
+def test_every_reader_is_tried_here():
+    tried = {getattr(transformers, f"{shape}Config").model_type for shape, _ in FAMILIES.values()}
+    assert set(READERS.values()) == {READERS[shape] for shape in tried}
+
+
+@pytest.mark.parametrize("short", [128, 8])  # 8: most rows are long ones
+@pytest.mark.parametrize("name", FAMILIES)
+def test_packed_rows_are_answered_as_if_alone(name, short, monkeypatch):
+    monkeypatch.setattr(packed, "PACKED", 50)  # so that there are several calls
+    monkeypatch.setattr(packed, "SHORT", short)
+    model = MaskedLM(make(name, torch.float64), make_tokenizer())
+    tokens, _ = some_rows([12, 5, 27, 12, 36, 8], 1)
+    row, site = (tokens != PAD).nonzero(as_tuple=True)
+    found = model.packed.log_probs(tokens[row], site, temperature=0.7)
+    alone = model.scores(tokens[row], site[:, None])[:, 0] / 0.7
+    wanted = alone.log_softmax(dim=1).gather(1, tokens[row, site][:, None])[:, 0]
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bits_do_not_depend_on_the_place_in_a_call(name):
+    """Mixed lengths in float32: backwards, and the last ones without the others."""
+    model = MaskedLM(make(name), make_tokenizer())
+    tokens, sites = some_rows([12, 5, 27, 12, 36, 8, 12, 30, 27] * 3, 1)
+    here = model.packed.log_probs(tokens, sites[:, 0])
+    there = model.packed.log_probs(tokens.flip(0), sites[:, 0].flip(0)).flip(0)
+    few = model.packed.log_probs(tokens[-4:], sites[-4:, 0])
+    assert model.packed.usable()
+    assert torch.equal(here, there)
+    assert torch.equal(here[-4:], few)
+
+
 @pytest.mark.parametrize("shape", ["bert", "roberta", "xlm-roberta", "electra"])
-def test_packed_rows_are_answered_as_if_alone(shape, monkeypatch):
-    monkeypatch.setattr(batching, "PACKED", 50)  # so that there are several calls
+def test_packed_rows_are_those_of_masks_put_in_by_hand(shape, monkeypatch):
+    monkeypatch.setattr(packed, "PACKED", 50)
     model = MaskedLM(make_model(shape).double(), make_tokenizer())
     tokens, sites = questions(model, TEXTS)
     found = model.packed.log_probs(tokens, sites, temperature=0.7)
@@ -67,7 +102,7 @@ def test_a_machine_where_places_matter_does_not_pack(monkeypatch):
     tokens, free = model.vocabulary.encode(TEXTS)
     good = pseudo_likelihood(model, tokens, free).totals
     read = model.packed.read
-    model.packed = batching.PackedRows(
+    model.packed = packed.PackedRows(
         model.encoder,
         lambda states: read(states) * (1 + torch.arange(len(states))[:, None, None]),
         model.hidden_token,

@@ -15,13 +15,8 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, log_probs
-from glauber.conditionals.batching import (
-    LONGEST,
-    PackedRows,
-    largest_call,
-    lengths_of,
-    rows_at_once,
-)
+from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
+from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import read_texts, readable, starts
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-PACKED_ROWS = 1024  # packed rows between two reports of progress
+PACKED_WORK = 2**38  # multiplications between two reports of progress: a second or two
 VARIANTS = ("auto", "original", "within-word")
 LISTED = 8  # texts whose tokens are drawn
 
@@ -269,11 +264,11 @@ def pseudo_likelihood(
     rows, sites = free.nonzero(as_tuple=True)
     later = torch.ones_like(rows) if words is None else _pieces_left(words)[rows, sites]
     packer = _packer(conditionals)
-    short = (lengths_of(tokens) <= LONGEST)[rows] & (packer is not None)
-    if packer is not None and bool(short.any()):
-        asked = rows[short], sites[short], later[short]
+    fit = _fits(packer, lengths_of(tokens))[rows]
+    if packer is not None and bool(fit.any()):
+        asked = rows[fit], sites[fit], later[fit]
         found[asked[:2]] = _packed(packer, tokens, asked, temperature, advance)
-    rows, sites, later = rows[~short], sites[~short], later[~short]
+    rows, sites, later = rows[~fit], sites[~fit], later[~fit]
     for k in later.unique().tolist():
         chosen = (later == k).nonzero()[:, 0]
         for part in chosen.split(_at_once(conditionals, k, tokens.shape[1])):
@@ -296,9 +291,15 @@ def _at_once(conditionals: Conditionals, k: int, length: int) -> int:
 
 
 def _packer(conditionals: Conditionals) -> PackedRows | None:
-    """The fastest way to score short rows, where the model and the machine allow it."""
-    packer = conditionals.packed if isinstance(conditionals, MaskedLM) else None
-    return packer if packer is not None and packer.usable() else None
+    """The fastest way to score rows, where the model allows it."""
+    return conditionals.packed if isinstance(conditionals, MaskedLM) else None
+
+
+def _fits(packer: PackedRows | None, lengths: Tensor) -> Tensor:
+    """Which rows are packed: (rows,) bool, from their lengths."""
+    if packer is None:
+        return torch.zeros_like(lengths, dtype=torch.bool)
+    return packer.takes(lengths) & (lengths <= LONGEST)
 
 
 def _packed(
@@ -313,7 +314,8 @@ def _packed(
     To a masked LM a hidden token is its mask token, so one hidden site per row is enough.
     """
     found = []
-    for row, site, later in zip(*(part.split(PACKED_ROWS) for part in asked), strict=True):
+    at_once = _packed_at_once(packer, tokens.shape[1])
+    for row, site, later in zip(*(part.split(at_once) for part in asked), strict=True):
         behind = torch.arange(tokens.shape[1]) - site[:, None]
         hidden = (behind > 0) & (behind < later[:, None])
         visible = tokens[row].masked_fill(hidden, packer.hidden_token)
@@ -321,6 +323,12 @@ def _packed(
         if advance is not None:
             advance(len(row))
     return torch.cat(found)
+
+
+def _packed_at_once(packer: PackedRows, length: int) -> int:
+    """Packed rows between two reports of progress: two calls for each thread, or more if small."""
+    together = max(PACKED_WORK // packer.work, 2 * torch.get_num_threads() * PACKED)
+    return max(1, together // (length * BLOCK)) * BLOCK
 
 
 def _pieces_left(words: Tensor) -> Tensor:

@@ -13,17 +13,11 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
-from glauber.conditionals.batching import (
-    ACTIVATIONS,
-    ExactRows,
-    PackedRows,
-    PaddedRows,
-    row_bytes,
-)
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.description import Description
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
@@ -74,8 +68,7 @@ class MaskedLM:
             )
         self._batched = self._batching(budget)
         self.packed = None
-        packs = self.encoder is not None and _like_bert(self.encoder.described)
-        if self.encoder is not None and packs and self.device.type == "cpu" and not int8:
+        if self.encoder is not None and self.device.type == "cpu" and not int8:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
     def _encoder(self) -> Encoder | None:
@@ -257,14 +250,3 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
     rows = torch.arange(len(states), device=states.device)[:, None]
     return states[rows, sites.clamp(min=0)]
-
-
-def _like_bert(described: Description) -> bool:
-    """Whether norms stand behind each block, and places enter with the words alone."""
-    unlike = [
-        "gated", "norm_before", "norm_between", "norm_queries", "norm_keys", "rotary", "relative",
-        "window",
-    ]  # fmt: skip
-    shared = len({id(layer) for layer in described.layers}) < len(described.layers)
-    others = any(getattr(layer, name) for layer in described.layers for name in unlike)
-    return not shared and not others and described.norm is None

@@ -23,6 +23,7 @@ from glauber.conditionals.forward.description import (
 )
 
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
+LINE = 16  # numbers of float32 in a line of memory
 
 
 class Encoder:
@@ -160,12 +161,11 @@ class Encoder:
         index = index - first
         terms = []
         if at_keys is not None:
-            terms.append(
-                (queries @ at_keys.mT).gather(-1, index.expand(len(queries), self.heads, -1, -1))
-            )
+            by_query = queries @ _columns(at_keys)
+            terms.append(by_query.gather(-1, index.expand(len(queries), self.heads, -1, -1)))
         if at_queries is not None:
             # k_j . queries[i - j]: formed key by key, then read at i.
-            by_key = (keys @ at_queries.mT).mT  # (rows, heads, distances, keys)
+            by_key = (keys @ _columns(at_queries)).mT  # (rows, heads, distances, keys)
             terms.append(by_key.gather(2, index.expand(len(keys), self.heads, -1, -1)))
         if bias is not None:
             terms.append(bias[:, index[:, 0]].transpose(0, 1))
@@ -235,6 +235,15 @@ def activation(name: str) -> Any:
 def fill_up(rows: Tensor) -> Tensor:
     """At least FEWEST_ROWS rows, filled up with zeros."""
     return F.pad(rows, (0, 0, 0, max(0, FEWEST_ROWS - len(rows))))
+
+
+def _columns(table: Tensor) -> Tensor:
+    """(heads, distances, s) -> (heads, s, distances and some zeros).
+
+    Each matrix of a batch begins at a whole line of memory: where it does not, a product with few
+    rows rounds differently from place to place.
+    """
+    return F.pad(table, (0, 0, 0, -table.shape[1] % LINE)).mT.contiguous()
 
 
 def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tensor:
