@@ -2,6 +2,7 @@
 
 import pytest
 
+from glauber.result import counted
 from glauber.tables import table
 
 ROWS = [
@@ -38,3 +39,9 @@ def test_narrow_screens_get_field_by_field():
     assert "                      system  two" in narrow
     assert "                      system  two" not in wide
     assert shown([], 80) == ""
+
+
+def test_a_number_takes_its_noun():
+    assert [counted(n, "chain") for n in (0, 1, 2, 1024)] == [
+        "0 chains", "1 chain", "2 chains", "1,024 chains",
+    ]  # fmt: skip

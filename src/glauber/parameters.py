@@ -19,6 +19,9 @@ Seed = Annotated[int, "The same seed gives the same answer."]
 Length = Annotated[
     int | None, "Tokens of each text, without the special ones; shorter are left out."
 ]
+LengthOrWhole = Annotated[
+    int | None, "Tokens of each text, without the special ones; shorter texts are taken whole."
+]
 Device = Annotated[str, "auto, cpu, cuda or mps."]
 Dtype = Annotated[str, "float32, bfloat16 or float64."]
 Trust = Annotated[bool, "Run code that comes with the model."]

@@ -167,6 +167,11 @@ def needed(name: str, value: str | None) -> str:
     return value
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, such as 1 chain or 1,024 chains."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def one_of(name: str, value: str, known: Iterable[str]) -> str:
     """The value, if it is a known one; else the error names the nearest."""
     names = list(known)

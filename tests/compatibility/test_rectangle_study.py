@@ -17,7 +17,7 @@ from glauber.conditionals.base import Conditionals, log_probs
 from glauber.conditionals.causal_lm import CausalLM, LeftToRight
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 from glauber.statistics import mean_over_chains
 
 
@@ -151,7 +151,6 @@ def test_more_first_choices_than_tokens_are_clipped_and_said(asked, tiny_folder)
         (dict(count=10**12), "cannot be done"),
         (dict(length=1), "the length is 1, but a rectangle needs two sites"),
         (dict(length=0), "the length is 0"),
-        (dict(length=30), "no starting text has 30 tokens"),
         (dict(top=1), "first choices is 1"),
         (dict(strongest=-1), "at least 0"),
         (dict(seed=2**70), "the seed is"),
@@ -225,3 +224,11 @@ def test_left_to_right_is_a_joint_law():
             joint = torch.tensor([log_joint(text) for text in texts]).double()
             scores = LeftToRight(law).scores(torch.tensor([row]), torch.tensor([[site]]))[0, 0]
             torch.testing.assert_close(scores.log_softmax(0), joint.log_softmax(0))
+
+
+def test_a_short_text_is_taken_whole(tiny_folder, texts):
+    model = MaskedLM.load(str(tiny_folder), device="cpu")
+    with pytest.warns(GlauberWarning, match="fewer than 20 tokens and is taken whole"):
+        found = rectangles(model, texts[0], count=5, top=3)
+    assert (found.delta == rectangles(model, texts[0], count=5, top=3, length=None).delta).all()
+    assert (found.rectangles.sites < model.vocabulary.count(texts[0]) + 1).all()

@@ -13,7 +13,7 @@ from glauber.compatibility.single_mask import single_mask
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 
 SIZES = dict(chains=0, length=None)
 
@@ -146,3 +146,17 @@ def test_refusals(how, said):
     asked = {"count": 1, "length": None, "chains": 0} | how
     with pytest.raises(GlauberError, match=said):
         single_mask(Table.random(3, 3, seed=2), ["012"], **asked)
+
+
+def test_a_short_text_is_taken_whole(tiny_folder, texts):
+    model = MaskedLM.load(str(tiny_folder), device="cpu")
+    with pytest.warns(GlauberWarning, match="fewer than 20 tokens and is taken whole"):
+        found = single_mask(model, texts[0], count=1, top=3, chains=1, steps=50)
+    same = single_mask(model, texts[0], count=1, top=3, chains=1, steps=50, length=None)
+    assert found.probes[0].difference == same.probes[0].difference
+    with (
+        pytest.warns(GlauberWarning, match="whole: texts 1, 2, 5"),
+        pytest.warns(GlauberWarning, match="left out: texts 3, 4"),  # they have no site 6
+    ):
+        found = single_mask(model, texts, at="0,6", count=3, top=3, chains=0)
+    assert [one.sites for one in found.probes] == [(0, 6)] * 3

@@ -239,3 +239,14 @@ def test_text_that_only_begins_as_fasta_does_is_refused(tmp_path):
     path.write_text(">a\nEVQL VESG\n")
     with pytest.warns(GlauberWarning, match="blanks in it are removed"):
         assert read_texts(path) == ["EVQLVESG"]
+
+
+def test_short_texts_can_be_taken_whole_and_that_is_said(model, texts):
+    with pytest.warns(GlauberWarning, match=r"2 of 5 .* 7 tokens and are taken whole: texts 3, 4"):
+        free = starts(model, texts, length=7, least=2)[1]
+    whole = starts(model, texts)[1].sum(dim=1)
+    assert free.sum(dim=1).tolist() == whole.clamp(max=7).tolist()
+    with pytest.warns(GlauberWarning, match="^the text has fewer than 99 .* is taken whole"):
+        starts(model, texts[0], length=99, least=2)
+    with pytest.raises(GlauberError, match="no starting text has 30 tokens or more"):
+        starts(model, texts, length=40, least=30)

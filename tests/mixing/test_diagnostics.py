@@ -229,3 +229,8 @@ def test_the_answer(tmp_path):
     crafted_run(tmp_path / "moving", *events())
     said = str(diagnose(tmp_path / "moving"))
     assert "not shown to be mixed" in said and "partly" not in said
+
+
+def test_a_single_chain_is_spoken_of_as_one(tmp_path):
+    found = diagnose(crafted_run(tmp_path / "run", *events(n_chains=1)))
+    assert found.motions.summary == "the only chain moves" and "1 chain, " in str(found)

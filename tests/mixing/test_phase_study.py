@@ -51,14 +51,17 @@ def test_sweeps_count_in_lengths(tiny_folder, texts):
 
 def test_thresholds_are_those_of_influence(tiny_folder, texts):
     """One text's threshold again, by the study of influence with the same contexts."""
-    found = phase(str(tiny_folder), texts, thresholds=3, **SMALL | {"lengths": [4]})
+    found = phase(str(tiny_folder), texts, thresholds=3, threshold_lengths=[4], **SMALL)
     model = MaskedLM.load(str(tiny_folder), device="cpu")
     tokens, _ = some_texts(model, texts, 4)
     row = int(pairs_of_texts(len(tokens), 3, seed=0)[0, 0])
     alone = influence(model, model.vocabulary.decode(tokens[row]), chains=1)
     (ratio,) = found.ratios
     assert ratio.thresholds[0] == pytest.approx(alone.threshold, rel=1e-6)
+    assert ratio.length == 4
     assert ratio.line in str(found) and found.to_dict()["threshold_over_crossover"]
+    with pytest.raises(GlauberError, match="thresholds of 9 tokens are asked for"):
+        phase(str(tiny_folder), texts, thresholds=3, threshold_lengths=[9], **SMALL)
 
 
 class Ring:

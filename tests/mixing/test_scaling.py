@@ -35,7 +35,8 @@ def test_the_right_law_and_its_constant(law, family):
     assert found.n_censored > 50 and found.n_times == 500
     assert found.best.law == law and found.best.aic_difference == 0 and found.best.weight > 0.9
     assert abs(np.log(found.best.c / TRUTH[law])) < 3 * found.best.log_c_error
-    assert found.best.interval[0] < found.best.c < found.best.interval[1]
+    low, high = found.best.interval
+    assert low < found.best.c < high
     assert found.best.spread == pytest.approx(0.7, rel=0.2)
     assert found.best.misfit > 0.01
     assert sum(fit.weight for fit in found.fits) == pytest.approx(1)
@@ -117,3 +118,18 @@ def test_what_cannot_be_fitted():
     ):
         with pytest.raises(GlauberError, match=why):
             fit_scaling(times)
+
+
+def test_the_interval_of_c_is_student_s_with_few_times():
+    """Eight times and two fitted numbers leave six degrees of freedom: 2.4469 in tables."""
+    found = {n: HittingTimes(n * np.array([3, 5, 8, 13]), np.ones(4, bool), 1, 0.5) for n in (6, 9)}
+    fit = fit_scaling(found).fits[0]
+    low, high = fit.interval
+    assert np.log(high / fit.c) / fit.log_c_error == pytest.approx(2.4469, abs=1e-4)
+    assert np.log(fit.c / low) == pytest.approx(np.log(high / fit.c))
+
+
+def test_two_times_give_c_no_interval():
+    seen = np.array([True, False, False])
+    few = {n: HittingTimes(np.array([9 * n, 99, 99]), seen, 1, 0.5) for n in (4, 8)}
+    assert all(fit.interval is None for fit in fit_scaling(few).fits)

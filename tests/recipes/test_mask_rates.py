@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from recipes.mask_rates import KINDS, LENGTH, hidden_sites, row_counts
+from recipes.mask_rates_training import KINDS, LENGTH, hidden_sites, row_counts
 
 
 def test_sites_are_drawn_in_favour_of_their_weights() -> None:

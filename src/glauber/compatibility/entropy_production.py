@@ -21,7 +21,7 @@ from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
-from glauber.result import Result, plain, study
+from glauber.result import Result, counted, plain, study
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
@@ -154,10 +154,10 @@ class EntropyProduction(Production, Result):
             yield "that is the mean over chains at several temperatures; at each of them:"
             for one, found in self.by_temperature.items():
                 said = f"{found.rate:.4f}, {_error(found)}"
-                yield f"  temperature {one:g}: {said}, {found.n_chains} chains"
+                yield f"  temperature {one:g}: {said}, {counted(found.n_chains, 'chain')}"
         yield (
-            f"{self.n_chains} chains, {self.n_steps:,} steps counted behind a burn-in of "
-            f"{self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
+            f"{counted(self.n_chains, 'chain')}, {self.n_steps:,} steps counted behind a burn-in "
+            f"of {self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
         )
         if self.evaluated_again:
             yield (

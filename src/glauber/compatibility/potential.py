@@ -18,7 +18,7 @@ from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say
-from glauber.result import Result, plain, study
+from glauber.result import Result, counted, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import signature
@@ -190,8 +190,8 @@ class PotentialStudy(Result):
         )
         if self.n_chains < self.chains_of_run:
             yield (
-                f"the run has several temperatures: these are its {self.n_chains} chains at "
-                f"{self.temperature:g}"
+                f"the run has several temperatures: here are its "
+                f"{counted(self.n_chains, 'chain')} at {self.temperature:g}"
             )
         yield f"rank correlations over {len(self.texts)} visited states (estimates):"
         measured = self.measured

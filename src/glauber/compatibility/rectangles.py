@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber import statistics
+from glauber.compatibility.control import CLOSING, Control, control_of
 from glauber.compatibility.rectangle_test import (
     TOP,
     Reading,
@@ -20,11 +21,10 @@ from glauber.compatibility.rectangle_test import (
     read,
 )
 from glauber.conditionals.base import Conditionals
-from glauber.conditionals.causal_lm import LeftToRight
 from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Length, Model, Seed, Texts, Trust
+from glauber.parameters import Device, LengthOrWhole, Model, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
 from glauber.statistics import FEW, LEVEL
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 BYTES = 2000  # of memory that a rectangle takes, about: corners, scores and draws
-LEFT_TO_RIGHT = "left-to-right"
-CLOSING = 10  # rectangles of a control, which pays a pass for every token of a text
-CHECKS = (
-    "a joint law closes them by construction, so this checks the arithmetic of four edges that "
-    "are computed apart, and nothing else"
-)
 QUANTILES = (0.05, 0.25, 0.75, 0.95)
 KINDS = {
     "mean": "estimate",
@@ -60,7 +54,7 @@ def rectangles(
     texts: Texts = None,
     *,
     count: Annotated[int, "How many random rectangles."] = 300,
-    length: Length = 20,
+    length: LengthOrWhole = 20,
     top: Annotated[int, "Replacements come from so many most probable tokens."] = TOP,
     seed: Seed = 0,
     strongest: Annotated[int, "How many certificates to write out."] = 3,
@@ -86,8 +80,8 @@ def rectangles(
     check_memory(BYTES * count, f"{count:,} rectangles")
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    tokens, free = starts(opened, texts, length=length)
-    beside = control and _control(control, opened, device, trust_remote_code)
+    tokens, free = starts(opened, texts, length=length, least=2)
+    beside = control and control_of(control, opened, device, trust_remote_code)
     asked, top = top, min(top, replacements_of(opened))
     say(f"{count:,} rectangles: {6 * count:,} rows through the model, {4 * count:,} in float64")
     found = measure(
@@ -104,7 +98,7 @@ def rectangles(
     closing = None
     if beside:
         name, reader, own, exact = beside
-        tokens, free = starts(reader, texts, length=length)
+        tokens, free = starts(reader, texts, length=length, least=2)
         closed = measure(
             own, exact, tokens, free=free, count=min(count, CLOSING), seed=seed,
             top=min(top, replacements_of(reader)), proposals=reader.proposals(), influence=False,
@@ -230,7 +224,7 @@ class RectangleStudy(Measured, Result):
     asked: int  # the number that was asked for: larger where the vocabulary has fewer
     readings: list[Reading]  # the strongest certificates, as sentences
     signature: str
-    control: "Control | None" = None
+    control: Control | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -286,57 +280,6 @@ class RectangleStudy(Measured, Result):
         if self.influence is not None:
             found["influence"] = plot_delta_against_influence(self.influence, self.delta)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class Control:
-    """Rectangles of a model with a joint law: they close, if the arithmetic is right."""
-
-    name: str
-    measured: Measured
-
-    @property
-    def edges(self) -> float:
-        """The largest |log-ratio| along an edge: what must cancel."""
-        return float(self.measured.rectangles.log_ratios.abs().max())
-
-    def to_dict(self) -> dict[str, Any]:
-        found = self.measured
-        return {
-            "model": self.name,
-            "count": len(found.delta),
-            "mean": float(found.delta.mean()),
-            "largest": float(found.delta.max()),
-            "largest_in_float64": float(found.precise.delta.max()),
-            "largest_edge": self.edges,
-            "certified": int(found.certified.sum()),
-            "checks": CHECKS,
-        }
-
-    def line(self) -> str:
-        delta = self.measured.delta
-        return (
-            f"control, {self.name}: Delta at most {delta.max():.1e} in {len(delta)} rectangles "
-            f"with edges up to {self.edges:.1f} nats; {CHECKS}"
-        )
-
-
-def _control(
-    given: str | Conditionals, opened: Opened, device: str, trust_remote_code: bool
-) -> tuple[str, Opened, Conditionals, Conditionals]:
-    """The control's name, the model that reads its texts, and its conditionals in both dtypes."""
-    if given == LEFT_TO_RIGHT:
-        if not opened.whole_vocabulary:
-            raise GlauberError(f"{opened.name} is autoregressive already and needs no control.")
-        laws, precise = (LeftToRight(m.conditionals()) for m in (opened, opened.in_float64()))
-        return f"{opened.name} read from left to right", opened, laws, precise
-    model = load(given, device=device, trust_remote_code=trust_remote_code)
-    if isinstance(given, str) and model.whole_vocabulary:
-        raise GlauberError(
-            f"{given} is a masked LM, and a control is an autoregressive one: give another name, "
-            f"or {LEFT_TO_RIGHT}."
-        )
-    return model.name, model, model.conditionals(), model.in_float64().conditionals()
 
 
 def replacements_of(model: Opened) -> int:

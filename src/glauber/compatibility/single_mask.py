@@ -12,34 +12,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.compatibility.few_sites import (
     LARGEST,
-    Contexts,
-    Enumerated,
     FewSites,
     enumerate_chain,
     frequencies,
 )
+from glauber.compatibility.ratios import Probe, probe_of
 from glauber.compatibility.rectangles import replacements_of
 from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import read_sites, spell_sites
 from glauber.errors import GlauberError
-from glauber.exact import Space
-from glauber.parameters import Device, Length, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import Device, LengthOrWhole, Model, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
-from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import Mean, mean_by_chain, over_chains
+from glauber.result import Result, counted, model_parts, plain, signature, study
+from glauber.statistics import Mean, mean_by_chain
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-Floats = NDArray[np.float64]
 ROUNDING = 1e-9  # nats: what float64 adds to a log-ratio, with room to spare
 
 
@@ -49,7 +45,7 @@ def single_mask(
     texts: Texts = None,
     *,
     count: Annotated[int, "How many texts."] = 20,
-    length: Length = 20,
+    length: LengthOrWhole = 20,
     sites: Annotated[int, "Free sites of each text, drawn at random; the others are held."] = 2,
     at: Annotated[Sequence[int] | str, "The free sites themselves, such as 3,7."] = "",
     top: Annotated[int, "Tokens of a free site: the model's first choices and its own."] = 8,
@@ -72,9 +68,10 @@ def single_mask(
     check_seed(seed)
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    tokens, free = starts(opened, texts, length=length)
-    top = min(top, replacements_of(opened))
     n_sites = len(listed) or sites
+    least = max([n_sites, *(site + 1 for site in listed)])
+    tokens, free = starts(opened, texts, length=length, least=least)
+    top = min(top, replacements_of(opened))
     _check_size(top, n_sites)
     count = min(count, len(tokens)) if listed else count
     precise = opened.in_float64()
@@ -90,7 +87,7 @@ def single_mask(
             advance()
     counted = frequencies(found, chains=chains, steps=steps, seed=seed) if chains else None
     probes = [
-        _probe(opened, *one, law, None if counted is None else counted[number])
+        probe_of(opened, *one, law, None if counted is None else counted[number])
         for number, (one, law) in enumerate(zip(few, found, strict=True))
     ]
     return SingleMask(
@@ -107,34 +104,6 @@ def single_mask(
             temperature=temperature, chains=chains, steps=steps, seed=seed,
         ),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """One site, one context, two tokens: what the single mask says, and what the chain does."""
-
-    site: int  # for people
-    tokens: tuple[str, str]
-    context: str  # the text with the first token
-    share: float  # of the chain's time in this context with either token
-    single: float  # log pi_i(a) - log pi_i(b)
-    stationary: float  # log mu(a, context) - log mu(b, context)
-    seen: Mean | None  # the same from the frequencies of the chains
-
-
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """One text: how far its single-mask ratios are from the chain's."""
-
-    text: int  # its number, from 0
-    sites: tuple[int, ...]  # for people
-    difference: (
-        float  # mean |log-ratio less log-ratio| over pairs of tokens, as the chain meets them
-    )
-    largest: float  # over all contexts and pairs
-    total_variation: float  # mean over contexts, as the chain meets them
-    reversed: float  # share of the chain's time in contexts whose first choice differs
-    ratio: Ratio  # of the context and the pair that the chain is at most often
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,15 +158,15 @@ class SingleMask(Result):
         }
 
     def lines(self) -> Iterable[str]:
-        many = "text" if len(self.probes) == 1 else "texts"
+        many = counted(len(self.probes), "text")
         yield (
-            f"log-ratios of two tokens at a site, single mask less chain, in {len(self.probes)} "
-            f"{many} with {self.n_sites} free sites of {self.top} tokens (the rest held)"
+            f"log-ratios of two tokens at a site, single mask less chain, in {many} "
+            f"with {self.n_sites} free sites of {self.top} tokens (the rest held)"
         )
         yield f"mean |difference| {self._said('difference')} nats; under a joint law 0"
         yield f"largest {max(one.largest for one in self.probes):.3f} nats, {self.kind}"
         yield (
-            f"{self.differing} of {len(self.probes)} {many} differ by more than rounding: "
+            f"{self.differing} of {many} differ by more than rounding: "
             + ("no joint law" if self.differing else "nothing speaks against a joint law")
         )
         yield f"total variation of the two conditionals {self._said('total_variation')}"
@@ -208,8 +177,8 @@ class SingleMask(Result):
         held, known = self.covered
         if known:
             yield (
-                f"frequencies of {self.n_chains} chains of {self.n_steps:,} steps: {held} of "
-                f"{known} 95% intervals hold the exact ratio"
+                f"frequencies of {counted(self.n_chains, 'chain')} of {self.n_steps:,} steps: "
+                f"{held} of {known} 95% intervals hold the exact ratio"
             )
         one = max(self.probes, key=lambda one: abs(one.ratio.single - one.ratio.stationary)).ratio
         yield f"\n{one.tokens[0]} against {one.tokens[1]} in: {one.context}"
@@ -283,77 +252,6 @@ def _window(
     scores = torch.where(own & torch.isfinite(scores), torch.inf, scores.cpu())
     choices = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
     return FewSites(precise, row, columns, choices)
-
-
-def _probe(
-    opened: Opened,
-    place: tuple[int, list[int]],
-    few: FewSites,
-    law: Enumerated,
-    counted: Floats | None,
-) -> Probe:
-    """The figures of one text; counted (chains, fillings) are the chains' shares of time."""
-    text, sites = place
-    contexts = [law.by_context(site) for site in range(len(sites))]
-    weight = np.concatenate([one.weight for one in contexts]) / len(sites)
-    single, chain = (
-        np.concatenate(part) for part in zip(*(one[2:] for one in contexts), strict=True)
-    )
-    apart = np.abs((d := single - chain)[:, :, None] - d[:, None, :])  # (contexts, m, m)
-    met = weight[:, None, None] * np.exp(chain[:, :, None] + chain[:, None, :])
-    met[:, np.arange(few.vocab_size), np.arange(few.vocab_size)] = 0.0
-    return Probe(
-        text=text,
-        sites=tuple(sites),
-        difference=float((met * apart).sum() / met.sum()),
-        largest=float(apart.max()),
-        total_variation=float(weight @ np.abs(np.exp(single) - np.exp(chain)).sum(axis=1) / 2),
-        reversed=float(weight @ (single.argmax(axis=1) != chain.argmax(axis=1))),
-        ratio=_ratio(opened, sites, few, contexts, met, counted),
-    )
-
-
-def _ratio(
-    opened: Opened,
-    sites: list[int],
-    few: FewSites,
-    contexts: list[Contexts],
-    met: Floats,
-    counted: Floats | None,
-) -> Ratio:
-    """The ratio of the context and the two tokens that the chain is at most often."""
-    which, a, b = np.unravel_index(np.triu(met).argmax(), met.shape)
-    slot, row = divmod(int(which), len(contexts[0].weight))
-    one = contexts[slot]
-    if one.chain[row, a] < one.chain[row, b]:
-        a, b = b, a
-    fillings = one.fillings[row, [a, b]]
-    space = Space(few.vocab_size, len(sites))
-    whole = few.template.clone()
-    whole[few.sites] = few.choices[torch.arange(len(sites)), space.states()[fillings[0]]]
-    spell = opened.vocabulary.spell
-    first, second = (spell(int(few.choices[slot, token])) for token in (a, b))
-    return Ratio(
-        site=sites[slot],
-        tokens=(first, second),
-        context=opened.vocabulary.decode(whole.tolist()),
-        share=float(one.weight[row] * np.exp(one.chain[row, [a, b]]).sum()),
-        single=float(one.single[row, a] - one.single[row, b]),
-        stationary=float(one.chain[row, a] - one.chain[row, b]),
-        seen=None if counted is None else _counted(*counted[:, fillings].T),
-    )
-
-
-def _counted(first: Floats, second: Floats) -> Mean | None:
-    """The log-ratio of the mean shares (chains,) of two fillings; none where one was never seen."""
-    if not first.any() or not second.any():
-        return None
-
-    def log_ratio(counts: Floats) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):  # seen in the chain left out alone
-            return np.asarray(np.log(counts @ first) - np.log(counts @ second))
-
-    return over_chains(log_ratio, len(first)).one()
 
 
 def _check(

@@ -32,6 +32,7 @@ def starts(
     *,
     chains: int | None = None,
     length: int | None = None,
+    least: int | None = None,
     prefix: str = "",
     freeze: Sequence[int] | str = (),
 ) -> tuple[Tensor, Tensor]:
@@ -41,6 +42,7 @@ def starts(
             reads English gets all bundled passages
     chains  number of chains; they take the texts in turn (default: one per text)
     length  tokens of each text, without special ones and prefix; shorter texts are left out
+    least   a shorter text of one's own that has so many tokens is taken whole instead
     prefix  text put before each start and never redrawn
     freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
             and without the prefix
@@ -55,7 +57,9 @@ def starts(
     before = _prefix(vocabulary, prefix)
     rows = [_behind(vocabulary, prefix, before, text) for text in known]
     if length is not None:
-        rows = _long_enough(rows, length, quiet=texts is None)
+        bundled = texts is None
+        enough = length if least is None or bundled else min(least, length)
+        rows = _long_enough(rows, length, least=enough, quiet=bundled)
     if chains is not None:
         check_memory(32.0 * chains * (max(map(len, rows)) + len(before) + 2), f"{chains:,} chains")
         rows = [rows[i % len(rows)] for i in range(chains)]
@@ -82,20 +86,21 @@ def _behind(vocabulary: Vocabulary, prefix: str, before: list[int], text: str) -
     return whole[len(before) :] if same else vocabulary.pieces(text)
 
 
-def _long_enough(rows: list[list[int]], length: int, *, quiet: bool) -> list[list[int]]:
-    """The rows cut to that length, without those that are shorter."""
-    short = [i for i, row in enumerate(rows) if len(row) < length]
+def _long_enough(rows: list[list[int]], length: int, *, least: int, quiet: bool) -> list[list[int]]:
+    """The rows cut to that length, without those that have fewer than the least."""
+    short = [i for i, row in enumerate(rows) if len(row) < least]
     if len(short) == len(rows):
         longest = max(map(len, rows))
         raise GlauberError(
-            f"no starting text has {length} tokens or more; the longest has {longest}."
+            f"no starting text has {least} tokens or more; the longest has {longest}."
         )
-    if short and not quiet:
-        _warn(
-            f"{len(short)} of {len(rows)} texts have fewer than {length} tokens and are left out: "
-            f"{_numbered(short)}."
-        )
-    return [row[:length] for row in rows if len(row) >= length]
+    whole = [i for i, row in enumerate(rows) if least <= len(row) < length]
+    for which, limit, what in ((short, least, "left out"), (whole, length, "taken whole")):
+        if which and not quiet:
+            few = f"have fewer than {limit} tokens and are {what}: {_numbered(which)}."
+            alone = f"the text has fewer than {limit} tokens and is {what}."
+            _warn(alone if len(rows) == 1 else f"{len(which)} of {len(rows)} texts {few}")
+    return [row[:length] for row in rows if len(row) >= least]
 
 
 def _check_length(model: Any, tokens: Tensor) -> None:

@@ -14,7 +14,7 @@ from glauber.result import visible
 if TYPE_CHECKING:
     import pandas
 
-    from glauber.compatibility.single_mask import Ratio
+    from glauber.compatibility.ratios import Ratio
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:

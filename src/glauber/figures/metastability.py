@@ -17,6 +17,7 @@ from glauber.metastability.regimes import Regime
 from glauber.metastability.state_model import ImpliedTimescales
 from glauber.metastability.trap_census import Trap
 from glauber.metastability.trap_ranks import RankCorrelation
+from glauber.result import counted
 from glauber.runs.snapshots import Snapshots
 
 LOOSE = "#e69f00"
@@ -42,8 +43,8 @@ def plot_trap_timeline(found: Catalogue) -> go.Figure:
     grey = "<br>grey: no whole window left" if "window" in found.settings else ""
     figure = empty_figure(
         "When chains were stuck",
-        f"{len(found.traps)} traps of {found.n_chains} chains, {found.detector} detector, "
-        f"{found.at_temperature}{grey}",
+        f"{counted(len(found.traps), 'trap')} of {counted(found.n_chains, 'chain')}, "
+        f"{found.detector} detector, {found.at_temperature}{grey}",
     )
     top = 106 if grey else 86
     height = top + 64 + ROW * max(found.n_chains, 4)

@@ -13,6 +13,7 @@ from glauber.mixing.boundary import PhaseCell, PhaseDiagram
 from glauber.mixing.coalescence import UNKNOWN, Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.lagged import Lagged
+from glauber.result import counted
 from glauber.statistics import FEW, mean_over_chains
 from glauber.statistics.means import mean_ends, tail_of
 
@@ -304,7 +305,7 @@ def plot_statistics(values: Mapping[str, Floats], steps: NDArray[np.int64]) -> d
     shown = slice(None, None, max(1, math.ceil(len(steps) / MOMENTS)))
     for name, rows in values.items():
         figure = empty_figure(
-            f"{name} along the chains", f"{len(rows):,} chains, behind the burn-in"
+            f"{name} along the chains", f"{counted(len(rows), 'chain')}, behind the burn-in"
         )
         figure.update_xaxes(rangemode="normal")
         figure.update_yaxes(rangemode="normal", tickformat="~g")

@@ -18,7 +18,7 @@ from glauber.figures.runs import plot_changed, plot_entropy, plot_survival
 from glauber.landscape.recurrence import seeds_of
 from glauber.parameters import Trust
 from glauber.progress import check_count, say
-from glauber.result import Result, study
+from glauber.result import Result, counted, study
 from glauber.runs.embedding import Choice
 from glauber.runs.export import survival
 from glauber.runs.run import Run
@@ -214,7 +214,7 @@ def summary(run: Run) -> str:
 
 def _what(run: Run) -> str:
     spec = run.spec
-    chains = "1 chain" if run.n_chains == 1 else f"{run.n_chains:,} chains"
+    chains = counted(run.n_chains, "chain")
     steps = f"{run.steps:,} steps" if run.finished else f"{run.steps:,} of {spec.steps:,} steps"
     each = " each" if run.n_chains > 1 else ""
     how = (

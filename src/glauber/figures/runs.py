@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
-from glauber.runs.run import Run, survival
+from glauber.runs.export import survival
+from glauber.runs.run import Run
 from glauber.runs.timeline import Piece, Snapshot
 
 MOST = 64  # chains drawn one by one; the mean is over all

@@ -11,6 +11,7 @@ from glauber.figures.style import INK, QUIET, STRONG, THIN, bars, empty_figure
 from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
 from glauber.mixing.semantic_drift import Distances, HittingTimes
+from glauber.result import counted
 from glauber.statistics import Measured
 
 BAND = "rgba(0, 114, 178, 0.16)"
@@ -27,8 +28,8 @@ def plot_semantic_drift(
     low, middle, high = np.quantile(found.values, [0.05, 0.5, 0.95], axis=0)
     figure = empty_figure(
         "How far the meaning moved",
-        f"1 - cosine between the embeddings of the text and of its start, "
-        f"{len(found.values):,} chains",
+        "1 - cosine between the embeddings of the text and of its start, "
+        + counted(len(found.values), "chain"),
     )
     figure.update_yaxes(tickformat=".1f", range=[-0.02, max(1.02, float(high.max()) + 0.04)])
     edge = dict(mode="lines", line=dict(width=0), hoverinfo="skip")

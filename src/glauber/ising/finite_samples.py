@@ -307,17 +307,11 @@ def finite_sample_bound(
     sites, tokens, given = space.length, space.vocab_size, setting
     mask_term, sequence_term = given.sampling_terms(sites, tokens)
     return FiniteSampleBound(
-        tensorisation=tensorisation,
-        loss=losses[0],
-        excess=losses[0] - losses[1],
-        margin=margin,
-        mask_term=mask_term,
-        sequence_term=sequence_term,
+        tensorisation=tensorisation, loss=losses[0], excess=losses[0] - losses[1], margin=margin,
+        mask_term=mask_term, sequence_term=sequence_term,
         empirical_term=math.sqrt(tokens ** (3 * sites) / (8 * given.delta * given.n_sequences)),
-        epsilon=given.epsilon,
-        delta=given.delta,
-        kind=kind,
-    )
+        epsilon=given.epsilon, delta=given.delta, kind=kind,
+    )  # fmt: skip
 
 
 def cover_of_box(n_sites: int, k: int, largest: float, setting: Setting) -> Setting:

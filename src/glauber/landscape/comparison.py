@@ -24,7 +24,7 @@ from glauber.landscape.topics import Embeds, Labels
 from glauber.metastability.catalogue import hamming_traps
 from glauber.parameters import Device, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, quiet, say, track
-from glauber.result import Result, model_parts, plain, study
+from glauber.result import Result, counted, model_parts, plain, study
 from glauber.result import signature as signed
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
@@ -80,7 +80,8 @@ def compare(
     opened = [load(one, device=device, trust_remote_code=trust_remote_code) for one in models]
     for model in opened:
         starts(model, texts, chains=chains, length=length)
-    say(f"{len(opened)} models: {chains:,} chains of {steps:,} steps, {rectangles:,} rectangles")
+    many = counted(chains, "chain")
+    say(f"{len(opened)} models: {many} of {steps:,} steps, {rectangles:,} rectangles")
     settings = Settings(
         texts, how, rectangles, top, scorer, listed, embedder, every, shortest, device
     )

@@ -29,7 +29,7 @@ from glauber.landscape.scorers import SIMILARITY, Scorer, read_labels
 from glauber.landscape.topics import Embeds, Labels
 from glauber.parameters import Device, Length, Model, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
-from glauber.result import Result, one_of, plain, study
+from glauber.result import Result, counted, one_of, plain, study
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
@@ -262,7 +262,7 @@ def _runs(
     opened: Opened, texts: Any, groups: list[str], folder: Path | str | None, how: dict[str, Any]
 ) -> dict[str, Run]:
     """A run behind each prefix, all with one seed."""
-    say(f"{len(groups)} runs of {how['chains']:,} chains and {how['steps']:,} steps")
+    say(f"{len(groups)} runs of {counted(how['chains'], 'chain')} and {how['steps']:,} steps")
     runs = {}
     with track("prefixes", len(groups)) as advance:
         for number, prefix in enumerate(groups):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import TopicScores, place_of
+from glauber.result import counted
 from glauber.runs.run import Run
 from glauber.statistics import (
     Mean,
@@ -151,7 +152,7 @@ def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = 
     place_of(track, found.labels)
     check_several(n_chains)
     if seeds is not None and len(seeds) != n_chains:
-        raise GlauberError(f"there are {len(seeds)} seed topics for {n_chains} chains.")
+        raise GlauberError(f"there are {len(seeds)} seed topics for {counted(n_chains, 'chain')}.")
     names = list(dict.fromkeys(seeds or ()))
     rows = [
         _row(found, track, seed=name, chains=np.nonzero(np.array(seeds) == name)[0])

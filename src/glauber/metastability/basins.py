@@ -14,7 +14,7 @@ from glauber.metastability.basin_model import LAG, BasinModel, basin_model
 from glauber.metastability.clusters import Readable, cluster, readable
 from glauber.parameters import Device, Seed, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, plain, study
+from glauber.result import Result, counted, plain, study
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
@@ -156,7 +156,7 @@ class Basins(BasinModel, Result):
             yield (
                 f"basin {k}: {written(self.shares.part(k), '.2f')} of the stationary distribution "
                 f"of the connected part, {written(self.staying.part(k), '.2f')} to be in it one "
-                f"lag later, seen in {own.n_chains} of {self.snapshots.n_chains} chains"
+                f"lag later, seen in {own.n_chains} of {counted(self.snapshots.n_chains, 'chain')}"
             )
             yield f"    words  {', '.join(own.words)}"
             yield from (f"    text   {text}" for text in own.texts)

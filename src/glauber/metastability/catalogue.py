@@ -29,7 +29,7 @@ from glauber.metastability.episodes import (
 from glauber.metastability.holding import Margins
 from glauber.metastability.trap_census import Key, LeftOut, Trap, census, check_kernel
 from glauber.metastability.trap_ranks import RankCorrelation, Ranks, families, trap_ranks
-from glauber.result import plain
+from glauber.result import counted, plain
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
@@ -199,8 +199,8 @@ class Catalogue:
     def lines(self, show: int) -> Iterable[str]:
         """The catalogue for a person: the longest traps, families, and the summary."""
         yield (
-            f"{self.detector} detector ({self.how}): {_traps(len(self.traps))} in {self.n_chains} "
-            f"chains of {self.n_steps:,} steps at {self.at_temperature}"
+            f"{self.detector} detector ({self.how}): {counted(len(self.traps), 'trap')} in "
+            f"{counted(self.n_chains, 'chain')} of {self.n_steps:,} steps at {self.at_temperature}"
         )
         if "window" in self.settings:
             yield f"  {self.distance}"
@@ -235,7 +235,7 @@ class Catalogue:
         ends = found.duration_interval
         between = "" if ends is None else f" ({ends[0]:,.0f} to {ends[1]:,.0f} over chains)"
         yield (
-            f"{_traps(found.n_traps)}, {found.n_perfect} perfect, mean duration "
+            f"{counted(found.n_traps, 'trap')}, {found.n_perfect} perfect, mean duration "
             f"{found.mean_duration:,.0f} steps{between}, the shortest {found.shortest:,}, the "
             f"longest {found.longest:,} (estimates{unfinished}); {found.share:.0%} of all steps"
         )
@@ -323,10 +323,6 @@ def _catalogue(
         detector, settings, tuple(traps), run.n_chains, run.steps, run.temperatures, longest,
         tuple(left_out), reach,
     )  # fmt: skip
-
-
-def _traps(number: int) -> str:
-    return "1 trap" if number == 1 else f"{number} traps"
 
 
 def _ranked(found: RankCorrelation | None) -> str:

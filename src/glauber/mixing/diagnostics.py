@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
-from glauber.result import Result, one_of, plain, study
+from glauber.result import Result, counted, one_of, plain, study
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ class Diagnostics(Result):
             steps = "-" if time is None else f"{time:,.1f} steps"
             yield f"{row.statistic:>{width}}  {ess:>15} {r_hat:>8}  {steps:>15}  {row.state}"
         yield (
-            f"{len(self.motions.chains)} chains, {self.n_steps:,} steps each behind a burn-in of "
-            f"{self.burn_in:,}"
+            f"{counted(len(self.motions.chains), 'chain')}, {self.n_steps:,} steps each behind a "
+            f"burn-in of {self.burn_in:,}"
         )
         settled = max(self.motions.sites_settled)
         if settled > 0:

@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 Statistic = Callable[[str], float]  # of one text
 Motion = Literal["moving", "partly frozen", "frozen"]
 STATISTICS = ("unchanged", "distinct", "copies", "log_prob")
+STOOD_STILL = (
+    "stood still for half of the steps on end, or at most of the sites that are not settled"
+)
 SETTLED = 0.5  # nats: mean conditional entropy up to which a site that stands still is settled
 
 
@@ -49,13 +52,19 @@ class Motions:
                 return "the only chain is frozen: it did not move in the steps that count"
             where = "one state" if self.n_states == 1 else f"{self.n_states} different states"
             return f"all {total} chains are frozen, in {where}: none moved in the steps that count"
+        if total == 1:
+            return "the only chain " + (
+                "stood still for half of the steps on end, or at most of the "
+                "sites that are not settled"
+                if partly
+                else "moves"
+            )
         notes = []
         if frozen:
             notes.append(f"{len(frozen)} of {total} chains did not move (frozen: {_list(frozen)})")
         if partly:
             notes.append(
-                f"{len(partly)} of {total} chains stood still for half of the steps on end, or at "
-                f"most of the sites that are not settled (partly frozen: {_list(partly)})"
+                f"{len(partly)} of {total} chains {STOOD_STILL} (partly frozen: {_list(partly)})"
             )
         return " and ".join(notes) or f"all {total} chains move"
 

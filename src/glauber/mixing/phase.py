@@ -61,6 +61,9 @@ def phase(
     thresholds: Annotated[
         int, "Texts of each length whose contraction threshold is set against the crossover."
     ] = 0,
+    threshold_lengths: Annotated[
+        Sequence[int], "Lengths of these texts: the work grows as its cube (default: all)."
+    ] = (),
     seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -90,6 +93,10 @@ def phase(
     }  # fmt: skip
     _check(settings, axes)
     check_count("number of thresholds", thresholds, least=0, most=10**6)
+    if missing := set(threshold_lengths) - set(lengths):
+        raise GlauberError(
+            f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
+        )
     one_of("the place", on, PLACES)
     n_cells = len(axes["length"]) * len(axes["temperature"])
     say(f"{n_cells} cells of {pairs:,} pairs, at most {_most(settings, axes):,} steps each")
@@ -106,7 +113,8 @@ def phase(
     ratios = []
     if thresholds:
         opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-        for one in diagram.crossovers:
+        chosen = threshold_lengths or lengths
+        for one in (each for each in diagram.crossovers if each.length in chosen):
             measured = _thresholds(opened, texts, one.length, n_texts=thresholds, seed=seed)
             ratios.append(over_crossover(measured, one))
     answer = Phase(

@@ -22,7 +22,7 @@ from scipy.stats import t as student
 
 from glauber.errors import GlauberError
 from glauber.mixing.semantic_drift import HittingTimes
-from glauber.statistics import LEVEL, normal_reach
+from glauber.statistics import FEW, LEVEL, student_reach
 
 Floats = NDArray[np.float64]
 Family = Literal["gamma", "log-normal"]
@@ -42,6 +42,7 @@ class LawFit:
     law: str
     c: float
     log_c_error: float  # standard error of log c
+    n_seen: int  # times that are not censored: the error rests on them
     spread: float  # standard deviation of a time over its mean, the same at every length
     log_likelihood: float
     aic_difference: float  # from the best law
@@ -50,9 +51,11 @@ class LawFit:
     kind: str = "estimate"
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Of c, at 95%."""
-        reach = normal_reach() * self.log_c_error
+    def interval(self) -> tuple[float, float] | None:
+        """Of c, at 95%: Student's, as the spread is fitted too; None below three times seen."""
+        if self.n_seen < FEW:
+            return None
+        reach = student_reach(self.n_seen - 1) * self.log_c_error
         return self.c * float(np.exp(-reach)), self.c * float(np.exp(reach))
 
     def mean(self, n: Floats) -> Floats:
@@ -142,9 +145,10 @@ def fit_scaling(
     found = {law: (each, *each.largest()) for law, each in laws.items()}
     best = max(value for _, value, _ in found.values())
     total = sum(np.exp(value - best) for _, value, _ in found.values())
+    n_seen = int(np.isfinite(high).sum())
     fits = tuple(
         LawFit(
-            law, c=float(np.exp(at[0])), log_c_error=each.first_error(at),
+            law, c=float(np.exp(at[0])), log_c_error=each.first_error(at), n_seen=n_seen,
             spread=float(np.exp(at[-1])), log_likelihood=value, aic_difference=2 * (best - value),
             weight=float(np.exp(value - best) / total),
             misfit=_misfit(highest, value, len(times) - 1),
@@ -153,8 +157,7 @@ def fit_scaling(
     )  # fmt: skip
     level = 1 - (1 - LEVEL) / comparisons
     power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times), level=level)
-    n_censored = int(np.isinf(high).sum())
-    return Scaling(fits, power, tuple(times), family, len(n), n_censored, level)
+    return Scaling(fits, power, tuple(times), family, len(n), len(n) - n_seen, level)
 
 
 def _fit_power(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
-from glauber.result import Result, plain, study
+from glauber.result import Result, counted, plain, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
@@ -260,7 +260,7 @@ def check_threshold(threshold: float) -> None:
 
 
 def _time_line(times: HittingTimes) -> str:
-    line = f"{times.n_hit} of {len(times.hit)} chains reached {times.threshold:g}"
+    line = f"{times.n_hit} of {counted(len(times.hit), 'chain')} reached {times.threshold:g}"
     median = times.median
     if median.value is None:
         return f"{line}; the median time lies beyond the run"

@@ -300,7 +300,8 @@ def by_verdict(claims: Iterable[Claim]) -> list[Claim]:
 
 def count(ours: Quantity) -> str:
     """On how many independent things the quantity rests."""
-    return f"{'no' if ours.n is None else ours.n} {ours.unit}"
+    unit = ours.unit.removesuffix("s") if ours.n == 1 else ours.unit
+    return f"{'no' if ours.n is None else ours.n} {unit}"
 
 
 def _basis(ours: Quantity) -> str:

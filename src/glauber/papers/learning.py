@@ -322,32 +322,25 @@ def _lemma_row(hidden: int, published: str | None) -> dict[str, Any]:
 PIECES = {
     "B-fig1": Piece(
         "squared error of the k-site estimate against samples, Ising clique with J = 0.05",
-        partial(make_errors, COUPLINGS[0]),
-        takes=("chains",),
-        seconds=6,
+        partial(make_errors, COUPLINGS[0]), takes=("chains",), seconds=6,
     ),
     "B-fig2": Piece(
         "the same with J = 0.3, where the distribution has two modes",
-        partial(make_errors, COUPLINGS[1]),
-        takes=("chains",),
-        seconds=7,
+        partial(make_errors, COUPLINGS[1]), takes=("chains",), seconds=7,
     ),
     "B-theorem1": Piece(
         "covariance of the k-site estimate for every k: larger masks are never worse",
-        theorem1,
-        seconds=4,
+        theorem1, seconds=4,
     ),
     "B-theorem2": Piece(
         "the covariance beside its bound by the Poincare constant (and Theorem 3)",
-        theorem2,
-        seconds=5,
+        theorem2, seconds=5,
     ),
     "B-theorem4": Piece(
         "the finite-sample bound and its terms: an optimistic evaluation, and over a box of models",
-        theorem4,
-        seconds=6,
+        theorem4, seconds=6,
     ),
     "B-lemma3": Piece(
         "what knowing the mask tells about the hidden sites (and Lemma 4)", lemma3, seconds=5
     ),
-}
+}  # fmt: skip

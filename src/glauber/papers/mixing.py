@@ -37,17 +37,20 @@ class Conditions:
     steps: int
     lengths: tuple[int, ...]
     temperatures: tuple[float, ...]
-    thresholds: int  # texts of each length whose contraction threshold is measured
+    thresholds: int  # texts whose contraction threshold is measured
     texts: tuple[str, ...] | None = None
+    threshold_lengths: tuple[int, ...] = ()  # theirs; none: all of the lengths
 
 
 PHASES: dict[Scale, Conditions] = {
     "small": Conditions(
-        "bundled:english", 12, 400, (6, 10, 16), (0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5), thresholds=3
+        "bundled:english", 12, 400, (6, 10, 16), (0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5),
+        thresholds=3,
     ),
     "paper": Conditions(
         "bert-base-uncased", 100, 5000, (5, 10, 20, 40),
         (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0), thresholds=8,
+        threshold_lengths=(10,),  # the nearest to the paper's sentence
     ),
 }  # fmt: skip
 SAMPLES: dict[Scale, dict[str, Any]] = {
@@ -151,7 +154,10 @@ def diagram(settings: Settings, found: Conditions) -> "Phase":
     from glauber.mixing.phase import phase
 
     folder, asked = cells_settings(settings, found)
-    return phase(**asked, device=settings.device, thresholds=found.thresholds, out=folder)
+    return phase(
+        **asked, device=settings.device, thresholds=found.thresholds,
+        threshold_lengths=found.threshold_lengths, out=folder,
+    )  # fmt: skip
 
 
 def make_cells(folder: str | Path, *, scale: Scale = "small", seed: int = 0, **given: Any) -> int:

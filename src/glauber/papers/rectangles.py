@@ -107,7 +107,8 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _control(settings: Settings, name: str) -> dict[str, Any]:
     """A few rectangles of a model that has a joint law."""
-    from glauber.compatibility.rectangles import CLOSING, LEFT_TO_RIGHT, rectangles
+    from glauber.compatibility.control import CLOSING, LEFT_TO_RIGHT
+    from glauber.compatibility.rectangles import rectangles
 
     asked = settings.scale == "paper" and settings.model is None
     control = CONTROL if asked else LEFT_TO_RIGHT

@@ -243,7 +243,7 @@ def _law_row(fit: "LawFit", scaling: "Scaling") -> dict[str, Any]:
         "law": fit.law,
         "times vary by": scaling.family,
         "c": fit.c,
-        "interval of c": list(fit.interval),
+        "interval of c": list(fit.interval or ()),
         "kind": fit.kind,
         "AIC difference": fit.aic_difference,
         "weight among the three": fit.weight,

@@ -27,7 +27,7 @@ import glauber
 from glauber.conditionals.weights import bundled_folder
 from glauber.errors import GlauberError
 from glauber.progress import say
-from glauber.result import plain
+from glauber.result import counted, plain
 from glauber.runs.run import Run
 from glauber.runs.spec import write_json
 
@@ -220,7 +220,8 @@ def make_chains(folder: str | Path, *, device: str = "auto") -> list[Run]:
 
 def describe(chains: Chains) -> str:
     """One run in words."""
-    many = f"{chains.chains or 'all'} chains x {chains.steps:,} steps"
+    n = chains.chains
+    many = f"{counted(n, 'chain') if n else 'all chains'} x {chains.steps:,} steps"
     return f"{many} of {chains.model} at temperature {chains.temperature:g}, seed {chains.seed}"
 
 

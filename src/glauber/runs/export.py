@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, one_of, study
-from glauber.runs.run import BLOCK, Run, survival, trajectory
+from glauber.runs.run import BLOCK, Run
 from glauber.runs.spec import DRAFT
 from glauber.runs.store import check_new
 
@@ -189,3 +189,15 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "jsonl": _write_jsonl,
     "text": _write_text,
 }
+
+
+def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
+    return run.states(every)
+
+
+def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
+    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
+    start, free = run.tokens(0), run.free
+    same = [((tokens == start) & free).sum(axis=1) for _, tokens in run.states(every)]
+    return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.result import Result, plain
+from glauber.result import Result, counted, plain
 from glauber.runs.replay import contradiction, replay
 from glauber.runs.spec import Spec, read_spec
 from glauber.runs.store import (
@@ -256,9 +256,9 @@ class Run(Result):
             yield f"  began  {self.spelled(first[chain])}"
             yield f"  now    {self.spelled(last[chain])}"
         if self.n_chains > SHOWN:
-            yield f"… and {self.n_chains - SHOWN} more chains"
+            yield f"… and {counted(self.n_chains - SHOWN, 'more chain')}"
         yield (
-            f"{self.n_chains} chains, {self.steps:,} steps each, "
+            f"{counted(self.n_chains, 'chain')}, {self.steps:,} steps each, "
             f"{self.share_changed:.1%} of them changed a token"
         )
         if (accepted := self.acceptance) is not None:
@@ -322,7 +322,8 @@ class Run(Result):
 
     def __repr__(self) -> str:
         state = "finished" if self.finished else f"of {self.spec.steps}"
-        return f"<Run {self.folder}: {self.n_chains} chains, {self.steps} steps, {state}>"
+        many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
+        return f"<Run {self.folder}: {many}, {state}>"
 
     def _array(self, name: str) -> Any:
         try:
@@ -337,15 +338,3 @@ class Run(Result):
             return np.asarray(self._array(name)[where])
         except Exception as error:
             raise self._damaged(f"{name} cannot be read") from error
-
-
-def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
-    return run.states(every)
-
-
-def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
-    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
-    start, free = run.tokens(0), run.free
-    same = [((tokens == start) & free).sum(axis=1) for _, tokens in run.states(every)]
-    return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)

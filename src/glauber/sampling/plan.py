@@ -21,7 +21,7 @@ from glauber.dynamics.kernel import Kernel, start
 from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
-from glauber.result import one_of
+from glauber.result import counted, one_of
 from glauber.runs.spec import Spec, versions
 from glauber.runs.store import bytes_needed
 
@@ -123,7 +123,9 @@ def plan(
         one_of("within", within, get_args(Within))
     scanned, filled, sites = scan_named(scan), fill_named(fill), read_sites(freeze)
     if isinstance(temperatures, list) and len(temperatures) != chains:
-        raise GlauberError(f"there are {len(temperatures)} temperatures, but {chains} chains.")
+        raise GlauberError(
+            f"there are {len(temperatures)} temperatures, but {counted(chains or 0, 'chain')}."
+        )
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)
@@ -182,7 +184,7 @@ def check_numbers(steps: int, chains: int | None, length: int | None, seed: int)
     if chains is not None:
         check_count("number of chains", chains, most=10**12)
         needed = chains * (CHAIN_BYTES + SITE_BYTES * (length or 16))
-        check_memory(needed, f"{chains:,} chains")
+        check_memory(needed, counted(chains, "chain"))
 
 
 def check_disk(place: Path, needed: float) -> None:
@@ -212,7 +214,8 @@ def _check_plan(planned: Plan) -> None:
         )
     size = planned.tokens.shape[1]
     check_memory(
-        spec.chains * (CHAIN_BYTES + SITE_BYTES * size), f"{spec.chains:,} chains of {size} tokens"
+        spec.chains * (CHAIN_BYTES + SITE_BYTES * size),
+        f"{counted(spec.chains, 'chain')} of {size} tokens",
     )
 
 

@@ -15,7 +15,7 @@ from glauber.dynamics.scans import SCANS
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, say, track, watched
-from glauber.result import study
+from glauber.result import counted, study
 from glauber.runs.run import Run
 from glauber.runs.store import bytes_needed, check_new, committed_steps
 from glauber.sampling.engine import check_memo, rate
@@ -274,9 +274,9 @@ def cost(planned: Plan, folder: Path, steps_per_second: float, *, done: int = 0)
     spec = planned.spec
     seconds = spec.chains * (spec.steps - done) / steps_per_second
     return (
-        f"{spec.chains} chains x {spec.steps - done:,} steps on {spec.device} in {spec.dtype}: "
-        f"up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, {_rows(planned)}"
-        f"at most {planned.disk / 1e6:,.1f} MB in {folder}"
+        f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
+        f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
+        f"{_rows(planned)}at most {planned.disk / 1e6:,.1f} MB in {folder}"
     )
 
 
