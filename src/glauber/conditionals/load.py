@@ -3,7 +3,7 @@
 The one place where studies turn what they were given into a model.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,9 @@ from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
+from glauber.conditionals.precision import Precisions, precisions
 from glauber.conditionals.starts import starts
+from glauber.conditionals.texts import Texts
 from glauber.conditionals.weights import (
     bundled_folder,
     bundled_names,
@@ -22,7 +24,8 @@ from glauber.conditionals.weights import (
     kind_of,
 )
 from glauber.errors import GlauberError
-from glauber.parameters import Trust
+from glauber.parameters import Seed, Trust
+from glauber.progress import check_count, check_seed
 from glauber.result import Result, one_of, plain, signature, study
 
 if TYPE_CHECKING:
@@ -100,19 +103,65 @@ def refuse_int8(model: Model) -> None:
 def models(
     name: Annotated[str | None, "A model to look at closely."] = None,
     *,
+    error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
+    texts: Annotated[
+        str | Path | Sequence[str] | None,
+        "Texts to measure the error on (default: the bundled passages, for English models).",
+    ] = None,
+    contexts: Annotated[int, "Hidden sites to measure the error at."] = 500,
+    seed: Seed = 0,
+    device: Annotated[str, "Where the error is measured: auto, cpu, cuda or mps."] = "auto",
     trust_remote_code: Trust = False,
 ) -> "Models":
     """List the bundled models, or look at one: shape, vocabulary, longest text, fingerprint.
+
+    With error, the conditionals of a masked LM in int8, bfloat16 and float32 on this machine are
+    compared with those in float64, over texts with one hidden site each: total variation, the most
+    probable token, and the nll of the token that stood there. All of these are estimates. A
+    precision that is not there says why.
 
     Any other masked or autoregressive LM of transformers can be given by its folder or its name
     on the hub. `python -m recipes.antibody --out antibody` in a clone of the repository makes an
     antibody model.
     """
+    if error or texts is not None:
+        check_count("number of contexts", contexts)
+        check_seed(seed)
+        _check_error(name, error)
     if name is None:
         found = [_listed(f"bundled:{one}") for one in bundled_names()]
         return Models(found, sorted(HEADS), signature(models="bundled"))
     opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
-    return Models([_looked_at(opened)], sorted(HEADS), signature(models=opened.name))
+    looked_at = [_looked_at(opened)]
+    if not error:
+        return Models(looked_at, sorted(HEADS), signature(models=opened.name))
+    del opened
+    how = {"kind": "masked", "trust_remote_code": trust_remote_code}
+    off = _error(name, texts, contexts=contexts, seed=seed, device=device, how=how)
+    made = signature(models=name, contexts=off.n_contexts, seed=seed, device=off.device)
+    return Models(looked_at, sorted(HEADS), made, off)
+
+
+def _check_error(name: str | None, error: bool) -> None:
+    if not error:
+        raise GlauberError("texts are for measuring the error of a model: ask for it with error.")
+    if name is None:
+        raise GlauberError("the error is that of one model: give its name.")
+    if name.endswith(".gguf") or kind_of(name) == "causal":
+        raise GlauberError(f"the error is measured of masked LMs, but {name} is autoregressive.")
+
+
+def _error(
+    name: str, texts: Texts, *, contexts: int, seed: int, device: str, how: dict[str, Any]
+) -> Precisions:
+    place = choose_device(device)
+
+    def open_in(dtype: str) -> Model:
+        # Apple's GPUs have no float64.
+        where = "cpu" if place.type == "mps" and dtype == "float64" else str(place)
+        return load(name, device=where, dtype=dtype, **how)
+
+    return precisions(open_in, texts, contexts=contexts, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -122,25 +171,30 @@ class Models(Result):
     rows: list[dict[str, Any]]
     known_shapes: list[str]  # those whose head is applied at the hidden sites only
     signature: str
+    error: Precisions | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "models": plain(self.rows),
             "known_shapes": self.known_shapes,
+            "error": None if self.error is None else self.error.to_dict(),
             "signature": self.signature,
         }
 
     def lines(self) -> Iterable[str]:
         for row in self.rows:
             yield from (f"{key.replace('_', ' '):>14}  {value}" for key, value in row.items())
+        if self.error is not None:
+            yield from ("", *self.error.lines())
+            return
         yield f"{'known shapes':>14}  {', '.join(self.known_shapes)}"
         yield f"{'others':>14}  any masked or autoregressive LM of transformers, by name or folder"
 
     def frame(self) -> "pandas.DataFrame":
-        """One row per model."""
+        """One row per model; of a measured error, one per precision and context."""
         import pandas
 
-        return pandas.DataFrame(self.rows)
+        return pandas.DataFrame(self.rows) if self.error is None else self.error.frame()
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.style import empty_figure
@@ -149,7 +203,9 @@ class Models(Result):
         names = [row["name"] for row in self.rows]
         figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
         figure.update_xaxes(title="parameters")
-        return {"parameters": figure}
+        if self.error is None:
+            return {"parameters": figure}
+        return {"error": self.error.figure(), "parameters": figure}
 
 
 def _listed(name: str) -> dict[str, Any]:
