@@ -56,7 +56,7 @@ def by_transformers(folder, asked, hidden_token, allowed):
 def test_mixtures_are_as_far_as_they_must_be(exact, tiny_folder, texts):
     """TV(p, (1 - a) p + a u) = a TV(p, u), for every context."""
     found = precisions(lambda d: Mixed(exact, SHARES[d]), texts, contexts=30, seed=3)
-    asked = some_contexts(exact, texts, 30, 3)
+    asked = some_contexts(exact, texts, contexts=30, seed=3)
     allowed = exact.vocabulary.proposable().nonzero()[:, 0]
     p = by_transformers(tiny_folder, asked, exact.hidden_token, allowed)
     uniform = np.full(len(allowed), 1 / len(allowed))
@@ -76,13 +76,13 @@ def test_mixtures_are_as_far_as_they_must_be(exact, tiny_folder, texts):
 
 
 def test_texts_take_turns_and_no_site_comes_twice(exact, texts):
-    asked = some_contexts(exact, texts, 17, 0)
+    asked = some_contexts(exact, texts, contexts=17)
     counts = asked.text.bincount(minlength=len(texts))
     assert counts.sum() == 17 and counts.max() - counts.min() == 1
     pairs = list(zip(asked.text.tolist(), asked.sites[:, 0].tolist(), strict=True))
     assert len(set(pairs)) == 17
     assert exact.vocabulary.proposable()[asked.stood_there].all()
-    everything = some_contexts(exact, texts, 10**6, 0)
+    everything = some_contexts(exact, texts, contexts=10**6)
     assert len(everything.sites) == int(starts(exact, texts)[1].sum())
 
 

@@ -5,6 +5,7 @@ The one place where studies turn what they were given into a model.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,6 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.precision import Precisions, precisions
 from glauber.conditionals.starts import starts
-from glauber.conditionals.texts import Texts
 from glauber.conditionals.weights import (
     bundled_folder,
     bundled_names,
@@ -24,7 +24,7 @@ from glauber.conditionals.weights import (
     kind_of,
 )
 from glauber.errors import GlauberError
-from glauber.parameters import Seed, Trust
+from glauber.parameters import Length, Seed, Trust
 from glauber.progress import check_count, check_seed
 from glauber.result import Result, one_of, plain, signature, study
 
@@ -109,6 +109,7 @@ def models(
         "Texts to measure the error on (default: the bundled passages, for English models).",
     ] = None,
     contexts: Annotated[int, "Hidden sites to measure the error at."] = 500,
+    length: Length = None,
     seed: Seed = 0,
     device: Annotated[str, "Where the error is measured: auto, cpu, cuda or mps."] = "auto",
     trust_remote_code: Trust = False,
@@ -136,10 +137,10 @@ def models(
     if not error:
         return Models(looked_at, sorted(HEADS), signature(models=opened.name))
     del opened
-    how = {"kind": "masked", "trust_remote_code": trust_remote_code}
-    off = _error(name, texts, contexts=contexts, seed=seed, device=device, how=how)
-    made = signature(models=name, contexts=off.n_contexts, seed=seed, device=off.device)
-    return Models(looked_at, sorted(HEADS), made, off)
+    open_in = partial(_in_precision, name, choose_device(device), trust_remote_code)
+    off = precisions(open_in, texts, contexts=contexts, length=length, seed=seed)
+    made = dict(contexts=off.n_contexts, length=length, seed=seed, device=off.device)
+    return Models(looked_at, sorted(HEADS), signature(models=name, **made), off)
 
 
 def _check_error(name: str | None, error: bool) -> None:
@@ -151,17 +152,11 @@ def _check_error(name: str | None, error: bool) -> None:
         raise GlauberError(f"the error is measured of masked LMs, but {name} is autoregressive.")
 
 
-def _error(
-    name: str, texts: Texts, *, contexts: int, seed: int, device: str, how: dict[str, Any]
-) -> Precisions:
-    place = choose_device(device)
-
-    def open_in(dtype: str) -> Model:
-        # Apple's GPUs have no float64.
-        where = "cpu" if place.type == "mps" and dtype == "float64" else str(place)
-        return load(name, device=where, dtype=dtype, **how)
-
-    return precisions(open_in, texts, contexts=contexts, seed=seed)
+def _in_precision(name: str, place: Any, trust_remote_code: bool, dtype: str) -> Model:
+    """The masked LM in a precision; Apple's GPUs have no float64."""
+    device = "cpu" if place.type == "mps" and dtype == "float64" else str(place)
+    how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
+    return load(name, kind="masked", dtype=dtype, **how)
 
 
 @dataclass(frozen=True)

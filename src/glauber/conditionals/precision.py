@@ -145,11 +145,16 @@ class Precisions:
 
 
 def precisions(
-    open_in: Callable[[str], Any], texts: Texts, *, contexts: int, seed: int
+    open_in: Callable[[str], Any],
+    texts: Texts,
+    *,
+    contexts: int,
+    length: int | None = None,
+    seed: int = 0,
 ) -> Precisions:
     """The error of every precision; open_in gives the model in a precision."""
     exact = open_in("float64")
-    asked = some_contexts(exact, texts, contexts, seed)
+    asked = some_contexts(exact, texts, contexts=contexts, length=length, seed=seed)
     n = len(asked.sites)
     check_memory(16.0 * n * exact.vocab_size, f"the conditionals of {n:,} contexts")
     say(f"{n:,} contexts in float64 and in {', '.join(PRECISIONS)}.")
@@ -161,12 +166,14 @@ def precisions(
     return Precisions(rows, device, n, len(asked.text.unique()))
 
 
-def some_contexts(model: Any, texts: Texts, contexts: int, seed: int) -> Contexts:
+def some_contexts(
+    model: Any, texts: Texts, *, contexts: int, length: int | None = None, seed: int = 0
+) -> Contexts:
     """Contexts that the texts take turns in giving, each with a site of its own.
 
     Only sites whose token may be proposed are hidden.
     """
-    tokens, free = starts(model, texts)
+    tokens, free = starts(model, texts, length=length)
     free = free & model.vocabulary.proposable()[tokens.clamp(min=0)] & (tokens != PAD)
     generator = torch.Generator().manual_seed(seed)
     order = torch.rand(free.shape, generator=generator).masked_fill_(~free, 2).argsort(dim=1)
@@ -197,8 +204,8 @@ def _precision(
         _compared(exact, found, asked.stood_there[rows])
         for exact, (rows, found) in zip(expected, _answers(model, asked, advance), strict=True)
     ]
-    by_context = (torch.cat(one).numpy() for one in zip(*parts, strict=True))
-    return Precision(dtype, *by_context, asked.text.numpy())
+    apart, same, more = (torch.cat(one).numpy() for one in zip(*parts, strict=True))
+    return Precision(dtype, apart, same, more, asked.text.numpy())
 
 
 def _answers(model: Any, asked: Contexts, advance: Advance) -> Iterable[tuple[slice, Tensor]]:
