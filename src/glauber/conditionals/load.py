@@ -161,7 +161,10 @@ def _in_precision(name: str, place: Any, trust_remote_code: bool, dtype: str) ->
 
 @dataclass(frozen=True)
 class Models(Result):
-    """What is there to ask: a row for each model."""
+    """What is there to ask: a row for each model.
+
+    `forward` says by which pass: `described` (ours) or `transformers`.
+    """
 
     rows: list[dict[str, Any]]
     known_shapes: list[str]  # those whose head is applied at the hidden sites only
@@ -220,6 +223,7 @@ def _looked_at(model: Model) -> dict[str, Any]:
         "proposable": int(model.vocabulary.proposable().sum()),
         "longest": model.longest,
         "parameters": sum(weight.numel() for weight in model.model.parameters()),
-        "hand_laid": getattr(model, "encoder", None) is not None,
+        # described: by our own pass, which said what transformers says when the model was loaded
+        "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
         "fingerprint": model.fingerprint,
     }

@@ -140,12 +140,14 @@ class Encoder:
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
         at: Any = slice(states.shape[1]) if sites is None else sites
-        cos, sin = (table[at][..., None, :].to(states.dtype) for table in rotary)
-        if states.dtype == torch.float64:  # rounded where transformers does so
-            states = states.to(rotary.cos.dtype)
-        first, second = states.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)
+        # At least in float32, so that half precision rounds once; in float64 the states are
+        # rounded before where transformers does so.
+        wide = torch.promote_types(states.dtype, torch.float32)
+        cos, sin = (table[at][..., None, :].to(wide) for table in rotary)
+        rounded = states.to(torch.promote_types(rotary.cos.dtype, torch.float32))
+        first, second = rounded.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)
         turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-        return turned.flatten(-2)
+        return turned.flatten(-2).to(states.dtype)
 
     def _relate(
         self, relative: Relative, queries: Tensor, keys: Tensor, sites: Tensor | None

@@ -16,8 +16,8 @@ from glauber.threads import one_thread_each
 TOLERANCE = {
     torch.float64: 1e-9,
     torch.float32: 1e-4,
-    torch.float16: 0.05,
-    torch.bfloat16: 0.15,
+    torch.float16: 0.03,
+    torch.bfloat16: 0.1,
 }
 SHORT = 11  # tokens of two rows
 BEYOND = 9  # tokens of one row beyond what is seen of a short text

@@ -122,7 +122,7 @@ def _electra_head(model: Any) -> Head:
 def _distilbert_head(model: Any) -> Head:
     def head(states: Tensor) -> Tensor:
         states = model.activation(model.vocab_transform(states))
-        return model.vocab_projector(model.vocab_layer_norm(states))  # type: ignore[no-any-return]
+        return model.vocab_projector(model.vocab_layer_norm(states))
 
     return head
 

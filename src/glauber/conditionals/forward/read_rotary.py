@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from glauber.conditionals.forward.description import Description, Embedding, Layer, Norm, Rotary
+from glauber.conditionals.forward.description import Description, Embedding, Layer, Rotary
 from glauber.conditionals.forward.parts import (
     HEADS,
     affine,
@@ -124,6 +124,8 @@ def _llama_layer(layer: Any, config: Any, rotary: Rotary) -> Layer:
     shared = getattr(inner, "num_key_value_groups", 1)  # heads that share their keys and values
     # ESM C divides what is added by a number that grows with the depth.
     less = getattr(layer, "scaling_factor", 1.0)
+    # What Llama calls the norm after attention stands in front of the feed-forward.
+    behind, norm = hasattr(layer, "post_mlp_layernorm"), norm_of(layer.post_attention_layernorm)
     return Layer(
         stacked(
             inner.q_proj,
@@ -137,14 +139,9 @@ def _llama_layer(layer: Any, config: Any, rotary: Rotary) -> Layer:
         gated=True,
         norm_queries=norm_of(getattr(inner, "q_norm", None)),
         norm_keys=norm_of(getattr(inner, "k_norm", None)),
+        norm_before=norm_of(getattr(layer, "input_layernorm", None)),
+        norm_attended=norm if behind else None,
+        norm_between=None if behind else norm,
+        norm_out=norm_of(getattr(layer, "post_mlp_layernorm", None)),
         rotary=rotary,
-        **_llama_norms(layer),
     )
-
-
-def _llama_norms(layer: Any) -> dict[str, Norm | None]:
-    """What Llama calls the norm behind attention stands in front of the feed-forward."""
-    behind = norm_of(layer.post_attention_layernorm)
-    if hasattr(layer, "post_mlp_layernorm"):
-        return {"norm_attended": behind, "norm_out": norm_of(layer.post_mlp_layernorm)}
-    return {"norm_before": norm_of(layer.input_layernorm), "norm_between": behind}
