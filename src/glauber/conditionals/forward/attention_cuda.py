@@ -89,7 +89,8 @@ def _by_kernel(
     rows, n_q = len(layout.lengths), layout.longest if sites is None else sites.shape[1]
     mixed = torch.empty_like(queries, memory_format=torch.contiguous_format)
     size = queries.shape[1] // heads
-    blocks = block_sizes(n_q, layout.longest, size, layer.rotary is not None)
+    state = size, queries.element_size()
+    blocks = block_sizes(n_q, layout.longest, state, layer.rotary is not None)
     by_query = by_key = bias = columns = None
     middle = 0
     if layer.relative is not None:
@@ -114,9 +115,15 @@ def _by_kernel(
     return mixed
 
 
-def block_sizes(n_q: int, longest: int, size: int, turned: bool) -> dict[str, Any]:
-    """Queries and keys of a block, and the warps that share it: the fastest on an H200."""
+def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) -> dict[str, Any]:
+    """Queries and keys of a block, and the warps that share it: the fastest on an H200.
+
+    state holds the size of a head and the bytes of a number.
+    """
     most = max(16, triton.next_power_of_2(n_q))
+    size, itemsize = state
+    if size * itemsize > 256 and longest > 32:  # smaller cards have no room for more
+        return {"Q": min(most, 32), "K": 32, "ONE": False, "num_warps": 4, "num_stages": 2}
     if longest > SHORT:
         keys = 32 if size <= 32 else 64
         return {"Q": min(most, 64), "K": keys, "ONE": False, "num_warps": 4, "num_stages": 2}
@@ -174,12 +181,13 @@ def _turned(
 
 def turn(rotary: "Rotary", states: Tensor, places: Tensor, heads: int) -> Tensor:
     """States (..., d) at places (...), turned."""
-    cos, sin = (table[places][..., None, :].to(states.dtype) for table in rotary)
-    if states.dtype == torch.float64:  # rounded where transformers does so
-        states = states.to(rotary.cos.dtype)
-    first, second = states.unflatten(-1, (heads, -1)).chunk(2, dim=-1)
+    # At least in float32; in float64 the states are rounded before where transformers does so.
+    wide = torch.promote_types(states.dtype, torch.float32)
+    cos, sin = (table[places][..., None, :].to(wide) for table in rotary)
+    rounded = states.to(torch.promote_types(rotary.cos.dtype, torch.float32))
+    first, second = rounded.unflatten(-1, (heads, -1)).chunk(2, dim=-1)
     turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-    return turned.flatten(-2)
+    return turned.flatten(-2).to(states.dtype)
 
 
 # ---- by PyTorch's operators
