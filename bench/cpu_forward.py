@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from glauber.conditionals.forward.description import Affine, Layer
+from glauber.conditionals.forward.description import Affine, Description
 from glauber.conditionals.forward.encoder import Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.masked_lm import MaskedLM
@@ -29,76 +28,52 @@ Forward = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (ro
 class PlainAttention(Encoder):
     """Attention as two batched products instead of the fused one."""
 
-    attend = EncoderInt8.attend
+    mix = EncoderInt8.mix
 
 
-class Replaced(Encoder):
+Product = Callable[[Tensor], Tensor]
+
+
+def replaced(described: Description, make: Callable[[Affine], Product]) -> Encoder:
     """Every product of the whole layers in another way; the last layer as it is."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__(model)
-        self.made = {
-            id(affine): self.make(affine)
-            for layer in self.layers
-            for affine in (layer.queries_keys_values, layer.attended, layer.between, layer.out)
-        }
-
-    def make(self, affine: Affine) -> Any:
-        raise NotImplementedError
-
-    def linear(self, states: Tensor, affine: Affine) -> Tensor:
-        raise NotImplementedError
-
-    def gelu(self, states: Tensor, affine: Affine) -> Tensor:
-        return torch.ops.aten.gelu_(self.linear(states, affine))
-
-    def _whole(self, layer: Layer, states: Tensor) -> Tensor:
-        width = states.shape[-1:]
-        together = self.linear(states, layer.queries_keys_values)
-        mixed = self.attend(*together.chunk(3, dim=-1))
-        states = self.linear(mixed, layer.attended).add_(states)
-        states = F.layer_norm(states, width, *layer.norm_attended, self.eps)
-        states = self.linear(self.gelu(states, layer.between), layer.out).add_(states)
-        return F.layer_norm(states, width, *layer.norm_out, self.eps)
+    names = ("queries_keys_values", "attended", "between", "out")
+    whole: list[Any] = [
+        layer._replace(**{name: make(getattr(layer, name)) for name in names})
+        for layer in described.layers[:-1]
+    ]
+    return Encoder(described._replace(layers=[*whole, described.layers[-1]]))
 
 
-class Prepacked(Replaced):
-    """oneDNN's float32 products, weights laid out beforehand, gelu within the product."""
-
-    def make(self, affine: Affine) -> Any:
-        return torch.ops.mkldnn._reorder_linear_weight(affine.weight.detach(), 704)
-
-    def linear(self, states: Tensor, affine: Affine) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(
-            states, self.made[id(affine)], affine.bias, "none", [], ""
-        )
-
-    def gelu(self, states: Tensor, affine: Affine) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(
-            states, self.made[id(affine)], affine.bias, "gelu", [], "none"
-        )
+def prepacked(affine: Affine, then: str = "none") -> Product:
+    """oneDNN's float32 products, weights laid out beforehand."""
+    packed = torch.ops.mkldnn._reorder_linear_weight(affine.weight.detach(), 704)
+    linear = torch.ops.mkldnn._linear_pointwise
+    how = "none" if then == "gelu" else ""
+    return lambda states: linear(states, packed, affine.bias, then, [], how)
 
 
-class Dynamic(Replaced):
+def fused(described: Description) -> Encoder:
+    """Prepacked products, with the gelu within the one before it."""
+    made = replaced(described, prepacked)
+    whole: list[Any] = [
+        layer._replace(between=prepacked(own.between, "gelu"), activation="linear")
+        for layer, own in zip(made.layers[:-1], described.layers[:-1], strict=True)
+    ]
+    return Encoder(described._replace(layers=[*whole, described.layers[-1]]))
+
+
+def dynamic(engine: str) -> Callable[[Affine], Product]:
     """torch's dynamic int8: one scale for all activations of a call, so rows are not their own."""
 
-    engine = "fbgemm"
-
-    def make(self, affine: Affine) -> Any:
-        torch.backends.quantized.engine = self.engine
+    def make(affine: Affine) -> Product:
+        torch.backends.quantized.engine = engine
         scales = affine.weight.abs().amax(dim=1) / 127
         zeros = torch.zeros(len(scales), dtype=torch.int64)
         whole = torch.quantize_per_channel(affine.weight, scales, zeros, 0, torch.qint8)
-        return torch.ops.quantized.linear_prepack(whole, affine.bias)
+        packed = torch.ops.quantized.linear_prepack(whole, affine.bias)
+        return lambda states: torch.ops.quantized.linear_dynamic(states, packed, False)
 
-    def linear(self, states: Tensor, affine: Affine) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(states, self.made[id(affine)], False)
-
-
-class DynamicOneDNN(Dynamic):
-    """The same by oneDNN."""
-
-    engine = "onednn"
+    return make
 
 
 def forwards(compiled: bool) -> dict[str, Forward]:
@@ -112,17 +87,20 @@ def forwards(compiled: bool) -> dict[str, Forward]:
     def through(encoder: Encoder) -> Forward:
         return lambda tokens, sites: conditionals._read(encoder(tokens, sites))
 
+    assert conditionals.encoder is not None
+    described = conditionals.encoder.described
     ways: dict[str, Forward] = {
         "transformers, full logits": full_logits,
-        "float32, as it is": through(Encoder(model)),
-        "float32, plain attention": through(PlainAttention(model)),
-        "float32, prepacked products": through(Prepacked(model)),
-        "torch dynamic int8, fbgemm": through(Dynamic(model)),
-        "torch dynamic int8, oneDNN": through(DynamicOneDNN(model)),
-        "int8, as it is": through(EncoderInt8(model)),
+        "float32, as it is": through(Encoder(described)),
+        "float32, plain attention": through(PlainAttention(described)),
+        "float32, prepacked products": through(fused(described)),
+        "torch dynamic int8, fbgemm": through(replaced(described, dynamic("fbgemm"))),
+        "torch dynamic int8, oneDNN": through(replaced(described, dynamic("onednn"))),
+        "int8, as it is": through(EncoderInt8(described)),
     }
     if compiled:
-        ways["float32, torch.compile"] = torch.compile(through(Encoder(model)), dynamic=False)
+        whole = through(Encoder(described))
+        ways["float32, torch.compile"] = torch.compile(whole, dynamic=False)
     return ways
 
 
