@@ -62,8 +62,8 @@ def phase(
         int, "Texts of each length whose contraction threshold is set against the crossover."
     ] = 0,
     threshold_lengths: Annotated[
-        Sequence[int], "Lengths of these texts: the work grows as its cube (default: all)."
-    ] = (),
+        Sequence[int] | None, "Lengths of these texts; the work grows as its cube (default: all)."
+    ] = None,
     seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -93,7 +93,7 @@ def phase(
     }  # fmt: skip
     _check(settings, axes)
     check_count("number of thresholds", thresholds, least=0, most=10**6)
-    if missing := set(threshold_lengths) - set(lengths):
+    if missing := set(threshold_lengths or ()) - set(lengths):
         raise GlauberError(
             f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
         )

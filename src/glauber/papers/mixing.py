@@ -39,7 +39,7 @@ class Conditions:
     temperatures: tuple[float, ...]
     thresholds: int  # texts whose contraction threshold is measured
     texts: tuple[str, ...] | None = None
-    threshold_lengths: tuple[int, ...] = ()  # theirs; none: all of the lengths
+    threshold_lengths: tuple[int, ...] | None = None  # theirs; none: all of the lengths
 
 
 PHASES: dict[Scale, Conditions] = {
