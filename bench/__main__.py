@@ -22,7 +22,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from bench.ceiling import of_float32, of_int8, products, work_of
-from bench.engine import engine, forward_only, temperature_at
+from bench.engine import engine, forward_only, sampled, temperature_at
 from bench.environment import ROOT
 from bench.measure import Rate, in_turns
 from bench.plain import batched, one_chain
@@ -52,7 +52,9 @@ def on_cpu(seconds: float) -> dict[str, list[Rate]]:
                 "plain loop, 64 chains, full logits": batched(
                     plain, tokens, conditionals.hidden_token
                 ),
-                "glauber, 1 chain": engine(limited, tokens[:1]),
+                "glauber, 1 chain": sampled(limited, tokens[:1]),
+                "glauber, 1 chain, --memo 0": sampled(limited, tokens[:1], remember=False),
+                "glauber, 1 chain, one step a call": engine(limited, tokens[:1]),
                 "glauber, 8 chains": engine(limited, tokens[:8]),
                 "glauber, 64 chains": engine(limited, tokens),
                 "glauber, 64 chains, forward pass alone": forward_only(conditionals, tokens),
@@ -152,10 +154,10 @@ def main() -> None:
     }
     if args.device == "cpu":
         of = {rate.name: rate.median for rate in rates}
-        theirs = of["plain loop, 64 chains, full logits"]
-        for name in ("glauber, 64 chains", "glauber, 64 chains, int8"):
-            ratio = of[name] / theirs
-            print(f"\n{name}: {ratio:.2f} times the batched plain loop", flush=True)
+        for name in ("glauber, 1 chain", "glauber, 64 chains", "glauber, 64 chains, int8"):
+            chains = name.split(", ")[1].removesuffix("s")
+            theirs = next(key for key in of if key.startswith(f"plain loop, {chains}"))
+            print(f"\n{name}: {of[name] / of[theirs]:.2f} times the {theirs}", flush=True)
         for module in () if args.engine else ("growth", "ideas", *BESIDE):
             result[module], fine = beside(module)
             print(f"bench.{module}: {'as it must be' if fine else 'NOT as it must be'}", flush=True)

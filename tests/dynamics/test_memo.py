@@ -12,7 +12,7 @@ from glauber.dynamics.fills import Head, draw_with_head, inverse_cdf
 from glauber.dynamics.kernel import start
 from glauber.dynamics.memo import HEAD, Memo, entry_bytes
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.scheduler import chances, memoised, worthwhile
+from glauber.dynamics.scheduler import memoised, worthwhile
 
 
 def some_bits(n, seed=0):
@@ -132,8 +132,6 @@ def test_an_entry_is_small():
 
 
 def test_looking_ahead_pays_only_for_still_chains():
-    assert chances(0.9, None) == [] and chances(0.9, 3) == [1.0, 1.0, 1.0]
-    np.testing.assert_allclose(chances(0.5, None), [0.5, 0.25])
     assert worthwhile(15, [0.6], 5.0) == 1  # the batch is filled up to a power of two
     assert worthwhile(16, [0.6] * 16, 5.0) == 0
     assert worthwhile(16, [0.99] * 16, 5.0) == 16

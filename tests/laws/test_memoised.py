@@ -157,6 +157,60 @@ def test_draws_beyond_the_head(temperature):
     assert memo.misses > 0
 
 
+@pytest.mark.parametrize("n_chains", [1, 2, 3, 7])
+@pytest.mark.parametrize("temperature", [0.01, 0.3, 1.0, 3.0])
+def test_few_chains_that_remember_nothing(chains, n_chains, temperature):
+    """What is drawn ahead counts only where its row is the right one."""
+    conditionals, begun, _ = chains
+    heat = torch.full((n_chains,), temperature, dtype=torch.float64)
+    begun = begun.rows(slice(n_chains))._replace(temperature=heat)
+    plain = list(run(glauber(conditionals), begun, 40, seed=5))
+    for prefetch in (None, 3):
+        memo = Memo(conditionals.vocab_size, begun.tokens.shape[1], budget=0)
+        made = memoised(conditionals, begun, 40, seed=5, memo=memo, prefetch=prefetch)
+        assert_same(made, plain)
+        assert len(memo) == 0
+
+
+class Apart:
+    """Sites that do not depend on each other, over 500 tokens; counts its calls."""
+
+    vocab_size = 500
+
+    def __init__(self, slope):
+        self.slope, self.calls = slope, 0
+
+    def scores(self, tokens, sites, candidates=None):
+        self.calls += 1
+        scores = -self.slope * ((torch.arange(500) + 7 * sites) % 500)
+        return scores[:, None].double()
+
+
+def calls_of_one_chain(conditionals, steps, **options):
+    """Calls for so many steps without a memo, and the share of steps that changed a token."""
+    begun = start(torch.zeros(1, 60).long(), torch.ones(1, 60).bool())
+    plain = list(run(glauber(conditionals), begun, steps, seed=2))
+    conditionals.calls = 0
+    memo = Memo(500, 60, budget=0)
+    assert_same(memoised(conditionals, begun, steps, seed=2, memo=memo, **options), plain)
+    moved = sum(int(info.changed) for _, info in plain) / steps
+    return conditionals.calls, moved
+
+
+def test_a_single_chain_shares_calls_between_steps():
+    """No step needs the model twice, and what one call drew ahead guides the next one.
+
+    Every step changes a token, so a row further on is wrong until its step has been drawn once;
+    then every guess is right here. Two calls make five steps, of 1 and of 1 + 3 rows ahead.
+    """
+    calls, moved = calls_of_one_chain(Apart(0.001), 200, prefetch=0)
+    assert calls == 200 and moved > 0.98
+    calls, _ = calls_of_one_chain(Apart(0.001), 200, prefetch=3)
+    assert calls < 0.45 * 200
+    calls, moved = calls_of_one_chain(Apart(1.0), 400)  # as many rows as pay
+    assert 0.4 < moved < 0.8 and calls < 0.7 * 400
+
+
 def test_nobody_moves_without_a_lead(chains):
     conditionals, begun, _ = chains
     with pytest.raises(GlauberError, match="lead of 0"):

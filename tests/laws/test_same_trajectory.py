@@ -55,14 +55,15 @@ def test_batch_sizes_for_every_kernel(name, tokenizer, texts):
     assert_same(one, other)
 
 
-def test_threads(tokenizer, texts):
+@pytest.mark.parametrize("options", [{"chains": 40}, {"chains": 1}, {"chains": 1, "memo": 0}])
+def test_threads(tokenizer, texts, options):
     model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
     before = torch.get_num_threads()
     try:
         runs = []
         for n_threads in (1, 2):
             torch.set_num_threads(n_threads)
-            runs.append(sample(model, texts, chains=40, steps=20, seed=1))
+            runs.append(sample(model, texts[: options["chains"]], steps=20, seed=1, **options))
     finally:
         torch.set_num_threads(before)
     assert_same(*runs)

@@ -9,12 +9,16 @@ Each chain has made its own number of steps. What it has made beyond the steps h
 in a ring of `lead` columns: step t, counted from 0 for every chain, is held in column t mod lead.
 
 A model call costs about `overhead + rows`, in rows, so rows of later steps are asked for with it
-(prefetched) where they are likely to be used. The sites of the next steps are known in advance; a
-row asked for j steps ahead is the right one if no step before changes a token. Else it was asked
-for in vain, and nothing is wrong: entries of the memo are found by their row.
+(prefetched) where they are likely to be used. The sites and the noise of the next steps are known
+in advance; a row asked for j steps ahead is the right one if the tokens of the steps before were
+guessed right. A step is guessed to change nothing, until its own row was prefetched: then what
+was drawn there is the guess, since the same noise mostly draws the same token in a row that
+differs at a site or two (a fixed-point iteration over the next steps). Nothing is ever wrong:
+what was drawn ahead, and what the memo keeps, counts only for the row that it was asked for.
 """
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,10 +38,24 @@ from glauber.errors import GlauberError
 LEAD = 1024  # steps that a chain may be ahead of the slowest one
 HELD = 2**20  # chain steps held in all, so that many chains have a smaller lead
 RECENT = 0.05  # weight of the last step in a chain's share of steps that changed a token
-LEAST = 0.25  # a row with a smaller chance of being used is not prefetched
+LEAST = 0.1  # a row with a smaller chance of being used is not prefetched
 MOST = 64  # rows that a batch is filled up to, at most
 
-Wanted = dict[bytes, tuple[int, int]]  # a key, and the chain and column that ask for it
+
+class Asking(NamedTuple):
+    chain: int
+    column: int
+    old: int  # the token that stands at the hidden site
+    chance: float = 1.0  # of being used
+
+
+class Prefetched(NamedTuple):
+    key: bytes
+    old: int
+    answer: Answer
+
+
+Wanted = dict[bytes, Asking]  # by key
 
 
 def can_be_memoised(scan: Scan, fill: Fill) -> bool:
@@ -122,6 +140,8 @@ class Scheduler:
         self.rows[:, -2:] = self.temperature[:, None].view(np.int32)
         self.at = [0] * n_chains  # steps that each chain has made
         self.moving = [0.5] * n_chains
+        self.sure = [0.5] * n_chains  # recent share of drawn guesses that were right
+        self.ahead: list[dict[int, Prefetched]] = [{} for _ in range(n_chains)]  # by column
         self.handed_out = 0  # steps handed out
         self.horizon = 0  # steps whose noise is known
         self.tokens = state.tokens.cpu().numpy().copy()  # after the last step handed out
@@ -151,27 +171,29 @@ class Scheduler:
         """
         wanted: Wanted = {}
         for chain in range(len(self.at)):
-            key = self._walk(chain)
-            if key is not None:
-                wanted.setdefault(key, (chain, self.at[chain] % self.lead))
+            found = self._walk(chain)
+            if found is not None:
+                wanted.setdefault(*found)
         return wanted
 
-    def _walk(self, chain: int) -> bytes | None:
-        row, sites, u = self.rows[chain], self.sites[chain], self.u[chain]
-        answer_of = self.memo.answer
+    def _walk(self, chain: int) -> tuple[bytes, Asking] | None:
+        row, sites = self.rows[chain], self.sites[chain]
         for step in range(self.at[chain], self.horizon):
             column = step % self.lead
-            site = sites[column]
-            old = row[site]
-            row[site] = HIDDEN
-            key = row.tobytes()
-            answer = answer_of(key, u[column], old)
-            row[site] = old
+            key, old = _hidden(row, sites[column])
+            answer = self._known(chain, column, key, old)
             if answer is None:
-                return key
+                return key, Asking(chain, column, old)
             self.memo.hits += 1
             self._make(chain, column, answer)
         return None
+
+    def _known(self, chain: int, column: int, key: bytes, old: int) -> Answer | None:
+        """What a step gives in that row, if it was drawn ahead or the memo tells."""
+        drawn = self.ahead[chain].get(column)
+        if drawn is not None and drawn.key == key and drawn.old == old:
+            return drawn.answer
+        return self.memo.answer(key, self.u[chain, column], old)
 
     def _make(self, chain: int, column: int, answer: Answer) -> None:
         """Makes the next step of a chain: token, log_prob_old, log_prob_new, entropy."""
@@ -181,27 +203,42 @@ class Scheduler:
         self.new[chain, column] = token
         self.figures[chain, column] = answer[1:]
         self.moving[chain] += RECENT * (changed - self.moving[chain])
+        self.ahead[chain].pop(column, None)
         self.at[chain] += 1
 
     def ask(self, wanted: Wanted) -> None:
         """Asks the model for what is wanted and for what may be wanted soon; makes the steps."""
         self.memo.misses += len(wanted)
         asked = wanted | self._prefetch(wanted)
-        keys = list(asked)
-        chains, columns = (np.array(part) for part in zip(*asked.values(), strict=True))
-        sites = self.sites[chains, columns]
-        question = (
-            self.rows[chains, :-2].astype(np.int64),
-            sites[:, None],
-            self.temperature[chains],
-            self.u[chains, columns],
-            self.rows[chains, sites].astype(np.int64),
-        )
+        keys, askings = list(asked), list(asked.values())
+        question = self._question(keys, askings)
         size = rows_at_once(4 * self.conditionals.vocab_size, self.device)
+        answers: list[Answer] = []
         for some in (slice(first, first + size) for first in range(0, len(keys), size)):
-            answers = self._ask(keys[some], *(self._send(part[some]) for part in question))
-            for spot, answer in zip(list(wanted.values())[some], answers, strict=False):
-                self._make(*spot, answer)
+            answers += self._ask(keys[some], *(self._send(part[some]) for part in question))
+        for key, (chain, column, old, _), answer in zip(keys, askings, answers, strict=True):
+            if key in wanted:
+                self._judge(chain, column, answer[0])
+                self._make(chain, column, answer)
+            else:
+                self.ahead[chain][column] = Prefetched(key, old, answer)
+
+    def _question(
+        self, keys: list[bytes], askings: list[Asking]
+    ) -> tuple[NDArray[np.generic], ...]:
+        """Tokens, sites, temperature, u and old token of each row; nothing stands hidden there."""
+        chains, columns, old = (np.array(part) for part in list(zip(*askings, strict=True))[:3])
+        sites = self.sites[chains, columns]
+        rows = np.frombuffer(b"".join(keys), np.int32).reshape(len(keys), -1)
+        tokens = rows[:, :-2].astype(np.int64)
+        tokens[np.arange(len(keys)), sites] = old
+        return tokens, sites[:, None], self.temperature[chains], self.u[chains, columns], old
+
+    def _judge(self, chain: int, column: int, token: int) -> None:
+        """Takes note of whether what was drawn ahead, in another row, was the right guess."""
+        drawn = self.ahead[chain].get(column)
+        if drawn is not None:
+            self.sure[chain] += RECENT * ((drawn.answer[0] == token) - self.sure[chain])
 
     def _ask(
         self,
@@ -221,23 +258,39 @@ class Scheduler:
 
     def _prefetch(self, wanted: Wanted) -> Wanted:
         """Rows of the same chains' next steps that are worth asking for now."""
-        if self.prefetch == 0:
+        if self.prefetch == 0 or len(wanted) >= MOST:
             return {}
-        offered: dict[bytes, tuple[float, int, int]] = {}
-        for chain, _ in wanted.values():
-            row = self.rows[chain].copy()
-            likely = chances(self.moving[chain], self.prefetch)
-            beyond = range(self.at[chain] + 1, self.horizon)
-            for step, chance in zip(beyond, likely, strict=False):
-                site = self.sites[chain, step % self.lead]
-                old, row[site] = row[site], HIDDEN
-                key = row.tobytes()
-                row[site] = old
-                if key not in wanted and key not in offered and key not in self.memo:
-                    offered[key] = (chance, chain, step % self.lead)
-        best = sorted(offered.items(), key=lambda item: -item[1][0])
-        count = worthwhile(len(wanted), [chance for _, (chance, _, _) in best], self.overhead)
-        return {key: (chain, column) for key, (_, chain, column) in best[:count]}
+        offered: Wanted = {}
+        for asking in wanted.values():
+            offered = self._likely(asking.chain) | offered
+        fresh = (item for item in offered.items() if item[0] not in wanted)
+        best = sorted(fresh, key=lambda item: -item[1].chance)
+        count = worthwhile(len(wanted), [asking.chance for _, asking in best], self.overhead)
+        return dict(best[:count])
+
+    def _likely(self, chain: int) -> Wanted:
+        """Rows of a chain's next steps if every guess is right, while that is likely enough."""
+        row, found = self.rows[chain].copy(), Wanted()
+        at, most = self.at[chain], MOST if self.prefetch is None else self.prefetch
+        chance = 1.0
+        for step in range(at, min(at + most + 1, self.horizon)):
+            column = step % self.lead
+            site = self.sites[chain, column]
+            if step > at:
+                key, old = _hidden(row, site)
+                answer = self._known(chain, column, key, old)
+                if answer is not None:
+                    row[site] = answer[0]
+                    continue
+                found.setdefault(key, Asking(chain, column, old, chance))
+            drawn = self.ahead[chain].get(column)
+            if drawn is not None:
+                row[site] = drawn.answer[0]
+            if self.prefetch is None:
+                chance *= 1.0 - self.moving[chain] if drawn is None else self.sure[chain]
+                if chance < LEAST:
+                    break
+        return found
 
     def _send(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
@@ -258,6 +311,15 @@ class Scheduler:
         return state, info
 
 
+def _hidden(row: NDArray[np.int32], site: int) -> tuple[bytes, int]:
+    """The key of a row with that site hidden, and the token that stands there."""
+    old = int(row[site])
+    row[site] = HIDDEN
+    key = row.tobytes()
+    row[site] = old
+    return key, old
+
+
 def overhead(device: torch.device) -> float:
     """What a call costs beside its rows, in rows.
 
@@ -265,24 +327,6 @@ def overhead(device: torch.device) -> float:
     28, 40 and 71 ms: about four rows and the rows. On a GPU a few rows cost as much as one.
     """
     return 8.0 * MOST if device.type == "cuda" else 4.0 * torch.get_num_threads()
-
-
-def chances(moving: float, most: int | None) -> list[float]:
-    """The chance that nothing changes in the next j steps, j = 1, 2, …, while it is worth it.
-
-    moving is the chain's recent share of steps that changed a token; with `most`, the next so
-    many steps are looked at whatever the chance.
-    """
-    if most is not None:
-        return [1.0] * most
-    if moving > 1 - LEAST:
-        return []
-    found: list[float] = []
-    chance = 1.0 - moving
-    while chance >= LEAST and len(found) < MOST:
-        found.append(chance)
-        chance *= 1.0 - moving
-    return found
 
 
 def worthwhile(needed: int, offered: list[float], cost: float) -> int:

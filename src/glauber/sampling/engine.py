@@ -2,6 +2,7 @@
 
 plain       one step of all chains after the other; several devices share the chains
 memoised    chains that advance on their own and never ask twice (a CPU, single sites)
+prefetched  the same with nothing remembered: very few chains, whose next steps share a call
 graph       a step recorded as a CUDA graph (few chains)
 multi-step  several steps of very few chains in one pass, recorded too
 
@@ -26,9 +27,10 @@ from glauber.progress import check_count, check_memory
 from glauber.sampling.plan import Plan
 
 FEW = 256  # up to this many chains a CUDA step is bound by launches, and is replayed as a graph
+VERY_FEW = 4  # up to this many chains leave a CPU's cores idle unless steps share a call
 MEMO = 256  # MiB of remembered conditionals, on a CPU
 
-Engine = Literal["plain", "memoised", "graph", "multi-step"]
+Engine = Literal["plain", "memoised", "prefetched", "graph", "multi-step"]
 Stream = Iterator[tuple[State, Info]]
 
 
@@ -59,9 +61,10 @@ def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> E
         return "plain"
     if memo is not None:
         return "memoised"
+    single = can_be_memoised(planned.scan, planned.fill)
     if not planned.on_cuda:
-        return "plain"
-    if steps_per_pass(n_chains) > 1 and can_be_memoised(planned.scan, planned.fill):
+        return "prefetched" if single and n_chains <= VERY_FEW else "plain"
+    if steps_per_pass(n_chains) > 1 and single:
         return "multi-step"
     few = planned.spec.chains <= FEW and planned.scan.can_be_recorded
     return "graph" if few else "plain"
@@ -74,8 +77,10 @@ def stream(
     begun, missing = begin_at(planned, tokens, rows, step), planned.spec.steps - step
     seed = planned.spec.seed
     match choose(planned, len(rows), n_devices, memo):
-        case "memoised":
+        case "memoised" | "prefetched":
             scan, fill = planned.scan, planned.fill
+            if memo is None:
+                memo = Memo(planned.conditionals.vocab_size, tokens.shape[1], budget=0)
             return memoised(
                 planned.conditionals, begun, missing, seed=seed, memo=memo, scan=scan, fill=fill
             )
