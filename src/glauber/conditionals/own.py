@@ -20,6 +20,7 @@ from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 
+HIDDEN, UNKNOWN = "[MASK]", "[UNK]"  # what stands at a hidden site, and for what has no token
 PROBE_LENGTH = 4  # tokens of the rows that tell one rule from another, where it has no length
 INTERFACE = (
     "name", "fingerprint", "vocabulary", "device", "dtype", "state_device", "longest",
@@ -46,6 +47,8 @@ class Own:
         self.length = int(fixed) if isinstance(fixed, int) else None
         self.longest = self.length or int(getattr(rule, "longest", 2**30))
         self.whole_vocabulary = bool(getattr(rule, "whole_vocabulary", True))
+        # What stands at a hidden site of a chain: by default no token of the vocabulary.
+        self.hidden_token = int(getattr(rule, "hidden_token", self.vocab_size))
         self._takes_candidates = len(inspect.signature(rule.scores).parameters) > 2
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
@@ -141,9 +144,8 @@ def symbols(spellings: list[str], size: int) -> Vocabulary:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    unknown = "[UNK]"
-    known = {symbol: token for token, symbol in enumerate(spellings)}
-    backend = Tokenizer(models.WordLevel({**known, unknown: size}, unk_token=unknown))
+    known = {symbol: token for token, symbol in enumerate([*spellings, HIDDEN, UNKNOWN])}
+    backend = Tokenizer(models.WordLevel(known, unk_token=UNKNOWN))
     if all(len(symbol) == 1 for symbol in spellings):
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         backend.decoder = decoders.Fuse()
@@ -155,14 +157,16 @@ def symbols(spellings: list[str], size: int) -> Vocabulary:
             pre_tokenizers.Split(Regex(pieces), "isolated"),
         ]
         backend.pre_tokenizer = pre_tokenizers.Sequence(cuts)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token=unknown)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token=UNKNOWN, mask_token=HIDDEN
+    )
     return Vocabulary(tokenizer, size)
 
 
 def _check_symbols(spellings: list[str], size: int) -> None:
     if len(spellings) != size:
         raise GlauberError(f"the vocabulary has {len(spellings)} spellings for {size} tokens.")
-    if len(set(spellings)) < size or "" in spellings or "[UNK]" in spellings:
+    if len({*spellings, HIDDEN, UNKNOWN}) < size + 2 or "" in spellings:
         raise GlauberError("a spelling of the vocabulary is empty, reserved or there twice.")
     single = all(len(symbol) == 1 for symbol in spellings)
     spaced = next((s for s in spellings if s != "".join(s.split())), None)

@@ -45,6 +45,11 @@ class Joint:
         return self.log_weights.shape[0]
 
     @property
+    def hidden_token(self) -> int:
+        """What stands at a hidden site of a chain: no token of the vocabulary."""
+        return self.vocab_size
+
+    @property
     def length(self) -> int:
         return self.log_weights.dim()
 
@@ -110,6 +115,11 @@ class Table:
     @property
     def vocab_size(self) -> int:
         return self.entries.shape[-1]
+
+    @property
+    def hidden_token(self) -> int:
+        """What stands at a hidden site of a chain: no token of the vocabulary."""
+        return self.vocab_size
 
     @property
     def length(self) -> int:

@@ -23,6 +23,10 @@ class State(NamedTuple):
     chain: Tensor  # (chains,) int64: the chain's number, part of its noise's key
     free: Tensor  # (chains, length) bool: sites that may be redrawn
     temperature: Tensor  # (chains,) float64
+    placed: (
+        Tensor  # (chains, length) float32: log-probability with which a site's token was placed;
+    )
+    # no columns where nobody asks for it
 
     def rows(self, chosen: Tensor | slice) -> "State":
         """The chosen chains."""
@@ -63,19 +67,25 @@ def start(
     chain: Tensor | None = None,
     step: int = 0,
     device: torch.device | str | None = None,
+    greedy: bool = False,
 ) -> State:
-    """The state in which chains begin, or go on from `step`; tokens and free (chains, length)."""
+    """The state in which chains begin, or go on from `step`; tokens and free (chains, length).
+
+    greedy allows the temperature 0, which only an unmasking can do.
+    """
     n_chains = len(tokens)
     temperatures = torch.as_tensor(temperature, dtype=torch.float64).expand(n_chains).clone()
     for value in temperatures.unique().tolist():
-        check_temperature(value)
+        if not (greedy and value == 0):
+            check_temperature(value)
     if bool((free & (tokens == PAD)).any()):
         raise GlauberError("a site behind the end of its text is marked as free.")
     if not bool(free.any(dim=1).all()):
         raise GlauberError("every site of a text is frozen, so there is nothing to redraw.")
     chains = torch.arange(n_chains) if chain is None else chain
     steps = torch.full((n_chains,), step)
-    state = State(tokens.long(), steps, chains, free, temperatures)
+    nothing = torch.zeros((n_chains, 0), dtype=torch.float32)
+    state = State(tokens.long(), steps, chains, free, temperatures, nothing)
     return State(*(part.to(device) for part in state))
 
 

@@ -229,7 +229,8 @@ def _check_lengths(lengths: Tensor, free: Tensor) -> None:
 
 def _sites(conditionals: Conditionals, pairs: Pairs, order: Tensor) -> Tensor:
     """The site (pairs, 1) of the next step, as a single chain of that number would choose it."""
-    state = State(pairs.left, pairs.step, pairs.pair, pairs.free, pairs.temperature)
+    nothing = torch.zeros((len(pairs.left), 0), device=pairs.left.device)
+    state = State(pairs.left, pairs.step, pairs.pair, pairs.free, pairs.temperature, nothing)
     return uniform().choose(conditionals, state, order[:, None])
 
 

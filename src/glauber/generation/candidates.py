@@ -1,0 +1,158 @@
+"""What could each hidden site hold next, and how sure is the model?
+
+One question to the model with all hidden sites hidden; of its answer, which may have many sites
+times a whole vocabulary, only a few numbers per site are kept.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.batching import rows_at_once
+from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.kernel import State
+from glauber.dynamics.noise import uniform
+from glauber.threads import side_by_side
+
+TOGETHER = 2**18  # scores that one thread works on at a time
+TOGETHER_CUDA = 2**25  # and a GPU: 0.25 GiB in float64
+
+
+class Candidates(NamedTuple):
+    """A token for each hidden site and what its law says: (chains, length) each, else 0.
+
+    The law drawn from is at the chain's temperature and truncated. The law read, by which sites
+    are ordered and counted, is the same law; at temperature 0, where all mass of the law drawn
+    from is on one token, it is the model's own.
+    """
+
+    tokens: Tensor  # int64
+    log_prob: Tensor  # float64: of the token in the law drawn from
+    log_prob_held: Tensor  # float64: in the same law, of the token that the state holds there
+    entropy: Tensor  # float64: of the law drawn from, in nats
+    log_prob_read: Tensor  # float64: of the token in the law read
+    largest: Tensor  # float64: probability of the likeliest token in the law read
+    margin: Tensor  # float64: by which it exceeds the second
+    entropy_read: Tensor  # float64: of the law read
+
+
+def candidates(
+    conditionals: Conditionals,
+    state: State,
+    hidden: Tensor,
+    *,
+    wanted: Tensor,
+    bits: Tensor,
+    truncation: Truncation,
+) -> Candidates:
+    """Candidates at the wanted sites; all of hidden (chains, length) is hidden, wanted among it.
+
+    bits (chains, length) are the random bits of each site.
+    """
+    whole = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
+    found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(7)))
+    visible = state.tokens.masked_fill(hidden, 0)
+    for rows, sites in _questions(conditionals, hidden):
+        scores = conditionals.scores(visible[rows], sites)
+        there = (sites != PAD) & wanted[rows].gather(1, sites.clamp(min=0))
+        row, slot = there.nonzero(as_tuple=True)
+        chain, site = rows[row], sites[row, slot]
+        u = uniform(bits[chain, site])
+        heat = state.temperature[chain]
+        held = state.tokens[chain, site].clamp(max=conditionals.vocab_size - 1)
+        picked = row * sites.shape[1] + slot
+        figures = _by_parts(scores.flatten(0, 1), picked, (heat, u, held), truncation)
+        for into, figure in zip(found, figures, strict=True):
+            into[chain, site] = figure
+    return found
+
+
+def _questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Chains (rows,) and their hidden sites (rows, k), PAD behind, in parts that fit the memory.
+
+    On a CPU the bits of an answer depend on k, so k is a function of the chain's own count.
+    """
+    length, device = hidden.shape[1], hidden.device
+    site = torch.arange(length, device=device)
+    ordered = torch.where(hidden, site, length).sort(dim=1).values
+    ordered = ordered.masked_fill(ordered == length, PAD)
+    counts = hidden.sum(dim=1)
+    if device.type == "cuda":
+        widths = counts.amax().expand(len(counts))
+    else:
+        widths = torch.tensor(_ladder(length), device=device)[counts]
+    for width in widths[counts > 0].unique().tolist():
+        rows = ((widths == width) & (counts > 0)).nonzero()[:, 0]
+        size = rows_at_once(4 * width * conditionals.vocab_size, device)
+        for part in rows.split(size):
+            yield part, ordered[part, :width]
+
+
+def _ladder(length: int) -> list[int]:
+    """For 0 to length hidden sites, how many are asked: 1, 2, 3, 4, 6, 8, 12, … at most length.
+
+    Each number of sites is a shape of its own, and every new shape has a price.
+    """
+    steps = sorted({2**p for p in range(31)} | {3 * 2**p for p in range(30)})
+    return [min(length, next(step for step in steps if step >= n)) for n in range(length + 1)]
+
+
+def _by_parts(
+    scores: Tensor, picked: Tensor, others: tuple[Tensor, ...], truncation: Truncation
+) -> list[Tensor]:
+    """The figures of Candidates (picked,) each, for the picked rows of scores (rows, vocab)."""
+
+    def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        rows, temperature, u, held = part
+        return _figures(scores[rows], temperature, u, held, truncation)
+
+    size = max(1, (TOGETHER_CUDA if scores.is_cuda else TOGETHER) // scores.shape[1])
+    parts = list(zip(*(x.split(size) for x in (picked, *others)), strict=True))
+    done = [some(part) for part in parts] if scores.is_cuda else side_by_side(some, parts)
+    return [torch.cat(column) for column in zip(*done, strict=True)]
+
+
+def _figures(
+    scores: Tensor, temperature: Tensor, u: Tensor, held: Tensor, truncation: Truncation
+) -> tuple[Tensor, ...]:
+    """The figures of Candidates of scores (rows, vocab), as columns (rows,)."""
+    cold = temperature == 0
+    heat = torch.where(cold, 1.0, temperature)[:, None]
+    read = torch.log_softmax(scores.double() / heat, dim=-1)
+    if truncation.cuts:
+        read = torch.where(cold[:, None], read, truncation(read))
+    probs = read.exp()
+    tokens = torch.where(cold, scores.argmax(dim=-1), _inverse_cdf(probs, u))
+    log_prob = read.gather(1, tokens[:, None])[:, 0]
+    before = read.gather(1, held[:, None])[:, 0]
+    entropy = torch.special.entr(probs).sum(dim=-1)
+    first, second = _two_largest(probs)
+    return (
+        tokens,
+        torch.where(cold, 0.0, log_prob),
+        torch.where(cold, torch.where(held == tokens, 0.0, -torch.inf), before),
+        torch.where(cold, 0.0, entropy),
+        log_prob,
+        first,
+        first - second,
+        entropy,
+    )
+
+
+def _inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
+    """The first token, by number, at which the cumulated probability exceeds u (rows,)."""
+    mass = probs.cumsum(dim=-1)
+    found = torch.searchsorted(mass, u[:, None] * mass[:, -1:], right=True)[:, 0]
+    # Rounding may lift the point to the whole: then it is the last token that has a chance.
+    number = torch.arange(probs.shape[1], device=probs.device)
+    return torch.minimum(found, torch.where(probs > 0, number, 0).amax(dim=-1))
+
+
+def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:
+    if probs.shape[1] == 1:
+        return probs[:, 0], torch.zeros_like(probs[:, 0])
+    first, second = probs.topk(2, dim=-1).values.unbind(dim=-1)
+    return first, second

@@ -1,0 +1,99 @@
+"""How is a filled text revised? By Glauber dynamics on its filled sites.
+
+A sweep redraws every filled free site once, in random order, each from its conditional with it and
+what is still hidden hidden. With blocks the sites are cut into groups in that order, each group
+hidden together and redrawn at once (block dynamics with product draws). For the conditionals of a
+joint law a sweep of single sites keeps that law.
+"""
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.noise import random_bits, uniform
+from glauber.generation.candidates import Candidates, candidates
+from glauber.generation.orders import places
+from glauber.progress import check_count
+
+APART = 2**31  # slots from here on are those of sweeps, so that a sweep shares no noise with a pass
+
+
+def correction(
+    conditionals: Conditionals,
+    *,
+    block: int | None = None,
+    hidden_token: int,
+    truncation: Truncation | None = None,
+) -> Kernel:
+    """The kernel of one sweep; state.step is the number of sweeps made so far.
+
+    Sites that hold hidden_token stay hidden, so a sweep may come between two passes.
+    """
+    size = 1 if block is None else block
+    check_count("size of a block", size)
+    cut = truncation or Truncation()
+    cut.check()
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        hidden = state.free & (state.tokens == hidden_token)
+        filled = state.free & ~hidden
+        group = _groups(filled, noise.order, size)
+        events = _nothing(state)
+        for number in range(-(-int(filled.sum(dim=1).max()) // size)):
+            now = group == number
+            found = candidates(
+                conditionals, state, hidden | now, wanted=now, bits=noise.fill, truncation=cut
+            )
+            events = Info(
+                *(
+                    torch.where(now, new, old)
+                    for new, old in zip(_redrawn(state, found), events, strict=True)
+                )
+            )
+            state = _after(state, found, now)
+        return state._replace(step=state.step + 1), events
+
+    return Kernel(_draw, step)
+
+
+def _draw(seed: Tensor, state: State) -> Noise:
+    """The noise of the next sweep of each chain: two numbers a site."""
+    slot = torch.arange(state.tokens.shape[1], device=state.step.device) + APART
+    bits = random_bits(seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], slot)
+    return Noise(*bits)
+
+
+def _groups(filled: Tensor, bits: Tensor, size: int) -> Tensor:
+    """The group (chains, length) with which each filled site is redrawn; PAD elsewhere."""
+    place = places(uniform(bits).masked_fill(~filled, -1.0))
+    return torch.where(filled, place // size, PAD)
+
+
+def _after(state: State, found: Candidates, now: Tensor) -> State:
+    placed = state.placed
+    if placed.shape[1]:
+        placed = torch.where(now, found.log_prob_read.float(), placed)
+    return state._replace(tokens=torch.where(now, found.tokens, state.tokens), placed=placed)
+
+
+def _redrawn(state: State, found: Candidates) -> Info:
+    """The events if every site took its candidate."""
+    site = torch.arange(state.tokens.shape[1], device=state.step.device)
+    return Info(
+        sites=site.expand_as(state.tokens),
+        tokens=found.tokens,
+        changed=found.tokens != state.tokens,
+        log_prob_old=found.log_prob_held,
+        log_prob_new=found.log_prob,
+        entropy=found.entropy,
+        accepted=torch.ones_like(state.free),
+    )
+
+
+def _nothing(state: State) -> Info:
+    """The events of a step that does nothing."""
+    pad, no = torch.full_like(state.tokens, PAD), torch.zeros_like(state.free)
+    unknown = torch.full(pad.shape, torch.nan, dtype=torch.float64, device=pad.device)
+    return Info(pad, pad, no, unknown, unknown, unknown, no)
