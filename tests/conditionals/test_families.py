@@ -82,6 +82,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         ),
     ),
     "esm": ("Esm", ESM),
+    "esm-one-head": ("Esm", ESM | dict(num_attention_heads=1)),  # of 32: no power of 4
     "esm-norm-before": ("Esm", ESM | dict(emb_layer_norm_before=True, token_dropout=False)),
     "esm-absolute": ("Esm", ESM | dict(position_embedding_type="absolute")),
     "esmc": ("Esmc", BARE | dict(mask_token_id=4)),

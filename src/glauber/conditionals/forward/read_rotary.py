@@ -78,13 +78,15 @@ def esm(model: Any) -> Description:
 
 def _esm_layer(layer: Any, config: Any, rotary: Rotary | None) -> Layer:
     inner = layer.attention.self
+    # ESM scales its queries before they are turned, and turning rounds them.
+    queries = affine(inner.query, divided_by=1 / usual_scale(config))
     return Layer(
-        stacked(inner.query, inner.key, inner.value),
+        stacked(queries, inner.key, inner.value),
         affine(layer.attention.output.dense),
         affine(layer.intermediate.dense),
         affine(layer.output.dense),
         "gelu",  # whatever the configuration says
-        scale=usual_scale(config),
+        scale=1.0,
         norm_before=norm_of(layer.attention.LayerNorm),
         norm_between=norm_of(layer.LayerNorm),
         rotary=rotary,
