@@ -27,6 +27,10 @@ The long run
     distances, mixing_time           total variation against time, and t_mix
     exact_influence                  influence matrix, alpha and the threshold temperature
     conductance, best_bottleneck     which set of states is hardest to leave
+Texts with hidden sites
+    Procedure, exact_law             the law of what an unmasking writes: order, count, hiding again
+    exact_passes                     how many passes it takes
+    correction_matrix                a sweep of redraws in a random order, which corrects it
 Times until something happens
     mean_hitting_times               to a set, however long; mean_exit_times, mean_passage_between
     committor, arrival_within        which set comes first; the chance to be there within n steps
@@ -166,6 +170,9 @@ from glauber.exact.scans import (
     sweep_matrix,
     sweep_operator,
 )
+from glauber.exact.schedules import (
+    Procedure,
+)
 from glauber.exact.space import (
     Space,
     conditional,
@@ -184,6 +191,11 @@ from glauber.exact.stationary import (
 from glauber.exact.transition import (
     site_matrix,
     transition_matrix,
+)
+from glauber.exact.unmasking import (
+    correction_matrix,
+    exact_law,
+    exact_passes,
 )
 
 __all__ = [
@@ -207,6 +219,7 @@ __all__ = [
     "MixingTime",
     "ParallelStationary",
     "Potts",
+    "Procedure",
     "ProductDistance",
     "Pseudolikelihood",
     "Space",
@@ -228,6 +241,7 @@ __all__ = [
     "committor",
     "conditional",
     "conductance",
+    "correction_matrix",
     "decay",
     "dirichlet_form",
     "distances",
@@ -236,6 +250,8 @@ __all__ = [
     "entropy",
     "entropy_production",
     "exact_influence",
+    "exact_law",
+    "exact_passes",
     "ferromagnet",
     "fisher_information",
     "fit_pairs",
