@@ -238,7 +238,8 @@ def test_a_wrong_description_is_found_and_not_used(what, tokenizer, texts, monke
     name, broken = BROKEN[what]
     monkeypatch.setattr(masked_lm, "describe", broken)
     model = make(name)
-    with pytest.warns(GlauberWarning, match="differs from transformers'"):
+    said = "fails on tiny" if what == "heads" else "differs from transformers' by .* on tiny"
+    with pytest.warns(GlauberWarning, match=f"{said}, so transformers' is used"):
         laws = MaskedLM(model, tokenizer, name="tiny")
     assert laws.encoder is None
     tokens, sites = some_rows([12, 5, 12], 2)

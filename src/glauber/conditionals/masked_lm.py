@@ -98,9 +98,10 @@ class MaskedLM:
                 f"int8 is not there for {self.name}: our forward pass, which it rounds, differs "
                 f"from transformers' by {apart:.1g} of the scores' spread."
             )
+        how = f"differs from transformers' by {apart:.1g} of the scores' spread"
         warnings.warn(
-            f"our forward pass differs from transformers' on {self.name} by {apart:.1g} of the "
-            "scores' spread, so transformers' is used, which is slower.",
+            f"our forward pass {'fails' if apart == float('inf') else how} on {self.name}, so "
+            "transformers' is used, which is slower.",
             GlauberWarning,
             stacklevel=3,
         )
