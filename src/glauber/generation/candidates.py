@@ -128,7 +128,7 @@ def _figures(
     tokens = torch.where(cold, scores.argmax(dim=-1), _inverse_cdf(probs, u))
     log_prob = read.gather(1, tokens[:, None])[:, 0]
     before = read.gather(1, held[:, None])[:, 0]
-    entropy = torch.special.entr(probs).sum(dim=-1)
+    entropy = -(probs * read.clamp(min=-1e3)).sum(dim=-1)  # below, a probability is 0
     first, second = _two_largest(probs)
     return (
         tokens,
@@ -145,10 +145,10 @@ def _figures(
 def _inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
     """The first token, by number, at which the cumulated probability exceeds u (rows,)."""
     mass = probs.cumsum(dim=-1)
-    found = torch.searchsorted(mass, u[:, None] * mass[:, -1:], right=True)[:, 0]
-    # Rounding may lift the point to the whole: then it is the last token that has a chance.
-    number = torch.arange(probs.shape[1], device=probs.device)
-    return torch.minimum(found, torch.where(probs > 0, number, 0).amax(dim=-1))
+    whole = mass[:, -1:]
+    # Rounding may lift the point to the whole, at which no token is left.
+    point = torch.minimum(u[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
+    return torch.searchsorted(mass, point, right=True)[:, 0]
 
 
 def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:

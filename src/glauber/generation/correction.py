@@ -6,6 +6,8 @@ hidden together and redrawn at once (block dynamics with product draws). For the
 joint law a sweep of single sites keeps that law.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -56,6 +58,53 @@ def correction(
         return state._replace(step=state.step + 1), events
 
     return Kernel(_draw, step)
+
+
+def corrected(
+    passes: Kernel,
+    sweep: Kernel,
+    sweeps: int,
+    *,
+    ended: Callable[[State], Tensor],
+    between: bool,
+) -> Kernel:
+    """A pass with so many sweeps behind it: behind every pass, or only behind a chain's last one.
+
+    Both are one step, so that a generation can go on from the state after any step. Its noise and
+    events have `length` slots for the pass and as many for each sweep.
+    """
+
+    def draw(seed: Tensor, state: State) -> Noise:
+        parts = [passes.draw(seed, state)]
+        parts += [sweep.draw(seed, _at(state, sweeps, number)) for number in range(sweeps)]
+        return Noise(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        length = state.tokens.shape[1]
+        parts = [
+            Noise(*part) for part in zip(*(x.split(length, dim=1) for x in noise), strict=True)
+        ]
+        active = ~ended(state)
+        after, first = passes.step(state, parts[0])
+        rows = (active if between else active & ended(after)).nonzero()[:, 0]
+        events, some = [first], after.rows(rows)
+        for part in parts[1:]:
+            info = _nothing(after)
+            if len(rows):
+                some, done = sweep.step(some, Noise(*(x[rows] for x in part)))
+                info = Info(*(x.index_copy(0, rows, y) for x, y in zip(info, done, strict=True)))
+            events.append(info)
+        tokens = after.tokens.index_copy(0, rows, some.tokens)
+        placed = after.placed.index_copy(0, rows, some.placed)
+        whole = Info(*(torch.cat(column, dim=1) for column in zip(*events, strict=True)))
+        return after._replace(tokens=tokens, placed=placed), whole
+
+    return Kernel(draw, step)
+
+
+def _at(state: State, sweeps: int, number: int) -> State:
+    """The state with the number of the sweep as its step."""
+    return state._replace(step=state.step * sweeps + number)
 
 
 def _draw(seed: Tensor, state: State) -> Noise:

@@ -6,7 +6,7 @@ is a step of a `Kernel`, so a generation is a run like any other. Slot s of its 
 belongs to site s.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,10 +18,11 @@ from glauber.conditionals.truncated import Truncation
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 from glauber.dynamics.noise import random_bits
 from glauber.generation.candidates import Candidates, candidates
+from glauber.generation.correction import corrected, correction
 from glauber.generation.counts import Count, count_named
 from glauber.generation.orders import check_order, ranks
 from glauber.generation.remasking import Remask, check_remask, remask_named
-from glauber.generation.timetable import Timetable, blocks_of
+from glauber.generation.timetable import Now, Timetable, blocks_of
 from glauber.progress import check_count
 
 
@@ -40,15 +41,23 @@ class Unmasking:
     remask: str = "none"  # none, cap:0.1, rescale:0.5, conf, loop:0.02,0.55,0.05, planned:1
     top_k: int | None = None
     top_p: float | None = None
+    correct: int = 0  # sweeps of correction
+    between: bool = False  # after every pass, not only after the last one
+    correct_block: int | None = None  # sites of a sweep redrawn at once; None: one
 
     def check(self) -> None:
         """Refuses what is no value of a part, and parts that do not go together."""
         check_order(self.order)
         count = count_named(self.count)
-        for name, value in (("number of passes", self.passes), ("size of a block", self.block)):
+        for name, value in (
+            ("number of passes", self.passes),
+            ("size of a block", self.block),
+            ("size of a corrected block", self.correct_block),
+        ):
             if value is not None:
                 check_count(name, value)
         check_remask(self.remask, count)
+        check_count("number of correction sweeps", self.correct, least=0)
         self.truncation.check()
 
     @cached_property
@@ -63,51 +72,35 @@ class Unmasking:
     def remasked(self) -> Remask:
         return remask_named(self.remask)
 
+    def slots(self, length: int) -> int:
+        """Events of one step: a site each, for the pass and for every sweep behind it."""
+        return length * (1 + self.correct)
+
 
 def unmasking(
     conditionals: Conditionals, how: Unmasking, *, hidden_token: int, begin: Tensor
 ) -> Kernel:
-    """The kernel of one pass; state.step is the number of passes made so far.
+    """The kernel of one pass and its sweeps; state.step is the number of passes made so far.
 
     begin (chains, length) bool says which sites were hidden at the start, row by row as in the
-    states: only they are filled and hidden again. A hidden site holds hidden_token.
+    states: only they are filled and hidden again. A hidden site holds hidden_token. In a chain
+    that is at its end nothing happens.
     """
     how.check()
-    count, remask = how.counted, how.remasked
-    blocks = blocks_of(begin, how.block)
-    table = Timetable(blocks, count, remask, how.passes) if count.planned else None
-
-    def step(state: State, noise: Noise) -> tuple[State, Info]:
-        hidden = begin & (state.tokens == hidden_token)
-        now = None if table is None else table.now(state.step)
-        block = _first_block(blocks, hidden) if now is None else now.block
-        inside = begin & (blocks == block)
-        eligible, filled = hidden & inside, inside & ~hidden
-        found = candidates(
-            conditionals, state, hidden, wanted=eligible, bits=noise.fill, truncation=how.truncation
-        )
-        placed = state.placed if state.placed.shape[1] else torch.zeros_like(found.largest).float()
-        if now is not None and remask.kind == "planned":
-            held = remask.held(found, eligible, filled, placed, now.n - now.left)
-            fill, again = held & eligible, filled & ~held
-        else:
-            place = ranks(how.order, found, eligible, noise.order)
-            again = torch.zeros_like(filled)
-            if now is None:
-                fill = count.chosen(found, eligible, place)
-            else:
-                again = remask.again(filled, placed, now.sigma, noise.order)
-                fill = eligible & (place < (eligible | again).sum(1, keepdim=True) - now.left)
-        return _after(state, found, placed, fill, again, hidden_token)
-
-    return Kernel(draw, step)
+    passes = Passes(conditionals, how, hidden_token, begin)
+    if not how.correct:
+        return Kernel(draw, passes.step)
+    sweep = correction(
+        conditionals, block=how.correct_block, hidden_token=hidden_token, truncation=how.truncation
+    )
+    return corrected(
+        Kernel(draw, passes.step), sweep, how.correct, ended=passes.ended, between=how.between
+    )
 
 
-def draw(seed: Tensor, state: State) -> Noise:
-    """The noise of the next pass of each chain: two numbers a site."""
-    site = torch.arange(state.tokens.shape[1], device=state.step.device)
-    bits = random_bits(seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], site)
-    return Noise(*bits)
+def ended(how: Unmasking, *, hidden_token: int, begin: Tensor) -> Callable[[State], Tensor]:
+    """Says of a state which chains (chains,) have no pass to make; begin as for `unmasking`."""
+    return Passes(None, how, hidden_token, begin).ended
 
 
 def unmask(
@@ -120,21 +113,81 @@ def unmask(
     """
     begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
+    done = ended(how, hidden_token=hidden_token, begin=begin)
     seeds = torch.as_tensor(seed, device=state.step.device)
-    while not finished(state, how, hidden_token=hidden_token, begin=begin):
+    while not bool(done(state).all()):
         state, info = kernel.step(state, kernel.draw(seeds, state))
         yield state, info
 
 
-def finished(state: State, how: Unmasking, *, hidden_token: int, begin: Tensor) -> bool:
-    """Whether no chain has a pass to make."""
-    if bool((begin & (state.tokens == hidden_token)).any()):
-        return False
-    if how.remasked.kind == "none":
-        return True
-    blocks = blocks_of(begin, how.block)
-    table = Timetable(blocks, how.counted, how.remasked, how.passes)
-    return bool((state.step >= table.passes).all())
+def draw(seed: Tensor, state: State) -> Noise:
+    """The noise of the next pass of each chain: two numbers a site."""
+    site = torch.arange(state.tokens.shape[1], device=state.step.device)
+    bits = random_bits(seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], site)
+    return Noise(*bits)
+
+
+class Passes:
+    """The passes of chains that began with these sites hidden."""
+
+    def __init__(
+        self, conditionals: Conditionals | None, how: Unmasking, hidden_token: int, begin: Tensor
+    ) -> None:
+        self.conditionals, self.how = conditionals, how
+        self.hidden_token, self.begin = hidden_token, begin
+        self.blocks = blocks_of(begin, how.block)
+        self.table: Timetable | None = None
+        if how.counted.planned:
+            self.table = Timetable(self.blocks, how.counted, how.remasked, how.passes)
+
+    def hidden(self, state: State) -> Tensor:
+        """The sites (chains, length) that are hidden now."""
+        return self.begin & (state.tokens == self.hidden_token)
+
+    def ended(self, state: State) -> Tensor:
+        """Which chains (chains,) have no pass to make."""
+        if self.table is not None:  # a plan is kept to the pass
+            return state.step >= self.table.passes
+        return ~self.hidden(state).any(dim=1)
+
+    def step(self, state: State, noise: Noise) -> tuple[State, Info]:
+        """One pass; the noise has a slot for each site."""
+        assert self.conditionals is not None
+        hidden = self.hidden(state)
+        now = None if self.table is None else self.table.now(state.step)
+        block = _first_block(self.blocks, hidden) if now is None else now.block
+        inside = self.begin & (self.blocks == block)
+        eligible, filled = hidden & inside, inside & ~hidden
+        cut = self.how.truncation
+        found = candidates(
+            self.conditionals, state, hidden, wanted=eligible, bits=noise.fill, truncation=cut
+        )
+        placed = state.placed if state.placed.shape[1] else torch.zeros_like(found.largest).float()
+        if now is None:
+            place = ranks(self.how.order, found, eligible, noise.order)
+            fill, again = self.how.counted.chosen(found, eligible, place), torch.zeros_like(filled)
+        else:
+            fill, again = self._planned(found, eligible, filled, placed, now, noise)
+        return _after(state, found, placed, fill, again, self.hidden_token)
+
+    def _planned(
+        self,
+        found: Candidates,
+        eligible: Tensor,
+        filled: Tensor,
+        placed: Tensor,
+        now: Now,
+        noise: Noise,
+    ) -> tuple[Tensor, Tensor]:
+        """Which sites (chains, length) are filled, and which hidden again, to keep the plan."""
+        remask = self.how.remasked
+        if remask.kind == "planned":
+            held = remask.held(found, eligible, filled, placed, now.n - now.left)
+            return held & eligible, filled & ~held
+        again = remask.again(filled, placed, now.sigma, noise.order)
+        count = (eligible | again).sum(dim=1, keepdim=True) - now.left
+        place = ranks(self.how.order, found, eligible, noise.order)
+        return eligible & (place < count), again
 
 
 def _first_block(blocks: Tensor, hidden: Tensor) -> Tensor:
