@@ -25,6 +25,7 @@ from glauber.conditionals.weights import (
     choose_dtype,
     fingerprint_of,
     from_pretrained,
+    in_precision,
     longest_text,
     name_of,
 )
@@ -68,7 +69,8 @@ class CausalLM:
         model, tokenizer = from_pretrained(name, trust_remote_code, kind="causal", **how)
         check_weights(model, name)
         made = fingerprint_of(model, tokenizer)
-        return cls(model.to(place, precision), tokenizer, name=name, fingerprint=made)
+        model = in_precision(model, place, precision)
+        return cls(model, tokenizer, name=name, fingerprint=made)
 
     @cached_property
     def fingerprint(self) -> str:
