@@ -1,7 +1,8 @@
 """python -m bench [--device cpu|cuda] [--seconds S] [--json FILE] [--engine]
 
 On a CPU: the bundled model, 64 chains of 20 tokens; how cost grows (bench.growth), what each idea
-is worth (bench.ideas), what the memo saves at three temperatures (bench.cold); then the exact tools
+is worth (bench.ideas), what the memo saves at three temperatures (bench.cold), every architecture
+beside the plain loop (bench.families, which also has a table for GPUs); then the exact tools
 beside PyDTMC and `score` beside minicons, each in an environment of its own (bench.exact,
 bench.pseudo_likelihood).
 On a GPU: the BERT-base shape with random weights in bfloat16, 1, 64 and 4,096 chains of 20 tokens,
@@ -32,7 +33,7 @@ from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder
 from glauber.dynamics.cuda import steps_per_pass
 
-BESIDE = ("cold", "exact", "pseudo_likelihood")
+BESIDE = ("cold", "families", "exact", "pseudo_likelihood")
 
 
 def on_cpu(seconds: float) -> dict[str, list[Rate]]:

@@ -24,6 +24,7 @@ from glauber.conditionals.forward.description import (
 
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
 LINE = 16  # numbers of float32 in a line of memory
+WINDOWS = 4  # texts of more windows are looked at window by window
 
 
 class Encoder:
@@ -122,12 +123,13 @@ class Encoder:
             queries = self._turn(layer.rotary, queries, sites)
             keys = self._turn(layer.rotary, keys, None)
         queries, keys, values = map(self._split, (queries, keys, values))
+        if sites is None and layer.relative is None and length > WINDOWS * (layer.window or length):
+            return self._mix_nearby(layer, queries, keys, values).transpose(1, 2).flatten(2)
         added = None
         if layer.relative is not None:
             added = self._relate(layer.relative, queries, keys, sites)
         if layer.window is not None and length > layer.window + 1:
-            far = _distances(length, sites, keys.device).abs() > layer.window
-            near = queries.new_zeros(far.shape).masked_fill_(far, float("-inf"))
+            near = _near(_distances(length, sites, keys.device), layer.window, queries)
             added = near if added is None else added + near
         return self.mix(queries, keys, values, added, layer.scale).transpose(1, 2).flatten(2)
 
@@ -137,6 +139,22 @@ class Encoder:
         """The values by softmax(scale q . k + added): (rows, heads, queries, s)."""
         return F.scaled_dot_product_attention(queries, keys, values, attn_mask=added, scale=scale)
 
+    def _mix_nearby(self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """The same where a layer sees a small part of a text: a window of queries at a time.
+
+        Work and memory then grow with the length and not with its square.
+        """
+        window, length = layer.window, keys.shape[2]
+        assert window is not None
+        places, mixed = torch.arange(length, device=keys.device), []
+        for begin in range(0, length, window):
+            end = min(begin + window, length)
+            seen = slice(max(0, begin - window), min(length, end + window))
+            near = _near(places[begin:end, None] - places[seen], window, queries)
+            parts = queries[:, :, begin:end], keys[:, :, seen], values[:, :, seen]
+            mixed.append(self.mix(*parts, near, layer.scale))
+        return torch.cat(mixed, dim=2)
+
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
         at: Any = slice(states.shape[1]) if sites is None else sites
@@ -144,9 +162,12 @@ class Encoder:
         # rounded before where transformers does so.
         wide = torch.promote_types(states.dtype, torch.float32)
         cos, sin = (table[at][..., None, :].to(wide) for table in rotary)
-        rounded = states.to(torch.promote_types(rotary.cos.dtype, torch.float32))
-        first, second = rounded.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)
-        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        rounded = states.to(torch.promote_types(rotary.cos.dtype, torch.float32)).to(wide)
+        rounded = rounded.unflatten(-1, (self.heads, -1))
+        turned = rounded * torch.cat([cos, cos], dim=-1)
+        (first, second), (a, b) = turned.chunk(2, dim=-1), rounded.chunk(2, dim=-1)
+        first.addcmul_(b, sin, value=-1)
+        second.addcmul_(a, sin)
         return turned.flatten(-2).to(states.dtype)
 
     def _relate(
@@ -246,6 +267,12 @@ def _columns(table: Tensor) -> Tensor:
     rows rounds differently from place to place.
     """
     return F.pad(table, (0, 0, 0, -table.shape[1] % LINE)).mT.contiguous()
+
+
+def _near(distances: Tensor, window: int, like: Tensor) -> Tensor:
+    """0 where a key lies within the window, and minus infinity elsewhere."""
+    far = distances.abs() > window
+    return like.new_zeros(far.shape).masked_fill_(far, float("-inf"))
 
 
 def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tensor:
