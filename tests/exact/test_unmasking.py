@@ -355,7 +355,7 @@ def test_sweeps_after_every_pass_redraw_what_is_filled():
     how = {"order": "drawn", "count": "1"}
     plain = law(joint, tokens, free, **how)
     at_end = law(joint, tokens, free, correct=1, **how)
-    between = law(joint, tokens, free, correct=1, every_pass=True, **how)
+    between = law(joint, tokens, free, correct=1, between=True, **how)
     assert total_variation(between, joint.probabilities()) < 1e-12
     away = [total_variation(found, joint.probabilities()) for found in (plain, at_end)]
     assert 1e-3 < away[1] < away[0]

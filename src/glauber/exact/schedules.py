@@ -7,7 +7,7 @@ each with its probability, so that `unmasking` can follow every path.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from math import cos, exp, factorial, floor, log, pi, prod
+from math import acos, cos, exp, factorial, floor, log, pi, prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,7 +32,7 @@ class Procedure:
     count    "2" a pass, linear or cosine over `passes`, threshold:0.9, entropy-bound:0.1
     block    so many free sites at a time, from left to right
     remask   none, cap:0.1, rescale:0.5, conf, loop:0.02,0.55,0.05 (ReMDM), planned:1 (P2)
-    correct  sweeps of redraws at the end, or after every pass, in groups of correct_block sites
+    correct  sweeps of redraws at the end, or between passes too, in groups of correct_block sites
     """
 
     order: str = "confidence"
@@ -44,8 +44,8 @@ class Procedure:
     top_k: int | None = None
     top_p: float | None = None
     correct: int = 0
-    correct_block: int = 1
-    every_pass: bool = False
+    correct_block: int | None = None
+    between: bool = False
 
     def __post_init__(self) -> None:
         name, count = parse(self.remask)[0], parse(self.count)[0]
@@ -199,12 +199,16 @@ def hidden_share(u: float, count: str) -> float:
 
 
 def loop_share(u: float, count: str, on: float, off: float) -> float:
-    """Down to 1 - LOOP_FILLED at time `on`, there until `off`, then down to 0; time is 1 - u."""
+    """The schedule runs to its share 1 - LOOP_FILLED at time `on`, waits until `off`, and goes on.
+
+    Time is 1 - u, from 1 down to 0; the schedule's own clock runs faster before and slower after.
+    """
+    waits = 2 / pi * acos(1 - LOOP_FILLED) if count == "cosine" else LOOP_FILLED
     if 1 - u > on - 1e-9:
-        return 1 - LOOP_FILLED * (1 - hidden_share(u / (1 - on), count))
+        return hidden_share(waits * u / (1 - on), count)
     if 1 - u > off - 1e-9:
         return 1 - LOOP_FILLED
-    return (1 - LOOP_FILLED) * hidden_share((u - (1 - off)) / off, count)
+    return hidden_share(1 - (1 - waits) * (1 - u) / off, count)
 
 
 def hiding_chances(

@@ -62,7 +62,7 @@ def exact_law(conditionals: Conditionals, tokens: Tensor, free: Tensor, how: Pro
     """
     ask = asker(conditionals, tokens, free, how)
     nodes = unmasked(ask, int(free.sum()), how)
-    if not how.every_pass:
+    if not how.between:
         nodes = corrected(ask, nodes, how)
     return law_of_fillings(nodes, Space(conditionals.vocab_size, int(free.sum())))
 
@@ -147,7 +147,7 @@ def whole_pass(
         return
     step = planned_pass if parse(how.remask)[0] == "planned" else one_pass
     after = moved(step(ask, node, slots, j, plan, how))
-    yield from (corrected(ask, after, how) if how.every_pass else after).items()
+    yield from (corrected(ask, after, how) if how.between else after).items()
 
 
 def one_pass(
@@ -228,11 +228,11 @@ def sweep(ask: Ask, node: Node, how: Procedure) -> Iterator[tuple[Node, float]]:
     independently.
     """
     filled = [slot for slot, token in enumerate(node.state) if token != HIDDEN]
-    orders = list(permutations(filled))
+    orders, size = list(permutations(filled)), how.correct_block or 1
     for order in orders:
         nodes = {node: 1 / len(orders)}
-        for begin in range(0, len(order), how.correct_block):
-            group = order[begin : begin + how.correct_block]
+        for begin in range(0, len(order), size):
+            group = order[begin : begin + size]
             nodes = moved(
                 (after, probability * chance)
                 for now, probability in nodes.items()
