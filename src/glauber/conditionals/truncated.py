@@ -12,6 +12,8 @@ from torch import Tensor
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 
+HEAD = 64  # of the likeliest tokens are looked at first: top-p seldom keeps more
+
 
 @dataclass(frozen=True)
 class Truncation:
@@ -41,16 +43,29 @@ class Truncation:
         """
         if not self.cuts:
             return log_probs
-        falling, order = log_probs.sort(dim=-1, descending=True, stable=True)
-        if self.top_k is not None:
-            falling[:, self.top_k :] = -torch.inf
-            falling = torch.log_softmax(falling, dim=-1)
-        if self.top_p is not None and self.top_p < 1:
+        last, count = self._edge(log_probs)
+        above, edge = log_probs > last, log_probs == last
+        room = count - above.sum(dim=-1, keepdim=True)
+        kept = above | (edge & (edge.cumsum(dim=-1) <= room))
+        return torch.log_softmax(log_probs.masked_fill(~kept, -torch.inf), dim=-1)
+
+    def _edge(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-probability of the last token kept, and how many are kept: (rows, 1) each."""
+        vocab = log_probs.shape[1]
+        head = log_probs.topk(min(vocab, self.top_k or HEAD), dim=-1).values
+        if self.top_p is None or self.top_p >= 1:
+            return head[:, -1:], torch.full_like(head[:, -1:], head.shape[1])
+        law = head if self.top_k is None else torch.log_softmax(head, dim=-1)
+        mass = law.exp().cumsum(dim=-1)
+        count = 1 + (mass[:, :-1] < self.top_p).sum(dim=-1, keepdim=True)
+        last = head.gather(1, count - 1)
+        beyond = (mass[:, -1] < self.top_p).nonzero()[:, 0]
+        if self.top_k is None and len(beyond) and head.shape[1] < vocab:
+            falling = log_probs[beyond].sort(dim=-1, descending=True).values
             mass = falling.exp().cumsum(dim=-1)
-            full = torch.zeros_like(mass, dtype=torch.bool)
-            full[:, 1:] = mass[:, :-1] >= self.top_p  # those before have the mass already
-            falling = torch.log_softmax(falling.masked_fill(full, -torch.inf), dim=-1)
-        return torch.empty_like(log_probs).scatter_(-1, order, falling)
+            count[beyond] = 1 + (mass[:, :-1] < self.top_p).sum(dim=-1, keepdim=True)
+            last[beyond] = falling.gather(1, count[beyond] - 1)
+        return last, count
 
 
 def _is_number(value: object) -> bool:

@@ -17,26 +17,25 @@ from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform
 from glauber.threads import side_by_side
 
-TOGETHER = 2**18  # scores that one thread works on at a time
+TOGETHER = 2**17  # scores that one thread works on at a time: 1 MiB in float64
 TOGETHER_CUDA = 2**25  # and a GPU: 0.25 GiB in float64
+LEAST = -1e300  # log of no probability
 
 
 class Candidates(NamedTuple):
     """A token for each hidden site and what its law says: (chains, length) each, else 0.
 
-    The law drawn from is at the chain's temperature and truncated. The law read, by which sites
-    are ordered and counted, is the same law; at temperature 0, where all mass of the law drawn
-    from is on one token, it is the model's own.
+    The token is drawn from the law at the chain's temperature, truncated, and the figures are of
+    that law. At temperature 0 the token is the one with the largest score, and the figures are of
+    the model's own law, uncut: in a law with all mass on one token nothing could be compared.
     """
 
     tokens: Tensor  # int64
-    log_prob: Tensor  # float64: of the token in the law drawn from
-    log_prob_held: Tensor  # float64: in the same law, of the token that the state holds there
-    entropy: Tensor  # float64: of the law drawn from, in nats
-    log_prob_read: Tensor  # float64: of the token in the law read
-    largest: Tensor  # float64: probability of the likeliest token in the law read
+    log_prob: Tensor  # float64: of the token
+    log_prob_held: Tensor  # float64: of the token that the state holds there
+    largest: Tensor  # float64: probability of the likeliest token
     margin: Tensor  # float64: by which it exceeds the second
-    entropy_read: Tensor  # float64: of the law read
+    entropy: Tensor  # float64, in nats
 
 
 def candidates(
@@ -53,7 +52,7 @@ def candidates(
     bits (chains, length) are the random bits of each site.
     """
     whole = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
-    found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(7)))
+    found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(5)))
     visible = state.tokens.masked_fill(hidden, 0)
     for rows, sites in _questions(conditionals, hidden):
         scores = conditionals.scores(visible[rows], sites)
@@ -121,25 +120,18 @@ def _figures(
     """The figures of Candidates of scores (rows, vocab), as columns (rows,)."""
     cold = temperature == 0
     heat = torch.where(cold, 1.0, temperature)[:, None]
-    read = torch.log_softmax(scores.double() / heat, dim=-1)
+    # A forbidden token gets a finite score, so that 0 log 0 below is 0.
+    log_probs = torch.log_softmax((scores.double() / heat).clamp_(min=LEAST), dim=-1)
     if truncation.cuts:
-        read = torch.where(cold[:, None], read, truncation(read))
-    probs = read.exp()
+        cut = truncation(log_probs).clamp_(min=LEAST)
+        log_probs = torch.where(cold[:, None], log_probs, cut)
+    probs = log_probs.exp()
     tokens = torch.where(cold, scores.argmax(dim=-1), _inverse_cdf(probs, u))
-    log_prob = read.gather(1, tokens[:, None])[:, 0]
-    before = read.gather(1, held[:, None])[:, 0]
-    entropy = -(probs * read.clamp(min=-1e3)).sum(dim=-1)  # below, a probability is 0
+    log_prob, log_prob_held = (log_probs.gather(1, x[:, None])[:, 0] for x in (tokens, held))
     first, second = _two_largest(probs)
-    return (
-        tokens,
-        torch.where(cold, 0.0, log_prob),
-        torch.where(cold, torch.where(held == tokens, 0.0, -torch.inf), before),
-        torch.where(cold, 0.0, entropy),
-        log_prob,
-        first,
-        first - second,
-        entropy,
-    )
+    entropy = -torch.mul(probs, log_probs).sum(dim=-1)
+    log_prob_held = torch.where(log_prob_held > LEAST / 2, log_prob_held, -torch.inf)
+    return tokens, log_prob, log_prob_held, first, first - second, entropy
 
 
 def _inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ def _groups(filled: Tensor, bits: Tensor, size: int) -> Tensor:
 def _after(state: State, found: Candidates, now: Tensor) -> State:
     placed = state.placed
     if placed.shape[1]:
-        placed = torch.where(now, found.log_prob_read.float(), placed)
+        placed = torch.where(now, found.log_prob.float(), placed)
     return state._replace(tokens=torch.where(now, found.tokens, state.tokens), placed=placed)
 
 

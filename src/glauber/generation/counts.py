@@ -42,7 +42,7 @@ class Count:
         if self.kind == "threshold":
             return eligible & ((found.largest >= self.value) | (ranks == 0))
         if self.kind == "entropy-bound":
-            return eligible & (ranks < _within(found.entropy_read, eligible, ranks, self.value))
+            return eligible & (ranks < _within(found.entropy, eligible, ranks, self.value))
         return eligible & (ranks < int(self.value))
 
 

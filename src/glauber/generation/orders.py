@@ -47,7 +47,5 @@ def _keys(order: str, found: Candidates, bits: Tensor) -> Tensor:
         site = torch.arange(bits.shape[1], device=bits.device)
         return -site.double().expand(bits.shape)
     if order == "drawn":
-        return found.log_prob_read.exp()
-    return {"confidence": found.largest, "margin": found.margin, "entropy": -found.entropy_read}[
-        order
-    ]
+        return found.log_prob.exp()
+    return {"confidence": found.largest, "margin": found.margin, "entropy": -found.entropy}[order]

@@ -83,7 +83,7 @@ class Remask:
         """The n (chains, 1) sites (chains, length) bool that are held after a planned pass."""
         # Both in float32, in which what was placed is stored.
         kept = self.eta * placed if self.eta else torch.full_like(placed, torch.inf)
-        values = torch.where(hidden, found.log_prob_read.float(), kept)
+        values = torch.where(hidden, found.log_prob.float(), kept)
         values = values.masked_fill(~(hidden | filled), -torch.inf)
         return (hidden | filled) & (places(values) < n)
 

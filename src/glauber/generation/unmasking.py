@@ -120,6 +120,16 @@ def unmask(
         yield state, info
 
 
+def placed_by(sites: Tensor, log_prob_new: Tensor, length: int) -> Tensor:
+    """State.placed (chains, length) as events (chains, steps, slots) left it, to resume from."""
+    where, figure = sites.flatten(1), log_prob_new.flatten(1).float()
+    number = torch.arange(1, where.shape[1] + 1, device=where.device).expand_as(where)
+    last = torch.zeros(len(where), length + 1, dtype=torch.int64, device=where.device)
+    last.scatter_reduce_(1, torch.where(where == PAD, length, where), number, "amax")
+    known = torch.cat([torch.zeros_like(figure[:, :1]), figure], dim=1)
+    return known.gather(1, last[:, :length])
+
+
 def draw(seed: Tensor, state: State) -> Noise:
     """The noise of the next pass of each chain: two numbers a site."""
     site = torch.arange(state.tokens.shape[1], device=state.step.device)
@@ -206,26 +216,21 @@ def _after(
 ) -> tuple[State, Info]:
     """The state with some sites filled and others hidden again, and the events of it.
 
-    log_prob_old is the log-probability of the token in the law that was read, for a token that
-    is hidden again the one with which it had been placed.
+    In the events a hidden site counts as certain: its log-probability is 0.
     """
     acted = fill | again
     site = torch.arange(fill.shape[1], device=fill.device).expand_as(fill)
     new = torch.where(fill, found.tokens, hidden_token)
-    tokens = torch.where(acted, new, state.tokens)
-    held = torch.where(fill, found.log_prob_read.float(), placed)
+    nothing = torch.where(acted, 0.0, torch.nan).double()
     info = Info(
         sites=torch.where(acted, site, PAD),
         tokens=torch.where(acted, new, PAD),
         changed=acted,
-        log_prob_old=torch.where(acted, held.double(), torch.nan),
-        log_prob_new=_where(fill, again, found.log_prob),
-        entropy=_where(fill, again, found.entropy),
+        log_prob_old=torch.where(again, placed.double(), nothing),
+        log_prob_new=torch.where(fill, found.log_prob, nothing),
+        entropy=torch.where(fill, found.entropy, nothing),
         accepted=acted,
     )
-    return state._replace(tokens=tokens, step=state.step + 1, placed=held), info
-
-
-def _where(fill: Tensor, again: Tensor, figure: Tensor) -> Tensor:
-    """The figure where a site was filled, 0 where one was hidden again, else nothing."""
-    return torch.where(fill, figure, torch.where(again, 0.0, torch.nan))
+    tokens = torch.where(acted, new, state.tokens)
+    placed = torch.where(fill, found.log_prob.float(), placed)
+    return state._replace(tokens=tokens, step=state.step + 1, placed=placed), info
