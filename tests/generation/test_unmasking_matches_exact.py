@@ -46,6 +46,7 @@ LAWS = [
     {"temperature": 0.0, "order": "random", "count": "2"},
     {"temperature": 0.0, "order": "entropy", "count": "threshold:0.6"},
     {"temperature": 0.0, "remask": "planned:1", "count": "cosine", "passes": PASSES},
+    {"temperature": 0.0, "remask": "conf", "order": "left-to-right"},
     {"temperature": 0.7, "top_p": 0.8, "order": "margin"},
     {"top_k": 2, "order": "entropy", "count": "entropy-bound:0.3"},
     {"top_k": 2, "top_p": 0.7, "order": "drawn", "remask": "conf"},
