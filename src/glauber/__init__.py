@@ -50,7 +50,9 @@ STUDIES = {
         "compare": "landscape.comparison",
         "report": "figures.report",
     },
-    "Filling in parallel": {
+    "Writing and filling in": {
+        "generate": "generation.generate",
+        "infill": "generation.infill",
         "parallel_cost": "generation.parallel_cost",
     },
     "Translation": {

@@ -3,6 +3,10 @@
 import glauber
 
 EXAMPLES = {
+    "generate": lambda at: glauber.generate(
+        at.model, length="4-6", prefix="the", chains=3, correct=1, out=at.folder / "run"
+    ),
+    "infill": lambda at: glauber.infill(at.model, "the [MASK:1-2] sat on [MASK] .", chains=2),
     "parallel_cost": lambda at: glauber.parallel_cost(
         at.model, at.texts[0], sites="1,2,5", samples=8, top=10
     ),

@@ -19,8 +19,8 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
 
 __all__ = [
-    "bundled_texts", "passages", "people_of", "positions_of", "read_named", "read_sites",
-    "read_texts", "readable", "reads_english", "spell_sites", "starts",
+    "bundled_texts", "check_length", "passages", "people_of", "positions_of", "read_named",
+    "read_sites", "read_texts", "readable", "reads_english", "spell_sites", "starts",
 ]  # fmt: skip
 
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
@@ -64,7 +64,7 @@ def starts(
         check_memory(32.0 * chains * (max(map(len, rows)) + len(before) + 2), f"{chains:,} chains")
         rows = [rows[i % len(rows)] for i in range(chains)]
     tokens, free = vocabulary.rows(rows, before=before)
-    _check_length(model, tokens)
+    check_length(model, tokens)
     return tokens, _freeze(free, held)
 
 
@@ -103,7 +103,8 @@ def _long_enough(rows: list[list[int]], length: int, *, least: int, quiet: bool)
     return [row[:length] for row in rows if len(row) >= least]
 
 
-def _check_length(model: Any, tokens: Tensor) -> None:
+def check_length(model: Any, tokens: Tensor) -> None:
+    """Refuses rows that are longer than the model reads, or that its law is not about."""
     lengths = (tokens != PAD).sum(dim=1)
     longest, chain = int(lengths.max()), int(lengths.argmax())
     fixed = getattr(model, "length", None)

@@ -1,15 +1,19 @@
 """Which hidden tokens must not be filled at once, and how does the cost grow?"""
 
 from collections.abc import Sequence
+from html import escape
 
 import numpy as np
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
-from glauber.figures.style import QUIET, STRONG, THIN, add_token_map, bars, empty_figure
+from glauber.figures.style import FAINT, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
 
 COSTLY = "#d55e00"
+LINE = 110  # characters of a text above a figure
+FEW_SITES = 40  # up to this many sites have their tokens in the cells
 
 
 def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figure:
@@ -35,6 +39,39 @@ def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figur
             type="rect", x0=column - 0.46, x1=column + 0.46, y0=row - 0.46, y1=row + 0.46,
             line=dict(color=COSTLY, width=2),
         )  # fmt: skip
+    return figure
+
+
+def plot_filling(
+    probs: NDArray[np.float64],
+    tokens: Sequence[Sequence[str]],
+    moments: Sequence[str],
+    sites: Sequence[str],
+    text: str,
+) -> go.Figure:
+    """When each site was filled and with which probability: probs (moments, sites), NaN else."""
+    figure = empty_figure(
+        "In which order was it filled?", escape(text if len(text) < LINE else text[:LINE] + "…")
+    )
+    few = len(sites) <= FEW_SITES
+    figure.add_heatmap(
+        x=list(sites),
+        y=list(moments),
+        z=probs,
+        text=[[escape(token) for token in row] for row in tokens],
+        texttemplate="%{text}" if few else None,
+        hovertemplate="pass %{y}, site %{x}: %{text}, probability %{z:.3f}<extra></extra>",
+        hoverongaps=False,
+        colorscale=[[0, "white"], [1, STRONG]],
+        zmin=0,
+        zmax=1,
+        colorbar=dict(
+            title=dict(text="probability when placed", side="right", font_size=13), thickness=12
+        ),
+    )
+    figure.update_layout(height=min(1200, 180 + 24 * len(moments)), plot_bgcolor=FAINT)
+    figure.update_xaxes(title_text="site", type="category")
+    figure.update_yaxes(title_text="pass", type="category", autorange="reversed", nticks=40)
     return figure
 
 

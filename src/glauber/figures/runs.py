@@ -24,7 +24,8 @@ def run_figures(run: Run) -> dict[str, go.Figure]:
     found = {"survival": plot_survival(survival(run, every), every=every)}
     if run.steps:
         there = run.read("site") >= 0
-        spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2) / there.sum(axis=2)
+        spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2)
+        spread = spread / np.maximum(1, there.sum(axis=2))
         found["changed"] = plot_changed(np.asarray(run.read("changed").any(axis=2)))
         found["entropy"] = plot_entropy(spread)
     return found

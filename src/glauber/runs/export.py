@@ -45,7 +45,7 @@ def export(
     check_count("number of steps between objects", every, most=10**15)
     path = Path(out)
     check_new(path, "file")
-    opened = Run.of(run)
+    opened = Run.of(run, generations=True)
     opened.verify()
     partial = path.with_name(f".{uuid.uuid4().hex}{DRAFT}")
     try:

@@ -40,15 +40,18 @@ def contradiction(
     start: NDArray[Any],
     end: NDArray[Any] | None,
     free: NDArray[np.bool_],
+    *,
+    gaps: bool = False,
 ) -> str | None:
     """What is wrong with events (chains, steps, slots) that begin at start and lead to end.
 
     Seen are moves of frozen sites, `changed` flags that do not fit, another end, and figures that
     no conditional has: swapped or lost parts. Figures that are wrong but possible are not.
+    gaps: any slot may be empty, as in a generation.
     """
     sites, tokens = events["site"], events["token"]
     there = sites >= 0
-    if not there[:, :, 0].all():
+    if not gaps and not there[:, :, 0].all():
         return "are missing"
     if sites.max() >= start.shape[1] or not free[np.nonzero(there)[0], sites[there]].all():
         return "change sites that are not free"

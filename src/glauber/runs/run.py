@@ -53,9 +53,15 @@ class Run(Result):
         self._check()
 
     @classmethod
-    def of(cls, run: "Run | str | Path") -> "Run":
-        """The run itself, or the one in that folder."""
-        return run if isinstance(run, Run) else cls(run)
+    def of(cls, run: "Run | str | Path", *, generations: bool = False) -> "Run":
+        """The run itself, or the one in that folder; of chains, unless generations are read too."""
+        found = run if isinstance(run, Run) else cls(run)
+        if found.spec.unmasking is not None and not generations:
+            raise GlauberError(
+                f"{found.folder} is a generation and no chain: `glauber show` shows its passes, "
+                "and the command that began it resumes it."
+            )
+        return found
 
     def _check(self) -> None:
         for name in (*FIELDS, "tokens", "free"):
@@ -145,7 +151,7 @@ class Run(Result):
         last = self.steps if last is None else last
         values = self._read(name, (slice(None), slice(first, last)))
         if name == "site" and values.size:
-            if (values[:, :, 0] < 0).any():
+            if self.spec.unmasking is None and (values[:, :, 0] < 0).any():
                 raise self._damaged("committed steps are missing")
             if values.max() >= self._array("free").shape[1]:
                 raise self._damaged("an event lies outside the texts")
@@ -228,7 +234,8 @@ class Run(Result):
         start = self._read("tokens", place).astype(np.int64)
         whole = last % self._every == 0
         end = self._read("tokens", place + 1).astype(np.int64) if whole else None
-        why = contradiction(part, start, end, self.free)
+        gaps = self.spec.unmasking is not None
+        why = contradiction(part, start, end, self.free, gaps=gaps)
         if why is not None:
             raise self._damaged(f"steps {first} to {last} {why}")
 

@@ -14,6 +14,7 @@ from glauber.conditionals.base import check_temperature
 from glauber.errors import GlauberError
 
 FORMAT = 1
+GENERATION = 2  # the format of generations, which older versions would take for chains
 HEADER = "run.json"
 DRAFT = ".glauber-draft"  # how the names of files and folders end that are not finished yet
 
@@ -42,6 +43,7 @@ class Spec:
     format: int = FORMAT
     forbid: list[str] = field(default_factory=list)  # tokens never proposed, as they are spelled
     standard_only: bool = False  # of a protein alphabet only the standard residues; not before 0.2
+    unmasking: dict[str, Any] | None = None  # of a generation: how its hidden sites are filled
 
     @property
     def temperatures(self) -> list[float]:
@@ -64,6 +66,7 @@ def signature(spec: Spec) -> str:
         "scan": spec.scan,
         "within": spec.within,
         "fill": spec.fill,
+        **{name: str(value) for name, value in (spec.unmasking or {}).items() if value},
         "chains": str(spec.chains),
         "steps": str(spec.steps),
         "seed": str(spec.seed),
@@ -73,6 +76,8 @@ def signature(spec: Spec) -> str:
     }
     if spec.within == "sequential" and not spec.scan.startswith("block"):
         del parts["within"]  # says nothing where one site is redrawn at a time
+    if spec.unmasking is not None:  # no redraws of sites that a scan picks
+        del parts["scan"], parts["within"], parts["fill"]
     return "|".join(f"{key}:{value}" for key, value in parts.items())
 
 
@@ -98,6 +103,8 @@ def write_spec(folder: Path, spec: Spec) -> None:
     record = asdict(spec)
     if not spec.forbid:
         del record["forbid"]
+    if spec.unmasking is None:
+        del record["unmasking"]
     write_json(folder / HEADER, record)
 
 
@@ -110,10 +117,10 @@ def read_spec(folder: Path) -> Spec:
         number = int(found["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GlauberError(f"the run {folder} is damaged: {HEADER} cannot be read.") from error
-    if number > FORMAT:
+    if number > GENERATION:
         raise GlauberError(
             f"the run {folder} has format {number}, but this version of glauber reads up to "
-            f"{FORMAT}: use a newer glauber."
+            f"{GENERATION}: use a newer glauber."
         )
     _check_entries(folder, found)
     return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
@@ -123,6 +130,7 @@ KINDS: dict[str, Any] = {
     "seed": int, "steps": int, "chains": int, "temperature": (float, int, list), "frozen": list,
     "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,
     "versions": dict, "format": int, "forbid": list, "standard_only": bool,
+    "unmasking": (dict, type(None)),
 }  # fmt: skip
 
 
@@ -142,7 +150,8 @@ def _check_entries(folder: Path, found: dict[str, Any]) -> None:
         if found["chains"] < 1 or found["steps"] < 0 or len(several) != found["chains"]:
             raise GlauberError("")
         for value in set(several):
-            check_temperature(value)
+            if value != 0 or not found.get("unmasking"):
+                check_temperature(value)
     except (GlauberError, TypeError) as error:
         raise GlauberError(
             f"the run {folder} is damaged: a number in {HEADER} is wrong."

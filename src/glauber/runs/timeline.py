@@ -38,7 +38,7 @@ def show(
     check_count("number of rows", rows, most=MOST)
     if every is not None:
         check_count("number of steps between rows", every, most=10**15)
-    opened = Run.of(run)
+    opened = Run.of(run, generations=True)
     if every is not None and opened.steps // every >= MOST:
         raise GlauberError(f"every {every} steps makes more than {MOST:,} rows: take fewer.")
     steps = moments(opened, rows) if every is None else list(range(0, opened.steps + 1, every))

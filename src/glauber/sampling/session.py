@@ -208,10 +208,10 @@ def _part(steps: Stream, planned: Plan, size: int, session: Session) -> tuple[Te
         session.count(state, info, planned.spec.steps)
         if session.stopping:
             break
-    return state.tokens.cpu(), _events(infos, planned.slots)
+    return state.tokens.cpu(), as_events(infos, planned.slots)
 
 
-def _events(infos: list[Info], n_slots: int) -> Events:
+def as_events(infos: list[Info], n_slots: int) -> Events:
     """Infos of successive steps as arrays (chains, steps, slots) in the store's types."""
     events = {}
     for (name, (dtype, nothing)), column in zip(

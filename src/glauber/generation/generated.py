@@ -1,0 +1,200 @@
+"""What was written, how sure was the model of it, and in which order was it filled?"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.conditionals.base import PAD
+from glauber.conditionals.vocabulary import Text
+from glauber.generation.unmasking import Unmasking
+from glauber.generation.writing import Job, Written
+from glauber.result import Result, counted, plain
+from glauber.runs.run import Run
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+SHOWN = 20  # texts written out for a person
+
+
+@dataclass(frozen=True, eq=False)
+class Blanks:
+    """Which text each row fills, and with how many tokens in each of its blanks."""
+
+    text: tuple[int, ...]  # the number of the given text, from 0
+    lengths: tuple[tuple[int, ...], ...]  # tokens of each blank
+
+
+@dataclass(frozen=True, eq=False)
+class Generation(Result):
+    """Texts that were filled, one for each chain."""
+
+    texts: list[str]
+    written: Written
+    spelling: Text
+    model: str
+    temperature: float
+    seed: int
+    signature: str
+    blanks: Blanks | None = None  # of texts that were filled in
+
+    @cached_property
+    def log_probs(self) -> NDArray[np.float64]:
+        """The log-probability of each text along the path that was taken, (texts,)."""
+        return self.written.log_probs
+
+    @cached_property
+    def tokens(self) -> NDArray[np.int64]:
+        """How many tokens of each text were filled, (texts,)."""
+        return np.asarray(self.written.begin.sum(axis=1))
+
+    @property
+    def passes(self) -> NDArray[np.int64]:
+        """Passes of each text, (texts,)."""
+        return self.written.passes
+
+    @cached_property
+    def revised(self) -> NDArray[np.int64]:
+        """How often a placed token was hidden again, or redrawn to another one, (texts,)."""
+        return self.written.revised
+
+    @property
+    def run(self) -> Run | None:
+        """The stored run, where a folder was given."""
+        return self.written.run
+
+    @cached_property
+    def ranking(self) -> list[int]:
+        """Rows by given text, then by falling log-probability a token along the path."""
+        mean = self.log_probs / self.tokens
+        given = np.array(self.blanks.text if self.blanks else [0] * len(self.texts))
+        return [int(i) for i in np.lexsort((-mean, given))]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per text; of texts with blanks, the best fill of each first."""
+        if self.blanks is None:
+            return [self._row(chain) for chain in range(len(self.texts))]
+        rows: list[dict[str, Any]] = []
+        for chain in self.ranking:
+            given = self.blanks.text[chain]
+            rank = rows[-1]["rank"] + 1 if rows and rows[-1]["given"] == given else 1
+            blanks = ",".join(map(str, self.blanks.lengths[chain]))
+            rows.append({"given": given, "rank": rank, "blanks": blanks, **self._row(chain)})
+        return rows
+
+    def _row(self, chain: int) -> dict[str, Any]:
+        total, tokens = float(self.log_probs[chain]), int(self.tokens[chain])
+        return {
+            "chain": chain,
+            "text": self.texts[chain],
+            "tokens": tokens,
+            "log_prob": total,
+            "log_prob_per_token": total / tokens,
+            "passes": int(self.passes[chain]),
+            "revised": int(self.revised[chain]),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "texts": plain(self.rows()),
+            "log_prob": "of the path taken, exact",
+            "temperature": float(self.temperature),
+            "seed": self.seed,
+            "run": None if self.run is None else str(self.run.folder),
+            "signature": self.signature,
+        }
+
+    def lines(self) -> Iterable[str]:
+        rows = self.rows()
+        for row in rows[:SHOWN]:
+            yield self._line(row)
+        if len(rows) > SHOWN:
+            yield f"… and {counted(len(rows) - SHOWN, 'more text')}"
+        yield ""
+        mean = float(self.log_probs.sum() / self.tokens.sum())
+        yield (
+            f"{counted(len(rows), 'text')}, {_range(self.tokens)} tokens filled in "
+            f"{_range(self.passes)} passes, {counted(int(self.revised.sum()), 'token')} revised"
+        )
+        yield f"log-probability a token along the paths taken: {mean:.2f} (exact, of these texts)"
+        if self.run is not None:
+            yield f"run: {self.run.folder}"
+
+    def _line(self, row: dict[str, Any]) -> str:
+        if self.blanks is None:
+            return str(row["text"])
+        several = len({*self.blanks.lengths}) > 1
+        lengths = f"  {row['blanks']:>7}" if several else ""
+        return f"{row['rank']:>3}  {row['log_prob_per_token']:6.2f}{lengths}  {row['text']}"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per text."""
+        import pandas
+
+        return pandas.DataFrame(self.rows())
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.generation import plot_filling
+
+        best = self.ranking[0] if self.blanks else 0
+        return {"order": plot_filling(*self.filling(best), self.texts[best])}
+
+    def filling(
+        self, chain: int
+    ) -> tuple[NDArray[np.float64], list[list[str]], list[str], list[str]]:
+        """The path of one chain: probabilities (moments, sites), tokens, moments, sites.
+
+        A moment is a pass, or a sweep of correction behind it; a site is one that was hidden.
+        """
+        trace, hidden = self.written.trace, self.written.begin[chain].nonzero()[0]
+        own = trace.chain == chain
+        moments = sorted({*zip(trace.step[own].tolist(), trace.part[own].tolist(), strict=True)})
+        row, column = (
+            {m: i for i, m in enumerate(moments)},
+            {int(s): i for i, s in enumerate(hidden)},
+        )
+        probs = np.full((len(moments), len(hidden)), np.nan)
+        tokens = [[""] * len(hidden) for _ in moments]
+        for event in own.nonzero()[0]:
+            at = row[int(trace.step[event]), int(trace.part[event])], column[int(trace.site[event])]
+            probs[at] = np.exp(trace.log_prob[event])
+            token = int(trace.token[event])
+            if token == self.written.hidden_token:
+                probs[at], tokens[at[0]][at[1]] = 0.0, "-"
+            else:
+                tokens[at[0]][at[1]] = self.spelling.parts([token])[0].strip()
+        names = [
+            f"{step + 1}" if part == 0 else f"{step + 1}, sweep {part}" for step, part in moments
+        ]
+        first = len(self.spelling.around[0])
+        return probs, tokens, names, [str(int(site) - first) for site in hidden]
+
+
+def generation(job: Job, written: Written, made: str, blanks: Blanks | None = None) -> Generation:
+    """The answer of a job."""
+    vocabulary = job.model.vocabulary
+    return Generation(
+        texts=[vocabulary.decode(t for t in row if t != PAD) for row in written.tokens.tolist()],
+        written=written,
+        spelling=vocabulary.text,
+        model=job.model.name,
+        temperature=job.temperature,
+        seed=job.seed,
+        signature=made,
+        blanks=blanks,
+    )
+
+
+def spoken(how: Unmasking) -> dict[str, Any]:
+    """What a signature says of an unmasking: the parts that do something."""
+    return {name: value for name, value in asdict(how).items() if value and value != "none"}
+
+
+def _range(numbers: NDArray[np.int64]) -> str:
+    least, most = int(numbers.min()), int(numbers.max())
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
