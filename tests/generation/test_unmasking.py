@@ -15,7 +15,7 @@ from glauber.dynamics.kernel import Info, State, start
 from glauber.errors import GlauberError
 from glauber.generation.orders import ORDERS
 from glauber.generation.remasking import REMASKS
-from glauber.generation.unmasking import Unmasking, ended, placed_by, unmask, unmasking
+from glauber.generation.unmasking import Unmasking, placed_by, unmask
 
 JOINT = Joint.random(3, 3, seed=1)
 PLACE_VALUES = torch.tensor([9, 3, 1])
@@ -316,11 +316,9 @@ def test_a_generation_goes_on_from_its_events(model: Any, remask: str, temperatu
     state = start(
         whole[1][0].tokens, begin.free, temperature=temperature, step=2, greedy=True
     )._replace(placed=placed_by(sites, figures, begin.tokens.shape[1]))
-    kernel = unmasking(model.conditionals(), how, hidden_token=token, begin=begin.free)
-    done = ended(how, hidden_token=token, begin=begin.free)
-    while not bool(done(state).all()):
-        state, _ = kernel.step(state, kernel.draw(torch.tensor(5), state))
-    assert torch.equal(state.tokens, whole[-1][0].tokens)
+    asked: Any = {"hidden_token": token, "seed": 5, "begin": begin.free}
+    *_, (after, _) = unmask(model.conditionals(), state, how, **asked)
+    assert torch.equal(after.tokens, whole[-1][0].tokens)
 
 
 def test_only_an_unmasking_knows_the_temperature_zero() -> None:

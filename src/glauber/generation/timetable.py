@@ -36,10 +36,11 @@ class Timetable:
 
     def __init__(self, blocks: Tensor, count: Count, remask: Remask, passes: int | None) -> None:
         """blocks (chains, length) as `blocks_of` gives them."""
-        number = torch.arange(max(1, int(blocks.max()) + 1), device=blocks.device)
-        sizes = (blocks[:, :, None] == number).sum(dim=1)
+        n_blocks = max(1, int(blocks.max()) + 1)
+        sizes = blocks.new_zeros(len(blocks), n_blocks + 1)  # the last column counts no block
+        sizes.scatter_add_(1, blocks % (n_blocks + 1), torch.ones_like(blocks))
         kinds, self._kind = sizes.unique(dim=0, return_inverse=True)
-        rows = [_row(kind, count, remask, passes) for kind in kinds.tolist()]
+        rows = [_row(kind, count, remask, passes) for kind in kinds[:, :-1].tolist()]
         longest = max(len(row) for row in rows)
         over = (-1, 0, 0, 0.0)  # behind the last pass
         whole = torch.tensor(

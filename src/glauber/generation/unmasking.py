@@ -104,14 +104,21 @@ def ended(how: Unmasking, *, hidden_token: int, begin: Tensor) -> Callable[[Stat
 
 
 def unmask(
-    conditionals: Conditionals, state: State, how: Unmasking, *, hidden_token: int, seed: int
+    conditionals: Conditionals,
+    state: State,
+    how: Unmasking,
+    *,
+    hidden_token: int,
+    seed: int,
+    begin: Tensor | None = None,
 ) -> Iterator[tuple[State, Info]]:
     """Each pass until nothing is hidden, and with remasking until the plan ends.
 
-    What is hidden and free in the state is filled; a state from which a generation is resumed
-    goes through `unmasking` with what was hidden at its start.
+    begin (chains, length) says which sites were hidden at the start: by default those which are
+    hidden and free now. A generation that is resumed must say it.
     """
-    begin = state.free & (state.tokens == hidden_token)
+    if begin is None:
+        begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
     done = ended(how, hidden_token=hidden_token, begin=begin)
     seeds = torch.as_tensor(seed, device=state.step.device)
