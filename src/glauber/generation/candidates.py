@@ -54,7 +54,7 @@ def candidates(
     whole = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
     found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(5)))
     visible = state.tokens.masked_fill(hidden, 0)
-    for rows, sites in _questions(conditionals, hidden):
+    for rows, sites in questions(conditionals, hidden):
         scores = conditionals.scores(visible[rows], sites)
         there = (sites != PAD) & wanted[rows].gather(1, sites.clamp(min=0))
         row, slot = there.nonzero(as_tuple=True)
@@ -69,7 +69,7 @@ def candidates(
     return found
 
 
-def _questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Chains (rows,) and their hidden sites (rows, k), PAD behind, in parts that fit the memory.
 
     On a CPU the bits of an answer depend on k, so k is a function of the chain's own count.

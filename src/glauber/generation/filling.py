@@ -223,7 +223,7 @@ def _filled(
             if slot == 0:
                 before = each[:, :size].clone()
             own, at_once = each[:, 0], before[:, slot]
-            drawn = _draw(own, uniforms[:, done])
+            drawn = drawn_by(own, uniforms[:, done])
             state = state.scatter(1, orders[:, done, None], drawn)
             ratio = divergences(own, at_once)
             found.append((own.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
@@ -235,7 +235,7 @@ def _filled(
     return in_turn, once, spent
 
 
-def _draw(log_probs: Tensor, uniform: Tensor) -> Tensor:
+def drawn_by(log_probs: Tensor, uniform: Tensor) -> Tensor:
     """A token (rows, 1) of each row of log_probs (rows, vocab), by inverting its distribution."""
     cumulative = log_probs.exp().cumsum(-1)
     # Scaled by the last sum and held at the last allowed token, against rounding.

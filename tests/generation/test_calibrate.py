@@ -1,0 +1,151 @@
+"""Calibrations against enumeration, on rules whose answer is known, and on fresh texts."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import WORDS, make_model, make_tokenizer
+from glauber.conditionals.base import log_probs
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import Joint, Table
+from glauber.errors import GlauberError
+from glauber.generation.calibration import (
+    RULES,
+    Probe,
+    Situations,
+    calibrated,
+    climb,
+    hidden_at_random,
+    promised,
+)
+
+ENTROPY = RULES[0]
+
+
+def situations(law, n=40, *, seed=0, length=4):
+    tokens = torch.randint(law.vocab_size, (n, length), generator=torch.manual_seed(seed))
+    hidden, text = hidden_at_random(torch.ones(n, length, dtype=torch.bool), 2, seed)
+    return Situations.of(law, tokens[text], hidden, text, seed=seed)
+
+
+def divergence(law, tokens, order, hidden):
+    """KL(in turn || at once) of the sites of an order, by enumeration of all they may hold."""
+
+    def asked(row, site, left):
+        sites = torch.tensor([[site, *(s for s in left if s != site)]])
+        return log_probs(law, row[None], sites)[0, 0]
+
+    total = 0.0
+    for values in product(range(law.vocab_size), repeat=len(order)):
+        row, left, in_turn, at_once = tokens.clone(), list(hidden), 0.0, 0.0
+        for site, value in zip(order, values, strict=True):
+            in_turn += float(asked(row, site, left)[value])
+            at_once += float(asked(tokens, site, hidden)[value])
+            row[site] = value
+            left.remove(site)
+        total += np.exp(in_turn) * (in_turn - at_once)
+    return total
+
+
+@pytest.mark.parametrize("law", [Joint.random(3, 4, seed=1), Table.random(3, 4, seed=1)])
+@pytest.mark.parametrize("rule", RULES[::3], ids=lambda rule: rule.name)
+def test_the_cost_of_a_pass_by_enumeration(law, rule):
+    """Within four standard errors of 2,000 samples; stratified ones have less."""
+    probe = Probe(situations(law, 3, seed=4), rule.order, 2000)
+    for size in (2, 3):
+        probe.walk(torch.minimum(probe.hidden.sum(dim=1), torch.tensor(size)))
+        for row, hidden in enumerate(probe.hidden):
+            order = probe.sites[row, : int(probe.done[row])].tolist()
+            there = hidden.nonzero()[:, 0].tolist()
+            assert set(order) <= {*there} and len(order) == min(size, len(there))
+            exact = divergence(law, probe.at.tokens[row], order, there)
+            noise = float(probe.cost[row].std() / 2000**0.5)
+            assert abs(float(probe.cost[row].mean()) - exact) < 4 * noise + 1e-9
+
+
+def test_the_entropy_bound_holds_for_a_joint_law():
+    """Sum less largest bounds the total correlation (exactly so, but for the noise of the cost)."""
+    probe = Probe(situations(Joint.random(3, 4, seed=7, strength=2.0)), "entropy", 400)
+    probe.walk(probe.hidden.sum(dim=1))
+    cost, noise = probe.cost.mean(dim=1), probe.cost.std(dim=1) / 20
+    assert bool((cost <= probe.bound() + 4 * noise + 1e-9).all()) and float(cost.max()) > 0.2
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_independent_sites_are_filled_all_at_once(rule):
+    field = torch.tensor([0.5, -1.0, 0.3], dtype=torch.float64)
+    law = Joint(sum(field.reshape([-1 if a == b else 1 for b in range(4)]) for a in range(4)))
+    probe = Probe(situations(law), rule.order, 4)
+    *_, last = climb(probe, rule.ladder(4, 3), 0.001)
+    assert last.kept == 1.0 and bool((probe.sizes(last.count) == probe.hidden.sum(dim=1)).all())
+
+
+@pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: rule.name)
+def test_a_larger_error_allows_more(rule):
+    at = situations(Joint.random(3, 4, seed=3, strength=0.7), 80)
+    tokens = []
+    for error in (0.001, 0.02, 0.1, 2.0):
+        *_, last = climb(Probe(at, rule.order, 16), rule.ladder(4, 3), error)
+        tokens.append(last.tokens)
+    assert tokens == sorted(tokens) and tokens[0] < tokens[-1]
+
+
+def test_a_promise_is_rarely_given_where_it_is_broken():
+    """2,000 calibrations each; the mean loss is just above 5%, so at most 5% may pass."""
+    random = np.random.default_rng(0)
+    for n, trials in ((132, 1), (132, 4), (66, 2)):
+        losses = random.binomial(trials, 0.051, size=(2000, n)) / trials
+        passed = sum(promised(row) for row in losses) / 2000
+        assert passed < 0.05 + 4 * (0.05 * 0.95 / 2000) ** 0.5
+    assert promised(np.zeros(132)) and promised(np.zeros(20))
+    few = np.zeros(20)
+    few[7] = 0.25
+    assert not promised(few)  # so few texts may lose nothing
+    some = np.zeros(132)
+    some[::20] = 0.25
+    assert promised(some)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return MaskedLM(make_model("bert"), make_tokenizer(), name="tiny")
+
+
+def sentences(n, seed):
+    words = [word for word in WORDS if word.isalpha()]
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(words, 8)) for _ in range(n)]
+
+
+def test_the_promise_holds_on_fresh_texts(tiny):
+    """At least 95% of the passes, within two standard errors over texts."""
+    error, rule = 0.05, ENTROPY
+    how = calibrated(tiny, error, texts=sentences(120, 1), length=8, passes=2, samples=16)
+    assert how.order == "entropy" and how.count.startswith("entropy-bound:")
+    tokens, free = tiny.vocabulary.encode(sentences(120, 2))
+    hidden, text = hidden_at_random(free, 2, 9)
+    at = Situations.of(tiny.conditionals(), tokens[text], hidden, text, seed=9)
+    probe = Probe(at, rule.order, 64)
+    sizes = probe.sizes(how.count)
+    probe.walk(sizes)
+    kept = (probe.cost.mean(dim=1) <= error).double()
+    by_text = kept.view(-1, 2).mean(dim=1)
+    assert float(kept.mean()) >= 0.95 - 2 * float(by_text.std()) / 120**0.5
+    assert float(sizes.double().mean()) > 1.05  # it is no promise to fill nothing
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"error": 0}, "the error is 0 nats"),
+        ({"error": float("nan")}, "the error is nan nats"),
+        ({"error": "a"}, "the error is a nats"),
+        ({"error": 0.1, "texts": sentences(19, 0), "length": None}, "at least 20"),
+    ],
+)
+def test_what_is_refused(tiny, asked, said):
+    with pytest.raises(GlauberError, match=said) as problem:
+        calibrated(tiny, asked.pop("error"), **asked)
+    assert "\n" not in str(problem.value)
