@@ -97,6 +97,7 @@ def test_transformers_is_imported_where_models_are_read():
         str(p.relative_to(SOURCE)) for p in MODULES if any("transformers" in i for i in imports(p))
     }
     assert users == {
+        "conditionals/diffusion_lm.py",  # tokenizers by their classes, never by code of a folder
         "conditionals/forward/encoder.py",  # activations by name
         "conditionals/forward/read.py",  # how DeBERTa numbers distances
         "conditionals/own.py",

@@ -18,7 +18,7 @@ from glauber.conditionals.base import PAD, Conditionals, log_probs
 from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
 from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
 from glauber.conditionals.load import load, refuse_int8
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.masked_lm import MaskedLM, OnePass
 from glauber.conditionals.starts import read_texts, readable, starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Trust
@@ -292,7 +292,7 @@ def _at_once(conditionals: Conditionals, k: int, length: int) -> int:
 
 def _packer(conditionals: Conditionals) -> PackedRows | None:
     """The fastest way to score rows, where the model allows it."""
-    return conditionals.packed if isinstance(conditionals, MaskedLM) else None
+    return conditionals.packed if isinstance(conditionals, OnePass) else None
 
 
 def _fits(packer: PackedRows | None, lengths: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.causal_lm import CausalLM
+from glauber.conditionals.diffusion_lm import SPLIT, DiffusionLM
 from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Model", "load", "models", "refuse_int8", "starts"]
 
 Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
-KINDS = ("auto", "masked", "causal")
+KINDS = ("auto", "masked", "causal", "diffusion")
+MASK = "?mask_token="  # behind a name: the mask token of a model that names none
 
 
 def load(
@@ -45,27 +47,75 @@ def load(
     device: str = "auto",
     dtype: str = "float32",
     trust_remote_code: bool = False,
+    mask_token: str | int | None = None,
+    shift: bool | None = None,
 ) -> Model:
     """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
 
     model  a name, a GGUF file of an autoregressive model, a MaskedLM or CausalLM, or a rule of your
            own: any object with `vocab_size` and `scores(tokens, sites, candidates=None)`, and
            optionally `name`, `length`, `fingerprint` and `vocabulary` (the tokens' spellings)
-    kind   masked, causal, or auto: what the config of the folder says
-    device an object is moved there; auto leaves it where it is
+    kind   masked, causal, diffusion, or auto: what the config of the folder says
+    device an object is moved there; auto leaves it where it is; cuda:split spreads the layers of a
+           diffusion LM over all GPUs
     dtype  of a named model; an object keeps its own, and another one than float32 is refused
     trust_remote_code  allows code that comes with a model to run; nothing else ever does
+    mask_token  by its spelling or its number, where neither config nor tokenizer names one; a name
+           may carry it too: NAME?mask_token=TOKEN
+    shift  whether a diffusion LM's scores of a site are read one place to the left; its config
+           knows it, and another answer is refused
     """
     one_of("the kind", kind, KINDS)
     choose_dtype(dtype)
     if not isinstance(model, str):
         return _object(model, device, dtype)
-    choose_device(device)
+    if device != SPLIT:
+        choose_device(device)
     if model.endswith(".gguf"):
         return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    chosen = kind_of(model) if kind == "auto" else kind
-    shape: type[CausalLM] | type[MaskedLM] = CausalLM if chosen == "causal" else MaskedLM
-    return shape.load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    name, _, named = model.partition(MASK)
+    token = named if mask_token is None and named else mask_token
+    found = _named(
+        name,
+        _kind(name, kind),
+        shift,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        mask_token=token,
+    )
+    found.name = name if token is None else f"{name}{MASK}{token}"
+    return found
+
+
+def _named(name: str, chosen: str, shift: bool | None, **how: Any) -> Model:
+    """The model of a folder or a hub name, of a kind that its config allows."""
+    if chosen == "diffusion":
+        how.pop("trust_remote_code")  # its code is not run, whoever trusts it
+        return DiffusionLM.load(name, shift=shift, **how)
+    if shift or how["device"] == SPLIT:
+        option = "shift" if shift else f"device {SPLIT}"
+        raise GlauberError(f"{option} is for diffusion LMs, and {name} is a {chosen} LM.")
+    if chosen == "masked":
+        return MaskedLM.load(name, **how)
+    if how.pop("mask_token") is not None:
+        raise GlauberError(f"{name} is an autoregressive LM: it has no mask token.")
+    return CausalLM.load(name, **how)
+
+
+def _kind(name: str, asked: str) -> str:
+    """The kind to load: as asked, where the config does not speak against it."""
+    there = kind_of(name)
+    if asked == "auto":
+        return there
+    if there == "diffusion" and asked != "diffusion":
+        raise GlauberError(f"{name} is a diffusion LM and cannot be read as a {asked} LM.")
+    if there == "causal" and asked == "diffusion":
+        raise GlauberError(
+            f"{name} is an autoregressive LM: it has no mask token and says nothing about hidden "
+            "sites, so it is no diffusion LM."
+        )
+    return there if asked == "diffusion" else asked  # a masked LM that writes is a masked LM
 
 
 def _gguf(file: Path, **how: Any) -> CausalLM:
@@ -148,7 +198,7 @@ def _check_error(name: str | None, error: bool) -> None:
         raise GlauberError("texts are for measuring the error of a model: ask for it with error.")
     if name is None:
         raise GlauberError("the error is that of one model: give its name.")
-    if name.endswith(".gguf") or kind_of(name) == "causal":
+    if name.endswith(".gguf") or kind_of(name.partition(MASK)[0]) == "causal":
         raise GlauberError(f"the error is measured of masked LMs, but {name} is autoregressive.")
 
 
@@ -156,7 +206,7 @@ def _in_precision(name: str, place: Any, trust_remote_code: bool, dtype: str) ->
     """The masked LM in a precision; Apple's GPUs have no float64."""
     device = "cpu" if place.type == "mps" and dtype == "float64" else str(place)
     how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    return load(name, kind="masked", dtype=dtype, **how)
+    return load(name, dtype=dtype, **how)
 
 
 @dataclass(frozen=True)
@@ -212,18 +262,35 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def _looked_at(model: Model) -> dict[str, Any]:
-    config = model.model.config
+    diffusion = isinstance(model, DiffusionLM)
+    kind = "diffusion" if diffusion else "masked" if model.whole_vocabulary else "causal"
     return {
         "name": model.name,
-        "kind": "masked" if model.whole_vocabulary else "causal",
-        "shape": config.model_type,
-        "layers": getattr(config, "num_hidden_layers", None),
-        "width": getattr(config, "hidden_size", None),
+        "kind": kind,
+        **(_described(model) if diffusion else _configured(model)),
         "vocabulary": model.vocab_size,
         "proposable": int(model.vocabulary.proposable().sum()),
         "longest": model.longest,
-        "parameters": sum(weight.numel() for weight in model.model.parameters()),
+        "parameters": model.parameters if diffusion else _parameters(model),
         # described: by our own pass, which said what transformers says when the model was loaded
         "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
         "fingerprint": model.fingerprint,
     }
+
+
+def _described(model: DiffusionLM) -> dict[str, Any]:
+    described = model.described
+    return {"shape": model.shape, "layers": len(described.layers), "width": described.width}
+
+
+def _configured(model: Model) -> dict[str, Any]:
+    config = model.model.config
+    return {
+        "shape": config.model_type,
+        "layers": getattr(config, "num_hidden_layers", None),
+        "width": getattr(config, "hidden_size", None),
+    }
+
+
+def _parameters(model: Model) -> int:
+    return sum(weight.numel() for weight in model.model.parameters())

@@ -5,6 +5,7 @@ hidden sites only; rows are batched so that on a CPU a row's scores never depend
 """
 
 import warnings
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any
@@ -33,7 +34,71 @@ from glauber.conditionals.weights import (
 from glauber.errors import GlauberError, GlauberWarning
 
 
-class MaskedLM:
+class OnePass:
+    """What a model does for studies where one pass scores every token at hidden sites."""
+
+    whole_vocabulary = True
+    name: str
+    vocab_size: int
+    vocabulary: Vocabulary
+    hidden_token: int
+    longest: int
+    packed: PackedRows | None = None  # the fastest way to score many rows with one site each
+    _head: Any  # states (rows, d) -> scores (rows, vocab); None where it is not known
+    _batched: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the first layer is."""
+        raise NotImplementedError
+
+    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+        """What a chain should draw from: the tokens that may be proposed.
+
+        Neither special nor unused ones, of proteins only the twenty standard residues (all letters
+        with standard_only=False), and none of those that `forbid` names by their spelling.
+        """
+        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
+        return Restricted(self, allowed.to(self.state_device))
+
+    def proposals(self) -> Conditionals:
+        """What ranks the whole vocabulary at a site: the conditionals themselves."""
+        return self.conditionals()
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
+        return self.device if self.device.type == "cuda" else torch.device("cpu")
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """Unnormalised log-probabilities (rows, k, vocab) at hidden sites, in the model's dtype.
+
+        tokens (rows, length) int64, PAD (-1) behind shorter rows; sites (rows, k) int64, PAD where
+        a row hides fewer. The sites of a row are hidden together, and what stands there does not
+        matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
+        On a CPU a row's scores do not depend on the other rows.
+        """
+        with torch.no_grad():
+            return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
+
+    def _ours(self, encoder: Encoder, tokens: Tensor, sites: Tensor) -> Tensor:
+        """By our forward pass."""
+        states = encoder(tokens.to(self.device), sites.to(self.device))
+        return self._read(states).to(tokens.device)
+
+    def _read(self, states: Tensor) -> Tensor:
+        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows."""
+        assert self._head is not None
+        rows, k, width = states.shape
+        few = rows * k < FEWEST_ROWS and not states.is_cuda
+        flat = states.reshape(rows * k, width)
+        if few:
+            flat = torch.nn.functional.pad(flat, (0, 0, 0, FEWEST_ROWS - rows * k))
+        scores: Tensor = self._head(flat)[: rows * k]
+        return scores.view(rows, k, -1)
+
+
+class MaskedLM(OnePass):
     """A masked LM as conditionals: scores at hidden sites, (rows, k, vocab)."""
 
     def __init__(
@@ -47,7 +112,7 @@ class MaskedLM:
         int8: bool = False,
     ) -> None:
         if tokenizer.mask_token_id is None:
-            raise GlauberError(f"the tokenizer of {name or name_of(model)} has no mask token.")
+            raise GlauberError(no_mask(name or name_of(model)))
         self.model = model.eval().requires_grad_(False)
         self.name = name or name_of(model)
         self._fingerprint = fingerprint
@@ -131,11 +196,17 @@ class MaskedLM:
         device: str = "auto",
         dtype: str = "float32",
         trust_remote_code: bool = False,
+        mask_token: str | int | None = None,
         budget: int = ACTIVATIONS,
     ) -> "MaskedLM":
-        """The model of that name: `bundled:NAME`, a local folder, or a name on the hub."""
+        """The model of that name: `bundled:NAME`, a local folder, or a name on the hub.
+
+        mask_token is for a tokenizer that names none: its spelling or its number.
+        """
         place, precision = choose_device(device), choose_dtype(dtype)
         model, tokenizer = from_pretrained(name, trust_remote_code)
+        if mask_token is not None:
+            give_mask(tokenizer, mask_token, name)
         check_weights(model, name)
         fingerprint = fingerprint_of(model, tokenizer)
         model = in_precision(model, place, precision)
@@ -148,25 +219,10 @@ class MaskedLM:
             int8=dtype == "int8",
         )
 
-    whole_vocabulary = True  # one pass scores every token at a hidden site
-
-    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
-        """What a chain should draw from: the tokens that may be proposed.
-
-        Neither special nor unused ones, of proteins only the twenty standard residues (all letters
-        with standard_only=False), and none of those that `forbid` names by their spelling.
-        """
-        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
-        return Restricted(self, allowed.to(self.state_device))
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over weights and vocabulary."""
         return self._fingerprint or fingerprint_of(self.model, self.vocabulary.tokenizer)
-
-    def proposals(self) -> Conditionals:
-        """What ranks the whole vocabulary at a site: the conditionals themselves."""
-        return self.conditionals()
 
     def in_float64(self) -> "MaskedLM":
         """The same weights in float64, where that exists: on CUDA or a CPU."""
@@ -193,32 +249,11 @@ class MaskedLM:
     def dtype(self) -> str:
         return "int8" if self.int8 else str(self.model.dtype).removeprefix("torch.")
 
-    @property
-    def state_device(self) -> torch.device:
-        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
-        return self.device if self.device.type == "cuda" else torch.device("cpu")
-
-    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
-        """Unnormalised log-probabilities (rows, k, vocab) at hidden sites, in the model's dtype.
-
-        tokens (rows, length) int64, PAD (-1) behind shorter rows; sites (rows, k) int64, PAD where
-        a row hides fewer. The sites of a row are hidden together, and what stands there does not
-        matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
-        On a CPU a row's scores do not depend on the other rows.
-        """
-        with torch.no_grad():
-            return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
-
     def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
         """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
         ask = self._theirs if self.encoder is None else partial(self._ours, self.encoder)
         scores = ask(tokens, sites)
         return scores if candidates is None else scores.gather(-1, candidates)
-
-    def _ours(self, encoder: Encoder, tokens: Tensor, sites: Tensor) -> Tensor:
-        """By our forward pass."""
-        states = encoder(tokens.to(self.device), sites.to(self.device))
-        return self._read(states).to(tokens.device)
 
     def _theirs(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """By transformers', with the head at the hidden sites only where it is known."""
@@ -227,17 +262,6 @@ class MaskedLM:
             return _take(self.model(**self._inputs(tokens)).logits, sites).to(home)
         states = self.model.base_model(**self._inputs(tokens))[0]
         return self._read(_take(states, sites)).to(home)
-
-    def _read(self, states: Tensor) -> Tensor:
-        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows."""
-        assert self._head is not None
-        rows, k, width = states.shape
-        few = rows * k < FEWEST_ROWS and not states.is_cuda
-        flat = states.reshape(rows * k, width)
-        if few:
-            flat = torch.nn.functional.pad(flat, (0, 0, 0, FEWEST_ROWS - rows * k))
-        scores: Tensor = self._head(flat)[: rows * k]
-        return scores.view(rows, k, -1)
 
     def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:
         there = tokens != PAD
@@ -251,3 +275,28 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     """states (rows, length, d) at sites (rows, k) -> (rows, k, d)."""
     rows = torch.arange(len(states), device=states.device)[:, None]
     return states[rows, sites.clamp(min=0)]
+
+
+def no_mask(name: str) -> str:
+    """One sentence on a model whose mask token nobody names."""
+    return (
+        f"the tokenizer of {name} has no mask token: say which it is with mask_token, by its "
+        "spelling or its number."
+    )
+
+
+def give_mask(tokenizer: Any, given: str | int, name: str) -> int:
+    """The token of that spelling or number becomes the tokenizer's mask token."""
+    known = tokenizer.get_vocab()
+    number = given if isinstance(given, int) else known.get(given)
+    if number is None and str(given).isdecimal():
+        number = int(given)
+    if number is None or number < 0:
+        raise GlauberError(f"{given!r} is no token of {name}, so it cannot be its mask token.")
+    if tokenizer.mask_token_id != number:
+        spelled = next((word for word, token in known.items() if token == number), None)
+        if spelled is None and number == len(tokenizer):  # a row that the tokenizer does not name
+            spelled = next(word for word in ("[MASK]", "<|mask|>", "[HIDDEN]") if word not in known)
+        if spelled is not None:
+            tokenizer.add_special_tokens({"mask_token": spelled})
+    return int(number)

@@ -180,11 +180,15 @@ class Text:
 
 
 class Vocabulary:
-    """Text to tokens and back, through a transformers tokenizer."""
+    """Text to tokens and back, through a transformers tokenizer.
 
-    def __init__(self, tokenizer: Any, size: int) -> None:
+    ends are special tokens that may be proposed all the same: where a text stops.
+    """
+
+    def __init__(self, tokenizer: Any, size: int, *, ends: Sequence[int] = ()) -> None:
         self.tokenizer = tokenizer
         self.size = size
+        self.ends = list(ends)
         self.text = Text(getattr(tokenizer, "backend_tokenizer", None) or tokenizer)
 
     def save(self, folder: Path) -> None:
@@ -321,7 +325,7 @@ class Vocabulary:
         kept = [token for token in self.text.normal if token < self.size and token not in special]
         if standard_only and self.text.proteins:
             kept = [token for token in kept if self.text.spell(token) in RESIDUES]
-        allowed[torch.tensor(kept, dtype=torch.int64)] = True
+        allowed[torch.tensor(kept + self.ends, dtype=torch.int64)] = True
         for name in [forbid] if isinstance(forbid, str) else forbid:
             allowed[self.token(name)] = False
         if not bool(allowed.any()):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from glauber.errors import GlauberError
 from glauber.result import one_of
@@ -161,17 +162,21 @@ def check_weights(model: Any, name: str) -> None:
 
 
 def kind_of(name: str) -> str:
-    """Whether a model is masked or causal, by the architecture that its config names."""
+    """Whether a model is masked, causal or a diffusion LM, by what its config names."""
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
     if not reachable(place):
         return "masked"
     try:
         from transformers import PreTrainedConfig
 
+        from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, shape_of
+
         config, _ = PreTrainedConfig.get_config_dict(place)  # reads a file, runs nothing
         named = " ".join(config.get("architectures") or [])
     except Exception:  # the loader says what is wrong
         return "masked"
+    if shape_of(config) in SHAPES or shape_of(config) in NO_MASK:
+        return "diffusion"
     causal = "CausalLM" in named or "LMHeadModel" in named
     return "causal" if causal and "MaskedLM" not in named else "masked"
 
@@ -191,6 +196,50 @@ def reachable(name: str) -> bool:
     except Exception:  # each version of the hub's client has its own
         return False
     return True
+
+
+class Safetensors:
+    """The tensors of a folder's safetensors, read one by one to a device in a precision."""
+
+    def __init__(self, folder: Path, precision: torch.dtype) -> None:
+        from safetensors import safe_open
+
+        self.folder, self.precision = folder, precision
+        files = sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise GlauberError(f"{folder} holds no safetensors, and no other weights are read.")
+        index = folder / "model.safetensors.index.json"
+        if index.is_file():
+            listed = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            files = [folder / name for name in sorted(listed)]
+        self._opened = [safe_open(file, framework="pt") for file in files]
+        self._file = {key: opened for opened in self._opened for key in opened.keys()}  # noqa: SIM118
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._file
+
+    def stored(self, key: str, *shape: int) -> Tensor:
+        """The tensor as it is stored; its shape must be the one that the config tells."""
+        if key not in self._file:
+            raise GlauberError(f"{self.folder} is not a whole diffusion LM: it lacks {key}.")
+        found: Tensor = self._file[key].get_tensor(key)
+        if shape and tuple(found.shape) != shape:
+            raise GlauberError(
+                f"config.json of {self.folder} has other sizes than the weights: {key} is "
+                f"{tuple(found.shape)}, not {shape}."
+            )
+        if not bool(torch.isfinite(found).all()):
+            raise GlauberError(f"{self.folder} has weights that are not finite numbers, in {key}.")
+        return found
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the tensors, however they are cut into files."""
+        digest = hashlib.sha256()
+        for key in sorted(self._file):
+            value = self._file[key].get_tensor(key)
+            digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
 
 
 # ---- folders that are broken

@@ -8,9 +8,10 @@ passes for CPU (`encoder`) and CUDA (`encoder_cuda`) compute whatever is describ
 d is the width, f that of the feed-forward, s the size of a head: d = heads * s.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -88,6 +89,10 @@ class Layer(NamedTuple):
     relative: Relative | None = None
     window: int | None = None  # the farthest place that is looked at, to either side
 
+    @property
+    def device(self) -> torch.device:
+        return self.attended.weight.device
+
 
 class Embedding(NamedTuple):
     """What enters the first layer: words and places, a norm and a projection where they exist."""
@@ -110,9 +115,39 @@ class Description(NamedTuple):
     layers: list[Layer]  # a layer that is shared stands there several times
     heads: int
     norm: Norm | None  # behind the last layer
-    head: Callable[[Tensor], Tensor]  # states (rows, d) -> scores (rows, vocab)
+    head: Callable[[Tensor], Tensor] | Affine  # states (rows, d) -> scores (rows, vocab)
     places: int  # the longest text
 
     @property
     def width(self) -> int:
         return self.layers[0].attended.weight.shape[0]
+
+
+def tensors_of(part: Any) -> Iterator[Tensor]:
+    """The tensors of a description or of a part of it; a shared one as often as it is there."""
+    if isinstance(part, Tensor):
+        yield part
+    elif isinstance(part, tuple | list):
+        for inner in part:
+            yield from tensors_of(inner)
+
+
+def moved(part: Any, place: torch.device, precision: torch.dtype, *, done: Any = None) -> Any:
+    """A description or a part of it there in that precision; what is shared stays shared.
+
+    Angles keep at least float32: half the bits would turn far tokens by wrong angles.
+    """
+    done = {} if done is None else done
+    if id(part) in done:
+        return done[id(part)][1]
+    if isinstance(part, Tensor):
+        found: Any = part.to(place, precision if part.is_floating_point() else part.dtype)
+    elif isinstance(part, tuple | list):
+        if isinstance(part, Rotary):
+            precision = torch.promote_types(precision, torch.float32)
+        inner = [moved(one, place, precision, done=done) for one in part]
+        found = inner if isinstance(part, list) else type(part)(*inner)
+    else:
+        return part
+    done[id(part)] = part, found  # the part is held, so that its id is nobody else's
+    return found

@@ -7,6 +7,7 @@ Triton, or in float64, PyTorch's own operators do the same. Nothing here asks th
 except how long the rows are, so that a step can be recorded as a CUDA graph.
 """
 
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from glauber.conditionals.forward.attention_cuda import Kept, attend, fused
 from glauber.conditionals.forward.encoder import activation, embed, normed
-from glauber.conditionals.forward.layout import Layout, layout_of
+from glauber.conditionals.forward.layout import Layout, capturing, layout_of
 
 if TYPE_CHECKING:
     from glauber.conditionals.forward.description import (
@@ -56,19 +57,33 @@ def forward(
     """Hidden states at the sites, (rows, k, d).
 
     tokens (rows, length) with PAD behind, sites (rows, k) with PAD where a row has fewer. kept
-    holds tables of distances between calls.
+    holds tables of distances between calls. Layers may lie on several devices, one after the other:
+    the states go to the next one where a layer does, and the answer is where the last layer is.
     """
     layout = layout_of(tokens) if layout is None else layout
     kept = {} if kept is None else kept
     states = _embedded(described.embedding, tokens, layout)  # (tokens of the list, d)
     entering = _normed(described.layers[0].norm_before, states)
-    for layer, after in pairwise(described.layers):
-        together = _product(layer.queries_keys_values, entering)
-        queries, keys, values = together.chunk(3, dim=1)
-        parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
-        mixed = attend(layer, parts, described.heads, layout, kept=kept)
-        states, entering = _finish(layer, states, mixed, after.norm_before)
-    return _at_sites(described, (states, entering), sites, layout, kept)
+    with ExitStack() as current:
+        for layer, after in pairwise(described.layers):
+            together = _product(layer.queries_keys_values, entering)
+            queries, keys, values = together.chunk(3, dim=1)
+            parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
+            mixed = attend(layer, parts, described.heads, layout, kept=kept)
+            if after.device == layer.device:
+                states, entering = _finish(layer, states, mixed, after.norm_before)
+                continue
+            states = _finish(layer, states, mixed, None)[0].to(after.device)
+            current.enter_context(_moved_to(after.device, tokens))
+            entering, layout = _normed(after.norm_before, states), layout.on(after.device)
+        return _at_sites(described, (states, entering), sites.to(states.device), layout, kept)
+
+
+def _moved_to(device: torch.device, tokens: Tensor) -> AbstractContextManager[object]:
+    """Makes a CUDA device the current one, where kernels are launched."""
+    if capturing(tokens):
+        raise RuntimeError("its layers lie on several devices")
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _at_sites(

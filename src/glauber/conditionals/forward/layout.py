@@ -31,6 +31,13 @@ class Layout(NamedTuple):
         """Tokens of the list."""
         return self.shape[0] * self.shape[1] if self.row is None else len(self.row)
 
+    def on(self, device: torch.device) -> "Layout":
+        """The same rows on another device."""
+        parts: dict[str, Any] = self._asdict()
+        for name in ("begins", "lengths", "row", "place"):
+            parts[name] = None if parts[name] is None else parts[name].to(device)
+        return Layout(**parts)
+
     def at(self, sites: Tensor) -> Tensor:
         """Where sites (rows, k) stand in the list."""
         return self.begins[:, None] + sites.clamp(min=0)

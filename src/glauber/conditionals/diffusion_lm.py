@@ -1,0 +1,279 @@
+"""What does a diffusion LM of the hub say about hidden sites? LLaDA, Dream, MDLM and their kin.
+
+Their folders come with code, which is never run: config.json says how the model is built, the
+safetensors hold its weights, and our own forward pass computes it with full attention
+(`forward.read_diffusion`). To studies it is a masked LM. An ordinary masked LM that was trained to
+write (BERT-Chat) is a `MaskedLM` already.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import PAD
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
+from glauber.conditionals.forward.description import Description, moved, tensors_of
+from glauber.conditionals.forward.encoder import Encoder
+from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.packed import PackedRows
+from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, read_diffusion, shape_of
+from glauber.conditionals.masked_lm import OnePass, give_mask, no_mask
+from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.weights import (
+    Safetensors,
+    check_folder,
+    choose_device,
+    choose_dtype,
+    reachable,
+)
+from glauber.errors import GlauberError
+
+SPLIT = "cuda:split"  # the layers on all GPUs of the machine, as many on each
+FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
+ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
+GPT2 = "openai-community/gpt2"  # the tokenizer of the MDLM on OpenWebText, which brings none
+
+
+class DiffusionLM(OnePass):
+    """A diffusion LM as conditionals: scores at hidden sites, (rows, k, vocab)."""
+
+    def __init__(
+        self,
+        described: Description,
+        tokenizer: Any,
+        *,
+        hidden_token: int,
+        shifted: bool = False,
+        shape: str = "diffusion",
+        name: str = "unnamed",
+        ends: Sequence[int] = (),
+        fingerprint: str | Callable[[], str] = "",
+        budget: int = ACTIVATIONS,
+        int8: bool = False,
+    ) -> None:
+        """shifted: the scores of site i are read at i - 1, as Dream's are; site 0 at 0."""
+        self.name, self.shape, self.shifted, self.int8 = name, shape, shifted, int8
+        self.described, self.hidden_token = described, hidden_token
+        self.vocab_size = len(described.embedding.words)
+        self.ends = [end for end in ends if end != hidden_token and end < self.vocab_size]
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size, ends=self.ends)
+        self.longest = min(described.places, int(tokenizer.model_max_length))
+        self._fingerprint = fingerprint
+        self._head = described.head
+        if int8 and self.device.type != "cpu":
+            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        self.encoder = EncoderInt8(described) if int8 else Encoder(described)
+        itemsize = described.embedding.words.dtype.itemsize
+        self._batched: ExactRows | PaddedRows = ExactRows(self._forward, self.vocab_size)
+        if self.device.type == "cuda":
+            self._batched = PaddedRows(
+                self._forward, lambda n, k: row_bytes(described, n, k, itemsize), budget
+            )
+        elif not shifted and not int8:
+            self.packed = PackedRows(self.encoder, self._read, hidden_token)
+
+    @classmethod
+    def load(
+        cls,
+        name: str,
+        *,
+        device: str = "auto",
+        dtype: str = "float32",
+        mask_token: str | int | None = None,
+        shift: bool | None = None,
+        budget: int = ACTIVATIONS,
+    ) -> "DiffusionLM":
+        """The model of a local folder or of a name on the hub; no code of it is run.
+
+        device      cuda:split spreads the layers over all GPUs, for a model that one cannot hold
+        mask_token  by its spelling or its number, where the config names none
+        shift       whether scores are read one place to the left; the config knows it, and
+                    another answer is refused
+        """
+        places, precision = _places(device), choose_dtype(dtype)
+        folder = _folder(name)
+        config = _config(folder, name)
+        shape = SHAPES[shape_of(config)]
+        _check_shift(shape.shifted, shift, config, name)
+        tokenizer = _tokenizer(folder, config, name)
+        hidden_token = _mask(tokenizer, config, mask_token, name)
+        weights = Safetensors(folder, precision)
+        return cls(
+            read_diffusion(config, weights, places),
+            tokenizer,
+            hidden_token=hidden_token,
+            shifted=shape.shifted,
+            shape=str(config["model_type"]),
+            name=name,
+            ends=_ends(config, tokenizer),
+            fingerprint=weights.fingerprint,
+            budget=budget,
+            int8=dtype == "int8",
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights, vocabulary and how the two are read."""
+        made = self._fingerprint
+        if isinstance(made, str) and made:
+            return made
+        digest = hashlib.sha256((made() if callable(made) else self._of_tensors()).encode())
+        digest.update(f"{self.hidden_token} {self.shifted}".encode())
+        digest.update(repr(sorted(self.vocabulary.tokenizer.get_vocab().items())).encode())
+        return digest.hexdigest()
+
+    def _of_tensors(self) -> str:
+        digest = hashlib.sha256()
+        for value in tensors_of(self.described):
+            raw: Any = value.cpu().contiguous().view(-1).view(torch.uint8).numpy()
+            digest.update(raw)
+        return digest.hexdigest()
+
+    def in_float64(self) -> "DiffusionLM":
+        """The same weights in float64, where that exists: on CUDA or a CPU."""
+        return self._copy(self.state_device, torch.float64)
+
+    def on(self, device: str) -> "DiffusionLM":
+        """The same weights on another device."""
+        return self._copy(choose_device(device), self.described.embedding.words.dtype)
+
+    def _copy(self, place: torch.device, precision: torch.dtype) -> "DiffusionLM":
+        return DiffusionLM(
+            moved(self.described, place, precision),
+            self.vocabulary.tokenizer,
+            hidden_token=self.hidden_token,
+            shifted=self.shifted,
+            shape=self.shape,
+            name=self.name,
+            ends=self.ends,
+            fingerprint=self.fingerprint,
+            int8=self.int8 and precision != torch.float64,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.described.embedding.words.device
+
+    @property
+    def dtype(self) -> str:
+        kind = str(self.described.embedding.words.dtype).removeprefix("torch.")
+        return "int8" if self.int8 else kind
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the description: shared keys count once for each head that reads them."""
+        described = self.described._replace(
+            layers=[layer._replace(rotary=None) for layer in self.described.layers]
+        )
+        return sum({id(one): one.numel() for one in tensors_of(described)}.values())
+
+    def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
+        if self.shifted:
+            sites = torch.where(sites == PAD, PAD, (sites - 1).clamp(min=0))
+        scores = self._ours(self.encoder, tokens, sites)
+        return scores if candidates is None else scores.gather(-1, candidates)
+
+
+# ---- what stands in a folder
+
+
+def _places(device: str) -> list[torch.device]:
+    """The devices of the layers."""
+    if device != SPLIT:
+        return [choose_device(device)]
+    count = torch.cuda.device_count()
+    if count < 2:
+        raise GlauberError(f"{SPLIT} needs two GPUs or more, but this machine has {count}.")
+    return [torch.device("cuda", at) for at in range(count)]
+
+
+def _folder(name: str) -> Path:
+    """The folder of a model; from the hub, without its code."""
+    if not Path(name).is_dir():
+        if not reachable(name):
+            raise GlauberError(f"the model {name} was found neither as a folder nor on the hub.")
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(name, allow_patterns=FILES))
+        except Exception as error:  # each version of the hub's client has its own
+            raise GlauberError(f"the files of {name} cannot be read from the hub.") from error
+    check_folder(Path(name))
+    return Path(name)
+
+
+def _config(folder: Path, name: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    shape = shape_of(config)
+    if shape in NO_MASK:
+        raise GlauberError(
+            f"{name} is {NO_MASK[shape]}, which replaces tokens by others and has no mask token: "
+            "it does not say what it makes of a hidden site."
+        )
+    if shape not in SHAPES:
+        known = ", ".join(sorted(SHAPES))
+        raise GlauberError(
+            f"{name} is no diffusion LM that we can read: its model_type is "
+            f"{config.get('model_type')!r}, and known ones are {known}."
+        )
+    return config
+
+
+def _check_shift(shifted: bool, asked: bool | None, config: dict[str, Any], name: str) -> None:
+    """A shift the wrong way gives scores that look right and are of another site."""
+    if asked is not None and asked != shifted:
+        here = "one place to the left of it" if shifted else "at the site itself"
+        raise GlauberError(
+            f"{name} is of type {config['model_type']}, whose scores of a site are read {here}: "
+            f"shift={asked} would read those of another site."
+        )
+
+
+def _mask(tokenizer: Any, config: dict[str, Any], given: str | int | None, name: str) -> int:
+    """The mask token: as given, of the config, of the tokenizer, or MDLM's row behind it."""
+    found = config.get("mask_token_id") if given is None else given
+    if found is None:
+        found = tokenizer.mask_token_id
+    size = int(config.get("embedding_size") or config["vocab_size"])
+    if found is None and shape_of(config) == "mdlm" and size == len(tokenizer) + 1:
+        found = len(tokenizer)
+    if found is None:
+        raise GlauberError(no_mask(name))
+    number = give_mask(tokenizer, found, name)
+    if number >= size:
+        raise GlauberError(f"the mask token of {name} is {number}, but it has {size} tokens.")
+    return number
+
+
+def _ends(config: dict[str, Any], tokenizer: Any) -> list[int]:
+    """Tokens at which a text stops: they are part of what such a model writes."""
+    named = config.get("eos_token_id")
+    ends = named if isinstance(named, list) else [named, tokenizer.eos_token_id]
+    known = tokenizer.get_vocab()
+    ends += [known[spelled] for spelled in ENDS if spelled in known]
+    return sorted({int(end) for end in ends if end is not None})
+
+
+def _tokenizer(folder: Path, config: dict[str, Any], name: str) -> Any:
+    """The tokenizer of the folder, by transformers' own classes."""
+    import transformers
+
+    try:
+        if (folder / "tokenizer.json").is_file():
+            return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+        if shape_of(config) == "dream" and (folder / "merges.txt").is_file():
+            return transformers.Qwen2Tokenizer.from_pretrained(folder)  # as Dream's own cuts texts
+        if shape_of(config) == "mdlm" and config.get("vocab_size") == 50258 and reachable(GPT2):
+            return transformers.AutoTokenizer.from_pretrained(GPT2)
+    except Exception as error:  # what a broken file raises depends on where it is broken
+        raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
+    raise GlauberError(
+        f"{name} brings no tokenizer: put the tokenizer.json that it was trained with there."
+    )
