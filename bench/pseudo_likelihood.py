@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 from bench.environment import ROOT, TORCH, environment
-from glauber.compatibility.score import pseudo_likelihood, score
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
+from glauber.compatibility.score import score
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.conditionals.weights import bundled_folder

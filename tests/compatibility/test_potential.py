@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from glauber.compatibility.hodge import decompose as potential
 from glauber.compatibility.hodge import rank_correlation, ranks, with_neighbours
-from glauber.compatibility.score import pseudo_likelihood
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.conditionals.base import PAD, Restricted, log_probs
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError

@@ -7,8 +7,10 @@ import torch
 import transformers
 
 from conftest import make_model, make_tokenizer
+from glauber.compatibility import pseudo_likelihood as asking
 from glauber.compatibility import score as module
-from glauber.compatibility.score import pseudo_likelihood, score
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
+from glauber.compatibility.score import score
 from glauber.conditionals import batching
 from glauber.conditionals.base import PAD
 from glauber.conditionals.masked_lm import MaskedLM
@@ -205,7 +207,7 @@ def test_progress_counts_every_row(monkeypatch, protein, model):
 
         monkeypatch.setattr(module, "say", said.append)
         monkeypatch.setattr(module, "track", track)
-        monkeypatch.setattr(module, "PACKED_WORK", 0)  # as if the models were large
+        monkeypatch.setattr(asking, "PACKED_WORK", 0)  # as if the models were large
         score(one, texts)
         total, *parts = counts
         assert sum(parts) == total and f"{total:,} rows" in said[0]

@@ -6,7 +6,7 @@ import transformers
 
 from conditionals.test_families import FAMILIES, make, some_rows
 from conftest import make_model, make_tokenizer
-from glauber.compatibility.score import pseudo_likelihood
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.conditionals.base import PAD
 from glauber.conditionals.forward import packed
 from glauber.conditionals.forward.read import READERS
@@ -116,6 +116,6 @@ def test_long_rows_take_the_other_way(monkeypatch):
     tokens, free = model.vocabulary.encode(TEXTS)
     words = model.vocabulary.words(TEXTS)
     packed_all = pseudo_likelihood(model, tokens, free, words=words).log_probs
-    monkeypatch.setattr("glauber.compatibility.score.LONGEST", 8)
+    monkeypatch.setattr("glauber.compatibility.pseudo_likelihood.LONGEST", 8)
     mixed = pseudo_likelihood(model, tokens, free, words=words).log_probs
     assert torch.allclose(mixed, packed_all, atol=1e-9, equal_nan=True)

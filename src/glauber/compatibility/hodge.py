@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from glauber.compatibility.score import pseudo_likelihood
+from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.conditionals.base import PAD, Conditionals, check_temperature
 from glauber.conditionals.batching import in_parts
 from glauber.errors import GlauberError

@@ -1,37 +1,51 @@
-"""How well does a text fit its own conditionals? Pseudo-log-likelihood.
+"""How well does a text fit its own conditionals? Pseudo-log-likelihood, or a bound on -log p.
 
 PLL(x) = sum_i log pi_i(x_i | the visible tokens). Original (Salazar and others, 2020): token i
 alone is hidden. Within-word left-to-right (Kauf and Ivanova, 2023): the later pieces of its word
 are hidden with it, so that a rare word is not given away by its own ending. Neither is the
 logarithm of a law: on incompatible conditionals even their ranking may differ from the chain's.
+What is a law is a text written in a random order, and `bound` is about that.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, log_probs
-from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
-from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
+from glauber.compatibility.bound import (
+    Likelihood,
+    by_hidden_share,
+    per_token,
+    random_order_likelihoods,
+    row_count,
+)
+from glauber.compatibility.pseudo_likelihood import (
+    Score,
+    Scores,
+    figure_of,
+    pieces_left,
+    pseudo_likelihood,
+)
+from glauber.conditionals.base import PAD
 from glauber.conditionals.load import load, refuse_int8
-from glauber.conditionals.masked_lm import MaskedLM, OnePass
-from glauber.conditionals.starts import read_texts, readable, starts
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.starts import read_sites, read_texts, readable, spell_sites, starts
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Dtype, Model, Trust
-from glauber.progress import Advance, say, track
-from glauber.result import Result, model_parts, one_of, plain, signature, study
+from glauber.parameters import Device, Dtype, LengthOrWhole, Model, Seed, Trust
+from glauber.progress import check_count, check_seed, say, track
+from glauber.result import Result, counted, model_parts, one_of, plain, signature, study
+from glauber.statistics import Measured, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-PACKED_WORK = 2**38  # multiplications between two reports of progress: a second or two
 VARIANTS = ("auto", "original", "within-word")
-LISTED = 8  # texts whose tokens are drawn
+PRINTED = 20  # texts of a bound that are printed and drawn
+SAMPLES, ORDERS = 16, 8
 
 
 @study
@@ -42,143 +56,187 @@ def score(
     variant: Annotated[
         str, "original, within-word, or auto: both where the tokenizer tells words apart."
     ] = "auto",
+    bound: Annotated[
+        bool, "The masked-diffusion bound and the log-likelihood along random orders instead."
+    ] = False,
+    samples: Annotated[int, "Of the bound: pairs of random hidden sets, two rows each."] = SAMPLES,
+    orders: Annotated[
+        int, "Of the bound: random orders followed to their end, one row a token; 0: none."
+    ] = ORDERS,
+    length: LengthOrWhole = None,
+    freeze: Annotated[
+        Sequence[int] | str,
+        "Sites that are context and not scored, such as 0-4,9: counted from 0.",
+    ] = (),
+    seed: Seed = 0,
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
-) -> "Scores":
-    """Score texts by pseudo-log-likelihood, original and within-word left-to-right.
+) -> "Scores | Likelihoods":
+    """Score texts by pseudo-log-likelihood, or bound their log-likelihood.
 
     The sum over the tokens of log pi_i(x_i given the others), over the whole vocabulary at
     temperature 1; one row through the model for each token. The within-word variant needs a
     tokenizer that says which tokens make up one word; the original one needs none.
+
+    With bound, an upper bound on -log p(x), where p writes the tokens one by one in a random order
+    (masked diffusion); beside it the mean over orders of log p_o(x), how much it depends on the
+    order, and the log of the mean of p_o(x). If one joint law owned the conditionals every order
+    would give the same log p(x). Estimates, and exact for up to five free tokens.
     """
     one_of("the variant", variant, VARIANTS)
+    _check_bound(bound, variant, samples, orders, seed)
     refuse_int8(dtype)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
     listed = read_texts(texts)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    if not getattr(opened, "whole_vocabulary", True):
-        raise GlauberError(
-            f"{opened.name} does not score the whole vocabulary at a hidden site, which a "
-            "pseudo-log-likelihood needs."
-        )
-    scores, note = score_texts(opened, listed, variant=variant)
-    made = signature(**model_parts(opened), texts=len(scores), variant=variant)
+    _check_model(opened, bound)
+    cut: dict[str, Any] = {"length": length, "freeze": freeze}
+    if bound:
+        drawn = {"samples": samples, "orders": orders, "seed": seed}
+        return _likelihoods(opened, listed, **drawn, **cut)
+    scores, note = score_texts(opened, listed, variant=variant, **cut)
+    asked = {"texts": len(scores), "variant": variant}
+    made = signature(**model_parts(opened), **asked, **_spelled(**cut))
     kind = f"exact up to rounding in {opened.dtype}"
     return Scores(scores, opened.name, opened.fingerprint, opened.dtype, kind, note, made)
 
 
 @dataclass(frozen=True, eq=False)
-class Score:
-    """A text's pseudo-log-likelihood, token by token, in nats; None for a variant left out."""
+class Likelihoods(Result):
+    """Texts with the bound on -log p and their log-likelihood along random orders."""
 
-    text: str
-    pieces: list[str]
-    log_probs: list[float] | None
-    log_probs_within_word: list[float] | None
-
-    @property
-    def original(self) -> float | None:
-        return None if self.log_probs is None else sum(self.log_probs)
-
-    @property
-    def within_word(self) -> float | None:
-        within = self.log_probs_within_word
-        return None if within is None else sum(within)
-
-    @property
-    def variants(self) -> dict[str, list[float]]:
-        """The log-probabilities of each variant that was asked for."""
-        both = {"original": self.log_probs, "within-word": self.log_probs_within_word}
-        return {name: found for name, found in both.items() if found is not None}
-
-
-@dataclass(frozen=True, eq=False)
-class Scores(Result):
-    """Texts with their pseudo-log-likelihoods."""
-
-    scores: list[Score]
+    texts: list[Likelihood]
     name: str
     weights: str
     dtype: str
-    kind: str
-    note: str  # what was left out, and why
+    samples: int
+    orders: int
+    seed: int
     signature: str
 
+    @property
+    def bound_per_token(self) -> Measured:
+        """Nats a token that -log p is at most."""
+        return per_token([one.bound for one in self.texts], [one.tokens for one in self.texts])
+
+    @property
+    def log_likelihood_per_token(self) -> Measured | None:
+        """Nats a token, the mean over orders; None where no order was followed."""
+        found = [one.log_likelihood for one in self.texts if one.log_likelihood is not None]
+        whole = len(found) == len(self.texts)
+        return per_token(found, [one.tokens for one in self.texts]) if whole else None
+
+    @property
+    def order_sd(self) -> Measured | None:
+        """The mean over texts of the standard deviation over orders, in nats a text."""
+        found = [one.order_sd for one in self.texts if one.order_sd is not None]
+        if len(found) < 2:
+            return found[0] if found and len(self.texts) == 1 else None
+        return mean_over_chains([one.value for one in found], bounds=(0, float("inf")))
+
     def to_dict(self) -> dict[str, Any]:
-        listed = [
-            {
-                "text": one.text,
-                "original": one.original,
-                "within_word": one.within_word,
-                "tokens": len(one.pieces),
-                "pieces": one.pieces,
-                "log_probs": one.log_probs,
-                "log_probs_within_word": one.log_probs_within_word,
-            }
-            for one in self.scores
-        ]
+        curve = by_hidden_share(self.texts)
         return {
             "model": self.name,
             "weights": self.weights,
             "dtype": self.dtype,
             "unit": "nats",
-            "kind": self.kind,
-            "note": self.note or None,
-            "scores": plain(listed),
+            "samples": self.samples,
+            "orders": self.orders,
+            "seed": self.seed,
+            "tokens": sum(one.tokens for one in self.texts),
+            "bound_per_token": plain(self.bound_per_token),
+            "log_likelihood_per_token": plain(self.log_likelihood_per_token),
+            "order_sd": plain(self.order_sd),
+            "by_hidden_share": [{"share": share, "nll": plain(nll)} for share, nll in curve],
+            "texts": [one.to_dict() for one in self.texts],
             "signature": self.signature,
         }
 
     def lines(self) -> Iterable[str]:
-        yield f"  original  within-word  tokens  text    (nats, {self.kind})"
-        for one in self.scores:
-            figures = f"{_figure(one.original):>10}  {_figure(one.within_word):>11}"
-            yield f"{figures}  {len(one.pieces):6}  {one.text}"
-        if self.note:
-            yield self.note
+        yield "     bound        (95%)        log-likelihood  over orders  log of mean  tokens  text"
+        for one in self.texts[:PRINTED]:
+            mean, sd, mixture = map(figure_of, (one.log_likelihood, one.order_sd, one.log_mean))
+            ends = "exact" if one.exact else "-"
+            if one.bound.interval is not None:
+                ends = "{:.3f} to {:.3f}".format(*one.bound.interval)
+            figures = f"{one.bound.value:10.3f}  {ends:^18}  {mean:>14}  {sd:>11}  {mixture:>11}"
+            yield f"{figures}  {one.tokens:6}  {one.text}"
+        if len(self.texts) > PRINTED:
+            yield f"and {counted(len(self.texts) - PRINTED, 'text')} more"
+        yield "all in nats; the bound is one on -log p, where p writes a text in a random order"
+        over = "" if len(self.texts) == 1 else f", over {len(self.texts):,} texts"
+        yield f"-log p a token is at most {self.bound_per_token.spoken()}{over}"
+        if (along := self.log_likelihood_per_token) is not None:
+            yield f"log-likelihood a token along random orders: {along.spoken()}"
+        if (spread := self.order_sd) is not None:
+            yield f"standard deviation over orders, a text: {spread.spoken()}; 0 for a joint law"
+        curve = [f"{share:.0%}: {nll.value:.2f}" for share, nll in by_hidden_share(self.texts)]
+        yield f"nats a hidden token by hidden share: {', '.join(curve)}"
 
     def frame(self) -> "pandas.DataFrame":
-        """One row per token of each text."""
+        """One row per text."""
         import pandas
 
-        rows = [
-            {"text": number, "site": site, "token": piece}
-            | {f"{name} log_prob": found[site] for name, found in one.variants.items()}
-            for number, one in enumerate(self.scores, 1)
-            for site, piece in enumerate(one.pieces)
-        ]
+        rows = [{"text": number} | one.to_row() for number, one in enumerate(self.texts, 1)]
         return pandas.DataFrame(rows)
 
     def figures(self) -> "dict[str, go.Figure]":
-        """Each of the first texts token by token; of several texts, all of them beside each other.
+        """nll by hidden share; the log-likelihood along each order, text by text."""
+        from glauber.figures.compatibility import plot_hidden_share, plot_orders
 
-        Hover for the tokens where a text is long.
-        """
-        from glauber.figures.compatibility import plot_scores, plot_totals
-
-        found = {}
-        if len(self.scores) > 1:
-            per_token = {
-                name: [sum(one.variants[name]) / len(one.pieces) for one in self.scores]
-                for name in self.scores[0].variants
-            }
-            found["texts"] = plot_totals([one.text for one in self.scores], per_token)
-        for number, one in enumerate(self.scores[:LISTED], 1):
-            found[f"text-{number}"] = plot_scores(one.pieces, one.variants, one.text)
+        found = {"hidden-share": plot_hidden_share(by_hidden_share(self.texts))}
+        shown = [one for one in self.texts[:PRINTED] if len(one.log_probs)]
+        if shown:
+            along = [one.log_probs / one.tokens for one in shown]
+            found["orders"] = plot_orders([one.text for one in shown], along)
         return found
 
 
+def _likelihoods(
+    model: Any, texts: list[str], *, samples: int, orders: int, seed: int, **cut: Any
+) -> Likelihoods:
+    """The bound and the log-likelihood along random orders, of each text."""
+    tokens, free, texts = _cut(model, texts, **cut)
+    drawn = {"samples": samples, "orders": orders, "seed": seed}
+    rows = row_count(free, samples=samples, orders=orders)
+    say(f"{counted(len(texts), 'text')}: {rows:,} rows through {model.name}")
+    with track("rows", rows) as advance:
+        found = random_order_likelihoods(model, tokens, free, advance=advance, **drawn)
+    named = [replace(one, text=text) for one, text in zip(found, texts, strict=True)]
+    made = signature(**model_parts(model), texts=len(texts), **drawn, **_spelled(**cut))
+    return Likelihoods(
+        named, model.name, model.fingerprint, model.dtype, samples, orders, seed, made
+    )
+
+
+def _cut(
+    model: Any, texts: Sequence[str], *, length: int | None = None, freeze: Any = ()
+) -> tuple[Tensor, Tensor, list[str]]:
+    """Tokens and the sites that are scored (texts, length), and the texts as they are read."""
+    texts = readable(model.vocabulary, texts)
+    tokens, free = starts(model, texts, length=length, least=1, freeze=freeze)
+    if length is not None:
+        texts = [model.vocabulary.decode(row[row != PAD].tolist()) for row in tokens]
+    return tokens, free, texts
+
+
+def _spelled(*, length: int | None, freeze: Any) -> dict[str, Any]:
+    return {"length": length, "freeze": spell_sites(read_sites(freeze)) or None}
+
+
 def score_texts(
-    model: MaskedLM, texts: Sequence[str], *, variant: str = "auto"
+    model: MaskedLM, texts: Sequence[str], *, variant: str = "auto", **cut: Any
 ) -> tuple[list[Score], str]:
     """The pseudo-log-likelihoods of each text, and a note on what was left out."""
-    texts = readable(model.vocabulary, texts)
-    tokens, free = starts(model, texts)
+    whole = readable(model.vocabulary, texts)
+    tokens, free, texts = _cut(model, whole, **cut)
     _check_tokens(free)
-    words, note = _words(model, texts, tokens, variant)
-    differs = free & (_pieces_left(words) > 1) if words is not None else torch.zeros_like(free)
+    words, note = _words(model, whole, free, variant)
+    differs = free & (pieces_left(words) > 1) if words is not None else torch.zeros_like(free)
     # Where no later piece of the word is hidden too, the two variants ask the same question.
     alone = free if variant != "within-word" else free & ~differs
     rows, longest = int(alone.sum() + differs.sum()), int(free.sum(dim=1).max())
@@ -202,9 +260,9 @@ def score_texts(
 
 
 def _words(
-    model: MaskedLM, texts: list[str], tokens: Tensor, variant: str
+    model: MaskedLM, texts: list[str], free: Tensor, variant: str
 ) -> tuple[Tensor | None, str]:
-    """The word of each token (texts, length), or None and why it is not known."""
+    """The word of each free token (texts, length), or None and why it is not known."""
     if variant == "original":
         return None, ""
     try:
@@ -213,13 +271,9 @@ def _words(
         if variant == "within-word":
             raise
         return None, f"the within-word variant is left out: {error}"
-    if words.shape != tokens.shape:
+    if words.shape[1] < free.shape[1]:
         raise GlauberError("the tokens of a text and of its words do not agree.")
-    return words, ""
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return words[:, : free.shape[1]].masked_fill(~free, PAD), ""
 
 
 def _check_tokens(free: Tensor) -> None:
@@ -231,110 +285,25 @@ def _check_tokens(free: Tensor) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class PseudoLikelihood:
-    """log pi_i(x_i | visible tokens) of each scored token, (rows, length); NaN elsewhere."""
-
-    log_probs: Tensor
-    kind: str = "exact"  # up to the rounding of the conditionals' own dtype
-
-    @property
-    def totals(self) -> Tensor:
-        """The pseudo-log-likelihood of each row, (rows,) float64, in nats."""
-        return self.log_probs.nansum(dim=1)
+def _check_bound(bound: bool, variant: str, samples: int, orders: int, seed: int) -> None:
+    check_count("number of samples", samples)
+    check_count("number of orders", orders, least=0)
+    check_seed(seed)
+    if bound and variant != "auto":
+        raise GlauberError("a variant is one of the pseudo-log-likelihood: the bound has none.")
+    if not bound and (samples, orders) != (SAMPLES, ORDERS):
+        raise GlauberError("samples and orders are those of the bound: ask for it with bound.")
 
 
-def pseudo_likelihood(
-    conditionals: Conditionals,
-    tokens: Tensor,
-    free: Tensor | None = None,
-    *,
-    words: Tensor | None = None,
-    temperature: float = 1.0,
-    advance: Advance | None = None,
-) -> PseudoLikelihood:
-    """The pseudo-log-likelihood of tokens (rows, length), PAD behind shorter rows.
-
-    free (rows, length) marks the tokens to score (default: all). With words (rows, length), the
-    number of the word that each token is a piece of, it is the within-word left-to-right variant.
-    """
-    there = tokens != PAD
-    free = there if free is None else free & there
-    found = torch.full(tokens.shape, torch.nan, dtype=torch.float64)
-    rows, sites = free.nonzero(as_tuple=True)
-    later = torch.ones_like(rows) if words is None else _pieces_left(words)[rows, sites]
-    packer = _packer(conditionals)
-    fit = _fits(packer, lengths_of(tokens))[rows]
-    if packer is not None and bool(fit.any()):
-        asked = rows[fit], sites[fit], later[fit]
-        found[asked[:2]] = _packed(packer, tokens, asked, temperature, advance)
-    rows, sites, later = rows[~fit], sites[~fit], later[~fit]
-    for k in later.unique().tolist():
-        chosen = (later == k).nonzero()[:, 0]
-        for part in chosen.split(_at_once(conditionals, k, tokens.shape[1])):
-            row, site = rows[part], sites[part]
-            hidden = site[:, None] + torch.arange(k)
-            each = log_probs(conditionals, tokens[row], hidden, temperature=temperature)[:, 0]
-            found[row, site] = each.gather(1, tokens[row, site][:, None])[:, 0].cpu()
-            if advance is not None:
-                advance(len(part))
-    return PseudoLikelihood(found)
-
-
-def _at_once(conditionals: Conditionals, k: int, length: int) -> int:
-    """Rows asked together: what the memory holds, on a CPU a few calls, so that progress shows."""
-    device = getattr(conditionals, "device", torch.device("cpu"))
-    most = rows_at_once(8 * k * conditionals.vocab_size, device)
-    if device.type == "cuda":
-        return most
-    return min(most, 2 * largest_call(length) * torch.get_num_threads())
-
-
-def _packer(conditionals: Conditionals) -> PackedRows | None:
-    """The fastest way to score rows, where the model allows it."""
-    return conditionals.packed if isinstance(conditionals, OnePass) else None
-
-
-def _fits(packer: PackedRows | None, lengths: Tensor) -> Tensor:
-    """Which rows are packed: (rows,) bool, from their lengths."""
-    if packer is None:
-        return torch.zeros_like(lengths, dtype=torch.bool)
-    return packer.takes(lengths) & (lengths <= LONGEST)
-
-
-def _packed(
-    packer: PackedRows,
-    tokens: Tensor,
-    asked: tuple[Tensor, Tensor, Tensor],
-    temperature: float,
-    advance: Advance | None,
-) -> Tensor:
-    """log pi of the tokens at (row, site, pieces left of the word), the later pieces hidden.
-
-    To a masked LM a hidden token is its mask token, so one hidden site per row is enough.
-    """
-    found = []
-    at_once = _packed_at_once(packer, tokens.shape[1])
-    for row, site, later in zip(*(part.split(at_once) for part in asked), strict=True):
-        behind = torch.arange(tokens.shape[1]) - site[:, None]
-        hidden = (behind > 0) & (behind < later[:, None])
-        visible = tokens[row].masked_fill(hidden, packer.hidden_token)
-        found.append(packer.log_probs(visible, site, temperature=temperature))
-        if advance is not None:
-            advance(len(row))
-    return torch.cat(found)
-
-
-def _packed_at_once(packer: PackedRows, length: int) -> int:
-    """Packed rows between two reports of progress: two calls for each thread, or more if small."""
-    together = max(PACKED_WORK // packer.work, 2 * torch.get_num_threads() * PACKED)
-    return max(1, together // (length * BLOCK)) * BLOCK
-
-
-def _pieces_left(words: Tensor) -> Tensor:
-    """How many pieces of its word there are from each token on, itself among them; PAD: 1."""
-    left = torch.ones_like(words)
-    for site in reversed(range(words.shape[1] - 1)):
-        same = (words[:, site] == words[:, site + 1]) & (words[:, site] != PAD)
-        left[:, site] += torch.where(same, left[:, site + 1], 0)
-    return left
+def _check_model(model: Any, bound: bool) -> None:
+    if getattr(model, "whole_vocabulary", True):
+        return
+    if bound:
+        raise GlauberError(
+            f"{model.name} is autoregressive: its log-likelihood is exactly the sum of "
+            "log p(x_t | x_<t) from left to right (`log_joint` in Python) and needs no bound."
+        )
+    raise GlauberError(
+        f"{model.name} does not score the whole vocabulary at a hidden site, which a "
+        "pseudo-log-likelihood needs."
+    )

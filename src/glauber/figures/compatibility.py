@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
     from glauber.compatibility.ratios import Ratio
+    from glauber.statistics import Measured
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:
@@ -194,6 +195,64 @@ def plot_totals(texts: list[str], totals: dict[str, list[float]]) -> go.Figure:
             name=name,
             text=[_plain(text[:80]) for text in texts],
             hovertemplate="%{text}<br>%{y:.3f} nats per token<extra></extra>",
+        )
+    return figure
+
+
+def plot_hidden_share(curve: Sequence[tuple[float, "Measured"]]) -> go.Figure:
+    """Mean nll of a hidden token against the hidden share: (share, nats) for each tenth."""
+    figure = empty_figure(
+        "How hard is a token when more is hidden?",
+        "-log probability of a hidden token, nats, mean over texts; the bound is their average",
+    )
+    figure.update_xaxes(title_text="hidden share", tickformat=".0%", range=[0, 1])
+    figure.update_yaxes(title=dict(text="nats a token", font_size=13))
+    values = [found.value for _, found in curve]
+    ends = [found.interval or (found.value, found.value) for _, found in curve]
+    figure.add_scatter(
+        x=[share for share, _ in curve],
+        y=values,
+        mode="lines+markers",
+        line=dict(color=STRONG, width=2),
+        error_y=dict(
+            type="data", symmetric=False, color=STRONG, thickness=1,
+            array=[high - value for (_, high), value in zip(ends, values, strict=True)],
+            arrayminus=[value - low for (low, _), value in zip(ends, values, strict=True)],
+        ),
+        name="mean of a tenth, 95% interval over texts",
+        hovertemplate="%{x:.0%} hidden: %{y:.3f} nats<extra></extra>",
+    )  # fmt: skip
+    return figure
+
+
+def plot_orders(texts: list[str], along: Sequence[NDArray[Any]]) -> go.Figure:
+    """log p_o(x) a token of each order (orders,), text by text."""
+    figure = empty_figure(
+        "Does the order matter?",
+        "log-likelihood a token along each order, nats; one point a text if one law owned them",
+    )
+    few = len(texts) <= 20
+    figure.update_xaxes(title_text="text", tickformat="d", dtick=1 if few else None)
+    figure.update_yaxes(title=dict(text="nats a token", font_size=13), rangemode="normal")
+    numbers = range(1, len(texts) + 1)
+    for name, x, y, colour, size in (
+        ("an order", np.repeat(numbers, [len(one) for one in along]), along, QUIET, 5),
+        (
+            "mean over orders",
+            np.array(numbers),
+            [one.mean(keepdims=True) for one in along],
+            STRONG,
+            9,
+        ),
+    ):
+        figure.add_scatter(
+            x=x,
+            y=np.concatenate(y),
+            mode="markers",
+            marker=dict(color=colour, size=size, opacity=0.7),
+            name=name,
+            text=[_plain(texts[number - 1][:80]) for number in x],
+            hovertemplate="%{text}<br>%{y:.3f} nats a token<extra></extra>",
         )
     return figure
 
