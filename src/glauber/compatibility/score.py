@@ -157,13 +157,13 @@ class Likelihoods(Result):
         }
 
     def lines(self) -> Iterable[str]:
-        yield "     bound        (95%)        log-likelihood  over orders  log of mean  tokens  text"
+        yield "     bound        (95%)       log-likelihood  sd (orders)  log of mean  tokens  text"
         for one in self.texts[:PRINTED]:
             mean, sd, mixture = map(figure_of, (one.log_likelihood, one.order_sd, one.log_mean))
             ends = "exact" if one.exact else "-"
             if one.bound.interval is not None:
                 ends = "{:.3f} to {:.3f}".format(*one.bound.interval)
-            figures = f"{one.bound.value:10.3f}  {ends:^18}  {mean:>14}  {sd:>11}  {mixture:>11}"
+            figures = f"{one.bound.value:10.3f}  {ends:^17}  {mean:>14}  {sd:>11}  {mixture:>11}"
             yield f"{figures}  {one.tokens:6}  {one.text}"
         if len(self.texts) > PRINTED:
             yield f"and {counted(len(self.texts) - PRINTED, 'text')} more"
