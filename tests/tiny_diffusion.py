@@ -79,6 +79,7 @@ def llada(folder, *, seed=0, kv_heads=4, tied=False, groups=1, change=(), **how)
     draw(top + "ln_f.weight", d, scale=0.2, middle=1.0)
     if not tied:
         draw(top + "ff_out.weight", vocab, d)
+        draw.made[top + "ff_out.weight"][-1] = 0  # a trained one hardly ever answers with the mask
     for i in range(2):
         at = (
             f"{top}blocks.{i}." if groups == 1 else f"{top}block_groups.{i // groups}.{i % groups}."

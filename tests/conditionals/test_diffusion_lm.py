@@ -253,7 +253,7 @@ def test_a_missing_mask_token_is_asked_for(tmp_path):
     folder, *_ = llada(
         tmp_path / "m", change={"mask_token_id": None}, tokenizer=tokenizer_of(words)
     )
-    with pytest.raises(GlauberError, match="has no mask token: say which it is with mask_token"):
+    with pytest.raises(GlauberError, match="has no mask token: say which it is by"):
         load(str(folder))
     number = len(WORDS) + 1
     for given in ("<|m|>", number, str(number)):

@@ -29,12 +29,12 @@ from glauber.conditionals.weights import (
     Safetensors,
     check_folder,
     choose_device,
+    choose_devices,
     choose_dtype,
     reachable,
 )
 from glauber.errors import GlauberError
 
-SPLIT = "cuda:split"  # the layers on all GPUs of the machine, as many on each
 FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
 ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
 GPT2 = "openai-community/gpt2"  # the tokenizer of the MDLM on OpenWebText, which brings none
@@ -96,7 +96,7 @@ class DiffusionLM(OnePass):
         shift       whether scores are read one place to the left; the config knows it, and
                     another answer is refused
         """
-        places, precision = _places(device), choose_dtype(dtype)
+        places, precision = choose_devices(device), choose_dtype(dtype)
         folder = _folder(name)
         config = _config(folder, name)
         shape = SHAPES[shape_of(config)]
@@ -182,16 +182,6 @@ class DiffusionLM(OnePass):
 
 
 # ---- what stands in a folder
-
-
-def _places(device: str) -> list[torch.device]:
-    """The devices of the layers."""
-    if device != SPLIT:
-        return [choose_device(device)]
-    count = torch.cuda.device_count()
-    if count < 2:
-        raise GlauberError(f"{SPLIT} needs two GPUs or more, but this machine has {count}.")
-    return [torch.device("cuda", at) for at in range(count)]
 
 
 def _folder(name: str) -> Path:

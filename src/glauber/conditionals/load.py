@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.causal_lm import CausalLM
-from glauber.conditionals.diffusion_lm import SPLIT, DiffusionLM
+from glauber.conditionals.diffusion_lm import DiffusionLM
 from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.precision import Precisions, precisions
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (
+    MASK,
+    SPLIT,
     bundled_folder,
     bundled_names,
     choose_device,
+    choose_devices,
     choose_dtype,
     kind_of,
 )
@@ -37,7 +40,6 @@ __all__ = ["Model", "load", "models", "refuse_int8", "starts"]
 
 Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
 KINDS = ("auto", "masked", "causal", "diffusion")
-MASK = "?mask_token="  # behind a name: the mask token of a model that names none
 
 
 def load(
@@ -69,8 +71,7 @@ def load(
     choose_dtype(dtype)
     if not isinstance(model, str):
         return _object(model, device, dtype)
-    if device != SPLIT:
-        choose_device(device)
+    choose_devices(device)
     if model.endswith(".gguf"):
         return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     name, _, named = model.partition(MASK)
@@ -198,7 +199,7 @@ def _check_error(name: str | None, error: bool) -> None:
         raise GlauberError("texts are for measuring the error of a model: ask for it with error.")
     if name is None:
         raise GlauberError("the error is that of one model: give its name.")
-    if name.endswith(".gguf") or kind_of(name.partition(MASK)[0]) == "causal":
+    if name.endswith(".gguf") or kind_of(name) == "causal":
         raise GlauberError(f"the error is measured of masked LMs, but {name} is autoregressive.")
 
 

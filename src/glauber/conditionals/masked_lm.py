@@ -22,6 +22,7 @@ from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
+    MASK,
     check_weights,
     choose_device,
     choose_dtype,
@@ -280,8 +281,8 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
 def no_mask(name: str) -> str:
     """One sentence on a model whose mask token nobody names."""
     return (
-        f"the tokenizer of {name} has no mask token: say which it is with mask_token, by its "
-        "spelling or its number."
+        f"the tokenizer of {name} has no mask token: say which it is by {name}{MASK}TOKEN, with "
+        "its spelling or its number."
     )
 
 

@@ -25,6 +25,8 @@ DTYPES = {
     "int8": torch.float32,  # the products of the encoder in int8, the rest in float32
 }
 DEVICES = ("cpu", "cuda", "mps")
+SPLIT = "cuda:split"  # the layers of one model on all GPUs of the machine, as many on each
+MASK = "?mask_token="  # behind a name: the mask token of a model that names none itself
 SIZES = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
     "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "dim", "n_layers",
@@ -63,10 +65,20 @@ def choose_device(device: str) -> torch.device:
     return place
 
 
+def choose_devices(device: str) -> list[torch.device]:
+    """The devices over which the layers of a model are spread: one, or all GPUs of `cuda:split`."""
+    if device != SPLIT:
+        return [choose_device(device)]
+    count = torch.cuda.device_count()
+    if count < 2:
+        raise GlauberError(f"{SPLIT} needs two GPUs or more, but this machine has {count}.")
+    return [torch.device("cuda", at) for at in range(count)]
+
+
 def check_device(device: str | None) -> None:
     """Refuses devices (`cuda:0,cuda:1` are two) that are not there, before anything is read."""
     for one in () if device is None else str(device).split(","):
-        choose_device(one)
+        choose_devices(one)
 
 
 def choose_dtype(dtype: str) -> torch.dtype:
@@ -163,6 +175,7 @@ def check_weights(model: Any, name: str) -> None:
 
 def kind_of(name: str) -> str:
     """Whether a model is masked, causal or a diffusion LM, by what its config names."""
+    name = name.partition(MASK)[0]
     place = str(bundled_folder(name)) if name.startswith("bundled:") else name
     if not reachable(place):
         return "masked"
@@ -205,13 +218,11 @@ class Safetensors:
         from safetensors import safe_open
 
         self.folder, self.precision = folder, precision
-        files = sorted(folder.glob("*.safetensors"))
+        index, files = folder / "model.safetensors.index.json", sorted(folder.glob("*.safetensors"))
         if not files:
             raise GlauberError(f"{folder} holds no safetensors, and no other weights are read.")
-        index = folder / "model.safetensors.index.json"
         if index.is_file():
-            listed = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-            files = [folder / name for name in sorted(listed)]
+            files = [folder / name for name in sorted(set(_json(index)["weight_map"].values()))]
         self._opened = [safe_open(file, framework="pt") for file in files]
         self._file = {key: opened for opened in self._opened for key in opened.keys()}  # noqa: SIM118
 
