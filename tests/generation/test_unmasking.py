@@ -15,7 +15,7 @@ from glauber.dynamics.kernel import Info, State, start
 from glauber.errors import GlauberError
 from glauber.generation.orders import ORDERS
 from glauber.generation.remasking import REMASKS
-from glauber.generation.unmasking import Unmasking, placed_by, unmask
+from glauber.generation.unmasking import Unmasking, unmask
 
 JOINT = Joint.random(3, 3, seed=1)
 PLACE_VALUES = torch.tensor([9, 3, 1])
@@ -308,14 +308,14 @@ def test_a_generation_goes_on_from_its_events(model: Any, remask: str, temperatu
     how = Unmasking(order="random", passes=4, remask=remask, correct=1, between=True)
     begin, token = texts_hidden(model, 6, temperature), model.hidden_token
     whole = list(unmask(model.conditionals(), begin, how, hidden_token=token, seed=5))
-    sites, figures = (
-        torch.stack([getattr(info, name) for _, info in whole[:2]], dim=1)
-        for name in ("sites", "log_prob_new")
-    )
-    assert sites.shape[2] == how.slots(begin.tokens.shape[1])
-    state = start(
-        whole[1][0].tokens, begin.free, temperature=temperature, step=2, greedy=True
-    )._replace(placed=placed_by(sites, figures, begin.tokens.shape[1]))
+    placed = torch.zeros(begin.tokens.shape)
+    for _, info in whole[:2]:
+        assert info.sites.shape[1] == how.slots(begin.tokens.shape[1])
+        for chain, slot in (info.sites >= 0).nonzero().tolist():
+            placed[chain, info.sites[chain, slot]] = info.log_prob_new[chain, slot].float()
+    held = whole[1][0].tokens
+    state = start(held, begin.free, temperature=temperature, step=2, greedy=True)
+    state = state._replace(placed=placed)
     asked: Any = {"hidden_token": token, "seed": 5, "begin": begin.free}
     *_, (after, _) = unmask(model.conditionals(), state, how, **asked)
     assert torch.equal(after.tokens, whole[-1][0].tokens)

@@ -6,7 +6,7 @@ is a step of a `Kernel`, so a generation is a run like any other. Slot s of its 
 belongs to site s.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -98,11 +98,6 @@ def unmasking(
     )
 
 
-def ended(how: Unmasking, *, hidden_token: int, begin: Tensor) -> Callable[[State], Tensor]:
-    """Says of a state which chains (chains,) have no pass to make; begin as for `unmasking`."""
-    return Passes(None, how, hidden_token, begin).ended
-
-
 def unmask(
     conditionals: Conditionals,
     state: State,
@@ -120,21 +115,11 @@ def unmask(
     if begin is None:
         begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
-    done = ended(how, hidden_token=hidden_token, begin=begin)
+    passes = Passes(None, how, hidden_token, begin)
     seeds = torch.as_tensor(seed, device=state.step.device)
-    while not bool(done(state).all()):
+    while not bool(passes.ended(state).all()):
         state, info = kernel.step(state, kernel.draw(seeds, state))
         yield state, info
-
-
-def placed_by(sites: Tensor, log_prob_new: Tensor, length: int) -> Tensor:
-    """State.placed (chains, length) as events (chains, steps, slots) left it, to resume from."""
-    where, figure = sites.flatten(1), log_prob_new.flatten(1).float()
-    number = torch.arange(1, where.shape[1] + 1, device=where.device).expand_as(where)
-    last = torch.zeros(len(where), length + 1, dtype=torch.int64, device=where.device)
-    last.scatter_reduce_(1, torch.where(where == PAD, length, where), number, "amax")
-    known = torch.cat([torch.zeros_like(figure[:, :1]), figure], dim=1)
-    return known.gather(1, last[:, :length])
 
 
 def draw(seed: Tensor, state: State) -> Noise:
@@ -145,7 +130,7 @@ def draw(seed: Tensor, state: State) -> Noise:
 
 
 class Passes:
-    """The passes of chains that began with these sites hidden."""
+    """The passes of chains that began with these sites hidden; without conditionals, their plan."""
 
     def __init__(
         self, conditionals: Conditionals | None, how: Unmasking, hidden_token: int, begin: Tensor
