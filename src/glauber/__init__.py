@@ -54,6 +54,7 @@ STUDIES = {
         "generate": "generation.generate",
         "infill": "generation.infill",
         "parallel_cost": "generation.parallel_cost",
+        "calibrate": "generation.calibrate",
     },
     "Translation": {
         "translate": "translation.translate",

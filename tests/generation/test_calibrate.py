@@ -11,15 +11,8 @@ from glauber.conditionals.base import log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.generation.calibration import (
-    RULES,
-    Probe,
-    Situations,
-    calibrated,
-    climb,
-    hidden_at_random,
-    promised,
-)
+from glauber.generation.calibration import RULES, calibrated, climb, promised
+from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 
 ENTROPY = RULES[0]
 

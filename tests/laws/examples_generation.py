@@ -3,6 +3,9 @@
 import glauber
 
 EXAMPLES = {
+    "calibrate": lambda at: glauber.calibrate(
+        at.model, at.texts * 4, length=6, error=0.5, passes=1, samples=4, written=3
+    ),
     "generate": lambda at: glauber.generate(
         at.model, length="4-6", prefix="the", chains=3, correct=1, out=at.folder / "run"
     ),

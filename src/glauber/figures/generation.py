@@ -8,8 +8,10 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
+from glauber.generation.calibration import Rung
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
+from glauber.statistics import Measured
 
 COSTLY = "#d55e00"
 LINE = 110  # characters of a text above a figure
@@ -140,4 +142,38 @@ def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> go.F
     figure.update_xaxes(title_text="hidden at once in the test", tickformat=None, type="category")
     figure.update_yaxes(title_text="nll, nats", rangemode="normal")
     figure.update_layout(height=460, legend=dict(orientation="v", x=1.02, y=1, yanchor="top"))
+    return figure
+
+
+def plot_calibration(rungs: Sequence[Rung], error: float) -> go.Figure:
+    """Measured cost and bound of the passes against the entropy bound gamma."""
+    figure = empty_figure(
+        "What a pass within an entropy bound costs",
+        "nats of KL that 95% of the passes on the calibration texts do not exceed",
+    )
+    some = [rung for rung in rungs if rung.tokens > 1]
+    gammas = [float(rung.count.partition(":")[2]) for rung in some]
+    for name, colour, values in (
+        ("entropy bound", QUIET, [rung.bound for rung in some]),
+        ("measured cost", STRONG, [rung.cost for rung in some]),
+    ):
+        figure.add_scatter(
+            x=gammas, y=values, name=name, mode="lines+markers", line_color=colour,
+            hovertemplate="gamma %{x:.3g}: %{y:.3g} nats<extra>" + name + "</extra>",
+        )  # fmt: skip
+    figure.add_hline(y=error, line=dict(color=COSTLY, dash="dot"), annotation_text="error")
+    figure.update_xaxes(title_text="entropy bound, gamma (nats)", tickformat=None)
+    figure.update_yaxes(title_text="nats")
+    return figure
+
+
+def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Measured]) -> go.Figure:
+    """How many tokens each calibrated rule fills in a pass, with 95% intervals."""
+    figure = empty_figure("How many tokens a pass?", "mean over held-out passes; bars: 95%")
+    figure.add_bar(
+        x=list(names), y=[one.value for one in tokens], marker_color=STRONG,
+        error_y=bars(tokens) | dict(color=QUIET, width=3),
+    )  # fmt: skip
+    figure.update_xaxes(title_text="", tickformat=None, type="category")
+    figure.update_yaxes(title_text="tokens a pass")
     return figure

@@ -1,39 +1,29 @@
 """How bold may a rule be that fills several hidden sites in one pass?
 
-A pass that fills m sites at once costs KL(in turn || at once), where in turn each site is drawn
-given those before it in the order of the pass (as in `filling`). Every rule here fills a head of
-its order, so the cost of a pass only grows as the rule gets bolder, and one sequential fill of the
-order tells the cost of every head. A ladder of counts is climbed from careful to bold on texts with
-random sites hidden, as far as the promise holds:
-    at least `share` of the passes on texts like these cost at most `error` nats each.
+The cost of a pass (`pass_costs`) only grows as its rule gets bolder. So a ladder of counts is
+climbed from careful to bold, on texts with random sites hidden, as far as the promise holds:
+    at least 95% of the passes on texts like these cost at most the error, in nats of KL.
 Texts are independent, passes of one text are not: the loss of a text is the share of its passes
-that cost more, and the hypothesis "the mean loss is above 1 - share" is rejected by betting against
-it, text by text (Waudby-Smith and Ramdas, 2023): finite-sample, at a confidence of 95%.
+that cost more, and the hypothesis "the mean loss is above 5%" is rejected by betting against it,
+text by text (Waudby-Smith and Ramdas, 2023): for any number of texts, with 95% confidence.
 """
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
-from glauber.conditionals.batching import in_parts
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Texts
-from glauber.conditionals.truncated import Truncation
-from glauber.dynamics.kernel import start
-from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
-from glauber.generation.candidates import Candidates, candidates, questions
-from glauber.generation.counts import count_named
-from glauber.generation.filling import drawn_by
-from glauber.generation.orders import ranks
-from glauber.generation.pair_costs import Floats, divergences
+from glauber.generation.pair_costs import Floats
+from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 from glauber.generation.unmasking import Unmasking
 from glauber.progress import Advance, say, track
 
@@ -77,157 +67,31 @@ RULES = (
 )
 
 
-def hidden_at_random(free: Tensor, passes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """For each text so many sets of hidden sites (texts * passes, length); and the texts' numbers.
+def promised(losses: Floats) -> bool:
+    """Whether the losses (texts,) show that the mean loss is at most 5%.
 
-    The number hidden is uniform from two to all free sites: where a generation stands on its way.
+    One begins with a stake of 1 and bets on every text that its loss is below 5%. If the mean loss
+    is above, the stake is a supermartingale, which exceeds 20 with a chance of at most 1/20. Few
+    texts cannot win so much: then none may lose anything.
     """
-    sets = []
-    for text, row in enumerate(free.cpu().numpy()):
-        random, there = np.random.default_rng([seed, text]), row.nonzero()[0]
-        for _ in range(passes):
-            count = int(random.integers(2, len(there) + 1))
-            sets.append(np.isin(np.arange(len(row)), random.permutation(there)[:count]))
-    return torch.from_numpy(np.stack(sets)), torch.arange(len(free)).repeat_interleave(passes)
+    wanted = 1 / (1 - confidence_of(len(losses)))
+    return bool(_stakes(losses, 1 - SHARE).max() >= wanted * (1 - 1e-9))
 
 
-@dataclass(frozen=True, eq=False)
-class Situations:
-    """States of which a pass is asked: tokens, hidden (passes, length), and what a model says.
-
-    text (passes,) is the number of the text, or the chain, that each belongs to.
-    """
-
-    conditionals: Conditionals
-    tokens: Tensor
-    hidden: Tensor
-    text: Tensor
-    found: Candidates
-    temperature: float
-    seed: int
-
-    @classmethod
-    def of(
-        cls,
-        conditionals: Conditionals,
-        tokens: Tensor,
-        hidden: Tensor,
-        text: Tensor,
-        *,
-        temperature: float = 1.0,
-        seed: int = 0,
-    ) -> "Situations":
-        """One row through the model for each."""
-        state = start(tokens, hidden, temperature=temperature, device=tokens.device)
-        nothing = torch.zeros_like(tokens)  # candidates are not used
-        found = candidates(
-            conditionals, state, hidden, wanted=hidden, bits=nothing, truncation=Truncation()
-        )
-        return cls(conditionals, tokens, hidden, text, found, temperature, seed)
+def confidence_of(texts: int) -> float:
+    """The confidence of a promise from so many texts: 95%, or what they reach without a loss."""
+    return min(CONFIDENCE, 1 - 1 / float(_stakes(np.zeros(texts), 1 - SHARE)[-1]))
 
 
-class Probe:
-    """The passes of an order from some situations, filled one site after the other.
-
-    `walk` fills the first sites of every order in turn, many samples of it; cost (passes, samples)
-    is the sum of KL(law given the past || law at once) over the sites filled so far. The draws of
-    a site are stratified over samples, so their mean has less noise than that of independent ones.
-    """
-
-    def __init__(self, at: Situations, order: str, samples: int) -> None:
-        tokens, hidden = at.tokens, at.hidden
-        self.at, self.hidden, self.samples = at, hidden, samples
-        self._seed = torch.as_tensor(at.seed, device=tokens.device)
-        self._row = torch.arange(len(tokens), device=tokens.device)
-        site = torch.arange(tokens.shape[1], device=tokens.device)
-        by, _ = random_bits(self._seed, self._row[:, None], site * 0, site)
-        self.place = ranks(order, at.found, hidden, by)
-        self.sites = self.place.argsort(dim=1)  # in the order; behind the hidden ones: any
-        self.done = torch.zeros_like(self._row)
-        self.cost = torch.zeros(len(tokens), samples, dtype=torch.float64, device=tokens.device)
-        self._filled = tokens.masked_fill(hidden, 0)[:, None].repeat(1, samples, 1)
-
-    def sizes(self, count: str) -> Tensor:
-        """How many sites (passes,) a count fills."""
-        return count_named(count).chosen(self.at.found, self.hidden, self.place).sum(dim=1)
-
-    def bound(self) -> Tensor:
-        """Sum less largest (passes,) of the entropies of the sites filled so far, in nats."""
-        within = self.hidden & (self.place < self.done[:, None])
-        entropy = self.at.found.entropy_read * within
-        return entropy.sum(dim=1) - entropy.amax(dim=1)
-
-    def walk(self, sizes: Tensor, advance: Advance | None = None) -> None:
-        """Fills each order up to so many sites (passes,); those further on stay where they are.
-
-        One site alone costs nothing and is not asked for.
-        """
-        sizes = torch.where(sizes > 1, sizes, 0)
-        while bool((self.done < sizes).any()):
-            rows = (self.done < sizes).nonzero()[:, 0]
-            for part in in_parts(rows, 3 * self.samples * self.at.conditionals.vocab_size):
-                self._step(part)
-                if advance is not None:
-                    advance(len(part))
-
-    def _step(self, rows: Tensor) -> None:
-        """Fills the next site of some passes (n,) in all their samples."""
-        n, done = len(rows), self.done[rows]
-        site = self.sites[rows, done]
-        filled = self._filled[rows]  # (n, samples, length)
-        still = self.hidden[rows] & (self.place[rows] >= done[:, None])
-        # The same tokens in several samples are one question.
-        keyed = torch.cat([self._same(n), filled.flatten(0, 1)], dim=1)
-        asked, which = keyed.unique(dim=0, return_inverse=True)
-        whose = asked[:, 0]
-        own = self._law(asked[:, 1:], still[whose], site[whose])
-        if bool((done > 0).any()):
-            before = filled[:, 0].masked_fill(self.hidden[rows], 0)
-            at_once = self._law(before, self.hidden[rows], site)
-            self.cost[rows] += divergences(own, at_once[whose])[which].view(n, self.samples)
-        drawn = drawn_by(own[which], self._uniforms(rows, done).flatten())
-        where = site.repeat_interleave(self.samples)[:, None]
-        self._filled[rows] = filled.flatten(0, 1).scatter(1, where, drawn).view_as(filled)
-        self.done[rows] += 1
-
-    def _same(self, n: int) -> Tensor:
-        return torch.arange(n, device=self.done.device).repeat_interleave(self.samples)[:, None]
-
-    def _uniforms(self, rows: Tensor, done: Tensor) -> Tensor:
-        """One number (n, samples) in each of `samples` equal strata, in random order."""
-        sample = torch.arange(self.samples, device=rows.device)
-        chain, step = self._row[rows][:, None], done[:, None] + 1
-        order, inside = random_bits(self._seed, chain, step, sample)
-        return (order.argsort(dim=1) + uniform(inside)) / self.samples
-
-    def _law(self, tokens: Tensor, hidden: Tensor, site: Tensor) -> Tensor:
-        """log_probs (rows, vocab) float64 at one site of each row, with all of hidden hidden."""
-        law = torch.empty(
-            len(tokens), self.at.conditionals.vocab_size, dtype=torch.float64, device=tokens.device
-        )
-        for rows, sites in questions(self.at.conditionals, hidden):
-            scores = self.at.conditionals.scores(tokens[rows], sites)
-            slot = (sites == site[rows, None]).int().argmax(dim=1)
-            own = scores[torch.arange(len(rows), device=rows.device), slot].double()
-            law[rows] = torch.log_softmax(own / self.at.temperature, dim=-1)
-        return law
-
-
-def promised(losses: Floats, *, share: float = SHARE, confidence: float = CONFIDENCE) -> bool:
-    """Whether the losses (texts,) show that the mean loss is at most 1 - share.
-
-    One begins with a stake of 1 and bets on every text that its loss is below 1 - share. If the
-    mean loss is above, the stake is a supermartingale, and exceeds 1 / (1 - confidence) with at
-    most that chance. Few texts cannot win so much: then none may lose anything.
-    """
-    level, n = 1 - share, len(losses)
-    before = np.concatenate([[0.0], np.cumsum(losses)[:-1]])
-    mean = (0.5 + before) / np.arange(1, n + 1)
-    spread = np.concatenate([[0.0], np.cumsum((losses - mean) ** 2)[:-1]])
-    variance = (0.25 + spread) / np.arange(1, n + 1)
-    bet = np.minimum(1.0, np.sqrt(2 * math.log(1 / (1 - confidence)) / (n * variance)))
-    stake = np.cumprod(1 - bet * (losses - level))
-    return bool(stake.max() >= min(1 / (1 - confidence), float(np.prod(1 + bet * level)) - 1e-9))
+def _stakes(losses: Floats, level: float) -> Floats:
+    """The stake after each text (texts,); a bet depends on the texts before it alone."""
+    n = len(losses)
+    number = np.arange(1, n + 1)
+    mean = (0.5 + np.cumsum(losses) - losses) / number
+    squares = (losses - mean) ** 2
+    variance = (0.25 + np.cumsum(squares) - squares) / number
+    bet = np.minimum(1.0, np.sqrt(2 * math.log(1 / (1 - CONFIDENCE)) / (n * variance)))
+    return np.asarray(np.cumprod(1 - bet * (losses - level)))
 
 
 @dataclass(frozen=True)
@@ -307,6 +171,22 @@ def calibrated(
     with track("sites filled in turn", int(hidden.sum())) as advance:
         *_, last = climb(Probe(at, rule.order, samples), ladder, error, advance)
     return Unmasking(order=rule.order, count=last.count)
+
+
+def read_calibration(path: str | Path, *, fingerprint: str, temperature: float) -> Unmasking:
+    """The fastest rule of a calibration that was stored with `--out FILE.json`."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        fastest, made, heat = found["fastest"], found["fingerprint"], float(found["temperature"])
+        how = Unmasking(order=fastest["order"], count=fastest["count"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise GlauberError(f"{path} holds no calibration: {problem}.") from problem
+    how.check()
+    if made != fingerprint:
+        raise GlauberError(f"{path} was calibrated with other weights than this model's.")
+    if heat != temperature:
+        raise GlauberError(f"{path} was calibrated at temperature {heat:g}, not {temperature:g}.")
+    return how
 
 
 def check_nats(error: float) -> None:
