@@ -55,6 +55,7 @@ STUDIES = {
         "infill": "generation.infill",
         "parallel_cost": "generation.parallel_cost",
         "calibrate": "generation.calibrate",
+        "frontier": "generation.frontier",
     },
     "Translation": {
         "translate": "translation.translate",
