@@ -227,6 +227,10 @@ def test_the_answer_says_everything(model):
     total = sum(one["bound"]["value"] for one in answer["texts"])
     assert answer["bound_per_token"]["value"] == pytest.approx(total / 25)
     assert answer["bound_per_token"]["interval"][0] < total / 25
+    assert answer["bound"]["value"] == pytest.approx(total / 4)
+    along = sum(one["log_likelihood"]["value"] for one in answer["texts"])
+    assert answer["log_likelihood"]["value"] == pytest.approx(along / 4)
+    assert answer["log_likelihood_per_token"]["value"] == pytest.approx(along / 25)
     assert len(answer["texts"][0]["log_probs"]) == 3 and len(answer["texts"][1]["log_probs"]) == 24
     assert answer["texts"][1]["bound"]["interval"] is None
     assert all(0 < one["share"] < 1 for one in answer["by_hidden_share"])

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -167,6 +168,15 @@ def test_proteins_are_scored_letter_by_letter(protein):
     for one in found.scores:
         assert one.log_probs == pytest.approx(by_hand(protein, one.text, within_word=False), 1e-5)
         assert one.within_word == one.original and one.pieces == list(one.text)
+
+
+def test_a_protein_has_a_bound_too(protein):
+    """By hidden sets and along whole orders: two estimates of one number."""
+    found = score(protein, ["EVQLVESGGGLVQPGGSLRLSCAAS"], bound=True, samples=40, orders=3)
+    (one,) = found.texts
+    assert one.tokens == 25 and not one.exact and len(one.log_probs) == 3
+    error = np.hypot(one.bound.standard_error, one.log_likelihood.standard_error)
+    assert abs(one.bound.value + one.log_likelihood.value) < 6 * error  # the latter from 3 orders
 
 
 def test_a_tokenizer_without_words_gets_the_original_variant(monkeypatch, model):

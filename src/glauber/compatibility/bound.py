@@ -138,6 +138,11 @@ def per_token(totals: list[Measured], tokens: list[int]) -> Measured:
     return ratio_over_chains([one.value for one in totals], tokens)
 
 
+def per_text(totals: list[Measured]) -> Measured:
+    """Nats a text, with the interval over texts; of one text, its own interval."""
+    return totals[0] if len(totals) == 1 else mean_over_chains([one.value for one in totals])
+
+
 def by_hidden_share(texts: list[Likelihood]) -> list[tuple[float, Measured]]:
     """Mean nll of a hidden token by tenths of the hidden share: (middle, nats), over texts."""
     share = np.concatenate([one.shares for one in texts])

@@ -18,6 +18,7 @@ from torch import Tensor
 from glauber.compatibility.bound import (
     Likelihood,
     by_hidden_share,
+    per_text,
     per_token,
     random_order_likelihoods,
     row_count,
@@ -118,16 +119,36 @@ class Likelihoods(Result):
     signature: str
 
     @property
+    def bound(self) -> Measured:
+        """Nats a text that -log p is at most, mean over texts."""
+        return per_text([one.bound for one in self.texts])
+
+    @property
     def bound_per_token(self) -> Measured:
         """Nats a token that -log p is at most."""
-        return per_token([one.bound for one in self.texts], [one.tokens for one in self.texts])
+        return per_token([one.bound for one in self.texts], self.tokens)
+
+    @property
+    def log_likelihood(self) -> Measured | None:
+        """Nats a text, the mean over orders and texts; None where no order was followed."""
+        return per_text(self._along) if self._along else None
 
     @property
     def log_likelihood_per_token(self) -> Measured | None:
         """Nats a token, the mean over orders; None where no order was followed."""
-        found = [one.log_likelihood for one in self.texts if one.log_likelihood is not None]
-        whole = len(found) == len(self.texts)
-        return per_token(found, [one.tokens for one in self.texts]) if whole else None
+        return per_token(self._along, self.tokens) if self._along else None
+
+    @property
+    def tokens(self) -> list[int]:
+        """How many tokens of each text are scored."""
+        return [one.tokens for one in self.texts]
+
+    @property
+    def _along(self) -> list[Measured]:
+        """The log-likelihood of each text; nothing unless every text has one."""
+        found = [one.log_likelihood for one in self.texts]
+        known = [one for one in found if one is not None]
+        return known if len(known) == len(found) else []
 
     @property
     def order_sd(self) -> Measured | None:
@@ -147,8 +168,10 @@ class Likelihoods(Result):
             "samples": self.samples,
             "orders": self.orders,
             "seed": self.seed,
-            "tokens": sum(one.tokens for one in self.texts),
+            "tokens": sum(self.tokens),
+            "bound": plain(self.bound),
             "bound_per_token": plain(self.bound_per_token),
+            "log_likelihood": plain(self.log_likelihood),
             "log_likelihood_per_token": plain(self.log_likelihood_per_token),
             "order_sd": plain(self.order_sd),
             "by_hidden_share": [{"share": share, "nll": plain(nll)} for share, nll in curve],
@@ -170,6 +193,7 @@ class Likelihoods(Result):
         yield "all in nats; the bound is one on -log p, where p writes a text in a random order"
         over = "" if len(self.texts) == 1 else f", over {len(self.texts):,} texts"
         yield f"-log p a token is at most {self.bound_per_token.spoken()}{over}"
+        yield f"-log p a text is at most {self.bound.spoken()}"
         if (along := self.log_likelihood_per_token) is not None:
             yield f"log-likelihood a token along random orders: {along.spoken()}"
         if (spread := self.order_sd) is not None:
