@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.batching import rows_at_once
+from glauber.conditionals.batching import lengths_of, rows_at_once
 from glauber.conditionals.truncated import Truncation
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform
@@ -54,7 +54,7 @@ def candidates(
     whole = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
     found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(5)))
     visible = state.tokens.masked_fill(hidden, 0)
-    for rows, sites in questions(conditionals, hidden):
+    for rows, sites in questions(conditionals, visible, hidden):
         scores = conditionals.scores(visible[rows], sites)
         there = (sites != PAD) & wanted[rows].gather(1, sites.clamp(min=0))
         row, slot = there.nonzero(as_tuple=True)
@@ -69,10 +69,12 @@ def candidates(
     return found
 
 
-def questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def questions(
+    conditionals: Conditionals, tokens: Tensor, hidden: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
     """Chains (rows,) and their hidden sites (rows, k), PAD behind, in parts that fit the memory.
 
-    On a CPU the bits of an answer depend on k, so k is a function of the chain's own count.
+    On a CPU the bits of an answer depend on k, so k is a function of the chain alone.
     """
     length, device = hidden.shape[1], hidden.device
     site = torch.arange(length, device=device)
@@ -82,7 +84,7 @@ def questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tens
     if device.type == "cuda":
         widths = counts.amax().expand(len(counts))
     else:
-        widths = torch.tensor(_ladder(length), device=device)[counts]
+        widths = torch.minimum(_rounded_up(counts), lengths_of(tokens))
     for width in widths[counts > 0].unique().tolist():
         rows = ((widths == width) & (counts > 0)).nonzero()[:, 0]
         size = rows_at_once(4 * width * conditionals.vocab_size, device)
@@ -90,13 +92,11 @@ def questions(conditionals: Conditionals, hidden: Tensor) -> Iterator[tuple[Tens
             yield part, ordered[part, :width]
 
 
-def _ladder(length: int) -> list[int]:
-    """For 0 to length hidden sites, how many are asked: 1, 2, 3, 4, 6, 8, 12, … at most length.
-
-    Each number of sites is a shape of its own, and every new shape has a price.
-    """
+def _rounded_up(counts: Tensor) -> Tensor:
+    """The next of 1, 2, 3, 4, 6, 8, 12, 16, …: each shape that a model is asked has a price."""
     steps = sorted({2**p for p in range(31)} | {3 * 2**p for p in range(30)})
-    return [min(length, next(step for step in steps if step >= n)) for n in range(length + 1)]
+    ladder = torch.tensor(steps, device=counts.device)
+    return ladder[torch.searchsorted(ladder, counts)]
 
 
 def _by_parts(
