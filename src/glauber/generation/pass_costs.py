@@ -162,7 +162,7 @@ class Probe:
         law = torch.empty(
             len(tokens), self.at.conditionals.vocab_size, dtype=torch.float64, device=tokens.device
         )
-        for rows, sites in questions(self.at.conditionals, hidden):
+        for rows, sites in questions(self.at.conditionals, tokens, hidden):
             scores = self.at.conditionals.scores(tokens[rows], sites)
             slot = (sites == site[rows, None]).int().argmax(dim=1)
             own = scores[torch.arange(len(rows), device=rows.device), slot].double()
