@@ -1,17 +1,19 @@
 """Calibrations against enumeration, on rules whose answer is known, and on fresh texts."""
 
+import json
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
+import glauber
 from conftest import WORDS, make_model, make_tokenizer
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.generation.calibration import RULES, calibrated, climb, promised
+from glauber.generation.calibration import RULES, calibrated, climb, confidence_of, promised
 from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 
 ENTROPY = RULES[0]
@@ -142,3 +144,79 @@ def test_what_is_refused(tiny, asked, said):
     with pytest.raises(GlauberError, match=said) as problem:
         calibrated(tiny, asked.pop("error"), **asked)
     assert "\n" not in str(problem.value)
+
+
+@pytest.fixture(scope="module")
+def found(tiny):
+    return glauber.calibrate(
+        tiny, sentences(90, 3), length=8, error=0.2, passes=2, samples=8, written=3
+    )
+
+
+def test_the_study(found, tiny):
+    """The table is that of the passes behind it, and both halves are different texts."""
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert told["texts"] == {"calibration": 60, "held_out": 30} and told["error"] == 0.2
+    assert [row["rule"] for row in told["rules"]] == [rule.name for rule in RULES]
+    for row, one in zip(told["rules"], found.rules, strict=True):
+        passes = one.held_out
+        assert len(passes.cost) == 60 and row["kept"]["value"] == pytest.approx(
+            (passes.cost <= 0.2).mean()
+        )
+        assert row["tokens_a_pass"]["value"] == pytest.approx(passes.sizes.mean())
+        assert row["count"] == one.rungs[-1].count
+        assert (passes.cost[passes.sizes == 1] == 0).all()
+        # Every token of a text that is written is filled once.
+        np.testing.assert_array_equal(np.bincount(one.writing.text, one.writing.sizes), [8, 8, 8])
+    fastest = max(told["rules"], key=lambda row: row["tokens_a_pass"]["value"])
+    assert told["fastest"] == {"order": fastest["order"], "count": fastest["count"]}
+    assert told["confidence"] == pytest.approx(confidence_of(60)) and 0.9 < confidence_of(60) < 0.95
+    assert "at least 95% of the passes" in str(found) and set(found.figures()) == {"cost", "tokens"}
+
+
+def test_a_text_is_written_within_an_error(found, tiny, tmp_path):
+    """By the stored calibration, or by one made on the way; the parts are those found there."""
+    stored = found.write(tmp_path / "calibration.json")
+    by_file = glauber.generate(tiny, length=8, chains=2, calibration=stored)
+    how = found.unmasking
+    said = glauber.generate(tiny, length=8, chains=2, order=how.order, count=how.count)
+    assert by_file.texts == said.texts
+    for asked, problem in (
+        ({"error": 0.1}, "for 0.2 nats, not 0.1"),
+        ({"temperature": 0.5}, "at temperature 1, not 0.5"),
+        ({"count": 2}, "leave out order, count"),
+        ({"temperature": 0}, "at temperature 0"),
+        ({"calibration": tmp_path / "none.json"}, "cannot be read"),
+    ):
+        with pytest.raises(GlauberError, match=problem):
+            glauber.generate("no/such-model", **({"calibration": stored} | asked))
+    other = MaskedLM(make_model("bert", scale=4.0), make_tokenizer(), name="other")
+    with pytest.raises(GlauberError, match="other weights"):
+        glauber.generate(other, length=8, calibration=stored)
+    with pytest.raises(GlauberError, match="give texts to start from"):
+        glauber.generate(tiny, length=8, error=0.1)  # a model that does not read the passages
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"error": -1}, "the error is -1 nats"),
+        ({"texts": sentences(29, 0)}, "there are 29 texts.* at least 30"),
+        ({"samples": 1}, "at least 2"),
+        ({"passes": 0}, "at least 1"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"written": 2}, "at least 3"),
+    ],
+)
+def test_what_the_study_refuses(asked, said):
+    """Before a model is loaded."""
+    with pytest.raises(GlauberError, match=said) as problem:
+        glauber.calibrate("no/such-model", **asked)
+    assert "\n" not in str(problem.value)
+
+
+def test_the_flag_of_parallel_cost_asks_the_study():
+    with pytest.raises(GlauberError, match="the error is 0 nats"):
+        glauber.parallel_cost("no/such-model", calibrate=True, error=0)
+    with pytest.raises(GlauberError, match="leave the text out"):
+        glauber.parallel_cost("no/such-model", "a text", calibrate=True)

@@ -18,6 +18,7 @@ from glauber.dynamics.kernel import start
 from glauber.generation.calibration import (
     LEAST,
     LENGTH,
+    NATS,
     RULES,
     SHARE,
     Rule,
@@ -51,7 +52,7 @@ def calibrate(
     model: Model = "bundled:english",
     texts: Texts = None,
     *,
-    error: Annotated[float, "What a pass may cost, in nats of KL."] = 0.05,
+    error: Annotated[float, "What a pass may cost, in nats of KL."] = NATS,
     length: LengthOrWhole = LENGTH,
     passes: Annotated[int, "Passes tried on each text, with random tokens hidden."] = 4,
     samples: Annotated[int, "Sequential fills from which the cost of a pass is estimated."] = 32,
@@ -86,7 +87,7 @@ def calibrate(
         f"{len(tokens) * passes:,} rows through the model, and those of the fills in turn"
     )
     work = _Work(opened, tokens, free, passes, samples, written, float(temperature), seed)
-    with track("sites filled in turn", len(RULES) * len(tokens) * passes) as advance:
+    with track("passes asked", (1 + len(RULES)) * len(tokens) * passes) as advance:
         found = work.rules(order[:cut], order[cut:], error, advance)
     made = signature(
         **model_parts(opened), error=error, texts=len(tokens), length=length, passes=passes,
@@ -244,7 +245,8 @@ class _Work:
     ) -> list[Calibrated]:
         """Each rule, calibrated on our texts and checked on the others."""
         law = self.model.conditionals()
-        first, second = self._situations(law, ours, 0), self._situations(law, others, 1)
+        first = self._situations(law, ours, 0, advance)
+        second = self._situations(law, others, 1, advance)
         found = []
         for rule in RULES:
             probe = Probe(first, rule.order, self.samples)
@@ -256,14 +258,16 @@ class _Work:
             found.append(Calibrated(rule, rungs[-1].count, rungs, held_out, writing))
         return found
 
-    def _situations(self, law: Any, which: NDArray[np.int64], part: int) -> Situations:
+    def _situations(
+        self, law: Any, which: NDArray[np.int64], part: int, advance: Advance
+    ) -> Situations:
         """The passes of some texts, with random sites hidden."""
         chosen = torch.from_numpy(which)
         hidden, text = hidden_at_random(self.free[chosen], self.passes, 2 * self.seed + part)
         tokens, device = self.tokens[chosen][text], self.model.state_device
         return Situations.of(
             law, tokens.to(device), hidden.to(device), text.to(device),
-            temperature=self.temperature, seed=self.seed + part,
+            temperature=self.temperature, seed=(self.seed + part) % 2**63, advance=advance,
         )  # fmt: skip
 
     def _along(self, law: Any, which: NDArray[np.int64], how: Unmasking) -> Situations:
@@ -279,7 +283,7 @@ class _Work:
         going = hidden.any(dim=1)
         return Situations.of(
             law, rows[going], hidden[going], chain[going], temperature=self.temperature,
-            seed=self.seed + 2,
+            seed=(self.seed + 2) % 2**63,
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ text by text (Waudby-Smith and Ramdas, 2023): for any number of texts, with 95% 
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 from glauber.generation.unmasking import Unmasking
 from glauber.progress import Advance, say, track
 
+NATS = 0.05  # that a pass may cost, unless said
 SHARE = 0.95  # of the passes that a promise is about
 CONFIDENCE = 0.95
 LEAST = 20  # texts: with fewer even a calibration without any loss promises less than 95%
@@ -163,30 +164,79 @@ def calibrated(
     say(f"calibrating on {len(tokens)} texts how many tokens a pass may fill for {error:g} nats")
     hidden, text = hidden_at_random(free, passes, seed)
     device, law = model.state_device, model.conditionals()
-    at = Situations.of(
-        law, tokens[text].to(device), hidden.to(device), text.to(device),
-        temperature=temperature, seed=seed,
-    )  # fmt: skip
     ladder = rule.ladder(int(free.sum(dim=1).max()), law.vocab_size)
-    with track("sites filled in turn", int(hidden.sum())) as advance:
+    with track("passes asked", 3 * len(text)) as advance:
+        at = Situations.of(
+            law, tokens[text].to(device), hidden.to(device), text.to(device),
+            temperature=temperature, seed=seed, advance=advance,
+        )  # fmt: skip
         *_, last = climb(Probe(at, rule.order, samples), ladder, error, advance)
     return Unmasking(order=rule.order, count=last.count)
 
 
-def read_calibration(path: str | Path, *, fingerprint: str, temperature: float) -> Unmasking:
-    """The fastest rule of a calibration that was stored with `--out FILE.json`."""
+def read_calibration(
+    path: str | Path, *, error: float | None, temperature: float, fingerprint: str | None = None
+) -> Unmasking:
+    """The fastest rule of a calibration that was stored with `calibrate --out FILE.json`."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        fastest, made, heat = found["fastest"], found["fingerprint"], float(found["temperature"])
-        how = Unmasking(order=fastest["order"], count=fastest["count"])
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise GlauberError(f"{path} holds no calibration: {problem}.") from problem
+        how = Unmasking(order=found["fastest"]["order"], count=found["fastest"]["count"])
+        kept = {name: float(found[name]) for name in ("error", "temperature")}
+        made = found["fingerprint"]
+    except OSError as problem:
+        raise GlauberError(f"{path} cannot be read: {problem.strerror}.") from problem
+    except (ValueError, KeyError, TypeError) as problem:
+        raise GlauberError(f"{path} is no calibration that was stored as JSON.") from problem
     how.check()
-    if made != fingerprint:
-        raise GlauberError(f"{path} was calibrated with other weights than this model's.")
-    if heat != temperature:
-        raise GlauberError(f"{path} was calibrated at temperature {heat:g}, not {temperature:g}.")
+    if error is not None and kept["error"] != error:
+        raise GlauberError(f"{path} was calibrated for {kept['error']:g} nats, not {error:g}.")
+    if kept["temperature"] != temperature:
+        raise GlauberError(
+            f"{path} was calibrated at temperature {kept['temperature']:g}, not {temperature:g}."
+        )
+    if fingerprint is not None and made != fingerprint:
+        raise GlauberError(f"{path} was calibrated with other weights than this model has.")
     return how
+
+
+def within_error(
+    model: Any,
+    how: Unmasking,
+    *,
+    error: float | None,
+    stored: str | Path | None,
+    temperature: float,
+) -> Unmasking:
+    """The unmasking with order and count from a stored calibration, or from one made now."""
+    if stored is not None:
+        found = read_calibration(
+            stored, error=error, temperature=temperature, fingerprint=model.fingerprint
+        )
+    elif error is not None:
+        found = calibrated(model, error, temperature=temperature)
+    else:
+        return how
+    return replace(how, order=found.order, count=found.count)
+
+
+def check_within_error(
+    how: Unmasking, *, error: float | None, stored: str | Path | None, temperature: float
+) -> None:
+    """Refuses, before a model is loaded, what no calibration is for."""
+    if error is None and stored is None:
+        return
+    if error is not None:
+        check_nats(error)
+    if temperature == 0:
+        raise GlauberError("at temperature 0 nothing is drawn, so an error in nats says nothing.")
+    corrected = ("correct", "between", "correct_block")
+    if how != Unmasking(**{name: getattr(how, name) for name in corrected}):
+        raise GlauberError(
+            "an error finds order and count itself, for whole laws: leave out order, count, "
+            "passes, block, remask, top_k and top_p."
+        )
+    if stored is not None:
+        read_calibration(stored, error=error, temperature=temperature)
 
 
 def check_nats(error: float) -> None:

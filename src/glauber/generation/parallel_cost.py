@@ -12,6 +12,9 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import read_sites, starts
 from glauber.errors import GlauberError
+from glauber.generation.calibrate import Calibration
+from glauber.generation.calibrate import calibrate as calibration
+from glauber.generation.calibration import NATS
 from glauber.generation.filling import (
     HALVINGS,
     FillCost,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
+ERROR = 0.1  # total variation
 NAMED = 10  # pairs that are written out
 NOISE = 1e-4  # of a total variation from scores in float32
 
@@ -43,7 +47,13 @@ def parallel_cost(
     ] = "",
     hide: Annotated[float, "Share of tokens hidden, if no sites are named."] = 0.4,
     freeze: Freeze = (),
-    error: Annotated[float, "Total variation that a group filled at once may cost."] = 0.1,
+    error: Annotated[
+        float | None,
+        "Total variation that a group may cost (0.1); with --calibrate, nats a pass (0.05).",
+    ] = None,
+    calibrate: Annotated[
+        bool, "Find how many tokens a pass may fill in any text: the study calibrate."
+    ] = False,
     top: Annotated[int, "Likeliest tokens tried at the first of two sites."] = 32,
     samples: Annotated[int, "Sequential fills for groups above two."] = 64,
     temperature: Temperature = 1.0,
@@ -51,15 +61,22 @@ def parallel_cost(
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
-) -> "ParallelCost":
+) -> "ParallelCost | Calibration":
     """Measure what filling hidden tokens at once costs, and plan which to fill together.
 
     The cost is the distance between the law of one pass, in which each hidden token is drawn by
     itself, and the law of filling them one after the other (paper B: why parallel decoding loses
     dependencies). Of pairs it is bounded, of larger groups estimated from sequential fills; the
-    conditionals of a masked LM agree on no joint law, so costs are means over orders.
+    conditionals of a masked LM agree on no joint law, so costs are means over orders. With
+    calibrate, a number for all texts instead: what the study `calibrate` finds on the bundled
+    passages.
     """
-    text = needed("text", text)
+    if calibrate:
+        return _calibrated(
+            model, text, error, temperature=temperature, seed=seed, device=device, dtype=dtype,
+            trust_remote_code=trust_remote_code,
+        )  # fmt: skip
+    text, error = needed("text", text), ERROR if error is None else error
     _check(hide, error, top, samples, temperature, seed)
     named, held = read_sites(sites), read_sites(freeze)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
@@ -246,6 +263,16 @@ class ParallelCost(Result):
             f"the two orders of a pair differ by {gap['value']:.3f} over the tokens tried "
             f"({gap['kind']}); costs are means over orders"
         )
+
+
+def _calibrated(model: Any, text: str | None, error: float | None, **others: Any) -> Calibration:
+    """The calibration on the bundled passages."""
+    if text is not None:
+        raise GlauberError(
+            "a calibration is about many texts: leave the text out, or give a file of texts to "
+            "`glauber calibrate --from FILE`."
+        )
+    return calibration(model, error=NATS if error is None else error, **others)
 
 
 def _check(

@@ -33,6 +33,8 @@ from glauber.statistics import (
     share_by_chain,
 )
 
+TOGETHER = 64  # situations between two signs of progress
+
 
 def hidden_at_random(free: Tensor, passes: int, seed: int) -> tuple[Tensor, Tensor]:
     """For each text so many sets of hidden sites (texts * passes, length); and the texts' numbers.
@@ -73,14 +75,22 @@ class Situations:
         *,
         temperature: float = 1.0,
         seed: int = 0,
+        advance: Advance | None = None,
     ) -> "Situations":
         """One row through the model for each."""
-        state = start(tokens, hidden, temperature=temperature, device=tokens.device)
         nothing = torch.zeros_like(tokens)  # candidates are not used
-        found = candidates(
-            conditionals, state, hidden, wanted=hidden, bits=nothing, truncation=Truncation()
-        )
-        return cls(conditionals, tokens, hidden, text, found, temperature, seed)
+        found = []
+        for rows in torch.arange(len(tokens), device=tokens.device).split(TOGETHER):
+            state = start(tokens[rows], hidden[rows], temperature=temperature, device=tokens.device)
+            wanted, bits = hidden[rows], nothing[rows]
+            cut = Truncation()
+            found.append(
+                candidates(conditionals, state, wanted, wanted=wanted, bits=bits, truncation=cut)
+            )
+            if advance is not None:
+                advance(len(rows))
+        every = Candidates(*(torch.cat(part) for part in zip(*found, strict=True)))
+        return cls(conditionals, tokens, hidden, text, every, temperature, seed)
 
 
 class Probe:
