@@ -111,13 +111,13 @@ def tiny():
 def sentences(n, seed):
     words = [word for word in WORDS if word.isalpha()]
     random = np.random.default_rng(seed)
-    return [" ".join(random.choice(words, 8)) for _ in range(n)]
+    return [" ".join(random.choice(words, 6)) for _ in range(n)]
 
 
 def test_the_promise_holds_on_fresh_texts(tiny):
     """At least 95% of the passes, within two standard errors over texts."""
     error, rule = 0.05, ENTROPY
-    how = calibrated(tiny, error, texts=sentences(120, 1), length=8, passes=2, samples=16)
+    how = calibrated(tiny, error, texts=sentences(120, 1), length=6, passes=2, samples=16)
     assert how.order == "entropy" and how.count.startswith("entropy-bound:")
     tokens, free = tiny.vocabulary.encode(sentences(120, 2))
     hidden, text = hidden_at_random(free, 2, 9)
@@ -149,7 +149,7 @@ def test_what_is_refused(tiny, asked, said):
 @pytest.fixture(scope="module")
 def found(tiny):
     return glauber.calibrate(
-        tiny, sentences(90, 3), length=8, error=0.2, passes=2, samples=8, written=3
+        tiny, sentences(90, 3), length=6, error=0.2, passes=1, samples=4, written=3
     )
 
 
@@ -160,14 +160,14 @@ def test_the_study(found, tiny):
     assert [row["rule"] for row in told["rules"]] == [rule.name for rule in RULES]
     for row, one in zip(told["rules"], found.rules, strict=True):
         passes = one.held_out
-        assert len(passes.cost) == 60 and row["kept"]["value"] == pytest.approx(
+        assert len(passes.cost) == 30 and row["kept"]["value"] == pytest.approx(
             (passes.cost <= 0.2).mean()
         )
         assert row["tokens_a_pass"]["value"] == pytest.approx(passes.sizes.mean())
         assert row["count"] == one.rungs[-1].count
         assert (passes.cost[passes.sizes == 1] == 0).all()
         # Every token of a text that is written is filled once.
-        np.testing.assert_array_equal(np.bincount(one.writing.text, one.writing.sizes), [8, 8, 8])
+        np.testing.assert_array_equal(np.bincount(one.writing.text, one.writing.sizes), [6, 6, 6])
     fastest = max(told["rules"], key=lambda row: row["tokens_a_pass"]["value"])
     assert told["fastest"] == {"order": fastest["order"], "count": fastest["count"]}
     assert told["confidence"] == pytest.approx(confidence_of(60)) and 0.9 < confidence_of(60) < 0.95
@@ -177,9 +177,9 @@ def test_the_study(found, tiny):
 def test_a_text_is_written_within_an_error(found, tiny, tmp_path):
     """By the stored calibration, or by one made on the way; the parts are those found there."""
     stored = found.write(tmp_path / "calibration.json")
-    by_file = glauber.generate(tiny, length=8, chains=2, calibration=stored)
+    by_file = glauber.generate(tiny, length=6, chains=2, calibration=stored)
     how = found.unmasking
-    said = glauber.generate(tiny, length=8, chains=2, order=how.order, count=how.count)
+    said = glauber.generate(tiny, length=6, chains=2, order=how.order, count=how.count)
     assert by_file.texts == said.texts
     for asked, problem in (
         ({"error": 0.1}, "for 0.2 nats, not 0.1"),
@@ -192,9 +192,9 @@ def test_a_text_is_written_within_an_error(found, tiny, tmp_path):
             glauber.generate("no/such-model", **({"calibration": stored} | asked))
     other = MaskedLM(make_model("bert", scale=4.0), make_tokenizer(), name="other")
     with pytest.raises(GlauberError, match="other weights"):
-        glauber.generate(other, length=8, calibration=stored)
+        glauber.generate(other, length=6, calibration=stored)
     with pytest.raises(GlauberError, match="give texts to start from"):
-        glauber.generate(tiny, length=8, error=0.1)  # a model that does not read the passages
+        glauber.generate(tiny, length=6, error=0.1)  # a model that does not read the passages
 
 
 @pytest.mark.parametrize(
