@@ -215,8 +215,10 @@ def _english(vocabulary: Vocabulary) -> list[str]:
     return found if len(found) >= ENGLISH * len(texts) else []
 
 
-def readable(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
+def readable(vocabulary: Vocabulary, texts: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """The texts as the vocabulary can spell them; what was repaired is said, the rest refused.
+
+    names are what a refusal calls them (default: text 1, text 2, …).
 
     For a vocabulary of single letters blanks are removed, or put between the letters, and lower
     case becomes upper case, where that makes every character known.
@@ -233,7 +235,7 @@ def readable(vocabulary: Vocabulary, texts: Sequence[str]) -> list[str]:
                 found.append(better)
                 break
         else:
-            vocabulary.check(text, f"text {i + 1}")
+            vocabulary.check(text, names[i] if names else f"text {i + 1}")
     for how, which in repaired.items():
         _warn(f"{how} in {_numbered(which)}, so that every character is in the vocabulary.")
     return found

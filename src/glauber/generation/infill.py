@@ -2,10 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.starts import read_texts, readable
@@ -78,7 +78,7 @@ def infill(
     given = _given(texts)
     check_out(out)
     opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    fills = [fill for i, text in enumerate(given) for fill in _fills(opened, i, text)]
+    fills = [fill for i, text in enumerate(given, start=1) for fill in _fills(opened, i, text)]
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]
     tokens = rows_of(opened, [fill.pieces for fill in rows])
@@ -108,7 +108,7 @@ def _given(texts: Any) -> list[str]:
     for number, text in enumerate(given, start=1):
         if "mask" not in text.lower():
             raise _no_blank(number)
-        _combinations(text, number)
+        _check_lengths(text, number)
     return given
 
 
@@ -116,22 +116,21 @@ def _no_blank(number: int) -> GlauberError:
     return GlauberError(f"text {number} has no blank: write [MASK] where tokens are to be filled.")
 
 
-def _combinations(text: str, number: int) -> list[range]:
-    """The numbers of tokens that each [MASK…] of a text may have."""
-    found = [_range(blank.group(1), blank.group(), number) for blank in BLANK.finditer(text)]
-    if (
-        found
-        and max(one[-1] for one in found) == 0
-        and BLANK.sub("", text).lower().find("mask") < 0
-    ):
-        raise GlauberError(f"every blank of text {number} has length 0: there is nothing to fill.")
-    many = math.prod(len(one) for one in found)
+def _check_lengths(text: str, number: int) -> None:
+    """Refuses blanks that are none, that are all empty, and too many combinations of lengths."""
+    spans = [_range(blank.group(1), blank.group(), number) for blank in BLANK.finditer(text)]
+    if spans and not any(span[-1] for span in spans) and "mask" not in BLANK.sub("", text).lower():
+        _nothing(number)
+    many = math.prod(len(span) for span in spans)
     if many > MOST:
         raise GlauberError(
             f"text {number} has {many:,} combinations of lengths, but at most {MOST} are tried: "
             "let fewer blanks vary."
         )
-    return found
+
+
+def _nothing(number: int) -> NoReturn:
+    raise GlauberError(f"every blank of text {number} has length 0: there is nothing to fill.")
 
 
 def _range(lengths: str | None, blank: str, number: int) -> range:
@@ -152,29 +151,31 @@ def _range(lengths: str | None, blank: str, number: int) -> range:
     return range(least, most + 1)
 
 
-def _fills(model: Opened, number: int, text: str) -> Iterator[Fill]:
-    """The text with every combination of lengths that hides something."""
+def _fills(model: Opened, number: int, text: str) -> list[Fill]:
+    """Text number `number`, from 1, with every combination of lengths that hides something."""
     hidden, vocabulary = model.hidden_token, model.vocabulary
     mask = vocabulary.spell(hidden)
-    lengths = [(blank.span(), span) for blank, span in zip(
-        BLANK.finditer(text), _combinations(text, number + 1), strict=True)]  # fmt: skip
-    plain = BLANK.sub(lambda _: mask, text)
-    pieces = vocabulary.pieces(readable(vocabulary, [plain])[0])
-    spans = _spans(text, mask, dict(lengths))
-    if not spans:
-        raise _no_blank(number + 1)
-    if pieces.count(hidden) != len(spans):
+    blanks = [*re.finditer(f"{BLANK.pattern}|{re.escape(mask)}", text)]
+    if not blanks:
+        raise _no_blank(number)
+    ends = [0, *(edge for blank in blanks for edge in blank.span()), len(text)]
+    between = [text[first:last] for first, last in zip(ends[::2], ends[1::2], strict=True)]
+    names = [
+        f"text {number}",
+        *(f"text {number}, behind blank {i + 1}," for i in range(len(blanks))),
+    ]
+    pieces = vocabulary.pieces(mask.join(readable(vocabulary, between, names)))
+    if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
-    for combination in product(*spans):
-        if any(combination):
-            yield Fill(number, combination, _expanded(pieces, hidden, combination))
-
-
-def _spans(text: str, mask: str, known: dict[tuple[int, int], range]) -> list[range]:
-    """The lengths of each blank in the order of the text, the model's own mask among them."""
-    own = [m.span() for m in re.finditer(re.escape(mask), text) if mask != "[MASK]"]
-    whole = known | {span: range(1, 2) for span in own}
-    return [whole[span] for span in sorted(whole)]
+    spans = [_range(blank.group(1), blank.group(), number) for blank in blanks]
+    found = [
+        Fill(number - 1, lengths, _expanded(pieces, hidden, lengths))
+        for lengths in product(*spans)
+        if any(lengths)
+    ]
+    if not found:
+        _nothing(number)
+    return found
 
 
 def _expanded(pieces: list[int], hidden: int, lengths: Sequence[int]) -> list[int]:

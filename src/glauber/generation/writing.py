@@ -23,7 +23,7 @@ from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.dynamics.kernel import Info, Kernel, State, start
 from glauber.errors import GlauberError
 from glauber.generation.unmasking import Passes, Unmasking, unmasking
-from glauber.progress import check_memory, check_seed, say, track
+from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import counted
 from glauber.runs.run import Run
 from glauber.runs.spec import GENERATION, HEADER, Spec, versions, write_spec
@@ -159,6 +159,8 @@ def check(
     check_seed(seed)
     check_batch_size(batch_size)
     check_device(device)
+    if how.counted.kind == "number":
+        check_count("number of tokens a pass", int(how.counted.value))
     if how.passes is not None and not how.counted.planned:
         raise GlauberError(
             f"the count {how.count} has no number of passes: leave it out, or take linear or "
