@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from glauber.conditionals import batching
 from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.table import Joint
 from glauber.dynamics.kernel import Info, State, start
 from glauber.errors import GlauberError
+from glauber.generation import candidates
 from glauber.generation.orders import ORDERS
 from glauber.generation.remasking import REMASKS
 from glauber.generation.unmasking import Unmasking, unmask
@@ -102,6 +104,17 @@ def test_texts_do_not_depend_on_the_batch(model: Any, parts: dict[str, Any]) -> 
     assert len(texts[64].unique(dim=0)) > 50
 
 
+def test_scores_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = peaked([0.9, 0.3] * 5)
+    whole = passes(law, all_hidden(50, 10, 5), 5, order="random", top_p=0.8)
+    monkeypatch.setattr(batching, "HELD", 7 * 4 * 10 * law.vocab_size)
+    monkeypatch.setattr(candidates, "TOGETHER", 3 * law.vocab_size)
+    law.rows.clear()
+    parts = passes(law, all_hidden(50, 10, 5), 5, order="random", top_p=0.8)
+    assert law.rows[:8] == [7] * 7 + [1]  # at first, seven rows of ten sites have room
+    assert all(torch.equal(a.tokens, b.tokens) for (a, _), (b, _) in zip(whole, parts, strict=True))
+
+
 def test_only_blanks_change_and_only_words_are_put_there(model: Any) -> None:
     tokens, free = model.vocabulary.encode(BLANKS)
     blanks = free & (torch.arange(tokens.shape[1]) % 2 == 1)
@@ -150,8 +163,10 @@ class Alike:
 
     def __init__(self, scores: Tensor | None = None) -> None:
         self.by_site = torch.zeros(64, 5, dtype=torch.float64) if scores is None else scores
+        self.rows: list[int] = []  # of each call
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        self.rows.append(len(tokens))
         return self.by_site[sites.clamp(min=0)]
 
 
@@ -201,8 +216,8 @@ def test_orders_go_by_their_keys() -> None:
         made = passes(law, all_hidden(1, 3, 5), 5, order=order, count=1)
         assert [int(info.sites.max()) for _, info in made] == sites
     made = passes(law, all_hidden(500, 3, 5), 5, order="drawn", count=1)
-    candidates = made[0][1]
-    assert float(candidates.log_prob_new.nan_to_num(0).sum(1).exp().min()) > 0.09
+    first = made[0][1]
+    assert float(first.log_prob_new.nan_to_num(0).sum(1).exp().min()) > 0.09
     made = passes(law, all_hidden(3000, 3, 5), 5, order="random", count=1)
     firsts = torch.bincount(made[0][1].sites.amax(1), minlength=3) / 3000
     assert float((firsts - 1 / 3).abs().max()) < 4 * (2 / 9 / 3000) ** 0.5
