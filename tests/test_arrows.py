@@ -24,7 +24,7 @@ ARROWS = {
     "compatibility": BELOW | {"exact"},
     "mixing": BELOW | {"sweeps"},
     "metastability": BELOW,
-    "generation": BELOW,
+    "generation": BELOW | {"exact"},
     "landscape": BELOW | {"compatibility", "metastability", "mixing"},
     "ising": {"conditionals", "exact"},
     "translation": {"conditionals", "dynamics"},

@@ -56,6 +56,7 @@ STUDIES = {
         "parallel_cost": "generation.parallel_cost",
         "calibrate": "generation.calibrate",
         "frontier": "generation.frontier",
+        "correction": "generation.corrected",
     },
     "Translation": {
         "translate": "translation.translate",

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 from glauber.figures.style import QUIET, STRONG, THIN, bars, empty_figure
 
 if TYPE_CHECKING:
+    from glauber.generation.corrected import Correction
     from glauber.generation.frontier import Frontier
     from glauber.generation.frontier_cells import Cell
 
@@ -95,3 +96,31 @@ def _line(place: int, cells: list["Cell"]) -> dict[str, object]:
     swept = bool(cells[0].corrected)
     colour = SCHEDULES[place // 2 % len(SCHEDULES)] if cells[0].how else QUIET
     return dict(color=colour, width=2, dash="dash" if swept else "solid")
+
+
+def plot_correction(found: "Correction") -> go.Figure:
+    """Distance from filling one by one against cost, a line for each number of passes."""
+    exact = found.exact is not None
+    what = "total variation from filling one by one (exact)" if exact else "share in a trap"
+    figure = empty_figure(
+        "What does correction buy?",
+        f"{what} against rows of a text through the model; each further point has more sweeps",
+    )
+    for place, passes in enumerate(dict.fromkeys(row.passes for row in found.rows)):
+        rows = [row for row in found.rows if row.passes == passes]
+        figure.add_scatter(
+            x=[row.cost for row in rows],
+            y=[row.distances[0] if row.distances else row.traps.value for row in rows],
+            name=f"{passes} pass{'es' * (passes > 1)}",
+            mode="lines+markers",
+            line=dict(color=SCHEDULES[place % len(SCHEDULES)], width=2),
+            hovertemplate="%{x} passes: %{y:.3f}<extra></extra>",
+        )
+    if found.exact is not None:
+        figure.add_hline(
+            y=found.exact.apart, line=dict(color=QUIET, dash="dot"),
+            annotation_text="where the sweeps lead",
+        )  # fmt: skip
+    figure.update_xaxes(title_text="cost, passes and redraws")
+    figure.update_yaxes(title=dict(text=what, font_size=13))
+    return figure
