@@ -70,6 +70,7 @@ STUDIES = {
 # What is no command by itself.
 OTHERS = {
     "load": "conditionals.load",
+    "DiffusionLM": "conditionals.diffusion_lm",
     "MaskedLM": "conditionals.masked_lm",
     "CausalLM": "conditionals.causal_lm",
     "Conditionals": "conditionals.base",

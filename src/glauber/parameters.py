@@ -25,6 +25,9 @@ LengthOrWhole = Annotated[
 Device = Annotated[str, "auto, cpu, cuda or mps."]
 Dtype = Annotated[str, "float32, bfloat16 or float64."]
 Trust = Annotated[bool, "Run code that comes with the model."]
+MaskToken = Annotated[
+    str | None, "The mask token, by spelling or number, of a model that names none."
+]
 Freeze = Annotated[
     Sequence[int] | str,
     "Sites never redrawn, such as 0-4,9: counted from 0, without special tokens and prefix.",

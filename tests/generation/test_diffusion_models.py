@@ -8,7 +8,7 @@ import glauber
 from glauber.conditionals.load import load
 from glauber.dynamics.kernel import start
 from glauber.generation.unmasking import Unmasking, unmask
-from tiny_diffusion import WORDS, dream, llada, llada_logits, mdlm
+from tiny_diffusion import END, WORDS, dream, llada, llada_logits, mdlm, tokenizer_of
 
 MASK = len(WORDS) + 1  # the mask token's number
 PROMPT = "the old dog sat on"
@@ -79,3 +79,15 @@ def test_texts_of_every_family_do_not_depend_on_the_batch(family, tmp_path):
     ]
     assert sorted(texts[0]) == sorted(texts[1]) == sorted(texts[2])
     assert all(one.startswith("the ") and " dog sat" in one for one in texts[0])
+
+
+def test_a_mask_token_may_be_named_by_the_call(tmp_path):
+    words = (*WORDS, END, "<|m|>")
+    folder, *_ = llada(
+        tmp_path / "m", change={"mask_token_id": None}, tokenizer=tokenizer_of(words)
+    )
+    how = {"length": 6, "chains": 2, "seed": 2}
+    made = glauber.generate(str(folder), mask_token="<|m|>", out=tmp_path / "run", **how)
+    again = glauber.generate(f"{folder}?mask_token=<|m|>", out=tmp_path / "run", **how)
+    assert made.texts == again.texts
+    assert "<|m|>" not in " ".join(made.texts)

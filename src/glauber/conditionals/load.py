@@ -70,6 +70,8 @@ def load(
     one_of("the kind", kind, KINDS)
     choose_dtype(dtype)
     if not isinstance(model, str):
+        if mask_token is not None or shift is not None:
+            raise GlauberError("mask_token and shift are for a model that is given by its name.")
         return _object(model, device, dtype)
     choose_devices(device)
     if model.endswith(".gguf"):
@@ -173,8 +175,8 @@ def models(
     precision that is not there says why.
 
     Any other masked or autoregressive LM of transformers can be given by its folder or its name
-    on the hub. `python -m recipes.antibody --out antibody` in a clone of the repository makes an
-    antibody model.
+    on the hub, and so can the diffusion LMs LLaDA, Dream and MDLM. In a clone of the repository
+    `python -m recipes.antibody --out antibody` makes an antibody model.
     """
     if error or texts is not None:
         check_count("number of contexts", contexts)
@@ -237,7 +239,7 @@ class Models(Result):
             yield from ("", *self.error.lines())
             return
         yield f"{'known shapes':>14}  {', '.join(self.known_shapes)}"
-        yield f"{'others':>14}  any masked or autoregressive LM of transformers, by name or folder"
+        yield f"{'others':>14}  any masked or autoregressive LM of transformers, LLaDA, Dream, MDLM"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per model; of a measured error, one per precision and context."""

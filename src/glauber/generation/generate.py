@@ -18,7 +18,7 @@ from glauber.generation.orders import ORDERS
 from glauber.generation.remasking import REMASKS
 from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
-from glauber.parameters import Device, Dtype, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
 from glauber.progress import check_count, check_memory
 from glauber.result import counted, model_parts, signature, study
 
@@ -70,6 +70,7 @@ def generate(
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
+    mask_token: MaskToken = None,
 ) -> Generation:
     """Write texts with a masked model: hide everything, then fill it pass by pass.
 
@@ -87,7 +88,13 @@ def generate(
     least, most = read_lengths(length)
     check_passes(how, least)
     check_out(out)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    opened = open_masked(
+        model,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        mask_token=mask_token,
+    )
     how = within_error(opened, how, error=error, stored=calibration, temperature=float(temperature))
     lengths = drawn_lengths(least, most, chains, seed)
     tokens = _rows(opened, prefix, suffix, lengths)

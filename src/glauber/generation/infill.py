@@ -29,7 +29,7 @@ from glauber.generation.generate import (
 from glauber.generation.generated import Blanks, Generation, generation, spoken
 from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
-from glauber.parameters import Device, Dtype, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
 from glauber.progress import check_count
 from glauber.result import model_parts, signature, study
 
@@ -63,6 +63,7 @@ def infill(
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
+    mask_token: MaskToken = None,
 ) -> Generation:
     """Fill the blanks of texts with a masked model; what stands around them is never changed.
 
@@ -77,7 +78,13 @@ def infill(
     check_count("number of fills", chains)
     given = _given(texts)
     check_out(out)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    opened = open_masked(
+        model,
+        device=device,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        mask_token=mask_token,
+    )
     fills = [fill for i, text in enumerate(given, start=1) for fill in _fills(opened, i, text)]
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]

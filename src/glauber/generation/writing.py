@@ -181,12 +181,12 @@ def check_passes(how: Unmasking, fewest: int) -> None:
         )
 
 
-def open_masked(model: Any, *, device: str, dtype: str, trust_remote_code: bool) -> Model:
+def open_masked(model: Any, *, dtype: str, **how: Any) -> Model:
     """The model, which must have a token for what is hidden."""
     choose_dtype(dtype)
     if isinstance(model, str) and (model.endswith(".gguf") or kind_of(model) == "causal"):
         raise _without_mask(model)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    opened = load(model, dtype=dtype, **how)
     if getattr(opened, "hidden_token", None) is None:
         raise _without_mask(opened.name)
     return opened
