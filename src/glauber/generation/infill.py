@@ -45,13 +45,15 @@ def infill(
         "Texts with blanks: [MASK], [MASK:3] for three tokens, [MASK:1-4] to try one to four.",
     ] = None,
     *,
-    chains: Annotated[int, "Fills of each text and each combination of lengths."] = 1,
+    chains: Annotated[
+        int, "Fills of each text; at temperature 0 they differ in a random order only."
+    ] = 1,
     order: Order = "confidence",
     count: Count = "linear",
     passes: PassCount = None,
     block: Block = None,
     remask: Again = "none",
-    temperature: Heat = 1.0,
+    temperature: Heat = 0.0,
     top_k: TopK = None,
     top_p: TopP = None,
     correct: Correct = 0,
@@ -67,9 +69,11 @@ def infill(
 ) -> Generation:
     """Fill the blanks of texts with a masked model; what stands around them is never changed.
 
-    A blank is [MASK], or the model's own mask token. Where the number of its tokens varies, all
-    combinations are filled, and the fills of a text are ranked by their log-probability a token
-    along the path taken, each token in the law that it was drawn from.
+    A blank is [MASK], or the model's own mask token. By default the likeliest token is taken, one
+    a pass, where the model is surest first; a temperature and several chains give other fills.
+    Where the number of tokens varies, all combinations are filled, and the fills of a text are
+    ranked by their log-probability a token along the path taken, each token in the law that it was
+    drawn from (at temperature 0, the model's own).
     """
     how = Unmasking(
         order, count, passes, block, remask, top_k, top_p, correct, correct_between, correct_block
