@@ -98,6 +98,23 @@ def test_a_tied_dream_and_one_without_a_shift(tmp_path):
     assert not plain.shifted
 
 
+def test_dreams_layers_are_transformers_qwen_without_a_mask(tmp_path):
+    """transformers' own module with the same names of tensors, every place seeing every place."""
+    folder, config, weights = dream(tmp_path / "m")
+    kept = {key: value for key, value in config.items() if key not in ("model_type", "rope_theta")}
+    rope = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    theirs = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**kept, rope_parameters=rope))
+    named = {key: torch.tensor(value) for key, value in weights.items()}
+    theirs.load_state_dict(named)  # refuses a name too few or too many
+    model, (tokens, sites) = load(str(folder)), asked(len(WORDS))
+    hidden = tokens.scatter(1, sites, model.hidden_token)
+    visible = torch.zeros(len(tokens), 1, LENGTH, LENGTH)
+    with torch.no_grad():
+        logits = theirs.eval()(input_ids=hidden, attention_mask=visible).logits
+    rows, left = torch.arange(len(tokens))[:, None], (sites - 1).clamp(min=0)
+    assert (model.scores(tokens, sites) - logits[rows, left]).abs().max() < 1e-5
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_row_does_not_depend_on_its_batch(family, tmp_path):
     model = load(str(FAMILIES[family][0](tmp_path / "m")[0]))

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import glauber
+from bench.diffusion import TINY, TINY_CELLS, measured, model_of
 from glauber.conditionals.load import load
 from glauber.dynamics.kernel import start
 from glauber.generation.unmasking import Unmasking, unmask
@@ -67,6 +68,11 @@ def test_generate_writes_it_too_and_never_the_mask(tmp_path):
     prompt = model.vocabulary.pieces(PROMPT)
     due = low_confidence(config, weights, prompt, length=12, steps=6, block=4, never=[MASK])
     assert made.texts == [model.vocabulary.decode(due.tolist())] * 2
+
+
+def test_both_sides_of_the_bench_write_the_same():
+    row = measured(model_of(TINY, "cpu", torch.float32), TINY_CELLS[1], turns=1)
+    assert row.equal == 1.0
 
 
 @pytest.mark.parametrize("family", [llada, dream, mdlm])

@@ -186,17 +186,18 @@ class DiffusionLM(OnePass):
 
 def _folder(name: str) -> Path:
     """The folder of a model; from the hub, without its code."""
-    if not Path(name).is_dir():
+    folder = Path(name)
+    if not folder.is_dir():
         if not reachable(name):
             raise GlauberError(f"the model {name} was found neither as a folder nor on the hub.")
         from huggingface_hub import snapshot_download
 
         try:
-            return Path(snapshot_download(name, allow_patterns=FILES))
+            folder = Path(snapshot_download(name, allow_patterns=FILES))
         except Exception as error:  # each version of the hub's client has its own
             raise GlauberError(f"the files of {name} cannot be read from the hub.") from error
-    check_folder(Path(name))
-    return Path(name)
+    check_folder(folder)
+    return folder
 
 
 def _config(folder: Path, name: str) -> dict[str, Any]:

@@ -275,7 +275,8 @@ def _looked_at(model: Model) -> dict[str, Any]:
         "proposable": int(model.vocabulary.proposable().sum()),
         "longest": model.longest,
         "parameters": model.parameters if diffusion else _parameters(model),
-        # described: by our own pass, which said what transformers says when the model was loaded
+        # described: by our own pass, which said what transformers says when the model was loaded;
+        # transformers knows no diffusion LMs, so theirs is compared with nothing then
         "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
         "fingerprint": model.fingerprint,
     }
