@@ -18,7 +18,7 @@ import torch
 from test_generate import STORED
 
 import glauber
-from glauber.generation import writing
+from glauber.generation import stored
 
 
 def write_and_die(model: glauber.MaskedLM, out: Path, at: int) -> None:
@@ -37,7 +37,7 @@ def write_and_die(model: glauber.MaskedLM, out: Path, at: int) -> None:
 
 def main() -> None:
     name, out, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    writing.COMMIT_SECONDS = 0.0  # every pass is committed
+    stored.COMMIT_SECONDS = 0.0  # every pass is committed
     model = glauber.load(name, device="cpu")
     torch.set_num_threads(1)
     moments = random.Random(1)

@@ -92,11 +92,11 @@ def test_a_stopped_generation_goes_on_to_the_same_bytes(
     temperature: float,
     remask: str,
 ) -> None:
-    from glauber.generation import writing
+    from glauber.generation import stored
 
     how = STORED | {"temperature": temperature, "remask": remask}
     whole = glauber.generate(model, **how, out=tmp_path / "whole")
-    made = writing._passes
+    made = stored.passes
 
     def stopped(*given: Any) -> Any:
         for number, one in enumerate(made(*given)):
@@ -104,7 +104,7 @@ def test_a_stopped_generation_goes_on_to_the_same_bytes(
                 raise KeyboardInterrupt
             yield one
 
-    monkeypatch.setattr(writing, "_passes", stopped)
+    monkeypatch.setattr(stored, "passes", stopped)
     with pytest.raises(KeyboardInterrupt):
         glauber.generate(model, **how, out=tmp_path / "run")
     monkeypatch.undo()

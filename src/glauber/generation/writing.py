@@ -1,15 +1,12 @@
-"""How are hidden sites filled to the end, kept as a run, and resumed?
+"""How are the hidden sites of many texts filled to the end?
 
-All chains make a pass before any makes the next one, in batches. What a pass did goes into a
-`Trace`, and into the run's folder where there is one; a folder that was begun by the same call is
-resumed to the same bits, because noise and plan are functions of the pass.
+All chains make a pass before any makes the next one, in batches. What was done to which site is a
+`Trace`, from which all figures of the texts are read.
 """
 
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,15 +20,12 @@ from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.dynamics.kernel import Info, Kernel, State, start
 from glauber.errors import GlauberError
 from glauber.generation.unmasking import Passes, Unmasking, unmasking
-from glauber.progress import check_count, check_memory, check_seed, say, track
+from glauber.progress import check_count, check_seed, track
 from glauber.result import counted
 from glauber.runs.run import Run
-from glauber.runs.spec import GENERATION, HEADER, Spec, versions, write_spec
-from glauber.runs.store import Events, Writer, bytes_needed, check_new, create, make_folder
-from glauber.sampling.plan import check_disk
-from glauber.sampling.session import COMMIT_SECONDS, as_events, check_batch_size
-
-BLOCK = 64  # passes of a stored generation read at a time
+from glauber.runs.spec import GENERATION, Spec, versions
+from glauber.runs.store import Events
+from glauber.sampling.session import as_events, check_batch_size
 
 
 @dataclass(frozen=True)
@@ -199,41 +193,15 @@ def _without_mask(name: str) -> GlauberError:
     )
 
 
-def check_out(out: str | Path | None) -> None:
-    """Refuses a place that is neither new nor a generation."""
-    if out is None:
-        return
-    folder = Path(str(out))
-    if not (folder / HEADER).is_file():
-        check_new(folder)
-    elif Run(folder).spec.unmasking is None:
-        raise GlauberError(f"{folder} is a run of chains: choose another folder.")
-
-
-def write(job: Job, *, out: str | Path | None = None, batch_size: int | None = None) -> Written:
-    """Fills the hidden sites of every chain to the end; kept and resumed where out is given."""
-    n_chains, length = job.tokens.shape
-    check_memory(200.0 * n_chains * length, f"{counted(n_chains, 'text')} of {length} tokens")
-    most = int(job.most_passes.max())
-    behind = f" and {counted(job.how.correct, 'sweep')} of correction" if job.how.correct else ""
-    say(f"{counted(n_chains, 'text')}, passes at most: {most:,}{behind}")
-    if out is not None:
-        return _stored(job, Path(str(out)), batch_size)
-    traces: list[Trace] = []
-    state = _state(job, job.tokens, 0)
-    for after, events in _passes(job, state, batch_size):
-        state = after
-        traces.append(Trace.of(events, length, first=len(traces)))
-    return _written(job, state.tokens.cpu().numpy(), Trace.joined(traces))
-
-
-def _state(job: Job, tokens: Tensor, step: int) -> State:
+def state_of(job: Job, tokens: Tensor, step: int) -> State:
+    """The state of a job's chains that hold these tokens after so many passes."""
     place = job.model.state_device
     heat = float(job.temperature)
     return start(tokens, job.begin, temperature=heat, step=step, device=place, greedy=True)
 
 
-def _written(job: Job, tokens: NDArray[np.int64], trace: Trace, run: Run | None = None) -> Written:
+def written(job: Job, tokens: NDArray[np.int64], trace: Trace, run: Run | None = None) -> Written:
+    """What a job came to, with the passes that each chain made."""
     made = job.most_passes.cpu().numpy().astype(np.int64)
     if not job.how.counted.planned:  # each pass fills a site of a chain that has not ended
         made = np.zeros_like(made)
@@ -241,7 +209,7 @@ def _written(job: Job, tokens: NDArray[np.int64], trace: Trace, run: Run | None 
     return Written(tokens, job.begin.cpu().numpy(), made, trace, job.hidden_token, run)
 
 
-def _passes(job: Job, state: State, batch_size: int | None) -> Iterator[tuple[State, Events]]:
+def passes(job: Job, state: State, batch_size: int | None) -> Iterator[tuple[State, Events]]:
     """Each pass until all chains are at their end: the state, and events (chains, 1, slots)."""
     place = state.step.device
     batches = torch.arange(len(state.step), device=place).split(batch_size or len(state.step))
@@ -265,96 +233,3 @@ def _passes(job: Job, state: State, batch_size: int | None) -> Iterator[tuple[St
 def _kernel(job: Job, begin: Tensor) -> Kernel:
     conditionals = job.model.conditionals()
     return unmasking(conditionals, job.how, hidden_token=job.hidden_token, begin=begin)
-
-
-# ---- kept in a folder
-
-
-def _stored(job: Job, folder: Path, batch_size: int | None) -> Written:
-    """The generation in that folder, begun or resumed, and read to its end."""
-    if not (folder / HEADER).is_file():
-        n_chains, length = job.tokens.shape
-        check_disk(folder, bytes_needed(n_chains, job.spec.steps, job.slots, length))
-        make_folder(folder, lambda draft: _create(job, draft))
-    run = Run(folder)
-    _check_same(job, run)
-    run.verify()
-    if not run.finished:
-        _advance(job, run, batch_size)
-        run = Run(folder)
-    return _written(job, run.tokens(), _trace(run), run)
-
-
-def _create(job: Job, draft: Path) -> None:
-    create(draft, job.tokens.numpy(), job.begin.numpy(), job.slots)
-    job.model.vocabulary.save(draft / "tokenizer")
-    write_spec(draft, job.spec)
-
-
-def _check_same(job: Job, run: Run) -> None:
-    """A folder is resumed by the call that began it, and by no other."""
-    kept, asked = asdict(run.spec), asdict(job.spec)
-    differ = [
-        name for name in asked if name not in ("steps", "versions") and kept[name] != asked[name]
-    ]
-    same = run.free.shape == job.begin.shape and bool((run.tokens(0) == job.tokens.numpy()).all())
-    if differ or not same:
-        what = " and ".join(differ) or "texts"
-        raise GlauberError(
-            f"{run.folder} holds another generation (its {what} differ): choose another folder."
-        )
-
-
-def _advance(job: Job, run: Run, batch_size: int | None) -> None:
-    """Makes the missing passes and commits them every few seconds, and when interrupted."""
-    state = _state(job, torch.from_numpy(run.tokens()), run.steps)
-    if run.steps:
-        state = state._replace(
-            placed=_placed(_trace(run), state.tokens.shape).to(state.step.device)
-        )
-    with Writer(run.folder) as writer:
-        held: list[Events] = []
-        passes = _passes(job, state, batch_size)
-        try:
-            since = time.perf_counter()
-            for state, events in passes:
-                held.append(events)
-                late = time.perf_counter() - since > COMMIT_SECONDS
-                if late or (writer.steps + len(held)) % writer.every == 0:
-                    _commit(writer, held, state)
-                    since = time.perf_counter()
-        finally:
-            _commit(writer, held, state)
-        write_spec(run.folder, replace(run.spec, steps=writer.steps))
-        writer.finish()
-
-
-def _commit(writer: Writer, held: list[Events], state: State) -> None:
-    if held:
-        events = {name: np.concatenate([one[name] for one in held], axis=1) for name in held[0]}
-        last = writer.steps + len(held)
-        marks = {last: state.tokens.cpu().numpy()} if last % writer.every == 0 else {}
-        held.clear()
-        writer.append(events, marks)
-
-
-def _trace(run: Run) -> Trace:
-    """The events of a stored generation, read in parts."""
-    length = run.free.shape[1]
-    names = ("site", "token", "changed", "log_prob_new")
-    firsts = range(0, run.steps, BLOCK)
-    return Trace.joined(
-        [
-            Trace.of(
-                {n: run.read(n, at, min(at + BLOCK, run.steps)) for n in names}, length, first=at
-            )
-            for at in firsts
-        ]
-    )
-
-
-def _placed(trace: Trace, shape: tuple[int, ...]) -> Tensor:
-    """The log-probability (chains, length) with which each token was placed, as a state has it."""
-    placed = np.zeros(shape, np.float32)
-    placed[trace.chain, trace.site] = trace.log_prob
-    return torch.from_numpy(placed)
