@@ -118,8 +118,8 @@ class Generation(Result):
         yield ""
         mean = float(self.log_probs.sum() / self.tokens.sum())
         yield (
-            f"{counted(len(rows), 'text')}, {_range(self.tokens)} tokens filled in "
-            f"{_range(self.passes)} passes, {counted(int(self.revised.sum()), 'token')} revised"
+            f"{counted(len(rows), 'text')}; tokens filled in each: {_range(self.tokens)}, "
+            f"passes: {_range(self.passes)}, tokens revised: {int(self.revised.sum()):,}"
         )
         yield f"log-probability a token along the paths taken: {mean:.2f} (exact, of these texts)"
         if self.run is not None:
@@ -128,9 +128,9 @@ class Generation(Result):
     def _line(self, row: dict[str, Any]) -> str:
         if self.blanks is None:
             return str(row["text"])
-        several = len({*self.blanks.lengths}) > 1
-        lengths = f"  {row['blanks']:>7}" if several else ""
-        return f"{row['rank']:>3}  {row['log_prob_per_token']:6.2f}{lengths}  {row['text']}"
+        given = f"{row['given'] + 1:>4}." if len({*self.blanks.text}) > 1 else ""
+        lengths = f"  {row['blanks']:>7}" if len({*self.blanks.lengths}) > 1 else ""
+        return f"{given}{row['rank']:>3}  {row['log_prob_per_token']:6.2f}{lengths}  {row['text']}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per text."""

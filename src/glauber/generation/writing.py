@@ -109,7 +109,9 @@ class Trace:
 
     @classmethod
     def joined(cls, parts: "list[Trace]") -> "Trace":
-        return cls(*(np.concatenate(c) for c in zip(*(vars(p).values() for p in parts))))  # noqa: B905
+        """The traces of passes that follow each other as one."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)

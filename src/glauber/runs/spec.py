@@ -66,7 +66,7 @@ def signature(spec: Spec) -> str:
         "scan": spec.scan,
         "within": spec.within,
         "fill": spec.fill,
-        **{name: str(value) for name, value in (spec.unmasking or {}).items() if value},
+        **{k: str(v) for k, v in (spec.unmasking or {}).items() if v and v != "none"},
         "chains": str(spec.chains),
         "steps": str(spec.steps),
         "seed": str(spec.seed),
