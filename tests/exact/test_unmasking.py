@@ -342,7 +342,7 @@ def test_laws_are_cut_to_the_top_tokens_and_then_to_their_head():
 
 def test_plans_are_those_of_the_schedules():
     assert hidden_plan(7, Procedure(passes=3)) == [7, 4, 2, 0]
-    assert hidden_plan(2, Procedure(passes=5)) == [2, 1, 0, 0, 0, 0]
+    assert hidden_plan(2, Procedure(passes=5)) == [2, 1, 1, 1, 1, 0]
     assert hidden_plan(8, Procedure(count="cosine", passes=4)) == [8, 7, 5, 3, 0]
     assert hidden_plan(2, Procedure(count="cosine", passes=3)) == [2, 1, 1, 0]
 

@@ -33,8 +33,7 @@ COUNTS = (
     {"count": "1"}, {"count": "2"}, {"passes": 2}, {"count": "cosine", "passes": 2},
     {"count": "threshold:0.55"}, {"count": "entropy-bound:0.7"},
 )  # fmt: skip
-PASSES = 3
-PLANS = ({"passes": 3}, {"count": "cosine", "passes": PASSES})
+PLANS = ({"passes": 3}, {"passes": 6}, {"count": "cosine", "passes": 5})
 REMASKS = ("cap:0.4", "rescale:0.6", "conf", "loop:0.1,0.8,0.2")
 FILLED = [{"order": order, **count} for order, count in itertools.product(ORDERS, COUNTS)]
 HIDDEN_AGAIN = [
@@ -45,7 +44,7 @@ LAWS = [
     {"temperature": 0.6, "count": "2"},
     {"temperature": 0.0, "order": "random", "count": "2"},
     {"temperature": 0.0, "order": "entropy", "count": "threshold:0.6"},
-    {"temperature": 0.0, "remask": "planned:1", "count": "cosine", "passes": PASSES},
+    {"temperature": 0.0, "remask": "planned:1", "count": "cosine", "passes": 5},
     {"temperature": 0.0, "remask": "conf", "order": "left-to-right"},
     {"temperature": 0.7, "top_p": 0.8, "order": "margin"},
     {"top_k": 2, "order": "entropy", "count": "entropy-bound:0.3"},

@@ -189,6 +189,8 @@ def hidden_plan(n: int, how: Procedure) -> list[int]:
         return [n, *(floor(n * share + 1e-9) for share in shares), 0]
     if how.count == "cosine":
         return [floor(n * hidden_share(j / passes, "cosine") + 1e-9) for j in range(passes + 1)]
+    if passes > n:  # the first slot in the first pass, the last one in the last, evenly between
+        return [n, *(n - 1 - (j - 1) * (n - 1) // (passes - 1) for j in range(1, passes + 1))]
     each, one_more = divmod(n, passes)
     return [n - j * each - min(j, one_more) for j in range(passes + 1)]
 

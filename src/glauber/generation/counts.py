@@ -83,24 +83,30 @@ def _entropy_bound(value: float) -> Count:
     return Count("entropy-bound", value)
 
 
-def plan(kind: str, n: int, passes: int | None) -> list[int]:
+def plan(kind: str, n: int, passes: int | None, *, pauses: bool = False) -> list[int]:
     """How many of n sites stay hidden after 0, 1, 2, … passes: from n down to the first 0.
 
     linear fills n // T a pass, and one more in the first n mod T passes (LLaDA's schedule);
-    cosine leaves floor(n cos(pi j / 2T)) after j passes. Each pass fills at least one.
+    cosine leaves floor(n cos(pi j / 2T)) after j passes. Each pass fills at least one; with pauses,
+    for hiding again, one may only replace what it hides, and there may be more passes than sites.
     """
     total = passes or max(1, n)
+    wanted = [_planned(kind, n, j, total) for j in range(total)] + [0]
+    if pauses:
+        return wanted[: wanted.index(0) + 1]
     left = [n]
     while left[-1] > 0:
-        j = len(left)
-        if j >= total:
-            wanted = 0
-        elif kind == "linear":
-            wanted = n - j * (n // total) - min(j, n % total)
-        else:
-            wanted = math.floor(n * math.cos(math.pi * j / (2 * total)) + ROUNDING)
-        left.append(max(0, min(wanted, left[-1] - 1)))
+        left.append(max(0, min(wanted[min(len(left), total)], left[-1] - 1)))
     return left
+
+
+def _planned(kind: str, n: int, j: int, total: int) -> int:
+    """How many of n sites the schedule wants hidden after pass j of so many."""
+    if kind == "linear" and total > n:  # one at once, the last with the last pass
+        return n if j == 0 else n - 1 - (j - 1) * (n - 1) // (total - 1)
+    if kind == "linear":
+        return n - j * (n // total) - min(j, n % total)
+    return math.floor(n * math.cos(math.pi * j / (2 * total)) + ROUNDING)
 
 
 def _within(entropy: Tensor, eligible: Tensor, ranks: Tensor, bound: float) -> Tensor:

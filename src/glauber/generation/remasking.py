@@ -45,7 +45,7 @@ class Remask:
     def plan(self, count: Count, n: int, passes: int | None) -> list[int]:
         """How many of n sites are planned to be hidden after 0, 1, 2, … passes."""
         if self.kind != "loop":
-            return plan(count.kind, n, passes)
+            return plan(count.kind, n, passes, pauses=self.kind != "none")
         total = passes or max(1, n)
         times = [self._warped(1 - j / total, count) for j in range(total + 1)]
         left = [math.floor(n * _share(count, time) + ROUNDING) for time in times]

@@ -169,11 +169,11 @@ def check(
 def check_passes(how: Unmasking, fewest: int) -> None:
     """Refuses more passes than there are tokens to fill, of which no plan could fill one each."""
     tokens = fewest if how.block is None else min(how.block, fewest)
-    if how.passes is not None and how.passes > tokens and how.remasked.kind != "loop":
+    if how.passes is not None and how.passes > tokens and how.remasked.kind == "none":
         where = "" if how.block is None else " of a block"
         raise GlauberError(
             f"{how.passes} passes are more than the {counted(tokens, 'hidden token')}{where}: each "
-            "pass fills at least one."
+            "pass fills at least one, unless some are hidden again."
         )
 
 
