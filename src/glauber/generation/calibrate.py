@@ -117,7 +117,8 @@ class Calibrated:
     @cached_property
     def passes(self) -> Measured:
         """Passes of a text that was written."""
-        return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, np.inf))
+        most = float(np.bincount(self.writing.text, self.writing.sizes).max())
+        return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most))
 
     def row(self, error: float) -> dict[str, Any]:
         return {
@@ -198,10 +199,12 @@ class Calibration(Result):
         yield f"checked on {counted(self.held_out, 'other text')} (estimates, 95% intervals):"
         yield from table([_shown(one.row(self.error), self.length) for one in self.rules])
         several = self.fastest.held_out.kept(self.error, least=2)
-        yield (
-            f"{self.fastest.rule.name}, of passes that fill two or more: kept {_share(several)}; "
-            f"cost over entropy bound {self.fastest.held_out.cost_to_bound.spoken()}"
-        )
+        if np.isfinite(several.value):
+            yield (
+                f"{self.fastest.rule.name}, of passes that fill two or more: kept "
+                f"{_share(several)}; cost over entropy bound "
+                f"{self.fastest.held_out.cost_to_bound.spoken()}"
+            )
         if self.noise is not None:
             yield (
                 f"a cost is the mean of {self.samples} fills in turn; near the error its standard "
@@ -309,5 +312,7 @@ def _shown(row: dict[str, Any], length: int) -> dict[str, Any]:
 
 
 def _share(one: Measured) -> str:
+    if one.kind == "exact":
+        return f"{one.value:.0%} (exact)"
     ends = "" if one.interval is None else f" ({one.interval[0]:.1%} to {one.interval[1]:.1%})"
     return f"{one.value:.1%}{ends}"

@@ -34,6 +34,7 @@ from glauber.statistics import (
 )
 
 TOGETHER = 64  # situations between two signs of progress
+ALONE = Measured(1.0, (1.0, 1.0), "exact")  # kept: a site alone costs nothing
 
 
 def hidden_at_random(free: Tensor, passes: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -193,6 +194,8 @@ class Passes:
     def kept(self, error: float, *, least: int = 1) -> Measured:
         """The share within the error, of the passes that fill at least so many sites."""
         some = self.sizes >= least
+        if least == 1 and (self.sizes == 1).all():
+            return ALONE
         n = int(self.text.max()) + 1
         within = np.bincount(self.text[some], self.cost[some] <= error, minlength=n)
         return share_by_chain(within, np.bincount(self.text[some], minlength=n))
@@ -200,6 +203,8 @@ class Passes:
     def texts_kept(self, error: float) -> Measured:
         """The share of texts of which every pass is within the error."""
         lost = np.bincount(self.text, self.cost > error)
+        if (self.sizes == 1).all():
+            return ALONE
         return share(int((lost == 0).sum()), len(lost))
 
     @property
@@ -210,7 +215,9 @@ class Passes:
     def cost_to_bound(self) -> Measured:
         """Cost over bound, sums over the passes of a text."""
         cost, bound = np.bincount(self.text, self.cost), np.bincount(self.text, self.bound)
-        return ratio_over_chains(cost[bound > 0], bound[bound > 0], bounds=(0.0, np.inf))
+        if not bound.any():
+            return Measured(np.nan, None, reason="no pass fills two sites")
+        return ratio_over_chains(cost, bound, bounds=(0.0, np.inf))
 
 
 def costs(at: Situations, how: Unmasking, samples: int, advance: Advance | None = None) -> Passes:
