@@ -241,6 +241,9 @@ def test_the_answer_says_everything(model):
     bare = score(model, texts, bound=True, samples=4, orders=0, seed=1)
     assert bare.texts[0].log_likelihood is None and bare.log_likelihood_per_token is None
     assert np.array_equal(bare.texts[0].bounds, found.texts[0].bounds)
+    # An interval from three samples reaches far, but no probability lies above 1.
+    few = score(model, [LONG], bound=True, samples=3, orders=3, seed=4)
+    assert few.bound.interval[0] >= 0 >= few.log_likelihood.interval[1]
     (cut,) = score(model, [LONG], bound=True, length=3).texts
     assert cut.text == "the cats" and cut.exact
 

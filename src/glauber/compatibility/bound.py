@@ -59,12 +59,12 @@ class Likelihood:
     @property
     def bound(self) -> Measured:
         """-log p(x) of the mixture over orders is at most this."""
-        return self._mean(self.bounds)
+        return self._mean(self.bounds, (0.0, np.inf))
 
     @property
     def log_likelihood(self) -> Measured | None:
         """The mean over orders of log p_o(x); None where no order was followed."""
-        return self._mean(self.log_probs) if len(self.log_probs) else None
+        return self._mean(self.log_probs, (-np.inf, 0.0)) if len(self.log_probs) else None
 
     @property
     def order_sd(self) -> Measured | None:
@@ -82,10 +82,10 @@ class Likelihood:
             return None
         return float(np.logaddexp.reduce(self.log_probs) - np.log(len(self.log_probs)))
 
-    def _mean(self, values: Floats) -> Measured:
+    def _mean(self, values: Floats, bounds: tuple[float, float]) -> Measured:
         if self.exact:
             return Measured(float(values.mean()), None, "exact")
-        return mean_over_chains(values)
+        return mean_over_chains(values, bounds=bounds)
 
     def _sd(self, weights: Floats) -> Floats:
         """Over the orders of weight 1."""
