@@ -121,6 +121,19 @@ def test_a_folder_is_resumed_by_its_own_call_only(model: MaskedLM, tmp_path: Pat
         glauber.generate(model, length=5, prefix="", passes=None, out=tmp_path / "run")
 
 
+def test_passes_that_do_nothing_are_kept_too(
+    model: MaskedLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tokens in sixty passes leave whole chunks of the store empty."""
+    monkeypatch.setattr("glauber.runs.store.chunk_steps", lambda n_chains, n_slots: 16)
+    how: dict[str, Any] = {"length": 2, "chains": 2, "passes": 60, "remask": "cap:0"}
+    found = glauber.generate(model, **how, out=tmp_path / "run")
+    assert found.run is not None and found.run.steps == 60 and found.passes.tolist() == [60, 60]
+    assert found.texts == glauber.generate(model, **how).texts
+    assert glauber.generate(model, **how, out=tmp_path / "run").texts == found.texts
+    assert found.run.text(0, 59).endswith("[MASK]") or found.run.text(0, 59).startswith("[MASK]")
+
+
 def test_prefix_suffix_and_lengths(model: MaskedLM) -> None:
     found = glauber.generate(
         model, length="3-6", prefix="the cat", suffix="the mat .", chains=40, temperature=2.0
@@ -252,6 +265,7 @@ BAD = [
     ({"count": 0}, "at least 1"),
     ({"count": 10**30}, "more than"),
     ({"passes": 25}, "25 passes are more than the 24 hidden tokens"),
+    ({"passes": 10**6, "remask": "conf"}, "more than 100,000 cannot be done"),
     ({"passes": 9, "block": 8}, "9 passes are more than the 8 hidden tokens of a block"),
     ({"passes": 4, "count": "2"}, "has no number of passes"),
     ({"order": "backwards"}, "the order is backwards"),

@@ -27,6 +27,8 @@ from glauber.runs.spec import GENERATION, Spec, versions
 from glauber.runs.store import Events
 from glauber.sampling.session import as_events, check_batch_size
 
+MOST_PASSES = 10**5
+
 
 @dataclass(frozen=True)
 class Job:
@@ -155,6 +157,8 @@ def check(
     check_seed(seed)
     check_batch_size(batch_size)
     check_device(device)
+    if how.passes is not None:
+        check_count("number of passes", how.passes, most=MOST_PASSES)
     if how.counted.kind == "number":
         check_count("number of tokens a pass", int(how.counted.value))
     if how.passes is not None and not how.counted.planned:

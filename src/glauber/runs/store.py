@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.runs.spec import DRAFT, HEADER, sync, write_json
+from glauber.runs.spec import DRAFT, HEADER, read_spec, sync, write_json
 
 if TYPE_CHECKING:
     import zarr
@@ -201,11 +201,12 @@ def chunk_file(name: str, place: int) -> str:
 def missing_chunk(folder: Path, steps: int, every: int) -> str | None:
     """A chunk file that so many steps need and that is not there; zarr would read it as empty.
 
-    A chunk of `changed` is not written while nothing changes, so it is not asked for here.
+    A chunk of `changed` is not written while nothing changes, so it is not asked for here; in a
+    generation, whose passes may do nothing, this holds for all events.
     """
     needed = [("tokens", mark) for mark in range(1 + steps // every)] + [("free", 0)]
     for name in FIELDS:
-        if name != "changed":
+        if name != "changed" and read_spec(folder).unmasking is None:
             needed += [(name, place) for place in range(-(-steps // every))]
     files = (chunk_file(name, place) for name, place in needed)
     return next((one for one in files if not (folder / one).is_file()), None)
