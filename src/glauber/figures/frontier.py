@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from glauber.generation.frontier_cells import Cell
 
 SCHEDULES = (STRONG, "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe and Ito
+DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 def plot_frontier(found: "Frontier") -> go.Figure:
@@ -19,9 +20,9 @@ def plot_frontier(found: "Frontier") -> go.Figure:
     name, what = _quality(found)
     figure = empty_figure(
         "What do fewer passes cost?",
-        f"{what} against passes of a text through the model; bars: 95% intervals over texts",
+        f"{what} against rows of a text through the model; bars: 95% intervals over texts",
     )
-    for place, (schedule, cells) in enumerate(_by_schedule(found).items()):
+    for schedule, cells in _by_schedule(found).items():
         measured = [cell.figures[name] for cell in cells]
         figure.add_scatter(
             x=[cell.cost for cell in cells],
@@ -29,7 +30,7 @@ def plot_frontier(found: "Frontier") -> go.Figure:
             error_y=bars(measured) | dict(color=THIN, width=2),
             name=schedule,
             mode="lines+markers",
-            line=_line(place, cells),
+            line=_line(found, cells),
             text=[cell.texts[0] for cell in cells],
             hovertemplate="%{x} passes: %{y:.3f}<br>%{text}<extra></extra>",
         )
@@ -57,13 +58,13 @@ def plot_quality_diversity(found: "Frontier") -> go.Figure:
     groups = _by_schedule(found) | {
         cell.schedule: [cell] for cell in found.cells if cell.how is None
     }
-    for place, (schedule, cells) in enumerate(groups.items()):
+    for schedule, cells in groups.items():
         figure.add_scatter(
             x=[cell.figures["entropy"].value for cell in cells],
             y=[cell.figures["nats_a_character"].value for cell in cells],
             name=schedule,
             mode="lines+markers+text",
-            line=_line(place, cells),
+            line=_line(found, cells),
             text=[f"{cell.cost:g}" if cell.how else "" for cell in cells],
             textposition="top center",
             hovertemplate="entropy %{x:.3f}, %{y:.3f} nats a character<extra></extra>",
@@ -79,7 +80,7 @@ def _quality(found: "Frontier") -> tuple[str, str]:
     """The measure on the upright axis, and its name."""
     if found.judge is None:
         return "entropy", "entropy of a text's tokens, nats"
-    return "nats_a_character", "nats a character"
+    return "nats_a_character", "nats a character under the judge"
 
 
 def _by_schedule(found: "Frontier") -> dict[str, list["Cell"]]:
@@ -92,10 +93,15 @@ def _by_schedule(found: "Frontier") -> dict[str, list["Cell"]]:
     return dict(sorted(lines.items()))
 
 
-def _line(place: int, cells: list["Cell"]) -> dict[str, object]:
-    swept = bool(cells[0].corrected)
-    colour = SCHEDULES[place // 2 % len(SCHEDULES)] if cells[0].how else QUIET
-    return dict(color=colour, width=2, dash="dash" if swept else "solid")
+def _line(found: "Frontier", cells: list["Cell"]) -> dict[str, object]:
+    """A colour for each schedule, a dash for each number of sweeps."""
+    how = cells[0].how
+    if how is None:
+        return dict(color=QUIET)
+    schedules = list(dict.fromkeys(cell.schedule for cell in found.cells))
+    swept = sorted({cell.how.correct for cell in found.cells if cell.how})
+    colour = SCHEDULES[schedules.index(cells[0].schedule) % len(SCHEDULES)]
+    return dict(color=colour, width=2, dash=DASHES[swept.index(how.correct) % len(DASHES)])
 
 
 def plot_correction(found: "Correction") -> go.Figure:
