@@ -8,12 +8,14 @@ import pytest
 
 import glauber
 
+ROOT = Path(__file__).parents[2]  # the runs name their model from here
 BEFORE = Path(__file__).parent / "before"
 STEPS = {"plain": 60, "blocks": 36}
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_an_old_run_is_resumed_and_extended(name, tmp_path):
+def test_an_old_run_is_resumed_and_extended(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
     folder = tmp_path / name
     shutil.copytree(BEFORE / name, folder)
     run = glauber.Run(folder)
