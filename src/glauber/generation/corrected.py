@@ -27,6 +27,7 @@ from glauber.dynamics.kernel import State, start
 from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
 from glauber.generation.correction import correction as sweep_of
+from glauber.generation.filling import NOTHING
 from glauber.generation.orders import ORDERS, check_order
 from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import check_passes, open_masked
@@ -181,7 +182,9 @@ def _drawn(
                 production = mean_over_chains(spent.cpu().numpy())
         if number in sweeps:
             revised = (state.tokens != first)[:, hidden].double().mean(dim=1)
-            share = mean_over_chains(revised.cpu().numpy(), bounds=(0.0, 1.0))
+            share = (
+                mean_over_chains(revised.cpu().numpy(), bounds=(0.0, 1.0)) if number else NOTHING
+            )
             found.append((share, production, _traps(conditionals, state, hidden)))
     return found
 
