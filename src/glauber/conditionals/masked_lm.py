@@ -18,6 +18,7 @@ from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, ro
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.laid_out import lay_out
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
@@ -149,7 +150,7 @@ class MaskedLM(OnePass):
             )
         if described is None:
             return None
-        encoder = Encoder(described)
+        encoder = Encoder(described if self.int8 else lay_out(described))
         apart = guard.difference(
             lambda *asked: self._ours(encoder, *asked),
             self._theirs,
