@@ -5,7 +5,7 @@ import torch
 from conftest import make_model
 from glauber.conditionals.forward import laid_out
 from glauber.conditionals.forward.description import Affine
-from glauber.conditionals.forward.laid_out import LaidOut, lay_out
+from glauber.conditionals.forward.laid_out import LaidOut, lay_out, with_head_laid_out
 from glauber.conditionals.forward.read import describe
 
 
@@ -31,3 +31,15 @@ def test_what_has_no_room_or_another_precision_stays_as_it_is(monkeypatch):
     assert lay_out(described := describe(model.double())) is described
     monkeypatch.setattr(laid_out, "ROOM", 1000)
     assert lay_out(described := describe(model.float())) is described
+
+
+def test_the_head_is_laid_out_beside_the_model():
+    model = make_model("bert")
+    states = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
+    copy = with_head_laid_out(model)
+    assert isinstance(copy.get_output_embeddings().forward, LaidOut)
+    assert not isinstance(model.get_output_embeddings().forward, LaidOut)
+    assert copy.cls.predictions.decoder.weight is model.cls.predictions.decoder.weight
+    with torch.no_grad():
+        torch.testing.assert_close(copy.cls(states), model.cls(states), rtol=0, atol=1e-5)
+    assert with_head_laid_out(model.double()) is model

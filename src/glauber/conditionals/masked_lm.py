@@ -18,7 +18,7 @@ from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, ro
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
-from glauber.conditionals.forward.laid_out import lay_out
+from glauber.conditionals.forward.laid_out import lay_out, with_head_laid_out
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
@@ -127,6 +127,8 @@ class MaskedLM(OnePass):
         head = HEADS.get(model.config.model_type)
         self._head = None if head is None else head(self.model)
         self.encoder = self._encoder()
+        if self.encoder is not None and head is not None:
+            self._head = head(with_head_laid_out(self.model))
         if self._head is None:
             warnings.warn(
                 f"{model.config.model_type} is not a shape that we know: the scores of every "

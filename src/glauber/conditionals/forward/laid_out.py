@@ -2,9 +2,10 @@
 
 A matrix product first rearranges its weights so that they are read in a line. For a single text
 that costs as much as the arithmetic; oneDNN takes weights that were rearranged before. Costs the
-room of the encoder's weights a second time.
+room of the weights a second time.
 """
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -59,6 +60,26 @@ def lay_out(described: Description) -> Description:
         for layer in described.layers
     ]
     return described._replace(layers=layers)
+
+
+def with_head_laid_out(model: Any) -> Any:
+    """The model with all its weights, but with the product that forms the scores laid out.
+
+    A copy of its modules, not of its weights: the model itself stays as it is. The model itself
+    where that cannot be.
+    """
+    last = model.get_output_embeddings()
+    usual = isinstance(last, torch.nn.Linear) and last.weight.dtype == torch.float32
+    if not usual or last.weight.device.type != "cpu" or last.weight.nbytes > ROOM:
+        return model
+    shared = {id(part): part for part in (*model.parameters(), *model.buffers())}
+    copy = deepcopy(model, shared)
+    product = copy.get_output_embeddings()
+    try:
+        product.forward = LaidOut(Affine(product.weight, product.bias))
+    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
+        return model
+    return copy
 
 
 def _room(described: Description) -> int:
