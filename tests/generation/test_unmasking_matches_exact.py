@@ -33,7 +33,7 @@ COUNTS = (
     {"count": "1"}, {"count": "2"}, {"passes": 2}, {"count": "cosine", "passes": 2},
     {"count": "threshold:0.55"}, {"count": "entropy-bound:0.7"},
 )  # fmt: skip
-PLANS = ({"passes": 3}, {"passes": 6}, {"count": "cosine", "passes": 5})
+PLANS = ({"passes": 6}, {"count": "cosine", "passes": 5})
 REMASKS = ("cap:0.4", "rescale:0.6", "conf", "loop:0.1,0.8,0.2")
 FILLED = [{"order": order, **count} for order, count in itertools.product(ORDERS, COUNTS)]
 HIDDEN_AGAIN = [

@@ -20,7 +20,7 @@ def test_the_rectangles_of_an_autoregressive_model_close():
     texts = [text for _, text in passages()[:40]]
     tokens, free = control.vocabulary.encode(texts, length=8)
     study = rectangle_study(
-        control, precise, tokens, free=free, count=10, proposals=NextToken(control), influence=False
+        control, precise, tokens, free=free, count=4, proposals=NextToken(control), influence=False
     )
     largest, exact = study.delta.max(), float(study.precise.delta.max())
     print(f"Delta at most {largest:.2e}, in float64 {exact:.2e}; floor {study.noise_floor:.2e}")
