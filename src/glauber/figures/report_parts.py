@@ -157,8 +157,9 @@ def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) ->
     counted = found.summary()
     few = min(listed, counted.n_traps)
     paragraphs.append(
-        f"{counted.n_traps} were found, {counted.n_perfect} of them perfect: every token is the "
-        f"model's first choice there. They take up {counted.share:.0%} of all steps. "
+        f"{counted.n_traps} {'was' if counted.n_traps == 1 else 'were'} found, "
+        f"{counted.n_perfect} of them perfect: every token is the model's first choice there. "
+        f"They take up {counted.share:.0%} of all steps. "
         + (f"The {few} longest are" if few < counted.n_traps else "All are")
         + f" written out below ({few} of {counted.n_traps})."
     )
