@@ -20,7 +20,7 @@ from glauber.generation.stored import check_out, write
 from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_passes, open_masked
 from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
-from glauber.progress import check_count, check_memory
+from glauber.progress import check_count, check_memory, say
 from glauber.result import counted, model_parts, signature, study
 
 LENGTH_SLOT = 2**30  # its noise draws a chain's length: no site and no sweep has that slot
@@ -100,6 +100,8 @@ def generate(
     )
     how = within_error(opened, how, error=error, stored=calibration, temperature=float(temperature))
     lengths = drawn_lengths(least, most, chains, seed)
+    if temperature == 0 and order != "random" and len(set(lengths)) < chains:
+        say("at temperature 0 nothing is drawn: texts of one length are the same")
     tokens = _rows(opened, prefix, suffix, lengths)
     job = Job(opened, how, tokens, temperature, seed, prefix, (), trust_remote_code)
     made = signature(
