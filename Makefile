@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs format clean
+.PHONY: demo test test-browser check bench docs format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,10 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
+test-browser: $(READY)
+	$(BIN)/python -m pytest -m browser tests/explorer
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -38,7 +38,12 @@ ARROWS = {
         "compatibility", "exact", "figures", "generation", "ising", "landscape", "metastability",
         "mixing", "sweeps", "translation",
     },
-    "cli": {"runs", "sampling", "figures", "papers"},
+    "explorer": BELOW
+    | {
+        "compatibility", "figures", "generation", "landscape", "metastability", "mixing",
+        "translation",
+    },
+    "cli": {"runs", "sampling", "figures", "papers", "explorer"},
 }  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
 BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}

@@ -1,0 +1,1 @@
+"""The live page: watch a chain, ask it, change it."""
