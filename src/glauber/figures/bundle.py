@@ -15,8 +15,6 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(
     r"^export (?=(?:async function\*?|function\*?|class|const) ([\w$]+))", re.MULTILINE
 )
-    r"^export (?=(?:async function\*?|function\*?|class|const) ([\w$]+))", re.MULTILINE
-)
 LISTED = re.compile(r"^export \{([^}]*)\};$", re.MULTILINE)
 
 
@@ -29,7 +27,8 @@ def script(entry: str) -> str:
     order: list[str] = []
     _collect(entry, order, ())
     parts = "\n".join(_scoped(name) for name in order)
-    return f'(() => {{\n"use strict";\nconst modules = {{}};\n{parts}\nreturn modules[{entry!r}];\n}})()'
+    head = '"use strict";\nconst modules = {};'
+    return f"(() => {{\n{head}\n{parts}\nreturn modules[{entry!r}];\n}})()"
 
 
 @cache
