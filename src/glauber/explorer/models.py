@@ -1,0 +1,116 @@
+"""Which models can a page ask, and who may ask them now?
+
+A fixed list of names, each opened when it is first needed and kept. All who ask a model take their
+turn, first come, first served: a click waits for one short piece of work, not for a whole film.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import Model, load
+from glauber.errors import GlauberError
+
+Loader = Callable[[], Model]
+
+
+class Turns:
+    """A lock that goes to whoever waits longest; the thread that has it may take it again."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._line: deque[int] = deque()  # threads; the first one has the lock
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            if not (self._line and self._line[0] == me):
+                self._wait(me)
+            self._depth += 1
+
+    def _wait(self, me: int) -> None:
+        self._line.append(me)
+        try:
+            while self._line[0] != me:
+                self._changed.wait()
+        except BaseException:  # an interrupt leaves the line, or nobody behind it would ever come
+            self._line.remove(me)
+            self._changed.notify_all()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._depth -= 1
+            if not self._depth:
+                self._line.popleft()
+                self._changed.notify_all()
+
+
+class Models:
+    """Models by name, opened once each; `lock` is held by whoever asks one."""
+
+    def __init__(self, loaders: Mapping[str, Loader]) -> None:
+        self.lock = Turns()
+        self._loaders = dict(loaders)
+        self._opened: dict[str, Model] = {}
+        self._conditionals: dict[str, Conditionals] = {}
+
+    @classmethod
+    def of(cls, *given: str | Conditionals, **how: Any) -> "Models":
+        """Of names and objects, as `glauber.load` takes them; `how` goes to it for names."""
+        loaders: dict[str, Loader] = {}
+        for one in given:
+            if isinstance(one, str):
+                loaders[one] = partial(load, one, **how)
+            else:
+                opened = load(one)
+                loaders[opened.name] = partial(_same, opened)
+        return cls(loaders)
+
+    @property
+    def names(self) -> list[str]:
+        """The names that a page may use."""
+        return list(self._loaders)
+
+    def check(self, name: object) -> str:
+        """The name itself; refused if it is none of the list."""
+        if not isinstance(name, str) or name not in self._loaders:
+            listed = ", ".join(self._loaders) or "none"
+            raise GlauberError(
+                f"the model {name!r:.80} is not open here ({listed}): start with --model to use "
+                "another one."
+            )
+        return name
+
+    def __getitem__(self, name: str) -> Model:
+        """The model of that name, opened now if it was not before."""
+        self.check(name)
+        with self.lock:
+            if name not in self._opened:
+                self._opened[name] = self._loaders[name]()
+            return self._opened[name]
+
+    def is_open(self, name: str) -> bool:
+        """Whether the model was opened already."""
+        return name in self._opened
+
+    def conditionals(self, name: str) -> Conditionals:
+        """What a chain draws from, over the tokens that it may propose."""
+        with self.lock:
+            if name not in self._conditionals:
+                self._conditionals[name] = self[name].conditionals()
+            return self._conditionals[name]
+
+
+def _same(opened: Model) -> Model:
+    return opened

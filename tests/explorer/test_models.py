@@ -1,0 +1,64 @@
+"""Models of a page: a fixed list, opened once, asked one at a time in the order of asking."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from glauber.errors import GlauberError
+from glauber.explorer.models import Models, Turns
+
+
+def test_a_model_is_opened_once_and_only_when_it_is_asked() -> None:
+    opened: list[str] = []
+
+    def loader() -> Any:
+        opened.append("a")
+        return object()
+
+    models = Models({"a": loader})
+    assert models.names == ["a"] and not opened and not models.is_open("a")
+    assert models["a"] is models["a"] and opened == ["a"] and models.is_open("a")
+
+
+def test_a_model_that_is_not_listed_is_refused() -> None:
+    models = Models.of("bundled:english")
+    for name in ("/etc/passwd", "bundled:other", None, ["bundled:english"]):
+        with pytest.raises(GlauberError, match="start with --model"):
+            models.check(name)
+
+
+def test_a_loader_that_fails_is_tried_again() -> None:
+    tries = iter([GlauberError("no"), "model"])
+
+    def loader() -> Any:
+        one = next(tries)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    models = Models({"a": loader})
+    with pytest.raises(GlauberError, match="no"):
+        models["a"]
+    assert models["a"] == "model"
+
+
+def test_turns_go_in_the_order_of_asking() -> None:
+    turns, came, ready = Turns(), [], threading.Semaphore(0)
+
+    def work(number: int) -> None:
+        ready.release()
+        with turns, turns:  # the holder may take it again
+            came.append(number)
+
+    threads = []
+    with turns:
+        for number in range(4):
+            threads.append(threading.Thread(target=work, args=(number,)))
+            threads[-1].start()
+            ready.acquire()
+            while len(turns._line) < number + 2:  # it stands in line before the next one comes
+                pass
+    for thread in threads:
+        thread.join()
+    assert came == [0, 1, 2, 3] and not turns._line
