@@ -1,0 +1,56 @@
+// How does one pass on what is seen? As a link, or as one file.
+
+import { encodeState } from "./permalink.js";
+
+/** The buttons "Copy link" and, where something answers, "Save page"; `state` gives what is seen now. */
+export function sendButtons({ link, state, say }) {
+  const group = document.createElement("div");
+  group.className = "send";
+  group.append(button("Copy link", () => copyLink(state(), say)));
+  if (link.live) group.append(button("Save page", (event) => savePage(link, state(), say, event.currentTarget)));
+  return group;
+}
+
+function button(name, onclick) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = name;
+  made.addEventListener("click", onclick);
+  return made;
+}
+
+async function copyLink(state, say) {
+  const address = `${location.href.split("#")[0]}#${encodeState(state)}`;
+  history.replaceState(null, "", address);
+  try {
+    await navigator.clipboard.writeText(address);
+    say("The link is copied: it shows this text again.");
+  } catch {
+    say("The browser does not let this page copy: the link stands in its address line.");
+  }
+}
+
+async function savePage(link, state, say, pressed) {
+  pressed.disabled = true;
+  say("The page is being written.");
+  try {
+    const { name, html } = await link.ask("save", { state });
+    download(name, html);
+    say(`Saved as ${name}.`);
+  } catch (error) {
+    say(error.message);
+  } finally {
+    pressed.disabled = false;
+  }
+}
+
+function download(name, html) {
+  const address = URL.createObjectURL(new Blob([html], { type: "text/html" }));
+  const anchor = document.createElement("a");
+  anchor.href = address;
+  anchor.download = name;
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60000);
+}
