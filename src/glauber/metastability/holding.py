@@ -101,6 +101,13 @@ def margins_of(
     if len(sites) == 0:
         raise GlauberError("every site of a text is frozen, so there is nothing to redraw.")
     asked = conditionals.scores(tokens.repeat(len(sites), 1), sites[:, None])[:, 0]
+    return margins_from(asked, tokens, sites, temperature=temperature)
+
+
+def margins_from(
+    asked: Tensor, tokens: Tensor, sites: Tensor, *, temperature: float = 1.0
+) -> Margins:
+    """The same from the scores asked (n, vocab) of the sites (n,), each hidden alone."""
     scores = asked.double()
     present = tokens[sites, None]
     own = scores.gather(1, present)

@@ -133,15 +133,15 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     """One chain after the given steps; changes are against the step before in that list."""
     run.check_chain(chain)
     free = run.free[chain]
-    first, last = _inside(run, chain)
-    inside = slice(first, last)
+    first, last = inside(run.vocabulary, run.tokens(0)[chain], free)
+    shown = slice(first, last)
     snapshots: list[Snapshot] = []
     before: NDArray[np.int64] | None = None
     for step in steps:
         tokens = run.tokens(step)[chain]
         changed = np.zeros(len(tokens), bool) if before is None else tokens != before
-        texts = spelled(run.vocabulary, tokens[inside])
-        marks = zip(texts, changed[inside], ~free[inside], strict=True)
+        texts = spelled(run.vocabulary, tokens[shown])
+        marks = zip(texts, changed[shown], ~free[shown], strict=True)
         pieces = [Piece(text, bool(new), bool(held)) for text, new, held in marks]
         snapshots.append(Snapshot(step, pieces, first - run.first_site))
         before = tokens
@@ -154,11 +154,15 @@ def moments(run: Run, count: int) -> list[int]:
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
 
 
-def _inside(run: Run, chain: int) -> tuple[int, int]:
-    """First and last site of the text, without the special tokens around it."""
-    tokens = run.tokens(0)[chain]
-    there = [i for i, token in enumerate(tokens) if token >= 0 and run.vocabulary.decode([token])]
-    sites = there + np.nonzero(run.free[chain])[0].tolist()
+def inside(
+    vocabulary: "Text", tokens: NDArray[np.int64], free: NDArray[np.bool_]
+) -> tuple[int, int]:
+    """First position of a text and the one behind it, without the special tokens around it.
+
+    tokens and free are (length,), as the chain began.
+    """
+    there = [i for i, token in enumerate(tokens) if token >= 0 and vocabulary.decode([token])]
+    sites = there + np.nonzero(free)[0].tolist()
     return min(sites), max(sites) + 1
 
 
