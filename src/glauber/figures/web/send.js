@@ -1,22 +1,14 @@
 // How does one pass on what is seen? As a link, or as one file.
 
+import { button } from "./forms.js";
 import { encodeState } from "./permalink.js";
+import { make } from "./tokens.js";
 
 /** The buttons "Copy link" and, where something answers, "Save page"; `state` gives what is seen now. */
 export function sendButtons({ link, state, say }) {
-  const group = document.createElement("div");
-  group.className = "send";
-  group.append(button("Copy link", () => copyLink(state(), say)));
+  const group = make("div", { class: "spread" }, button("Copy link", () => copyLink(state(), say)));
   if (link.live) group.append(button("Save page", (event) => savePage(link, state(), say, event.currentTarget)));
   return group;
-}
-
-function button(name, onclick) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = name;
-  made.addEventListener("click", onclick);
-  return made;
 }
 
 async function copyLink(state, say) {

@@ -1,0 +1,64 @@
+// What are the parts of a form? Each is labelled, and reads as what it holds.
+
+import { make } from "./tokens.js";
+
+export function button(name, onclick, attributes = {}) {
+  return make("button", { type: "button", class: "plain", onclick, ...attributes }, name);
+}
+
+/** A label above its control. */
+export function labelled(name, control, kind = "") {
+  return make("label", { class: `field ${kind}`.trim() }, make("span", {}, name), control);
+}
+
+/** A select of words, or of [value, word] pairs; a value that is not among them is added. */
+export function choice(words, value, onchange = () => {}) {
+  const pairs = words.map((word) => (Array.isArray(word) ? word : [word, word]));
+  if (value !== undefined && !pairs.some(([one]) => one === value)) pairs.push([value, value]);
+  const select = make("select", { onchange }, ...pairs.map(([one, word]) => make("option", { value: one }, word)));
+  select.value = value ?? pairs[0]?.[0] ?? "";
+  return select;
+}
+
+export function numberBox(value, { min = 0, max = 2 ** 31 - 1, step = 1 } = {}) {
+  const box = make("input", { type: "number", min, max, step, required: true, inputmode: "numeric" });
+  box.value = String(value);
+  return box;
+}
+
+export function textBox(value, { rows = 3, placeholder = "" } = {}) {
+  const box = make("textarea", { rows, placeholder, spellcheck: "false" });
+  box.value = value;
+  return box;
+}
+
+/** A number box's value; an Error of one sentence where it holds none. */
+export function numberOf(box, name) {
+  if (box.value === "" || !box.checkValidity()) throw new Error(`${name}: ${box.validationMessage || "a number is missing."}`);
+  return Number(box.value);
+}
+
+/** The temperature as a slider with its value beside it; `oninput` is called with the number. */
+export function temperatureSlider(value, oninput = () => {}) {
+  const shown = make("output", {}, decimals(value));
+  const input = make("input", { type: "range", min: 0, max: Math.max(2, value), step: 0.01, "aria-label": "Temperature" });
+  input.value = String(value);
+  input.addEventListener("input", () => {
+    shown.textContent = decimals(Number(input.value));
+    oninput(Number(input.value));
+  });
+  const field = make("label", { class: "field" }, make("span", {}, "Temperature"), make("span", { class: "sliding" }, input, shown));
+  function set(next) {
+    if (next > Number(input.max)) input.max = String(next);
+    input.value = String(next);
+    shown.textContent = decimals(next);
+  }
+  return { field, input, set, get value() { return Number(input.value); } };
+}
+
+/** A few figures of a number, without needless zeros. */
+export function decimals(value, figures = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6)) return value.toExponential(2);
+  return String(Number(value.toPrecision(figures)));
+}

@@ -1,0 +1,161 @@
+// What does the model say about one token? Its whole conditional as bars, and what one can do there.
+
+import { button, decimals, labelled } from "./forms.js";
+import { make, visible } from "./tokens.js";
+
+/**
+ * The region "Conditional". show({ source, chain, step, site }) asks what stands there; `model` is the
+ * name of the model whose tokens are searched. Handlers get that place back: onput(where, token, text),
+ * onfreeze(where, freeze), onbranch(where), onclose(). A handler that is absent has no button.
+ */
+export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclose = () => {} }) {
+  const body = make("div", { class: "conditional-body" });
+  const element = make("section", { class: "conditional card", hidden: true, "aria-label": "Conditional" }, body);
+  let where = null;
+  let asked = 0;
+
+  async function show(next) {
+    where = next;
+    const ticket = ++asked;
+    element.hidden = false;
+    element.setAttribute("aria-busy", "true");
+    try {
+      const answer = await link.ask("conditional", next);
+      if (ticket === asked) draw(answer);
+    } catch (error) {
+      if (ticket === asked) body.replaceChildren(make("div", { class: "spread" }, make("p", {}, error.message), closing()));
+    } finally {
+      if (ticket === asked) element.removeAttribute("aria-busy");
+    }
+  }
+
+  function draw(answer) {
+    const place = where;
+    const putting = onput ? candidate(answer, (token, text) => onput(place, token, text)) : null;
+    const searched = body.querySelector("input[type=search]")?.value ?? "";
+    const { step } = place;
+    body.replaceChildren(
+      make("div", { class: "spread" }, heading(answer), closing()),
+      facts(answer, step),
+      bars(answer, putting?.choose),
+      ...(putting ? [search(link, model, searched, putting.choose), putting.element] : []),
+      actions(answer, place),
+    );
+    if (answer.note) body.append(make("p", { class: "note" }, answer.note));
+  }
+
+  function actions(answer, place) {
+    const row = make("div", { class: "spread" });
+    if (onfreeze) row.append(button(answer.frozen ? "Release" : "Freeze", () => onfreeze(place, !answer.frozen)));
+    if (onbranch) row.append(button("Branch", () => onbranch(place)));
+    return row;
+  }
+
+  const closing = () => button("Close", () => { close(); onclose(); }, { class: "plain push" });
+
+  function close() {
+    asked += 1;
+    where = null;
+    element.hidden = true;
+    body.replaceChildren();
+  }
+
+  return { element, show, close, get where() { return where; } };
+}
+
+function heading(answer) {
+  const place = `site ${answer.site}${answer.frozen ? ", frozen" : ""}`;
+  return make("h3", {}, make("span", { class: "word" }, visible(answer.text)), " ", make("small", {}, place));
+}
+
+/** Entropy, margin and how long it stays, and whether these are exact. */
+function facts(answer, step) {
+  const { steps, log10 } = answer.holding ?? {};
+  const rows = [
+    ["Entropy", `${decimals(answer.entropy)} nats`],
+    ["Margin", answer.margin === null ? "–" : decimals(answer.margin)],
+    ["Redraws until it changes", Number.isFinite(steps) ? decimals(steps) : log10 === undefined ? "–" : `10^${decimals(log10)}`],
+  ];
+  const list = make("dl", { class: "facts" });
+  for (const [name, value] of rows) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
+  const kind = answer.kind === "exact" ? "exact" : "estimates";
+  const said = `After step ${step}, at temperature ${decimals(answer.temperature)}. These numbers are ${kind}; the redraws are those expected of this site.`;
+  return make("div", {}, list, make("p", { class: "note" }, said));
+}
+
+/** The likeliest tokens and the rest; a bar is a button where a token can be put. */
+function bars(answer, choose) {
+  const list = make("ol", { class: "bars", "aria-label": "Likeliest tokens" });
+  for (const one of answer.top) list.append(bar(one, one.token === answer.token, choose));
+  const others = answer.n_tokens - answer.top.length;
+  if (others > 0) list.append(bar({ text: `${others.toLocaleString("en")} others`, probability: answer.rest }, false, null));
+  return list;
+}
+
+function bar({ token, text, probability }, present, choose) {
+  const rest = token === undefined;
+  const word = rest ? text : visible(text);
+  const parts = [
+    make("span", { class: "word" }, word),
+    make("span", { class: "track" }, make("span", { class: "fill" })),
+    make("span", { class: "percent" }, share(probability)),
+  ];
+  parts[1].firstChild.style.width = `${Math.min(100, 100 * probability)}%`;
+  const attributes = { class: "bar", "data-probability": probability, "data-token": token };
+  const name = `${word}, ${share(probability)}${present ? ", stands there" : ""}`;
+  const pressed = { type: "button", "aria-label": name, "aria-pressed": "false", onclick: () => choose(token, text) };
+  const row = choose && !rest ? make("button", { ...attributes, ...pressed }, ...parts) : make("div", attributes, ...parts);
+  return make("li", { class: present ? "present" : rest ? "rest" : null }, row);
+}
+
+/** The token that "Put" puts: chosen by a bar or by a search. */
+function candidate(answer, put) {
+  const said = make("span", { class: "note" }, "Choose a bar, or search for a token.");
+  let chosen = null;
+  const press = button("Put", () => put(chosen.token, chosen.text), { disabled: true });
+  const element = make("div", { class: "spread" }, press, said);
+  function choose(token, text) {
+    chosen = { token, text };
+    press.disabled = token === answer.token;
+    said.textContent = press.disabled ? "It stands there already." : `“${visible(text)}” in its place.`;
+    for (const row of element.parentElement.querySelectorAll("button[data-token]")) {
+      row.setAttribute("aria-pressed", String(row.dataset.token === String(token)));
+    }
+  }
+  return { element, choose };
+}
+
+/** A box that finds any token that the model may propose. */
+function search(link, model, before, choose) {
+  const found = make("div", { class: "matches" });
+  let asked = 0;
+  let waiting = 0;
+  async function look(query) {
+    const ticket = ++asked;
+    if (!query) return found.replaceChildren();
+    try {
+      const { tokens } = await link.ask("tokens", { model, query, count: 20 });
+      if (ticket !== asked) return;
+      const buttons = tokens.map(({ token, text }) => button(visible(text), () => choose(token, text), { "data-token": token, "aria-pressed": "false" }));
+      found.replaceChildren(...(buttons.length ? buttons : [make("span", { class: "note" }, "No token is spelled so.")]));
+    } catch (error) {
+      if (ticket === asked) found.replaceChildren(make("span", { class: "note" }, error.message));
+    }
+  }
+  const box = make("input", { type: "search", autocomplete: "off", spellcheck: "false" });
+  box.addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => look(box.value.trim()), 120);
+  });
+  if (before) {
+    box.value = before;
+    look(before.trim());
+  }
+  return make("div", {}, labelled("Another token", box, "wide"), found);
+}
+
+function share(probability) {
+  const hundred = 100 * probability;
+  if (hundred > 0 && hundred < 0.01) return "<0.01%";
+  return `${hundred.toFixed(hundred < 1 ? 2 : 1)}%`;
+}
