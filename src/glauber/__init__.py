@@ -69,6 +69,7 @@ STUDIES = {
 }
 # What is no command by itself.
 OTHERS = {
+    "explore": "explorer.explore",
     "load": "conditionals.load",
     "DiffusionLM": "conditionals.diffusion_lm",
     "MaskedLM": "conditionals.masked_lm",

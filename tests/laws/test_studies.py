@@ -14,7 +14,7 @@ import pytest
 
 import glauber
 from glauber.cli.command import command, spellings
-from glauber.cli.group import ROOMS, panels, summary
+from glauber.cli.group import MORE, ROOMS, panels, summary
 from glauber.result import Result
 
 TOP = {name: home for group in glauber.STUDIES.values() for name, home in group.items()}
@@ -111,7 +111,8 @@ def test_the_command_has_the_same_parameters_and_defaults(name):
 
 def test_the_groups_of_the_help_hold_every_study():
     listed = {command for group in panels().values() for command in group}
-    assert {name.replace("_", "-") for name in TOP} | set(ROOMS) == listed
+    more = {name for group in MORE.values() for name in group}
+    assert {name.replace("_", "-") for name in TOP} | set(ROOMS) | more == listed
 
 
 @pytest.mark.parametrize("name", HOMES)

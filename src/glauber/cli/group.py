@@ -18,7 +18,8 @@ from glauber.cli.command import command
 
 PACKAGE = Path(glauber.__file__).parent
 # Studies whose commands need more, a live screen or a folder: module -> a file of their own here.
-OWN = {"sampling.sample": "live", "papers.paper": "kept"}
+OWN = {"sampling.sample": "live", "papers.paper": "kept", "explorer.explore": "explore"}
+MORE = {"Chains": {"explore": "explorer.explore"}}  # commands that are no studies: they stay open
 LABORATORIES = {"ising": "Small models, known exactly", "sweep": "Many cells of one study"}
 ROOMS = {"ising": "ising", "sweep": "sweeps"}
 ALIASES = {"rectangle": "rectangles"}
@@ -26,7 +27,7 @@ ALIASES = {"rectangle": "rectangles"}
 
 def panels() -> dict[str, dict[str, str]]:
     """The commands of each group and the module that each comes from."""
-    found = {title: dict(group) for title, group in glauber.STUDIES.items()}
+    found = {title: group | MORE.get(title, {}) for title, group in glauber.STUDIES.items()}
     found["More"] = {name: f"{name}" for name in LABORATORIES}
     return {
         title: {name.replace("_", "-"): home for name, home in group.items()}

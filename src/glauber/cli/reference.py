@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from glauber.cli.command import FROM, JSON, OUT, YES, Spelling, spellings
-from glauber.cli.group import LABORATORIES, ROOMS, panels
+from glauber.cli.group import LABORATORIES, MORE, ROOMS, panels
 
 
 def reference() -> str:
@@ -36,6 +36,8 @@ def _section(title: str, called: str, home: str, name: str) -> Iterator[str]:
         yield f"| `{flag}` | {_default(spelling)} | {_help(spelling)} |"
     if "texts" in spelled:
         yield f"| `--from` | | {FROM} |"
+    if any(name in group for group in MORE.values()):
+        return
     if "out" not in spelled:
         yield f"| `--out` | | {OUT} |"
     yield from (f"| `--yes` | | {YES} |", f"| `--json` | | {JSON} |")

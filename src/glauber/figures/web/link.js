@@ -1,4 +1,4 @@
-// How does a page reach what answers it? A link is { ask(name, args) -> Promise, live }.
+// How does a page reach what answers it? A link is { ask(name, args) -> Promise, live, kind }.
 // Three of them: a server beside the page, the kernel of a notebook, and a page in one file,
 // which answers from what it carries. A refused question rejects with an Error of one sentence.
 
@@ -18,7 +18,29 @@ export function httpLink(base) {
     if (!response.ok || answer.error) throw new Error(answer.error ?? `The explorer answered ${response.status}.`);
     return answer;
   }
-  return { ask, live: true };
+  return { ask, live: true, kind: "server" };
+}
+
+/** Questions as messages to the kernel, { id, name, args }; answers come back as { id, answer }. */
+export function widgetLink(model) {
+  const waiting = new Map();
+  const own = Math.random().toString(36).slice(2); // two cells may show one page: both hear every answer
+  let last = 0;
+  model.on("msg:custom", (message) => {
+    const asked = waiting.get(message?.id);
+    if (!asked) return;
+    waiting.delete(message.id);
+    if (message.answer?.error) asked.reject(new Error(message.answer.error));
+    else asked.resolve(message.answer);
+  });
+  function ask(name, args = {}) {
+    const id = `${own}-${(last += 1)}`;
+    return new Promise((resolve, reject) => {
+      waiting.set(id, { resolve, reject });
+      model.send({ id, name, args });
+    });
+  }
+  return { ask, live: true, kind: "notebook" };
 }
 
 export function storedLink(answers) {
@@ -27,5 +49,5 @@ export function storedLink(answers) {
     const found = answers[name];
     return typeof found === "function" ? found(args) : found;
   }
-  return { ask, live: false };
+  return { ask, live: false, kind: "saved" };
 }

@@ -1,0 +1,218 @@
+"""What opens when somebody explores? A run, models, and the page that shows them."""
+
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from glauber.conditionals.base import Conditionals
+from glauber.errors import GlauberError
+from glauber.parameters import Device, Trust
+from glauber.runs.run import Run
+
+if TYPE_CHECKING:
+    from glauber.explorer.answers import Answer, Answers
+    from glauber.explorer.models import Models
+    from glauber.explorer.notebook import Page
+    from glauber.explorer.server import Server
+
+NEEDED = ("starlette", "uvicorn", "anywidget")
+PASSAGES = 20  # starting texts that a page offers
+SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere")
+
+What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
+Several = Annotated[
+    str | Conditionals | Sequence[str | Conditionals] | None,
+    "Model to use beside the bundled one and the run's own; several times for more.",
+]
+
+
+def explore(
+    what: What = None,
+    *,
+    model: Several = None,
+    link: Annotated[str, "What stood behind # in the address of an earlier session."] = "",
+    port: Annotated[int, "Port on 127.0.0.1; 0 is any free one."] = 0,
+    browser: Annotated[bool, "Open the page in a browser; a notebook shows it by itself."] = True,
+    device: Device = "auto",
+    trust_remote_code: Trust = False,
+) -> "Explorer":
+    """Watch a chain, ask it and change it: a page in the browser or in a notebook.
+
+    The page plays stored runs (also while they grow), runs chains live, couples two texts, fills
+    in blanks and translates. Only this machine can reach it.
+    """
+    for name in NEEDED:
+        if find_spec(name) is None:
+            raise GlauberError("the explorer needs more packages: pip install 'glauber[explore]'.")
+    run, models = _opened(what, model, device=device, trust_remote_code=trust_remote_code)
+    found = Explorer(_answers(run, models), link=link, port=port)
+    if browser and not in_notebook():
+        found.open()
+    return found
+
+
+class Explorer:
+    """An open explorer: `url` in a browser, or shown by a notebook; `stop()` ends it."""
+
+    def __init__(self, answers: "Answers", *, link: str = "", port: int = 0) -> None:
+        self.answers = answers
+        self.link = "#" + link.lstrip("#") if link else ""
+        self._port = port
+        self._server: Server | None = None
+        self._page: Page | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the page; the server starts when it is first asked for."""
+        if self._server is None:
+            from glauber.explorer.server import Server
+
+            self._server = Server(self.answers, port=self._port).start()
+        return self._server.url + self.link
+
+    def open(self) -> bool:
+        """Opens the page in a browser; whether there was one."""
+        import webbrowser
+
+        try:
+            return webbrowser.open(self.url)
+        except webbrowser.Error:
+            return False
+
+    def wait(self) -> None:
+        """Answers until Ctrl-C, then stops."""
+        address = self.url
+        assert self._server is not None and address
+        try:
+            self._server.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.stop()
+
+    def stop(self) -> bool:
+        """Ends server and page; whether no answer is still being computed."""
+        server, self._server = self._server, None
+        page, self._page = self._page, None
+        quiet = [one.stop() for one in (server, page) if one is not None]
+        return all(quiet)
+
+    def __enter__(self) -> "Explorer":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Explorer {self.url}>"
+
+    def _widget(self) -> "Page":
+        if self._page is None:
+            from glauber.explorer.notebook import Page
+
+            self._page = Page(self.answers, link=self.link)
+        return self._page
+
+    def _repr_mimebundle_(self, **chosen: Any) -> Any:
+        """What Jupyter and VS Code show."""
+        return self._widget()._repr_mimebundle_(**chosen)
+
+    def _display_(self) -> Any:
+        """What marimo shows."""
+        return self._widget()
+
+
+def in_notebook() -> bool:
+    """Whether a notebook shows what the last line gives."""
+    import sys
+
+    if "marimo" in sys.modules and sys.modules["marimo"].running_in_notebook():
+        return True
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
+    """The run, if one was given, and all models that the page may use; none is loaded yet."""
+    from glauber.conditionals.load import load
+    from glauber.conditionals.weights import bundled_names, check_device
+    from glauber.explorer.models import Models
+    from glauber.sampling.reopened import model_of
+
+    check_device(how["device"])
+    run = _run(what)
+    several = model if isinstance(model, list | tuple) else [model]
+    given = [one for one in several if one is not None]
+    if run is None and what is not None:
+        given.insert(0, str(what) if isinstance(what, Path) else what)
+    loaders: dict[str, Any] = {}
+    for one in given:
+        if isinstance(one, str):
+            _check_name(one)
+            loaders[one] = partial(load, one, **how)
+        else:
+            opened = load(one)
+            loaders[opened.name] = partial(load, opened)
+    if run is not None and run.spec.model and run.spec.model not in loaders:
+        loaders[run.spec.model] = partial(model_of, run, **how)
+    for name in bundled_names():
+        loaders.setdefault(f"bundled:{name}", partial(load, f"bundled:{name}", **how))
+    return run, Models(loaders)
+
+
+def _run(what: Any) -> Run | None:
+    """The run that was given; None for a model or nothing."""
+    if isinstance(what, Run):
+        return what
+    if not isinstance(what, str | Path):
+        return None
+    folder = Path(what)
+    named = str(what).startswith("bundled:") or str(what).endswith(".gguf")
+    if named or (folder / "config.json").is_file():
+        return None
+    if isinstance(what, str) and not folder.exists() and _is_model(what):
+        return None
+    return Run.of(folder, generations=True)
+
+
+def _is_model(name: str) -> bool:
+    from glauber.conditionals.weights import MASK, reachable
+
+    return reachable(name.partition(MASK)[0])
+
+
+def _check_name(name: str) -> None:
+    """Refuses a name that leads to no model, before the page opens."""
+    from glauber.conditionals.weights import bundled_folder
+
+    if name.startswith("bundled:"):
+        bundled_folder(name)
+    elif not (Path(name).is_file() if name.endswith(".gguf") else _is_model(name)):
+        raise GlauberError(f"there is no model {name}: neither a folder nor on the hub.")
+
+
+def _answers(run: Run | None, models: "Models") -> "Answers":
+    """Everything that the page can ask."""
+    from glauber.explorer.answers import Answers
+
+    questions: dict[str, Any] = {"about": partial(_about, run, models)}
+    return Answers(questions)
+
+
+def _about(run: Run | None, models: "Models") -> "Answer":
+    """What the page shows before anything is asked."""
+    from glauber import __version__
+    from glauber.conditionals.texts import passages
+    from glauber.translation.translate import translator_folder
+
+    return {
+        "version": __version__,
+        "models": models.names,
+        "run": None,
+        "translator": translator_folder(None).is_dir(),
+        "passages": [{"topic": topic, "text": text} for topic, text in passages()[:PASSAGES]],
+        "scans": list(SCANS),
+        "views": ["run"] * (run is not None) + ["live", "pair", "fill"],
+    }

@@ -1,0 +1,56 @@
+"""How does a notebook reach its answers? By messages between the page in a cell and the kernel.
+
+The same page as in a browser, joined into one script. A question comes with a number and goes to
+a few threads, so that cells can run meanwhile; its answer goes back with the same number.
+"""
+
+from typing import Any
+
+import anywidget
+import traitlets
+
+from glauber.errors import GlauberError
+from glauber.explorer.answers import Answers
+from glauber.explorer.workers import Workers
+from glauber.figures import bundle
+from glauber.result import plain
+
+SCRIPT = "const page = {script};\nexport default {{ render: page.render }};\n"
+
+
+class Page(anywidget.AnyWidget):  # type: ignore[misc]
+    """The page as a widget."""
+
+    link = traitlets.Unicode().tag(sync=True)  # what would stand behind # in an address
+
+    def __init__(self, answers: Answers, *, link: str = "") -> None:
+        self._esm = SCRIPT.format(script=bundle.script("widget.js"))
+        self._css = bundle.css()
+        self._answers, self._workers = answers, Workers()
+        super().__init__(link=link)
+        self.on_msg(self._asked)
+
+    def _asked(self, _: Any, content: Any, buffers: Any) -> None:
+        """A message of the page: {id, name, args}."""
+        if not isinstance(content, dict) or not {"id", "name", "args"} <= content.keys():
+            return
+        number, name, args = content["id"], content["name"], content["args"]
+        try:
+            self._workers.submit(lambda: self._answer(number, name, args))
+        except GlauberError as error:
+            self.send({"id": number, "answer": {"error": str(error)}})
+
+    def _answer(self, number: Any, name: Any, args: Any) -> None:
+        try:
+            answer = plain(self._answers(str(name), dict(args)))
+        except GlauberError as error:
+            answer = {"error": str(error)}
+        except Exception as error:
+            answer = {"error": f"the explorer failed at this question ({type(error).__name__})."}
+        self.send({"id": number, "answer": answer})
+
+    def stop(self) -> bool:
+        """Ends the page; whether no answer is still being computed."""
+        self._workers.close()
+        self.close()
+        return self._workers.join(0.1)

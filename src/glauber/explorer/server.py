@@ -1,0 +1,316 @@
+"""How does a page in a browser reach its answers? A server that only this machine can ask.
+
+It listens on 127.0.0.1, and everything lies under a random secret, so that no other user and no
+other page that happens to be open can ask it. Requests that name another host (a name that was
+made to point here), another origin or no JSON are refused. Files are a fixed list, read once; no
+part of a request becomes a path. Models' and users' texts leave as JSON only.
+"""
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from glauber.errors import GlauberError
+from glauber.explorer.answers import Answers
+from glauber.explorer.workers import Busy, Workers
+from glauber.figures.bundle import WEB
+from glauber.result import plain, visible
+
+HOST = "127.0.0.1"
+LARGEST = 256 * 1024  # bytes of a question
+DEEPEST = 64  # brackets inside brackets of a question
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(
+    answers: Answers, *, secret: str, port: int, workers: Workers | None = None
+) -> Starlette:
+    """The application: the page, its files, and the questions under /<secret>/ask/."""
+    files, threads = _files(), workers or Workers()
+
+    async def file(request: Request) -> Response:
+        found = files.get(request.path_params["name"] or "index.html")
+        return _nothing() if found is None else Response(found[0], media_type=found[1])
+
+    async def ask(request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            given = read_question(await _body(request))
+            waiting = threads.submit(lambda: encoded(answers(name, given)))
+            return await _answered(request, waiting)
+        except Busy as error:
+            return _refused(503, str(error))
+        except GlauberError as error:
+            return _refused(400, str(error))
+        except (asyncio.CancelledError, ClientDisconnect):
+            return _refused(503, "the explorer was stopped.")
+        except Exception as error:
+            _report(name, error)
+            return _refused(500, f"the explorer failed at this question ({type(error).__name__}).")
+
+    routes = [
+        Route("/ask/{name}", _guarded(ask, port), methods=["POST"]),
+        Route("/{name:path}", _guarded(file, port), methods=["GET"]),
+    ]
+    app = Starlette(routes=[Mount(f"/{secret}", routes=routes)])
+    app.add_middleware(_Secret, secret=secret)
+    return app
+
+
+class _Secret:
+    """Nothing is there for whoever does not know the secret, nor is a word said why."""
+
+    def __init__(self, app: Any, secret: str) -> None:
+        self.app, self.secret = app, secret.encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        given = scope.get("path", "").lstrip("/").partition("/")[0].encode("utf-8", "replace")
+        known = scope["type"] == "http" and secrets.compare_digest(given, self.secret)
+        if not known:
+            await _nothing()(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                message["headers"] += [one for one in _HEADER_BYTES if one[0] not in there]
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
+
+
+_HEADER_BYTES = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+
+def _guarded(handler: Handler, port: int) -> Handler:
+    """Only for requests that name this machine and come from this page or from no page."""
+    hosts = {f"{HOST}:{port}", f"localhost:{port}"}
+    origins = {f"http://{host}" for host in hosts}
+
+    async def guarded(request: Request) -> Response:
+        headers = request.headers
+        if headers.getlist("host") not in [[host] for host in hosts]:
+            return _refused(403, f"the explorer only answers as {HOST}:{port}.")
+        if any(origin not in origins for origin in headers.getlist("origin")):
+            return _refused(403, "another page may not ask the explorer.")
+        if "cross-site" in headers.getlist("sec-fetch-site"):
+            return _refused(403, "another page may not lead here: type the address instead.")
+        return await handler(request)
+
+    return guarded
+
+
+async def _body(request: Request) -> bytes:
+    """The JSON of a question, refused before it is read whole if it is too long."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise GlauberError("a question is asked in JSON (Content-Type: application/json).")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST:
+            raise GlauberError(f"a question has at most {LARGEST // 1024} KiB.")
+    return body
+
+
+def read_question(body: bytes) -> dict[str, Any]:
+    """What was asked: a JSON object of finite numbers and whole characters."""
+    try:
+        given = json.loads(body.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
+        json.dumps(given, ensure_ascii=False).encode("utf-8")  # no half characters
+    except RecursionError:
+        raise GlauberError("a question is not nested that deeply.") from None
+    except ValueError:
+        raise GlauberError("a question is a JSON object of finite numbers.") from None
+    if not isinstance(given, dict):
+        raise GlauberError("a question is a JSON object.")
+    if _depth(given) > DEEPEST:
+        raise GlauberError("a question is not nested that deeply.")
+    return given
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
+
+
+def _finite(written: str) -> float:
+    number = float(written)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(written)
+    return number
+
+
+def _depth(given: Any) -> int:
+    """How many brackets enclose the innermost value; level by level, without recursion."""
+    depth, level = 0, [given]
+    while level:
+        inside: list[Any] = []
+        for one in level:
+            inside += (
+                one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
+            )
+        depth, level = depth + 1, [one for one in inside if isinstance(one, dict | list)]
+    return depth
+
+
+def encoded(answer: Any) -> bytes:
+    """An answer as JSON; what is not a finite number is null."""
+    try:
+        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError):
+        return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
+
+
+async def _answered(request: Request, waiting: Any) -> Response:
+    """The answer when it is there; what has not begun is dropped if the client goes away."""
+    answer = asyncio.ensure_future(asyncio.wrap_future(waiting))
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ClientDisconnect
+        return Response(answer.result(), media_type="application/json")
+    finally:
+        waiting.cancel()
+        for task in (answer, gone):
+            task.cancel()
+            with suppress(BaseException):
+                await task
+
+
+def _report(name: str, error: Exception) -> None:
+    """One line for whoever runs the server; the page hears no more than that it failed."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(last.filename).name}:{last.lineno}"
+    line = f"glauber: the question {name} failed at {place}: {error!r}"
+    print(visible(line).replace("\n", " ")[:1000], file=sys.stderr, flush=True)
+
+
+def _refused(status: int, why: str) -> Response:
+    return Response(encoded({"error": why}), status, media_type="application/json")
+
+
+def _nothing() -> Response:
+    return Response(status_code=404)
+
+
+def _files() -> dict[str, tuple[bytes, str]]:
+    """The page's files by the names under which it asks for them."""
+    return {
+        path.relative_to(WEB).as_posix(): (path.read_bytes(), TYPES[path.suffix])
+        for path in sorted(WEB.rglob("*"))
+        if path.suffix in TYPES
+    }
+
+
+class Server:
+    """The page of an explorer on a port of this machine, in a thread of its own."""
+
+    def __init__(self, answers: Answers, *, port: int = 0) -> None:
+        self._socket = _bound(port)
+        self.port = int(self._socket.getsockname()[1])
+        secret = secrets.token_urlsafe(24)
+        self.url = f"http://{HOST}:{self.port}/{secret}/"
+        self._workers = Workers()
+        app = make_app(answers, secret=secret, port=self.port, workers=self._workers)
+        self._uvicorn = _Uvicorn(_config(app), self._workers)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="glauber-explorer", daemon=True)
+
+    def start(self) -> "Server":
+        """Begins to answer."""
+        self._thread.start()
+        if not self._uvicorn.answering.wait(30):
+            raise GlauberError("the explorer's server does not start.")
+        return self
+
+    def wait(self) -> None:
+        """Until the server is stopped; an interrupt (Ctrl-C) comes through at once."""
+        while not self._ended.wait(0.5):  # an interrupted join would take the thread for ended
+            pass
+
+    def stop(self) -> bool:
+        """Stops within about a second; whether no answer is still being computed."""
+        self._uvicorn.should_exit = True
+        self._workers.close()
+        if self._thread.is_alive():
+            self._thread.join(5)
+        self._socket.close()
+        return self._workers.join(0.1)
+
+    def _run(self) -> None:
+        try:
+            self._uvicorn.run(sockets=[self._socket])
+        finally:
+            self._ended.set()
+
+
+class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
+    """uvicorn, which says when it listens and answers who still waits when it stops."""
+
+    def __init__(self, config: uvicorn.Config, workers: Workers) -> None:
+        super().__init__(config)
+        self.answering, self._workers = threading.Event(), workers
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets=sockets)
+        self.answering.set()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        self._workers.close()
+        await super().shutdown(sockets=sockets)
+
+
+def _config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None,
+        log_level="critical", access_log=False, proxy_headers=False, server_header=False,
+        date_header=False, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket of this machine only; port 0 is any free one."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
+        raise GlauberError(f"the port is {port!r}, but it must be a number from 0 to 65535.")
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would let two servers share a port
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((HOST, port))
+    except OSError as error:
+        found.close()
+        raise GlauberError(f"port {port} cannot be used: {error.strerror}.") from error
+    return found

@@ -1,0 +1,12 @@
+// The page inside a notebook: everything is asked of the kernel.
+
+import { mount } from "./app.js";
+import { widgetLink } from "./link.js";
+import { decodeState } from "./permalink.js";
+
+export function render({ model, el }) {
+  const root = document.createElement("div");
+  el.append(root);
+  const hash = model.get("link");
+  mount(root, widgetLink(model), hash ? decodeState(hash) : undefined);
+}
