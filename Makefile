@@ -20,7 +20,7 @@ test: $(READY)
 
 # The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
 test-browser: $(READY)
-	$(BIN)/python -m pytest -m browser tests/explorer tests/figures
+	$(BIN)/python -m pytest -m browser tests/explorer
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ const KINDS = { int32: Int32Array, float32: Float32Array, uint8: Uint8Array };
 
 /** The numbers of a column `{dtype, data}`; a plain list is taken as it is. */
 export function decodeColumn(column) {
-  if (!column.data && Array.isArray(column)) return Float32Array.from(column, (x) => x ?? NaN);
+  if (Array.isArray(column)) return Float64Array.from(column, (value) => value ?? NaN);
   const text = atob(column.data);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);

@@ -3,7 +3,7 @@
 //
 // A source is { film(first, count, every) -> Promise of a film, end() -> last step there is
 // (Infinity for a living chain), growing() -> whether more may come (optional), chunk: frames
-// asked for at once (optional) }.
+// asked for at once (optional), stride: steps between the states that there are (optional, 1) }.
 
 import { Reel } from "./film.js";
 
@@ -13,9 +13,9 @@ const FRAMES = 60; // frames a second, at most
 const EVENTS = 2_000_000; // redraws kept in memory
 const LATE = 4; // frames that may be left out to catch up
 
-/** Steps a frame at this many steps a second. */
-export function strideOf(speed) {
-  return STRIDES.find((stride) => speed / stride <= FRAMES) ?? STRIDES.at(-1);
+/** Steps a frame at this many steps a second, a multiple of the source's own stride. */
+export function strideOf(speed, least = 1) {
+  return least * (STRIDES.find((stride) => speed / (least * stride) <= FRAMES) ?? STRIDES.at(-1));
 }
 
 /**
@@ -102,15 +102,16 @@ export class Player {
     this.playing ? this.pause() : this.play();
   }
 
-  /** Goes `by` steps on (or back) and stays there. */
+  /** Goes `by` states on (or back) and stays there. */
   step(by = 1) {
     this.pause();
-    return this.seek((this.#chasing ? this.#wanted : this.at) + by);
+    return this.seek((this.#chasing ? this.#wanted : this.at) + by * this.#stride());
   }
 
   /** Goes to a step; resolves once it is shown. Of several seeks the last one counts. */
   seek(step) {
-    this.#wanted = Math.round(Math.min(Math.max(0, step), this.#source.end()));
+    const stride = this.#stride();
+    this.#wanted = Math.min(Math.max(0, Math.round(step / stride) * stride), this.#source.end());
     this.#owed = 0;
     if (this.#show(this.#wanted)) return Promise.resolve();
     if (!this.#chasing) {
@@ -189,7 +190,7 @@ export class Player {
     while (age === this.#age) {
       const step = this.#wanted;
       if (this.#show(step)) break;
-      const reel = await this.#ask(this.#startFor(step), 1);
+      const reel = await this.#ask(this.#startFor(step), this.#stride());
       if (age !== this.#age || !reel) return;
       if (reel.count === 0 && !this.progress && !this.#show(step)) {
         this.#show(reel.first);
@@ -201,10 +202,15 @@ export class Player {
 
   /** Where to begin so that a step and what changed in it are in the film. */
   #startFor(step) {
-    const chunk = this.#chunk();
+    const stride = this.#stride();
+    const chunk = this.#chunk() * stride;
     const start = Math.floor(Math.max(0, step - 1) / chunk) * chunk;
-    const ends = this.#reels.filter((r) => r.every === 1 && r.last < step).map((r) => r.last);
+    const ends = this.#reels.filter((r) => r.every === stride && r.last < step).map((r) => r.last);
     return Math.max(start, ...ends.filter((last) => last > start));
+  }
+
+  #stride() {
+    return this.#source.stride ?? 1;
   }
 
   #chunk() {
@@ -249,7 +255,7 @@ export class Player {
 
   #tick(now) {
     if (!this.playing) return;
-    const every = strideOf(this.#speed);
+    const every = strideOf(this.#speed, this.#stride());
     const interval = (1000 * every) / this.#speed;
     this.#owed = Math.min(this.#owed + (now - this.#then) / interval, LATE);
     this.#then = now;
@@ -280,7 +286,7 @@ export class Player {
     const ahead = this.#reached(every);
     if (ahead >= end || ahead - this.at >= (this.#chunk() * every) / 2) return;
     if (end - ahead >= every) this.#ask(ahead, every);
-    else if (!this.#reelWith(end)) this.#ask(ahead, 1);
+    else if (!this.#reelWith(end)) this.#ask(ahead, this.#stride());
   }
 
   /** How far the films in memory go on from the present, so many steps at a time. */

@@ -1,0 +1,44 @@
+// The Run tab: a stored run, and what the model says about a token that one picks in it.
+
+import { make } from "./tokens.js";
+import { conditionalPanel } from "./panel.js";
+import { runPlayer } from "./runplayer.js";
+
+export { runPlayer };
+
+/** The player, the conditional of a picked token beside it, a branch into the Chain tab. */
+export function runView(page) {
+  const element = make("section", {});
+  let made = null;
+  let closed = false;
+
+  async function open() {
+    const { step, chain } = page.state;
+    const keep = () => page.keep({ view: "run", step: made?.player.at ?? step, chain: made?.chain ?? chain });
+    made = await runPlayer(element, page.link, { step, chain, keys: false, say: page.say, onpick, onmoment: keep, onchoose: shut });
+    made.view.beside.append(panel.element);
+    if (closed) made.close();
+  }
+  function onpick(site, chain, step) {
+    made.player.pause();
+    made.large.choose(site);
+    made.view.beside.classList.add("open");
+    panel.show({ source: "run", chain, step, site });
+  }
+  function shut() {
+    made.view.beside.classList.remove("open");
+    made.large.choose(null);
+    panel.close();
+  }
+  const branch = ({ chain, step }) => page.open({ view: "live", model: page.about.run?.model, start: { chain, step } });
+  const panel = conditionalPanel({ link: page.link, onbranch: page.link.live ? branch : null, onclose: shut });
+  open().catch((error) => page.trouble(error.message));
+  return {
+    element,
+    key: (event) => made?.key(event) ?? false,
+    close() {
+      closed = true;
+      made?.close();
+    },
+  };
+}
