@@ -5,10 +5,15 @@ A page asks by name with JSON and gets JSON, whether over HTTP (`server`), insid
 made one at a time; bad input ends in one sentence (`GlauberError`).
 """
 
+import json
+import sys
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
+from glauber.result import plain, visible
 
 Answer = dict[str, Any]
 Question = Callable[..., Answer]
@@ -32,3 +37,28 @@ class Answers:
         except TypeError as error:
             raise GlauberError(f"the question {name}: {error}.") from error
         return question(**given)
+
+    def reply(self, name: str, given: Mapping[str, Any]) -> tuple[int, Answer]:
+        """The answer or a refusal in one sentence, and its HTTP status.
+
+        A fault of ours is one line on stderr; the page hears no more than that there was one.
+        """
+        try:
+            return 200, self(name, given)
+        except GlauberError as error:
+            return 400, {"error": str(error)}
+        except Exception as error:
+            *_, last = traceback.extract_tb(error.__traceback__)
+            place = f"{Path(last.filename).name}:{last.lineno}"
+            line = visible(f"glauber: the question {name} failed at {place}: {error!r}")
+            print(line.replace("\n", " ")[:1000], file=sys.stderr, flush=True)
+            why = f"the explorer failed at this question ({type(error).__name__})."
+            return 500, {"error": why}
+
+
+def encoded(answer: Answer) -> bytes:
+    """An answer as JSON; what is not a finite number is null."""
+    try:
+        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError):
+        return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()

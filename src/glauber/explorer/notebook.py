@@ -41,13 +41,9 @@ class Page(anywidget.AnyWidget):  # type: ignore[misc]
             self.send({"id": number, "answer": {"error": str(error)}})
 
     def _answer(self, number: Any, name: Any, args: Any) -> None:
-        try:
-            answer = plain(self._answers(str(name), dict(args)))
-        except GlauberError as error:
-            answer = {"error": str(error)}
-        except Exception as error:
-            answer = {"error": f"the explorer failed at this question ({type(error).__name__})."}
-        self.send({"id": number, "answer": answer})
+        given = args if isinstance(args, dict) else {}
+        _, answer = self._answers.reply(str(name), given)
+        self.send({"id": number, "answer": plain(answer)})
 
     def stop(self) -> bool:
         """Ends the page; whether no answer is still being computed."""

@@ -12,10 +12,10 @@ import secrets
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -25,10 +25,9 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answers
+from glauber.explorer.answers import Answers, encoded
 from glauber.explorer.workers import Busy, Workers
 from glauber.figures.bundle import WEB
-from glauber.result import plain, visible
 
 HOST = "127.0.0.1"
 LARGEST = 256 * 1024  # bytes of a question
@@ -65,10 +64,9 @@ def make_app(
         return _nothing() if found is None else Response(found[0], media_type=found[1])
 
     async def ask(request: Request) -> Response:
-        name = request.path_params["name"]
         try:
             given = read_question(await _body(request))
-            waiting = threads.submit(lambda: encoded(answers(name, given)))
+            waiting = threads.submit(partial(_reply, answers, request.path_params["name"], given))
             return await _answered(request, waiting)
         except Busy as error:
             return _refused(503, str(error))
@@ -76,9 +74,6 @@ def make_app(
             return _refused(400, str(error))
         except (asyncio.CancelledError, ClientDisconnect):
             return _refused(503, "the explorer was stopped.")
-        except Exception as error:
-            _report(name, error)
-            return _refused(500, f"the explorer failed at this question ({type(error).__name__}).")
 
     routes = [
         Route("/ask/{name}", _guarded(ask, port), methods=["POST"]),
@@ -185,15 +180,13 @@ def _depth(given: Any) -> int:
     return depth
 
 
-def encoded(answer: Any) -> bytes:
-    """An answer as JSON; what is not a finite number is null."""
-    try:
-        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
-    except (TypeError, ValueError):
-        return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
+def _reply(answers: Answers, name: str, given: dict[str, Any]) -> tuple[int, bytes]:
+    """Status and JSON of an answer; large films are written here too, off the server's thread."""
+    status, answer = answers.reply(name, given)
+    return status, encoded(answer)
 
 
-async def _answered(request: Request, waiting: Any) -> Response:
+async def _answered(request: Request, waiting: "Future[tuple[int, bytes]]") -> Response:
     """The answer when it is there; what has not begun is dropped if the client goes away."""
     answer = asyncio.ensure_future(asyncio.wrap_future(waiting))
     gone = asyncio.ensure_future(request.receive())
@@ -201,21 +194,14 @@ async def _answered(request: Request, waiting: Any) -> Response:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
             raise ClientDisconnect
-        return Response(answer.result(), media_type="application/json")
+        status, body = answer.result()
+        return Response(body, status, media_type="application/json")
     finally:
         waiting.cancel()
         for task in (answer, gone):
             task.cancel()
             with suppress(BaseException):
                 await task
-
-
-def _report(name: str, error: Exception) -> None:
-    """One line for whoever runs the server; the page hears no more than that it failed."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    line = f"glauber: the question {name} failed at {place}: {error!r}"
-    print(visible(line).replace("\n", " ")[:1000], file=sys.stderr, flush=True)
 
 
 def _refused(status: int, why: str) -> Response:
@@ -290,6 +276,8 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
 
     async def shutdown(self, sockets: Any = None) -> None:
         self._workers.close()
+        for task in self.server_state.tasks:
+            task.cancel()  # who waits for an answer hears that there will be none
         await super().shutdown(sockets=sockets)
 
 
