@@ -2,9 +2,272 @@
 //
 // A view is made by a function of page = { link, about, state, keep(state), say(sentence) }:
 // state as decodeState gives it, keep replaces it in the address, say fills the status line.
-// It returns { element, key(event) -> true where the key was used, close() }.
+// It returns { element, close() }.
+
+import { button, choice, labelled, numberBox, numberOf, temperatureSlider, textBox } from "./forms.js";
+import { conditionalPanel } from "./panel.js";
+import { sendButtons } from "./send.js";
+import { Stage } from "./stage.js";
+import { branchAt, frozenAt, temperatureAt, trailsOf, withEdit } from "./trail.js";
+import { make, visible } from "./tokens.js";
+
+const FOLLOW = 400; // milliseconds between two changes of the address
+const DRAG = 120; // milliseconds between two changes of the temperature
+const NAMES = ["Chain", "Branch"];
+const OWN = "The cat sat on the mat and looked out of the window.";
 
 export function liveView(page) {
-  const element = document.createElement("section");
-  return { element, key: () => false, close: () => {} };
+  return new Live(page);
+}
+
+class Live {
+  #page;
+  #state;
+  #stage = null;
+  #panel = null;
+  #following = 0;
+  #dragging = 0;
+  #dragged = null;
+
+  constructor(page) {
+    this.#page = page;
+    this.form = chainForm(page, () => this.#start());
+    this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#drag(value));
+    this.form.fields.append(this.temperature.field);
+    this.applies = choice([["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]], "both", () => this.#showTemperature());
+    this.appliesTo = labelled("Applies to", this.applies);
+    this.place = make("div", {});
+    this.element = make("section", { class: "stack", "aria-label": "Chain" }, page.link.live ? this.form.element : saved(), this.place);
+    if (page.state.text !== undefined || page.state.start) this.#open(page.state);
+  }
+
+  /** What is seen now, for the address. */
+  get state() {
+    return this.#state ?? { view: "live" };
+  }
+
+  close() {
+    clearTimeout(this.#following);
+    clearTimeout(this.#dragging);
+    this.#stage?.close();
+  }
+
+  #start() {
+    try {
+      const given = { view: "live", ...this.form.read(), chain: 0, temperature: this.temperature.value, frozen: [], edits: [], step: 0 };
+      this.#open(given);
+      this.#stage.player.play();
+      this.#page.say("");
+    } catch (error) {
+      this.#page.say(error.message);
+    }
+  }
+
+  #open(given) {
+    const { about, link, say } = this.#page;
+    this.#stage?.close();
+    const { notes, ...state } = given;
+    const defaults = { model: about.models[0], seed: 0, chain: 0, scan: usual(about), temperature: 1, frozen: [], edits: [], step: 0 };
+    this.#state = { ...defaults, ...state };
+    this.#stage = new Stage(link, {
+      trails: () => trailsOf(this.#state),
+      step: this.#state.step,
+      names: this.#names(),
+      marks: ["frozen"],
+      frozen: (c, step) => frozenAt(trailsOf(this.#state)[c], step),
+      keys: this.#page.root,
+      onpick: link.live ? (c, site) => this.#pick(c, site) : null,
+      onmoment: ({ step }) => this.#moved(step),
+      onsettle: (step) => this.#settled(step),
+      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
+      onerror: say,
+    });
+    this.#layOut();
+    const { player } = this.#stage;
+    player.seek(this.#state.step).then(() => player.error || this.#state.step === 0 || say(`Step ${player.at}, as the link says.`));
+  }
+
+  #names() {
+    return this.#state.branch ? NAMES : NAMES.slice(0, 1);
+  }
+
+  #layOut() {
+    const { link, say } = this.#page;
+    this.#panel = conditionalPanel({
+      link,
+      model: this.#state.model,
+      onput: (where, token, text) => this.#put(where, token, text),
+      onfreeze: (where, freeze) => this.#freeze(where, freeze),
+      onbranch: (where) => this.#branch(where.chain),
+      onclose: () => this.#unpick(),
+    });
+    this.beside = make("div", { class: "beside" }, this.#stage.element, this.#panel.element);
+    if (link.live) this.#stage.controls.append(this.temperature.field, this.appliesTo);
+    this.#stage.controls.append(sendButtons({ link, state: () => this.state, say }));
+    this.form.collapse(true);
+    this.place.replaceChildren(this.beside);
+    this.#showBranch();
+  }
+
+  /** The chain goes on: the address and the temperature slider follow. */
+  #moved(step) {
+    this.#state.step = step;
+    this.#showTemperature();
+    this.#following ||= setTimeout(() => this.#follow(), FOLLOW);
+  }
+
+  #follow() {
+    clearTimeout(this.#following);
+    this.#following = 0;
+    this.#page.keep(this.state);
+  }
+
+  #settled(step) {
+    this.#follow();
+    const where = this.#panel.where;
+    if (where) this.#panel.show({ ...where, source: { trails: trailsOf(this.#state) }, step });
+  }
+
+  #pick(c, site) {
+    const { player } = this.#stage;
+    player.pause();
+    this.#stage.choose(c, site);
+    this.beside.classList.add("open");
+    this.#panel.show({ source: { trails: trailsOf(this.#state) }, chain: c, step: player.at, site });
+    if (matchMedia("(max-width: 60rem)").matches) this.#panel.element.scrollIntoView({ block: "nearest" });
+  }
+
+  #unpick() {
+    this.beside.classList.remove("open");
+    this.#stage.choose(0, null);
+  }
+
+  #put(where, token, text) {
+    const step = this.#stage.player.at;
+    this.#edit([trailName(where.chain)], { step, site: where.site, token });
+    this.#changed(step, true, `“${visible(text)}” was put at site ${where.site} after step ${step}.`);
+  }
+
+  #freeze(where, freeze) {
+    const step = this.#stage.player.at;
+    this.#edit([trailName(where.chain)], freeze ? { step, freeze: where.site } : { step, free: where.site });
+    this.#changed(step, true, freeze ? `Site ${where.site} is frozen from step ${step} on.` : `Site ${where.site} is released from step ${step} on.`);
+  }
+
+  /** One more edit of some trails; what they did later is dropped, and that is said. */
+  #edit(names, edit) {
+    this.lost = "";
+    for (const name of names.filter((one) => this.#state[one])) {
+      const { edits, dropped } = withEdit(this.#state[name], edit);
+      this.#state[name] = edits;
+      if (dropped) this.lost = ` What was changed after step ${edit.step} is dropped.`;
+    }
+    if (this.#state.branch && !this.#state.branch.some((one) => "chain" in one)) this.#setBranch(undefined);
+  }
+
+  async #changed(step, shown, said) {
+    this.#page.say(said + this.lost);
+    await this.#stage.changed(step, shown);
+    this.#follow();
+  }
+
+  /** Many movements of the slider are one edit for each moment that is shown. */
+  #drag(value) {
+    if (!this.#stage) return;
+    this.#dragged = value;
+    this.#dragging ||= setTimeout(() => {
+      this.#dragging = 0;
+      this.#heat(this.#dragged);
+      this.#dragged = null;
+    }, DRAG);
+  }
+
+  #heat(temperature) {
+    const step = this.#stage.player.at;
+    const names = this.applies.value === "both" ? ["edits", "branch"] : [this.applies.value];
+    this.#edit(names, { step, temperature });
+    this.#changed(step, false, `Temperature ${temperature} from step ${step} on.`);
+  }
+
+  #showTemperature() {
+    if (this.#dragged !== null || !this.#state) return;
+    const trails = trailsOf(this.#state);
+    const trail = this.applies.value === "branch" && trails[1] ? trails[1] : trails[0];
+    const now = temperatureAt(trail, this.#state.step);
+    if (now !== this.temperature.value) this.temperature.set(now);
+  }
+
+  /** A second chain from here on: the same text, the noise of another chain. */
+  #branch(c) {
+    const { player } = this.#stage;
+    const step = player.at;
+    const edits = [...this.#state.edits, ...(this.#state.branch ?? [])];
+    const chain = 1 + Math.max(this.#state.chain, ...edits.map((one) => one.chain ?? 0));
+    const was = Boolean(this.#state.branch);
+    this.lost = "";
+    this.#setBranch(branchAt(this.#state[trailName(c)], step, chain));
+    this.#changed(step, false, `A branch ${was ? "replaces the earlier one" : "begins"} after step ${step}, with noise of its own.`);
+  }
+
+  #setBranch(edits) {
+    const had = Boolean(this.#state.branch);
+    this.#state.branch = edits;
+    if (had !== Boolean(edits)) this.#stage.tracks.second(Boolean(edits));
+    this.#stage.setNames(this.#names());
+    this.#showBranch();
+  }
+
+  #showBranch() {
+    const has = Boolean(this.#state.branch);
+    this.appliesTo.hidden = !has;
+    if (!has) this.applies.value = "both";
+    if (!has || !this.#page.link.live) return;
+    const head = this.#stage.head(1);
+    if (!head.querySelector("button")) head.append(button("Remove branch", () => this.#unbranch(), { class: "plain push" }));
+  }
+
+  #unbranch() {
+    const { player } = this.#stage;
+    if (this.#panel.where?.chain === 1) {
+      this.#panel.close();
+      this.#unpick();
+    }
+    this.#setBranch(undefined);
+    this.lost = "";
+    this.#changed(player.at, false, "The branch is removed.");
+  }
+}
+
+const trailName = (c) => (c === 0 ? "edits" : "branch");
+const usual = (about) => (about.scans.includes("uniform") ? "uniform" : about.scans[0]);
+
+export function saved() {
+  return make("p", { class: "note" }, "This page was saved: it shows what was stored and asks no model.");
+}
+
+/** Text, model, scan and seed; after a start it steps back behind a line that opens it again. */
+function chainForm(page, onstart) {
+  const { about, state } = page;
+  const passages = about.passages.map(({ topic, text }, i) => [String(i), `${topic}: ${text.slice(0, 50)}…`]);
+  const text = textBox(state.text ?? about.passages[0]?.text ?? OWN);
+  const passage = choice([["", "your own"], ...passages], state.text === undefined && passages.length ? "0" : "", () => {
+    if (passage.value) text.value = about.passages[Number(passage.value)].text;
+  });
+  text.addEventListener("input", () => (passage.value = ""));
+  const model = choice(about.models, state.model);
+  const scan = choice(about.scans, state.scan ?? usual(about));
+  const seed = numberBox(state.seed ?? 0);
+  const fields = make("div", { class: "fields" }, labelled("Passage", passage), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
+  const form = make("form", { class: "stack" }, labelled("Text", text, "wide"), fields, make("div", {}, make("button", { class: "main", type: "submit" }, "Start")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    onstart();
+  });
+  const element = make("details", { class: "card setup", open: true }, make("summary", {}, "A new chain"), form);
+  return {
+    element,
+    fields,
+    collapse: (closed) => (element.open = !closed),
+    read: () => ({ model: model.value, text: text.value, scan: scan.value, seed: numberOf(seed, "Seed") }),
+  };
 }

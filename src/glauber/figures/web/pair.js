@@ -1,10 +1,177 @@
 // Do two texts that share their noise become one?
 //
-// A view is made by a function of page = { link, about, state, keep(state), say(sentence) }:
-// state as decodeState gives it, keep replaces it in the address, say fills the status line.
-// It returns { element, key(event) -> true where the key was used, close() }.
+// Both chains take the same random bits at every step, and the same temperature. Where they agree
+// they tend to stay together; once they are the same text they are one chain.
+
+import { choice, labelled, numberBox, numberOf, temperatureSlider, textBox } from "./forms.js";
+import { saved } from "./live.js";
+import { sendButtons } from "./send.js";
+import { Stage } from "./stage.js";
+import { temperatureAt, trailsOf, withEdit } from "./trail.js";
+import { make } from "./tokens.js";
+
+const FOLLOW = 400; // milliseconds between two changes of the address
+const DRAG = 120; // milliseconds between two changes of the temperature
+const FIRST = "The old man walked slowly along the river to his house.";
+const SECOND = "A young girl looked quietly at the stars in the sky.";
 
 export function pairView(page) {
-  const element = document.createElement("section");
-  return { element, key: () => false, close: () => {} };
+  return new Pair(page);
+}
+
+class Pair {
+  #page;
+  #state = null;
+  #stage = null;
+  #following = 0;
+  #dragging = 0;
+  #met = null;
+
+  constructor(page) {
+    this.#page = page;
+    this.form = pairForm(page, () => this.#start());
+    this.temperature = temperatureSlider(page.state.temperature ?? 1, () => this.#drag());
+    this.form.fields.append(this.temperature.field);
+    this.place = make("div", {});
+    this.element = make("section", { class: "stack", "aria-label": "Pair" }, page.link.live ? this.form.element : saved(), this.place);
+    if (page.state.text !== undefined && page.state.text2 !== undefined) this.#open(page.state);
+  }
+
+  get state() {
+    return this.#state ?? { view: "pair" };
+  }
+
+  close() {
+    clearTimeout(this.#following);
+    clearTimeout(this.#dragging);
+    this.#stage?.close();
+  }
+
+  #start() {
+    try {
+      this.#open({ view: "pair", ...this.form.read(), chain: 0, temperature: this.temperature.value, edits: [], step: 0 });
+      this.#stage.player.play();
+    } catch (error) {
+      this.#page.say(error.message);
+    }
+  }
+
+  #open({ notes, ...given }) {
+    const { about, link, say } = this.#page;
+    this.#stage?.close();
+    this.#met = null;
+    const defaults = { model: about.models[0], seed: 0, chain: 0, scan: about.scans[0], temperature: 1, edits: [], step: 0 };
+    this.#state = { ...defaults, ...given };
+    this.said = make("p", { class: "meeting", role: "note" });
+    this.#stage = new Stage(link, {
+      trails: () => trailsOf(this.#state),
+      step: this.#state.step,
+      names: ["First text", "Second text"],
+      marks: ["differs"],
+      keys: this.#page.keys,
+      onmoment: (moment) => this.#moved(moment),
+      onsettle: () => this.#follow(),
+      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
+      onerror: say,
+    });
+    if (link.live) this.#stage.controls.append(this.temperature.field);
+    this.#stage.controls.append(sendButtons({ link, state: () => this.state, say }));
+    this.#stage.texts.after(this.said);
+    this.form.collapse();
+    this.place.replaceChildren(this.#stage.element);
+    this.#stage.player.seek(this.#state.step);
+  }
+
+  #moved({ step, chains }) {
+    this.#state.step = step;
+    this.#following ||= setTimeout(() => this.#follow(), FOLLOW);
+    const now = temperatureAt(trailsOf(this.#state)[0], step);
+    if (!this.#dragging && now !== this.temperature.value) this.temperature.set(now);
+    this.#tellDistance(step, chains);
+  }
+
+  /** How far they are apart, and when they met, in words and as a band under the time line. */
+  #tellDistance(step, chains) {
+    const { tracks } = this.#stage;
+    const met = tracks.met;
+    const length = chains[0].tokens.length;
+    const apart = tracks.apart[step];
+    const together = met !== null && met <= step;
+    if (apart !== undefined) this.said.textContent = together ? `They met after step ${met} and are one text since.` : `${apart} of ${length} tokens differ.`;
+    this.said.classList.toggle("together", together);
+    if (met === null && this.#met === null) return;
+    const bands = met === null ? [] : [{ chain: 0, first: met, last: Math.max(met, this.#stage.player.end), name: "one text", text: `They met after step ${met}.` }];
+    this.#stage.timeline.setBands("together", { state: "done", why: `${met}`, bands });
+    if (met !== this.#met && together) this.#page.say(`The two texts met after step ${met}.`);
+    if (met === null || together) this.#met = met;
+  }
+
+  #follow() {
+    clearTimeout(this.#following);
+    this.#following = 0;
+    this.#page.keep(this.state);
+  }
+
+  #drag() {
+    if (!this.#stage) return;
+    this.#dragging ||= setTimeout(() => {
+      this.#dragging = 0;
+      this.#heat(this.temperature.value);
+    }, DRAG);
+  }
+
+  async #heat(temperature) {
+    const step = this.#stage.player.at;
+    const { edits, dropped } = withEdit(this.#state.edits, { step, temperature });
+    this.#state.edits = edits;
+    this.#page.say(`Temperature ${temperature} from step ${step} on.${dropped ? ` What was changed after step ${step} is dropped.` : ""}`);
+    await this.#stage.changed(step, false);
+    this.#follow();
+  }
+}
+
+function pairForm(page, onstart) {
+  const { about, link, state } = page;
+  const first = textBox(state.text ?? FIRST, { rows: 2 });
+  const second = textBox(state.text2 ?? SECOND, { rows: 2 });
+  const model = choice(about.models, state.model, () => count());
+  const scan = choice(about.scans, state.scan);
+  const seed = numberBox(state.seed ?? 0);
+  const counted = make("p", { class: "note", role: "note" });
+  const fields = make("div", { class: "fields" }, labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
+  const texts = make("div", { class: "texts two" }, labelled("First text", first, "wide"), labelled("Second text", second, "wide"));
+  const form = make("form", { class: "stack" }, texts, counted, fields, make("div", {}, make("button", { class: "main", type: "submit" }, "Start")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    onstart();
+  });
+  let asked = 0;
+  async function count() {
+    const ticket = ++asked;
+    const [one, two] = await Promise.all([first, second].map(({ value }) => link.ask("encode", { model: model.value, text: value }).catch((error) => ({ error: error.message }))));
+    if (ticket === asked) counted.textContent = comparison(one, two);
+  }
+  let waiting = 0;
+  const later = () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(count, 300);
+  };
+  first.addEventListener("input", later);
+  second.addEventListener("input", later);
+  if (link.live) later();
+  const element = make("details", { class: "card setup", open: true }, make("summary", {}, "A new pair"), form);
+  return {
+    element,
+    fields,
+    collapse: () => (element.open = false),
+    read: () => ({ model: model.value, text: first.value, text2: second.value, scan: scan.value, seed: numberOf(seed, "Seed") }),
+  };
+}
+
+/** How many tokens the two texts have: they need the same number. */
+function comparison(one, two) {
+  const wrong = one.error ?? two.error;
+  if (wrong) return wrong;
+  if (one.sites === two.sites) return `Both have ${one.sites} tokens.`;
+  return `The first has ${one.sites} tokens, the second ${two.sites}: both need the same number.`;
 }

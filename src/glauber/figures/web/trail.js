@@ -22,6 +22,17 @@ export function temperatureAt(trail, step) {
   return set.length ? set[set.length - 1].temperature : trail.temperature;
 }
 
+/** The sites of a trail that are frozen after a step. */
+export function frozenAt(trail, step) {
+  const sites = new Set(trail.frozen);
+  for (const edit of trail.edits) {
+    if (edit.step > step) break;
+    if ("freeze" in edit) sites.add(edit.freeze);
+    if ("free" in edit) sites.delete(edit.free);
+  }
+  return sites;
+}
+
 /** A second trail: the first one's until `step`, then the noise of another chain. */
 export function branchAt(edits, step, chain) {
   return [...edits.filter((one) => one.step <= step), { step, chain }];
