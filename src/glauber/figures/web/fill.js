@@ -1,10 +1,210 @@
 // How are blanks filled, pass by pass, and how is a translation refined?
 //
-// A view is made by a function of page = { link, about, state, keep(state), say(sentence) }:
-// state as decodeState gives it, keep replaces it in the address, say fills the status line.
-// It returns { element, key(event) -> true where the key was used, close() }.
+// Every pass is a frame of a film. The small number at a token is the pass that filled it; its
+// colour is how sure the model was then. Correction sweeps after the last pass draw again.
+
+import { choice, decimals, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
+import { playerControls, playerKey } from "./controls.js";
+import { decodeColumn } from "./film.js";
+import { saved } from "./live.js";
+import { Player } from "./player.js";
+import { timeline } from "./timeline.js";
+import { make, sureLegend, tokenText } from "./tokens.js";
+
+const BLANKS = "The [MASK] walked slowly along the ___ and [MASK] at the [MASK] house.";
+const GERMAN = "Ein kleiner Hund läuft über die Wiese.";
+const ORDERS = ["confidence", "margin", "entropy", "random", "left-to-right", "drawn"];
+const COUNTS = ["1", "2", "4", "linear", "cosine", "threshold:0.9", "entropy-bound:0.1"];
+const FASTEST = 30; // passes a second
 
 export function fillView(page) {
-  const element = document.createElement("section");
-  return { element, key: () => false, close: () => {} };
+  return new Fill(page);
+}
+
+class Fill {
+  #page;
+  #state = null;
+  #player = null;
+  #asked = 0;
+
+  constructor(page) {
+    this.#page = page;
+    const { about, link, state } = page;
+    this.form = fillForm(page, () => this.#start());
+    this.place = make("div", { class: "stage" });
+    this.element = make("section", { class: "stack", "aria-label": "Fill in" }, link.live ? this.form.element : saved(), this.place);
+    if (state.text !== undefined) this.#open({ mode: "fill", model: about.models[0], step: 0, ...state });
+  }
+
+  key(event) {
+    return this.#player !== null && playerKey(this.#player, event);
+  }
+
+  close() {
+    this.#asked += 1;
+    this.#player?.close();
+  }
+
+  #start() {
+    try {
+      this.#open({ view: "fill", ...this.form.read(), step: 0 }, true);
+    } catch (error) {
+      this.#page.say(error.message);
+    }
+  }
+
+  /** Asks for all passes at once and shows them; `play` from the first on. */
+  async #open({ notes, ...state }, play = false) {
+    const { link, say, keep } = this.#page;
+    const ticket = ++this.#asked;
+    this.#state = state;
+    keep(state);
+    say(state.mode === "translate" ? "Translating." : "Filling in.");
+    try {
+      const answer = await link.ask(...question(state));
+      if (ticket !== this.#asked) return;
+      this.#show(answer);
+      await this.#player.seek(state.step);
+      say((answer.notes ?? []).join(" "));
+      if (play) this.#player.play();
+    } catch (error) {
+      if (ticket === this.#asked) say(error.message);
+    }
+  }
+
+  #show(answer) {
+    this.#player?.close();
+    const { film } = answer;
+    const player = new Player({ film: async () => film, end: () => film.count, chunk: film.count + 1 }, { speed: 2 });
+    this.#player = player;
+    const passes = this.#state.mode === "translate" ? film.count : answer.passes;
+    const text = passText(answer, passes);
+    const where = ({ at }) => (at <= passes ? `pass ${at} of ${passes}` : `correction sweep ${at - passes} of ${film.count - passes}`);
+    player.watch({ change: () => player.speed > FASTEST && (player.speed = FASTEST) });
+    const line = timeline(player, { label: "Pass" });
+    if (film.count > passes) line.setBands("corrected", correction(passes, film.count));
+    this.place.replaceChildren(
+      make("div", { class: "card large" }, text.element, ...(this.#state.mode === "translate" ? [source(answer)] : [])),
+      make("div", { class: "spread" }, playerControls(player, { where })),
+      line.element,
+      sureLegend(["hidden"]),
+      make("p", { class: "note" }, numbered(this.#state.mode, film.count > passes)),
+      result(answer),
+    );
+    this.form.element.open = false;
+    player.watch({ moment: (moment) => this.#moved(moment, text) });
+  }
+
+  #moved({ step, chains }, text) {
+    text.show(chains[0], step);
+    this.place.dataset.step = step;
+    this.#state.step = step;
+    this.#page.keep(this.#state);
+  }
+}
+
+/** What is asked for a state: the name of the question and its arguments. */
+function question({ mode, model, text, order, count, temperature, seed, correct, passes }) {
+  if (mode === "translate") return ["translate", { text, steps: passes }];
+  return ["fill", { model, text: masked(text), order, count, temperature, seed, correct }];
+}
+
+/** Underlines are blanks too. */
+export function masked(text) {
+  return text.replace(/_{2,}/g, "[MASK]");
+}
+
+/** The text of a pass: blanks where nothing stands yet, and at each token the pass that put it there. */
+function passText({ film, hidden }, passes) {
+  const text = tokenText({ label: "Text" });
+  text.element.classList.add("numbered");
+  const masks = maskTokens(film, hidden);
+  const placed = placings(film, masks);
+  function show(chain, step) {
+    const blank = new Set();
+    chain.tokens.forEach((token, site) => masks.has(token) && blank.add(site));
+    text.show({ ...chain, number: 0, hidden: blank });
+    for (const [site, frames] of placed) {
+      const last = frames.findLast((frame) => frame <= step);
+      const span = text.spanAt(site);
+      if (last === undefined || blank.has(site)) delete span.dataset.pass;
+      else span.dataset.pass = last <= passes ? last : `c${last - passes}`;
+    }
+  }
+  return { element: text.element, show };
+}
+
+/** The tokens that stand for a blank: those at the hidden sites before the first pass. */
+function maskTokens(film, hidden) {
+  if (hidden) return new Set(hidden.map((site) => film.begin[0][site]));
+  const spelled = Object.entries(film.words).filter(([, word]) => /^\s*[[<⟨]?mask[\]>⟩]?$/i.test(word));
+  return new Set(spelled.map(([id]) => Number(id)));
+}
+
+/** For each site the frames in which a token came to stand there. */
+function placings(film, masks) {
+  const [frame, site, token] = ["frame", "site", "token"].map((name) => decodeColumn(film[name]));
+  const now = [...film.begin[0]];
+  const placed = new Map();
+  for (let e = 0; e < frame.length; e++) {
+    if (token[e] !== now[site[e]] && !masks.has(token[e])) placed.set(site[e], [...(placed.get(site[e]) ?? []), frame[e]]);
+    now[site[e]] = token[e];
+  }
+  return placed;
+}
+
+function correction(passes, last) {
+  const text = `Correction sweeps after pass ${passes}.`;
+  return { state: "done", bands: [{ chain: 0, first: passes, last, name: "correction", text }] };
+}
+
+function numbered(mode, corrected) {
+  const said = mode === "translate" ? "The small number is the pass that last changed a token." : "The small number is the pass that filled a blank.";
+  return corrected ? `${said} c1 is a token that the first correction sweep changed.` : said;
+}
+
+function source({ source_text: text }) {
+  return make("p", { class: "note" }, `From: ${text}`);
+}
+
+/** The last text in one line to copy, its log-probability and how it was made. */
+function result(answer) {
+  const lines = [make("p", {}, answer.text)];
+  if (Number.isFinite(answer.log_prob)) lines.push(make("p", { class: "note" }, `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact).`));
+  if (answer.signature) lines.push(make("p", { class: "note signature" }, answer.signature));
+  return make("details", { class: "setup" }, make("summary", {}, "Result"), make("div", { class: "stack tight" }, ...lines));
+}
+
+function fillForm(page, onstart) {
+  const { about, state } = page;
+  const modes = [["fill", "blanks"], ["translate", "a translation, German to English"]];
+  const mode = choice(about.translator ? modes : modes.slice(0, 1), state.mode ?? "fill", () => show());
+  const text = textBox(state.text ?? BLANKS);
+  const model = choice(about.models, state.model);
+  const order = choice(ORDERS, state.order ?? "confidence");
+  const count = choice(COUNTS, state.count ?? "1");
+  const temperature = temperatureSlider(state.temperature ?? 1);
+  const seed = numberBox(state.seed ?? 0);
+  const correct = numberBox(state.correct ?? 0, { max: 100 });
+  const passes = numberBox(state.passes ?? 4, { min: 1, max: 100 });
+  const hint = make("p", { class: "note" });
+  const filling = make("div", { class: "fields" }, labelled("Model", model), labelled("Order", order), labelled("Tokens a pass", count), temperature.field, labelled("Seed", seed), labelled("Correction sweeps", correct));
+  const translating = make("div", { class: "fields" }, labelled("Passes", passes));
+  const modeField = make("div", { class: "fields", hidden: !about.translator }, labelled("Fill in", mode));
+  const element = startForm("A new text", onstart, modeField, labelled("Text", text, "wide"), hint, filling, translating);
+
+  function show() {
+    const translate = mode.value === "translate";
+    filling.hidden = translate;
+    translating.hidden = !translate;
+    hint.textContent = translate ? "The source text. All of its translation is hidden first." : "Write [MASK] or ___ for a blank of one token.";
+    if ([BLANKS, GERMAN, ""].includes(text.value)) text.value = translate ? GERMAN : BLANKS;
+  }
+  function read() {
+    if (mode.value === "translate") return { mode: "translate", text: text.value, passes: numberOf(passes, "Passes") };
+    const numbers = { temperature: temperature.value, seed: numberOf(seed, "Seed"), correct: numberOf(correct, "Correction sweeps") };
+    return { mode: "fill", model: model.value, text: text.value, order: order.value, count: count.value, ...numbers };
+  }
+  show();
+  return { element, read };
 }

@@ -38,22 +38,41 @@ export function numberOf(box, name) {
   return Number(box.value);
 }
 
-/** The temperature as a slider with its value beside it; `oninput` is called with the number. */
-export function temperatureSlider(value, oninput = () => {}) {
+const DRAG = 120; // milliseconds between two movements of a slider that are told
+
+/**
+ * The temperature as a slider with its value beside it. `onmove(value)` is told some times a second
+ * while it is dragged, and where it ends; `moving` says that something is still to be told.
+ */
+export function temperatureSlider(value, onmove = () => {}) {
   const shown = make("output", {}, decimals(value));
   const input = make("input", { type: "range", min: 0, max: Math.max(2, value), step: 0.01, "aria-label": "Temperature" });
+  let waiting = 0;
   input.value = String(value);
   input.addEventListener("input", () => {
     shown.textContent = decimals(Number(input.value));
-    oninput(Number(input.value));
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      onmove(Number(input.value));
+    }, DRAG);
   });
   const field = make("label", { class: "field" }, make("span", {}, "Temperature"), make("span", { class: "sliding" }, input, shown));
   function set(next) {
     if (next > Number(input.max)) input.max = String(next);
-    input.value = String(next);
+    if (Number(input.value) !== next) input.value = String(next);
     shown.textContent = decimals(next);
   }
-  return { field, input, set, get value() { return Number(input.value); } };
+  return { field, set, get value() { return Number(input.value); }, get moving() { return waiting !== 0; }, close: () => clearTimeout(waiting) };
+}
+
+/** A form behind a line that opens and closes it; Enter in a box and the button Start start it. */
+export function startForm(title, onstart, ...parts) {
+  const form = make("form", { class: "stack" }, ...parts, make("div", {}, make("button", { class: "main", type: "submit" }, "Start")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    onstart();
+  });
+  return make("details", { class: "card setup", open: true }, make("summary", {}, title), form);
 }
 
 /** A few figures of a number, without needless zeros. */

@@ -2,17 +2,14 @@
 //
 // A view is made by a function of page = { link, about, state, keep(state), say(sentence) }:
 // state as decodeState gives it, keep replaces it in the address, say fills the status line.
-// It returns { element, close() }.
+// It returns { element, key(event) -> true where the key was used, close() }.
 
-import { button, choice, labelled, numberBox, numberOf, temperatureSlider, textBox } from "./forms.js";
+import { button, choice, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
 import { conditionalPanel } from "./panel.js";
-import { sendButtons } from "./send.js";
 import { Stage } from "./stage.js";
 import { branchAt, frozenAt, temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make, visible } from "./tokens.js";
 
-const FOLLOW = 400; // milliseconds between two changes of the address
-const DRAG = 120; // milliseconds between two changes of the temperature
 const NAMES = ["Chain", "Branch"];
 const OWN = "The cat sat on the mat and looked out of the window.";
 
@@ -25,14 +22,11 @@ class Live {
   #state;
   #stage = null;
   #panel = null;
-  #following = 0;
-  #dragging = 0;
-  #dragged = null;
 
   constructor(page) {
     this.#page = page;
     this.form = chainForm(page, () => this.#start());
-    this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#drag(value));
+    this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
     this.applies = choice([["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]], "both", () => this.#showTemperature());
     this.appliesTo = labelled("Applies to", this.applies);
@@ -46,9 +40,12 @@ class Live {
     return this.#state ?? { view: "live" };
   }
 
+  key(event) {
+    return this.#stage?.key(event) ?? false;
+  }
+
   close() {
-    clearTimeout(this.#following);
-    clearTimeout(this.#dragging);
+    this.temperature.close();
     this.#stage?.close();
   }
 
@@ -75,7 +72,6 @@ class Live {
       names: this.#names(),
       marks: ["frozen"],
       frozen: (c, step) => frozenAt(trailsOf(this.#state)[c], step),
-      keys: this.#page.root,
       onpick: link.live ? (c, site) => this.#pick(c, site) : null,
       onmoment: ({ step }) => this.#moved(step),
       onsettle: (step) => this.#settled(step),
@@ -92,7 +88,7 @@ class Live {
   }
 
   #layOut() {
-    const { link, say } = this.#page;
+    const { link } = this.#page;
     this.#panel = conditionalPanel({
       link,
       model: this.#state.model,
@@ -103,8 +99,7 @@ class Live {
     });
     this.beside = make("div", { class: "beside" }, this.#stage.element, this.#panel.element);
     if (link.live) this.#stage.controls.append(this.temperature.field, this.appliesTo);
-    this.#stage.controls.append(sendButtons({ link, state: () => this.state, say }));
-    this.form.collapse(true);
+    this.form.element.open = false;
     this.place.replaceChildren(this.beside);
     this.#showBranch();
   }
@@ -113,17 +108,10 @@ class Live {
   #moved(step) {
     this.#state.step = step;
     this.#showTemperature();
-    this.#following ||= setTimeout(() => this.#follow(), FOLLOW);
-  }
-
-  #follow() {
-    clearTimeout(this.#following);
-    this.#following = 0;
     this.#page.keep(this.state);
   }
 
   #settled(step) {
-    this.#follow();
     const where = this.#panel.where;
     if (where) this.#panel.show({ ...where, source: { trails: trailsOf(this.#state) }, step });
   }
@@ -168,21 +156,11 @@ class Live {
   async #changed(step, shown, said) {
     this.#page.say(said + this.lost);
     await this.#stage.changed(step, shown);
-    this.#follow();
-  }
-
-  /** Many movements of the slider are one edit for each moment that is shown. */
-  #drag(value) {
-    if (!this.#stage) return;
-    this.#dragged = value;
-    this.#dragging ||= setTimeout(() => {
-      this.#dragging = 0;
-      this.#heat(this.#dragged);
-      this.#dragged = null;
-    }, DRAG);
+    this.#page.keep(this.state);
   }
 
   #heat(temperature) {
+    if (!this.#stage) return;
     const step = this.#stage.player.at;
     const names = this.applies.value === "both" ? ["edits", "branch"] : [this.applies.value];
     this.#edit(names, { step, temperature });
@@ -190,7 +168,7 @@ class Live {
   }
 
   #showTemperature() {
-    if (this.#dragged !== null || !this.#state) return;
+    if (this.temperature.moving || !this.#state) return;
     const trails = trailsOf(this.#state);
     const trail = this.applies.value === "branch" && trails[1] ? trails[1] : trails[0];
     const now = temperatureAt(trail, this.#state.step);
@@ -258,16 +236,10 @@ function chainForm(page, onstart) {
   const scan = choice(about.scans, state.scan ?? usual(about));
   const seed = numberBox(state.seed ?? 0);
   const fields = make("div", { class: "fields" }, labelled("Passage", passage), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
-  const form = make("form", { class: "stack" }, labelled("Text", text, "wide"), fields, make("div", {}, make("button", { class: "main", type: "submit" }, "Start")));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    onstart();
-  });
-  const element = make("details", { class: "card setup", open: true }, make("summary", {}, "A new chain"), form);
+  const element = startForm("A new chain", onstart, labelled("Text", text, "wide"), fields);
   return {
     element,
     fields,
-    collapse: (closed) => (element.open = !closed),
     read: () => ({ model: model.value, text: text.value, scan: scan.value, seed: numberOf(seed, "Seed") }),
   };
 }

@@ -3,15 +3,12 @@
 // Both chains take the same random bits at every step, and the same temperature. Where they agree
 // they tend to stay together; once they are the same text they are one chain.
 
-import { choice, labelled, numberBox, numberOf, temperatureSlider, textBox } from "./forms.js";
+import { choice, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
 import { saved } from "./live.js";
-import { sendButtons } from "./send.js";
 import { Stage } from "./stage.js";
 import { temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make } from "./tokens.js";
 
-const FOLLOW = 400; // milliseconds between two changes of the address
-const DRAG = 120; // milliseconds between two changes of the temperature
 const FIRST = "The old man walked slowly along the river to his house.";
 const SECOND = "A young girl looked quietly at the stars in the sky.";
 
@@ -23,14 +20,12 @@ class Pair {
   #page;
   #state = null;
   #stage = null;
-  #following = 0;
-  #dragging = 0;
   #met = null;
 
   constructor(page) {
     this.#page = page;
     this.form = pairForm(page, () => this.#start());
-    this.temperature = temperatureSlider(page.state.temperature ?? 1, () => this.#drag());
+    this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
     this.place = make("div", {});
     this.element = make("section", { class: "stack", "aria-label": "Pair" }, page.link.live ? this.form.element : saved(), this.place);
@@ -41,9 +36,12 @@ class Pair {
     return this.#state ?? { view: "pair" };
   }
 
+  key(event) {
+    return this.#stage?.key(event) ?? false;
+  }
+
   close() {
-    clearTimeout(this.#following);
-    clearTimeout(this.#dragging);
+    this.temperature.close();
     this.#stage?.close();
   }
 
@@ -68,25 +66,22 @@ class Pair {
       step: this.#state.step,
       names: ["First text", "Second text"],
       marks: ["differs"],
-      keys: this.#page.keys,
       onmoment: (moment) => this.#moved(moment),
-      onsettle: () => this.#follow(),
       onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
       onerror: say,
     });
     if (link.live) this.#stage.controls.append(this.temperature.field);
-    this.#stage.controls.append(sendButtons({ link, state: () => this.state, say }));
     this.#stage.texts.after(this.said);
-    this.form.collapse();
+    this.form.element.open = false;
     this.place.replaceChildren(this.#stage.element);
     this.#stage.player.seek(this.#state.step);
   }
 
   #moved({ step, chains }) {
     this.#state.step = step;
-    this.#following ||= setTimeout(() => this.#follow(), FOLLOW);
+    this.#page.keep(this.state);
     const now = temperatureAt(trailsOf(this.#state)[0], step);
-    if (!this.#dragging && now !== this.temperature.value) this.temperature.set(now);
+    if (!this.temperature.moving && now !== this.temperature.value) this.temperature.set(now);
     this.#tellDistance(step, chains);
   }
 
@@ -106,27 +101,14 @@ class Pair {
     if (met === null || together) this.#met = met;
   }
 
-  #follow() {
-    clearTimeout(this.#following);
-    this.#following = 0;
-    this.#page.keep(this.state);
-  }
-
-  #drag() {
-    if (!this.#stage) return;
-    this.#dragging ||= setTimeout(() => {
-      this.#dragging = 0;
-      this.#heat(this.temperature.value);
-    }, DRAG);
-  }
-
   async #heat(temperature) {
+    if (!this.#stage) return;
     const step = this.#stage.player.at;
     const { edits, dropped } = withEdit(this.#state.edits, { step, temperature });
     this.#state.edits = edits;
     this.#page.say(`Temperature ${temperature} from step ${step} on.${dropped ? ` What was changed after step ${step} is dropped.` : ""}`);
     await this.#stage.changed(step, false);
-    this.#follow();
+    this.#page.keep(this.state);
   }
 }
 
@@ -140,11 +122,6 @@ function pairForm(page, onstart) {
   const counted = make("p", { class: "note", role: "note" });
   const fields = make("div", { class: "fields" }, labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
   const texts = make("div", { class: "texts two" }, labelled("First text", first, "wide"), labelled("Second text", second, "wide"));
-  const form = make("form", { class: "stack" }, texts, counted, fields, make("div", {}, make("button", { class: "main", type: "submit" }, "Start")));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    onstart();
-  });
   let asked = 0;
   async function count() {
     const ticket = ++asked;
@@ -159,11 +136,10 @@ function pairForm(page, onstart) {
   first.addEventListener("input", later);
   second.addEventListener("input", later);
   if (link.live) later();
-  const element = make("details", { class: "card setup", open: true }, make("summary", {}, "A new pair"), form);
+  const element = startForm("A new pair", onstart, texts, counted, fields);
   return {
     element,
     fields,
-    collapse: () => (element.open = false),
     read: () => ({ model: model.value, text: first.value, text2: second.value, scan: scan.value, seed: numberOf(seed, "Seed") }),
   };
 }

@@ -6,19 +6,19 @@ import { make } from "./tokens.js";
 
 /** The buttons "Copy link" and, where something answers, "Save page"; `state` gives what is seen now. */
 export function sendButtons({ link, state, say }) {
-  const group = make("div", { class: "spread" }, button("Copy link", () => copyLink(state(), say)));
+  const group = make("div", { class: "spread" }, button("Copy link", () => copyLink(link, state(), say)));
   if (link.live) group.append(button("Save page", (event) => savePage(link, state(), say, event.currentTarget)));
   return group;
 }
 
-async function copyLink(state, say) {
-  const address = `${location.href.split("#")[0]}#${encodeState(state)}`;
-  history.replaceState(null, "", address);
+async function copyLink(link, state, say) {
+  const hash = `#${encodeState(state)}`;
+  const address = link.kind === "notebook" ? hash : location.href.split("#")[0] + hash;
   try {
     await navigator.clipboard.writeText(address);
-    say("The link is copied: it shows this text again.");
+    say("The link is copied: it shows this again.");
   } catch {
-    say("The browser does not let this page copy: the link stands in its address line.");
+    say(`The browser does not let this page copy. The link: ${address}`);
   }
 }
 

@@ -1,7 +1,7 @@
 // Where do living chains play? Their texts, the controls, the curves that grow along, and, while
 // nothing moves, colours that say how sure the model is now instead of when it last drew.
 
-import { playerControls, playerKeys } from "./controls.js";
+import { playerControls, playerKey } from "./controls.js";
 import { curves } from "./curves.js";
 import { decodeColumn } from "./film.js";
 import { Player } from "./player.js";
@@ -26,7 +26,6 @@ export class Stage {
   #drawing = 0;
   #exact = null; // { step, logProb of each chain } where the colours are those of now
   #ticket = 0;
-  #unkey;
 
   constructor(link, options) {
     this.#link = link;
@@ -42,7 +41,6 @@ export class Stage {
     this.timeline = timeline(this.player, { onband: (_, band) => this.player.seek(band.first) });
     this.controls = make("div", { class: "spread" }, playerControls(this.player));
     this.element = make("div", { class: "stage", "data-step": options.step }, this.texts, this.controls, this.timeline.element, this.legend, this.curves.element);
-    this.#unkey = playerKeys(options.keys ?? document, this.player);
     this.setNames(options.names);
     this.player.watch({ moment: (moment) => this.#show(moment), change: () => this.#changed() });
   }
@@ -76,12 +74,15 @@ export class Stage {
     this.#redraw();
   }
 
+  key(event) {
+    return playerKey(this.player, event);
+  }
+
   close() {
     clearTimeout(this.#settling);
     clearTimeout(this.#drawing);
     this.#ticket += 1;
     this.source.changed();
-    this.#unkey();
     this.player.close();
     this.curves.close();
   }
