@@ -35,7 +35,8 @@ def script(entry: str) -> str:
 def css() -> str:
     """The style of every page with a player in it."""
     return "\n".join(
-        (WEB / name).read_text(encoding="utf-8") for name in ("vendor/uplot.css", "style.css")
+        (WEB / name).read_text(encoding="utf-8")
+        for name in ("vendor/uplot.css", "style.css", "views.css")
     )
 
 

@@ -8,7 +8,7 @@ export function button(name, onclick, attributes = {}) {
 
 /** A label above its control. */
 export function labelled(name, control, kind = "") {
-  return make("label", { class: `field ${kind}`.trim() }, make("span", {}, name), control);
+  return make("label", { class: `field ${kind}`.trim() }, name, control);
 }
 
 /** A select of words, or of [value, word] pairs; a value that is not among them is added. */
@@ -45,7 +45,7 @@ const DRAG = 120; // milliseconds between two movements of a slider that are tol
  * while it is dragged, and where it ends; `moving` says that something is still to be told.
  */
 export function temperatureSlider(value, onmove = () => {}) {
-  const shown = make("output", {}, decimals(value));
+  const shown = make("span", { class: "value" }, decimals(value));
   const input = make("input", { type: "range", min: 0, max: Math.max(2, value), step: 0.01, "aria-label": "Temperature" });
   let waiting = 0;
   input.value = String(value);
@@ -56,7 +56,7 @@ export function temperatureSlider(value, onmove = () => {}) {
       onmove(Number(input.value));
     }, DRAG);
   });
-  const field = make("label", { class: "field" }, make("span", {}, "Temperature"), make("span", { class: "sliding" }, input, shown));
+  const field = make("label", { class: "field" }, "Temperature", make("span", { class: "sliding" }, input, shown));
   function set(next) {
     if (next > Number(input.max)) input.max = String(next);
     if (Number(input.value) !== next) input.value = String(next);

@@ -235,7 +235,7 @@ function chainForm(page, onstart) {
   const model = choice(about.models, state.model);
   const scan = choice(about.scans, state.scan ?? usual(about));
   const seed = numberBox(state.seed ?? 0);
-  const fields = make("div", { class: "fields" }, labelled("Passage", passage), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
+  const fields = make("div", { class: "fields" }, labelled("Passage", passage, "passage"), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
   const element = startForm("A new chain", onstart, labelled("Text", text, "wide"), fields);
   return {
     element,

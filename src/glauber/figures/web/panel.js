@@ -37,15 +37,15 @@ export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclo
     body.replaceChildren(
       make("div", { class: "spread" }, heading(answer), closing()),
       facts(answer, step),
+      actions(answer, place, putting),
+      ...(putting ? [putting.said, search(link, model, searched, putting.choose)] : []),
       bars(answer, putting?.choose),
-      ...(putting ? [search(link, model, searched, putting.choose), putting.element] : []),
-      actions(answer, place),
     );
     if (answer.note) body.append(make("p", { class: "note" }, answer.note));
   }
 
-  function actions(answer, place) {
-    const row = make("div", { class: "spread" });
+  function actions(answer, place, putting) {
+    const row = make("div", { class: "spread" }, putting?.press);
     if (onfreeze) row.append(button(answer.frozen ? "Release" : "Freeze", () => onfreeze(place, !answer.frozen)));
     if (onbranch) row.append(button("Branch", () => onbranch(place)));
     return row;
@@ -110,19 +110,18 @@ function bar({ token, text, probability }, present, choose) {
 
 /** The token that "Put" puts: chosen by a bar or by a search. */
 function candidate(answer, put) {
-  const said = make("span", { class: "note" }, "Choose a bar, or search for a token.");
+  const said = make("p", { class: "note" }, "To put another token, choose its bar or search for it.");
   let chosen = null;
   const press = button("Put", () => put(chosen.token, chosen.text), { disabled: true });
-  const element = make("div", { class: "spread" }, press, said);
   function choose(token, text) {
     chosen = { token, text };
     press.disabled = token === answer.token;
-    said.textContent = press.disabled ? "It stands there already." : `“${visible(text)}” in its place.`;
-    for (const row of element.parentElement.querySelectorAll("button[data-token]")) {
+    said.textContent = press.disabled ? `“${visible(text)}” stands there already.` : `Put “${visible(text)}” in its place?`;
+    for (const row of said.parentElement.querySelectorAll("button[data-token]")) {
       row.setAttribute("aria-pressed", String(row.dataset.token === String(token)));
     }
   }
-  return { element, choose };
+  return { press, said, choose };
 }
 
 /** A box that finds any token that the model may propose. */

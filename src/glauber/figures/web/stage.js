@@ -13,6 +13,16 @@ import { make, sureLegend, tokenText } from "./tokens.js";
 const SETTLE = 120; // milliseconds after the last movement before the model is asked again
 const REDRAW = 250; // milliseconds between two drawings of the curves
 
+/** A player of chains without an end: its time line goes as far as one has seen. */
+class LivingPlayer extends Player {
+  seen = 0;
+
+  get end() {
+    const end = this.source.end();
+    return Number.isFinite(end) ? end : Math.max(this.at, this.seen);
+  }
+}
+
 /**
  * `trails()` gives the trails shown now; `names` is one for each text. `frozen(c, step)` gives the
  * frozen sites of a chain; onpick(c, site), onmoment(moment), onsettle(step), onreplay(done, of),
@@ -33,13 +43,13 @@ export class Stage {
     this.tracks = new Tracks();
     const last = link.live ? Infinity : options.step;
     this.source = trailSource(link, options.trails, this.tracks, { onreplay: options.onreplay, last });
-    this.player = new Player(this.source, { speed: 30, step: options.step });
+    this.player = new LivingPlayer(this.source, { speed: 30, step: options.step });
     this.texts = make("div", { class: "texts large" });
     this.legend = sureLegend(options.marks ?? []);
     this.curves = curves(this.player);
     this.curves.setChain(0);
     this.timeline = timeline(this.player, { onband: (_, band) => this.player.seek(band.first) });
-    this.controls = make("div", { class: "spread" }, playerControls(this.player));
+    this.controls = make("div", { class: "steer" }, playerControls(this.player));
     this.element = make("div", { class: "stage", "data-step": options.step }, this.texts, this.controls, this.timeline.element, this.legend, this.curves.element);
     this.setNames(options.names);
     this.player.watch({ moment: (moment) => this.#show(moment), change: () => this.#changed() });
@@ -66,6 +76,7 @@ export class Stage {
   /** Says that the trails were changed: what comes after `step` will be otherwise, or from it on. */
   async changed(step, shown) {
     this.tracks.cut(step);
+    this.player.seen = step;
     this.source.changed();
     this.#exact = null;
     this.#ticket += 1;
@@ -99,6 +110,7 @@ export class Stage {
 
   #show(moment) {
     this.element.dataset.step = moment.step;
+    this.player.seen = Math.max(this.player.seen, moment.step);
     const exact = this.#exact?.step === moment.step ? this.#exact : null;
     const chains = this.#texts.map((_, c) => moment.chains[c] ?? moment.chains[0]);
     const differs = chains.length > 1 ? differingSites(chains[0].tokens, chains[1].tokens) : null;
@@ -152,7 +164,7 @@ export class Stage {
     if (this.#drawing) return;
     this.#drawing = setTimeout(() => {
       this.#drawing = 0;
-      if (this.tracks.known > 0) this.curves.show(curvesOf(this.tracks));
+      if (this.player.end > 0) this.curves.show(curvesOf(this.tracks, this.player.end));
     }, REDRAW);
   }
 }
@@ -165,8 +177,8 @@ const CURVES = {
 };
 
 /** What is known of the chains, as the curves take it: the first one in colour, the second thin. */
-function curvesOf(tracks) {
-  const steps = tracks.steps();
+function curvesOf(tracks, last) {
+  const steps = tracks.steps(last);
   const series = {};
   for (const name of ["changed", "entropy", "left"]) {
     const [mean, ...chains] = tracks.chains.map((_, c) => tracks.values(c, name, steps));

@@ -53,12 +53,13 @@ export class Tracks {
     return step < 0 ? null : step;
   }
 
-  /** At most `points` steps up to the last known one, for a chart. */
-  steps(points = 300) {
-    const by = Math.max(1, Math.ceil(this.known / points));
+  /** At most `points` steps up to the given one, for a chart. */
+  steps(last, points = 300) {
+    const end = Math.min(last, this.known);
+    const by = Math.max(1, Math.ceil(end / points));
     const steps = [];
-    for (let step = 0; step < this.known; step += by) steps.push(step);
-    return this.known < 0 ? [] : [...steps, this.known];
+    for (let step = 0; step < end; step += by) steps.push(step);
+    return [...steps, Math.max(0, end)];
   }
 
   /** A quantity of a chain at these steps; shares and entropies as the mean of the steps before. */
