@@ -20,7 +20,7 @@ test: $(READY)
 
 # The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
 test-browser: $(READY)
-	$(BIN)/python -m pytest -m browser tests/explorer
+	$(BIN)/python -m pytest -m browser tests/explorer tests/figures
 
 check: $(READY)
 	$(BIN)/ruff check .

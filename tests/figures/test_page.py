@@ -9,10 +9,12 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
-from plotly.offline import get_plotlyjs
+from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
+import glauber
 from glauber.errors import GlauberError
-from glauber.figures.page import check_place, write_picture
+from glauber.figures.page import CARTESIAN, check_place, write_picture
+from glauber.figures.style import plot_rows
 
 
 def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
@@ -25,12 +27,38 @@ def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
     assert len(page) < 1.1 * len(alone.read_text())  # the script is by far the largest part
 
 
-def test_the_script_travels_compressed_and_whole(tmp_path):
+def script_of(page):
+    packed = re.search(r'<script id="plotly"[^>]*>(.*?)</script>', page, re.S)[1]
+    return gzip.decompress(base64.b64decode(packed)).decode()
+
+
+def test_a_page_carries_only_the_chart_code_that_it_uses(tmp_path):
     write_picture(go.Figure(go.Scatter(y=[1, 2])), path=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
-    packed = re.search(r'<script id="plotly"[^>]*>(.*?)</script>', page, re.S)[1]
-    assert gzip.decompress(base64.b64decode(packed)).decode() == get_plotlyjs()
-    assert len(page) < 0.5 * len(get_plotlyjs())
+    assert f"(cartesian - minified) v{get_plotlyjs_version()}\n" in script_of(page)[:100]
+    assert len(page) < 0.7e6
+    write_picture(go.Figure(go.Scatter3d(x=[1], y=[1], z=[1])), path=tmp_path / "p.html")
+    assert script_of((tmp_path / "p.html").read_text()) == get_plotlyjs()
+
+
+def test_every_trace_that_we_draw_is_in_the_small_build():
+    """A figure's `add_…` is the only way in which our code makes a trace."""
+    found = set()
+    for path in Path(glauber.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\bpx\.|add_traces?\(|\bgo\.(?!Figure\b|Table\b)[A-Z]", text), path
+        found |= set(re.findall(r"\.add_([a-z0-9]+)\(", text))
+    traces = found & {one.lower() for one in dir(go)} - {"annotation"}
+    assert traces == {"scatter", "bar", "heatmap", "table"} and traces - {"table"} <= CARTESIAN
+
+
+def test_a_table_needs_no_code(tmp_path):
+    rows = [{"model": "<i>a</i>", "steps": 3}, {"model": "b", "steps": None}]
+    write_picture(plot_rows("Rows", "of <b>two</b>", rows), path=tmp_path / "p.html")
+    page = (tmp_path / "p.html").read_text()
+    assert 'id="plotly"' not in page and len(page) < 20_000
+    assert "<caption>Rows: of two</caption>" in page
+    assert '<td dir="auto">&lt;i&gt;a&lt;/i&gt;</td><td dir="auto">3</td>' in page
 
 
 def test_data_cannot_leave_its_place(tmp_path):

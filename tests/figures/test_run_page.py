@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models
 
 from glauber.errors import GlauberError
 from glauber.figures import report as reports
-from glauber.figures.page import _packed_plotly
+from glauber.figures.page import packed_plotly
 from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature, write_spec
@@ -90,7 +90,7 @@ def written(run: Run, out: Path) -> tuple[str, Read]:
     """The page without plotly's code, as text and as read."""
     report(run, out=out)
     text = out.read_text(encoding="utf-8")
-    code = _packed_plotly()
+    code = packed_plotly()
     assert text.count(code) == (1 if run.steps else 0)
     rest = text.replace(code, "")
     return rest, Read(rest)

@@ -129,7 +129,7 @@ def test_the_result_prints_tabulates_draws_and_survives_json(name, at):
     assert "glauber:" in found.signature
     assert "<table" in found._repr_html_()
     page = found.write(at.folder / "answer.html")
-    assert page.stat().st_size > 1000
+    assert 1000 < page.stat().st_size < 2e6  # no study needs the whole of Plotly
 
 
 def test_a_misspelt_keyword_gets_a_suggestion():

@@ -6,6 +6,122 @@
     place(figure).classList.add("missing");
     place(figure).textContent = text;
   });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const darker = JSON.parse(document.getElementById("dark").textContent);
+
+  // A dark page draws ink as light and paper as dark; other colours get light enough to be seen.
+  function light(colour) {
+    if (colour in darker) return darker[colour];
+    const rgb = /^#[0-9a-f]{6}$/i.test(colour)
+      ? [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16))
+      : /^rgba?\(/.test(colour) && colour.match(/[\d.]+/g).map(Number);
+    if (!rgb) return colour;
+    const [r, g, b, alpha] = rgb;
+    if (alpha !== undefined) return `rgba(${r}, ${g}, ${b}, ${Math.min(1, 1.8 * alpha)})`;
+    let seen = [r, g, b];
+    while (luminance(seen) < 0.16) seen = seen.map((part) => part + 0.1 * (255 - part));
+    return `rgb(${seen.map(Math.round).join(", ")})`;
+  }
+
+  function luminance(rgb) {
+    const linear = (part) => (part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2]);
+  }
+
+  // Colours stand under keys that say so; in a title, in its style. Texts are left alone.
+  function themed(value, colour = false) {
+    if (typeof value === "string") {
+      if (colour) return light(value);
+      return value.replace(/(<span style="[^"]*color: )(#\w{6})/g, (_, head, one) => head + light(one));
+    }
+    if (Array.isArray(value)) return value.map((one) => themed(one, colour));
+    if (value === null || typeof value !== "object") return value;
+    const named = (key) => colour || (/color/.test(key) && !/colorbar/.test(key));
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, themed(one, named(key))]));
+  }
+
+  function look(given) {
+    const { data, layout } = dark.matches ? themed(given) : structuredClone(given); // Plotly's own
+    const clear = "rgba(0, 0, 0, 0)";
+    const modebar = { bgcolor: clear, color: layout.legend?.font?.color, activecolor: layout.font?.color };
+    return { data, layout: {
+      ...layout, paper_bgcolor: clear, plot_bgcolor: layout.plot_bgcolor ?? clear, modebar,
+      updatemenus: [], uirevision: "kept",
+      // A finger that moves over a picture scrolls the page, until it is asked to zoom.
+      dragmode: touch ? false : layout.dragmode,
+    } };
+  }
+
+  // The menu of a figure as one that a keyboard reaches.
+  function menu(at, given) {
+    const buttons = given.layout.updatemenus?.[0]?.buttons;
+    if (!buttons) return () => {};
+    const select = document.createElement("select");
+    select.setAttribute("aria-label", "Shown");
+    buttons.forEach((button, number) => select.add(new Option(button.label, String(number))));
+    select.value = String(given.layout.updatemenus[0].active ?? 0);
+    const choose = () => Plotly.update(at, ...(dark.matches ? themed : (x) => x)(buttons[+select.value].args));
+    select.addEventListener("change", choose);
+    row(at).append(select);
+    at.choose = (label) => {
+      const number = buttons.findIndex((button) => button.label === label);
+      if (number < 0 || select.value === String(number)) return;
+      select.value = String(number);
+      choose();
+    };
+    return choose;
+  }
+
+  function row(at) {
+    if (!at.previousElementSibling?.classList.contains("choice")) {
+      at.before(Object.assign(document.createElement("div"), { className: "choice" }));
+    }
+    return at.previousElementSibling;
+  }
+
+  function zoomButton(at, given) {
+    if (!touch) return;
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Zoom" });
+    button.addEventListener("click", () => {
+      const on = button.textContent === "Zoom";
+      button.textContent = on ? "Whole picture" : "Zoom";
+      Plotly.relayout(at, on ? { dragmode: given.layout.dragmode ?? "zoom" } : { dragmode: false, ...whole(given.layout) });
+    });
+    row(at).append(button);
+  }
+
+  function whole(layout) {
+    const axes = Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key));
+    return Object.fromEntries(axes.map(([key, axis]) => (
+      axis.range ? [`${key}.range`, axis.range] : [`${key}.autorange`, axis.autorange ?? true]
+    )));
+  }
+
+  async function draw(figure) {
+    const at = place(figure);
+    const given = JSON.parse(figure.textContent);
+    // In a narrow picture the buttons would cover its title; dragging zooms there too.
+    const wide = at.clientWidth > 480 && !touch;
+    const config = {
+      responsive: true, displaylogo: false, displayModeBar: wide && "hover", doubleClick: "reset",
+    };
+    const first = look(given);
+    await Plotly.newPlot(at, first.data, first.layout, config);
+    const choose = menu(at, given);
+    zoomButton(at, given);
+    dark.addEventListener("change", async () => {
+      const { data, layout } = look(given);
+      await Plotly.react(at, data, layout, config);
+      choose();
+    });
+    at.on("plotly_click", ({ points: [point] }) => {
+      const moment = /^chain (\d+) step (\d+)$/.exec(point.id ?? "");
+      const detail = moment && { chain: +moment[1], step: +moment[2] };
+      if (detail) document.dispatchEvent(new CustomEvent("moment", { detail }));
+    });
+  }
+
   if (typeof DecompressionStream === "undefined") {
     say("This browser is too old for the pictures: it cannot unpack compressed code.");
     return;
@@ -17,13 +133,7 @@
     const script = document.createElement("script");
     script.textContent = await new Response(plain).text();
     document.head.appendChild(script);
-    for (const figure of figures) {
-      const { data, layout } = JSON.parse(figure.textContent);
-      // In a narrow picture the buttons would cover its title; dragging zooms there too.
-      const wide = place(figure).clientWidth > 480;
-      const config = { responsive: true, displaylogo: false, displayModeBar: wide && "hover" };
-      await Plotly.newPlot(place(figure), data, layout, config);
-    }
+    for (const figure of figures) await draw(figure);
   } catch (error) {
     say("The pictures cannot be drawn: " + error.message);
   }
