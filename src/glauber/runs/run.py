@@ -69,15 +69,15 @@ class Run(Result):
         if self._array("site").shape[1] < self.steps:
             raise self._damaged("committed steps are missing")
         try:
-            self._every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
+            self.mark_every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
             chains = {self._array(name).shape[0] for name in (*self.fields, "free")}
             same = self._array("tokens").shape[1:] == self._array("free").shape
-            sound = self._every > 0 and chains == {self.spec.chains} and same
+            sound = self.mark_every > 0 and chains == {self.spec.chains} and same
         except (KeyError, TypeError, ValueError, IndexError):
             sound = False
         if not sound:
             raise self._damaged(f"the arrays of {EVENTS} do not fit each other")
-        lost = missing_chunk(self.folder, self.steps, self._every)
+        lost = missing_chunk(self.folder, self.steps, self.mark_every)
         if lost is not None:
             raise self._damaged(f"{lost} is missing")
 
@@ -156,7 +156,7 @@ class Run(Result):
             if values.max() >= self._array("free").shape[1]:
                 raise self._damaged("an event lies outside the texts")
         if name == "changed" and values.size:
-            for place in range(first // self._every, -(-last // self._every)):
+            for place in range(first // self.mark_every, -(-last // self.mark_every)):
                 if not (self.folder / chunk_file("changed", place)).is_file():
                     self._verify_part(place)  # it is not there while nothing changes
         return values
@@ -170,8 +170,8 @@ class Run(Result):
             raise GlauberError(
                 f"step {step} is outside the run, which has steps 0 to {self.steps}."
             )
-        first = step // self._every * self._every
-        tokens = self._read("tokens", step // self._every).astype(np.int64)
+        first = step // self.mark_every * self.mark_every
+        tokens = self._read("tokens", step // self.mark_every).astype(np.int64)
         replay(tokens, self.read("site", first, step), self.read("token", first, step))
         if len(self._seen) < 64:  # views of one chain after another ask for the same steps
             self._seen[step] = tokens.copy()
@@ -224,15 +224,15 @@ class Run(Result):
 
         What is left unseen are figures that are wrong and possible; zarr's checksums see flips.
         """
-        for place in range(-(-self.steps // self._every)):
+        for place in range(-(-self.steps // self.mark_every)):
             self._verify_part(place)
 
     def _verify_part(self, place: int) -> None:
         """The steps from one mark to the next."""
-        first, last = place * self._every, min((place + 1) * self._every, self.steps)
+        first, last = place * self.mark_every, min((place + 1) * self.mark_every, self.steps)
         part = {name: self._read(name, (slice(None), slice(first, last))) for name in self.fields}
         start = self._read("tokens", place).astype(np.int64)
-        whole = last % self._every == 0
+        whole = last % self.mark_every == 0
         end = self._read("tokens", place + 1).astype(np.int64) if whole else None
         gaps = self.spec.unmasking is not None
         why = contradiction(part, start, end, self.free, gaps=gaps)

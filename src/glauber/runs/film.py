@@ -1,0 +1,284 @@
+"""What moved between two moments of a stored run? A stretch of states, frame by frame.
+
+A film is one state and the events behind it, so that a page can play, step and seek without asking
+again. It is read from the nearest mark and the chunks around it; the run's size does not matter.
+"""
+
+import base64
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.progress import check_count
+from glauber.runs.replay import replaced
+from glauber.runs.run import Run
+from glauber.runs.timeline import inside
+
+HELD = 2**26  # bytes of decoded chunks that are kept of one run
+BACK = 3  # chunks that are looked through for the last visit of a site
+EVENTS = 100_000  # of a film of a whole run, about
+LONGEST = 10**15  # steps of any run
+FIELDS = ("site", "token", "log_prob_new", "entropy")
+
+Parts = dict[str, NDArray[Any]]
+Column = dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Film:
+    """Some chains from one state on; frame f is the state after step first + f * every.
+
+    One entry per event, in the order of frames 1 to count. Sites are counted in the shown text.
+    """
+
+    first: int
+    every: int
+    count: int  # frames behind frame 0, which is `begin`
+    chains: tuple[int, ...]
+    begin: tuple[NDArray[np.int32], ...]  # tokens of each shown text
+    begin_log_prob: tuple[NDArray[np.float32], ...]  # of each, at its last visit; NaN if unknown
+    frozen: tuple[tuple[int, ...], ...]  # shown sites that are never redrawn
+    frame: NDArray[np.int32]
+    chain: NDArray[np.int32]  # an index into `chains`
+    site: NDArray[np.int32]
+    token: NDArray[np.int32]  # that stands there now
+    log_prob: NDArray[np.float32]  # of it, in the conditional that it was drawn from
+    entropy: NDArray[np.float32]  # of that conditional, in nats
+    words: dict[str, str]  # how each token is spelled
+    end: int  # the last step that there is now
+
+    def to_dict(self) -> dict[str, Any]:
+        """The film as a page reads it."""
+        return {
+            "first": self.first,
+            "every": self.every,
+            "count": self.count,
+            "chains": list(self.chains),
+            "lengths": [len(row) for row in self.begin],
+            "begin": [row.tolist() for row in self.begin],
+            "begin_log_prob": [column(row) for row in self.begin_log_prob],
+            "frozen": [list(sites) for sites in self.frozen],
+            "frame": column(self.frame),
+            "chain": column(self.chain),
+            "site": column(self.site),
+            "token": column(self.token),
+            "log_prob": column(self.log_prob),
+            "entropy": column(self.entropy),
+            "words": self.words,
+            "end": self.end,
+        }
+
+
+def column(values: NDArray[Any]) -> Column:
+    """Numbers as a page reads them: base64 of little-endian int32, float32 or uint8."""
+    small = values.dtype == np.bool_ or values.dtype == np.uint8
+    kind = "float32" if values.dtype.kind == "f" else "uint8" if small else "int32"
+    raw = np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<")).tobytes()
+    return {"dtype": kind, "data": base64.b64encode(raw).decode("ascii")}
+
+
+def film(
+    run: Run, *, first: int, count: int, every: int = 1, chains: Sequence[int] | None = None
+) -> Film:
+    """The film of some chains (default: all) from step `first` on, count frames of `every` steps.
+
+    Fewer frames come back where the run ends before. Of several events of a site in one frame the
+    last is kept. `begin_log_prob` is that of the last visit before; where the last few chunks of
+    the run have none, it is NaN, as where there never was one.
+    """
+    check_count("first step", first, least=0, most=LONGEST)
+    check_count("number of frames", count, least=0, most=LONGEST)
+    check_count("number of steps in a frame", every, most=LONGEST)
+    if first > run.steps:
+        raise GlauberError(f"step {first} is outside the run, which has steps 0 to {run.steps}.")
+    chosen = _chosen(run, chains)
+    count = min(count, (run.steps - first) // every)
+    tokens, log_prob = _state(run, first)
+    spans = [(c, slice(*_decoded(run).shown[c])) for c in chosen]
+    begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
+    events = _events(run, first, count, every, chosen)
+    return Film(
+        first=first,
+        every=every,
+        count=count,
+        chains=tuple(chosen),
+        begin=begin,
+        begin_log_prob=tuple(log_prob[c, span] for c, span in spans),
+        frozen=tuple(tuple(np.flatnonzero(~run.free[c, span]).tolist()) for c, span in spans),
+        frame=events["frame"].astype(np.int32),
+        chain=events["chain"].astype(np.int32),
+        site=events["site"].astype(np.int32),
+        token=events["token"].astype(np.int32),
+        log_prob=events["log_prob_new"].astype(np.float32),
+        entropy=events["entropy"].astype(np.float32),
+        words=_words(run, [*begin, events["token"]]),
+        end=run.steps,
+    )
+
+
+def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | None = None) -> Film:
+    """The film of a whole run, with as few steps a frame as so many events allow.
+
+    Steps behind the last whole frame are not in it.
+    """
+    check_count("number of events", most_events)
+    chosen = _chosen(run, chains)
+    sites, slots = run.free[chosen].sum(axis=1), run.read("site", 0, 0).shape[2]
+    for every in _nice():
+        count = run.steps // every
+        seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
+        if count > 1 and count * seen > 1.1 * most_events:
+            continue
+        found = film(run, first=0, count=count, every=every, chains=chosen)
+        if count <= 1 or len(found.frame) <= most_events:
+            break
+    return found
+
+
+def _nice() -> Iterator[int]:
+    """1, 2, 5, 10, 20, …"""
+    return (10**power * digit for power in itertools.count() for digit in (1, 2, 5))
+
+
+def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
+    if chains is None:
+        return list(range(run.n_chains))
+    chosen = [run.check_chain(chain) for chain in chains]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise GlauberError("a film needs at least one chain, and each chain once.")
+    return chosen
+
+
+def _words(run: Run, tokens: Sequence[NDArray[Any]]) -> dict[str, str]:
+    """How the tokens are spelled, with a blank before where a word begins."""
+    listed = [token for token in np.unique(np.concatenate(tokens)).tolist() if token >= 0]
+    return dict(zip(map(str, listed), run.vocabulary.parts(listed), strict=True))
+
+
+def _state(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Tokens (chains, length) after a step, and the log-probability of each at its last visit."""
+    place = max(0, step - 1) // run.mark_every
+    start, events = _chunk(run, place)
+    part = {name: values[:, : step - place * run.mark_every] for name, values in events.items()}
+    tokens = replaced(start, part["site"], part["token"])[1] if step else start
+    log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
+    _last_visits(part, log_prob, unseen)
+    for earlier in range(place - 1, max(-1, place - 1 - BACK), -1):
+        if not unseen.any():
+            break
+        _last_visits(_chunk(run, earlier).events, log_prob, unseen)
+    return tokens, log_prob
+
+
+def _last_visits(part: Parts, log_prob: NDArray[Any], unseen: NDArray[np.bool_]) -> None:
+    """Enters the last visit of each site (chains, length) that is unseen so far."""
+    chain, step, slot = np.nonzero(part["site"] >= 0)
+    sites, last = _last(chain * unseen.shape[1] + part["site"][chain, step, slot])
+    new = unseen.ravel()[sites]
+    sites, last = sites[new], last[new]
+    log_prob.ravel()[sites] = part["log_prob_new"][chain[last], step[last], slot[last]]
+    unseen.ravel()[sites] = False
+
+
+def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The different keys (n,) in rising order, and where each stands for the last time."""
+    found, place = np.unique(keys[::-1], return_index=True)
+    return found, len(keys) - 1 - place
+
+
+def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
+    """The columns of a film: the last event of each site of each chain in each frame."""
+    last, size = first + count * every, run.mark_every
+    lows = np.array([_decoded(run).shown[chain][0] for chain in chosen])
+    parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
+    for place in range(first // size, -(-last // size) if count else 0):
+        begin, end = max(first, place * size), min(last, (place + 1) * size)
+        cut = slice(begin - place * size, end - place * size)
+        part = {name: values[chosen, cut] for name, values in _chunk(run, place).events.items()}
+        chain, step, slot = np.nonzero(part["site"] >= 0)
+        found = {name: values[chain, step, slot] for name, values in part.items()}
+        found["site"] = found["site"] - lows[chain]
+        found |= {"chain": chain, "frame": 1 + (begin - first + step) // every}
+        parts.append(_thinned(found, run.free.shape))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _thinned(joined, run.free.shape)
+
+
+def _thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
+    """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
+    n_chains, length = shape
+    keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]
+    _, last = _last(keys)
+    return {name: values[last] for name, values in events.items()}
+
+
+class _Chunk(NamedTuple):
+    """What happened from one mark to the next, or to the end of the run."""
+
+    start: NDArray[np.int64]  # (chains, length): the tokens at the mark
+    events: Parts  # (chains, steps, slots) each
+
+    @property
+    def nbytes(self) -> int:
+        return self.start.nbytes + sum(values.nbytes for values in self.events.values())
+
+
+class _Decoded:
+    """What was decoded of a run: the chunks used last, and the positions that texts take up."""
+
+    def __init__(self, run: Run) -> None:
+        self.lock = Lock()
+        self.chunks: OrderedDict[int, _Chunk] = OrderedDict()  # the one used last is the last
+        began, free = run.tokens(0), run.free
+        self.shown = [inside(run.vocabulary, *one) for one in zip(began, free, strict=True)]
+        # At sites of a generation that are hidden nothing was drawn.
+        self.masks = np.unique(began[free]) if run.spec.unmasking is not None else None
+
+
+_opened: "WeakKeyDictionary[Run, _Decoded]" = WeakKeyDictionary()
+_opening = Lock()
+
+
+def _decoded(run: Run) -> _Decoded:
+    with _opening:
+        if run not in _opened:
+            _opened[run] = _Decoded(run)
+        return _opened[run]
+
+
+def keep_decoded(before: Run, after: Run) -> None:
+    """Hands what was decoded of a run to the same run, opened again after it grew."""
+    after.vocabulary = before.vocabulary
+    old, new = _decoded(before), _decoded(after)
+    with old.lock, new.lock:
+        for place, chunk in old.chunks.items():
+            if chunk.events["site"].shape[1] == after.mark_every:
+                new.chunks[place] = chunk
+
+
+def _chunk(run: Run, place: int) -> _Chunk:
+    known = _decoded(run)
+    with known.lock:
+        if place in known.chunks:
+            known.chunks.move_to_end(place)
+            return known.chunks[place]
+    first = place * run.mark_every
+    last = min(run.steps, first + run.mark_every)
+    events = {name: run.read(name, first, last) for name in FIELDS}
+    if known.masks is not None:
+        hidden = np.isin(events["token"], known.masks)
+        events |= {n: np.where(hidden, np.nan, events[n]) for n in ("log_prob_new", "entropy")}
+    found = _Chunk(run.tokens(first), events)
+    with known.lock:
+        known.chunks[place] = found
+        while len(known.chunks) > max(1, HELD // found.nbytes):
+            known.chunks.popitem(last=False)
+    return found
