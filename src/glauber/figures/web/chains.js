@@ -23,26 +23,42 @@ export function smallChains({ onchoose, title = (chain) => `Chain ${chain.number
   const element = make("div", { class: "many", role: "group", "aria-label": "All chains" });
   const cells = [];
   let strips = () => [];
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const cell = cells.find((one) => one.button === entry.target);
+      if (!cell) continue;
+      cell.seen = entry.isIntersecting;
+      if (cell.seen && cell.late) cell.text.show(cell.late);
+      cell.late = null;
+    }
+  }, { rootMargin: "100px" });
 
   function addCell() {
     const name = make("span", { class: "name" });
     const text = tokenText({ tag: "span" });
     const strip = make("span", { class: "strips", "aria-hidden": "true" });
     const button = make("button", { type: "button", class: "one" }, name, text.element, strip);
-    const cell = { button, name, text, strip, number: null };
+    const cell = { button, name, text, strip, number: null, seen: true, late: null };
+    seen.observe(button);
     button.addEventListener("click", () => onchoose(cell.number));
     element.append(button);
     cells.push(cell);
   }
 
   function show(chains, chosen) {
-    while (cells.length > chains.length) cells.pop().button.remove();
+    while (cells.length > chains.length) {
+      const { button } = cells.pop();
+      seen.unobserve(button);
+      button.remove();
+    }
     while (cells.length < chains.length) addCell();
     chains.forEach((chain, i) => showCell(cells[i], chain, chosen));
   }
 
+  /** A text out of sight is written once it comes into sight. */
   function showCell(cell, chain, chosen) {
-    cell.text.show(chain);
+    if (cell.seen) cell.text.show(chain);
+    else cell.late = chain;
     const pressed = String(chain.number === chosen);
     if (cell.button.getAttribute("aria-pressed") !== pressed) cell.button.setAttribute("aria-pressed", pressed);
     if (cell.number === chain.number) return;

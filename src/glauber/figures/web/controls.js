@@ -47,7 +47,7 @@ export function playerControls(player, { where = whereText } = {}) {
 
 function speedSlider(player) {
   const slider = make("input", { type: "range", min: 0, max: SPEEDS.length - 1, step: 1, "aria-label": "Speed" });
-  const text = make("output", {});
+  const text = make("span", { class: "value" });
   slider.addEventListener("input", () => {
     player.speed = SPEEDS[slider.value];
   });

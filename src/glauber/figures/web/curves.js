@@ -85,7 +85,7 @@ export function curves(player, { charts = null } = {}) {
 }
 
 function chartOf(player, name, answer, { zoom, chosen }) {
-  const value = make("output", {});
+  const value = make("span", { class: "value" });
   const place = make("div", { class: "plot" });
   const title = answer.names?.[name] ?? name;
   const element = make("figure", { "aria-label": title }, make("figcaption", {}, title, value), place);
@@ -136,7 +136,8 @@ function chartOf(player, name, answer, { zoom, chosen }) {
 
   function point(step) {
     const x = plot.valToPos(step, "x");
-    const inside = Number.isFinite(x) && x >= -1 && x <= plot.over.clientWidth + 1;
+    const width = plot.bbox.width / devicePixelRatio; // known to the plot: no layout is forced
+    const inside = Number.isFinite(x) && x >= -1 && x <= width + 1;
     line.style.visibility = inside ? "visible" : "hidden";
     if (inside) line.style.transform = `translateX(${x.toFixed(1)}px)`;
     const shown = short(plot.data[1][indexAt(plot.data[0], step)]);
@@ -167,7 +168,7 @@ function options(place, many, chosen, { ready, scaled }) {
   return {
     width: place.clientWidth || 320,
     height: HEIGHT,
-    padding: [8, 10, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 6 } },
     scales: { x: { time: false }, y: { range: (u, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : 1] } },

@@ -9,7 +9,7 @@ import { Reel } from "./film.js";
 
 export const SPEEDS = [0.5, 1, 2, 5, 10, 20, 30, 60, 100, 200, 500, 1000];
 const STRIDES = [1, 2, 5, 10, 20, 50]; // steps a frame
-const FRAMES = 60; // frames a second, at most
+const FRAMES = 30; // frames a second, at most
 const EVENTS = 2_000_000; // redraws kept in memory
 const LATE = 4; // frames that may be left out to catch up
 
