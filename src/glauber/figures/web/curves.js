@@ -94,7 +94,8 @@ function chartOf(player, name, answer, { zoom, chosen }) {
   let own = false; // a change of scale of our own making
   let range = null;
 
-  const plot = new uPlot(options(place, many, chosen, { ready, scaled }), data(answer, name), place);
+  let plot = null;
+  plot = new uPlot(options(place, many, chosen, { ready, scaled, drawn: () => point(player.at) }), data(answer, name), place);
   const sized = new ResizeObserver(() => {
     if (place.clientWidth) plot.setSize({ width: place.clientWidth, height: HEIGHT });
     point(player.at);
@@ -135,6 +136,7 @@ function chartOf(player, name, answer, { zoom, chosen }) {
   }
 
   function point(step) {
+    if (!plot) return;
     const x = plot.valToPos(step, "x");
     const width = plot.bbox.width / devicePixelRatio; // known to the plot: no layout is forced
     const inside = Number.isFinite(x) && x >= -1 && x <= width + 1;
@@ -157,7 +159,7 @@ function data(answer, name) {
   return [answer.steps, mean, ...(chains ?? [])];
 }
 
-function options(place, many, chosen, { ready, scaled }) {
+function options(place, many, chosen, { ready, scaled, drawn }) {
   const css = (name) => () => ink(place, name);
   const axis = { stroke: css("--quiet"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
   const thin = Array.from({ length: many }, (_, index) => ({
@@ -177,13 +179,16 @@ function options(place, many, chosen, { ready, scaled }) {
       { ...axis, size: 44, space: 34 },
     ],
     series: [{}, { stroke: css("--curve"), width: 2, points: { show: false } }, ...thin],
-    hooks: { ready: [ready], setScale: [scaled] },
+    hooks: { ready: [ready], setScale: [scaled], draw: [drawn] },
   };
 }
 
 /** The line at the present step follows the pointer that takes hold of it. */
 function draggable(plot, line, onstep) {
-  line.addEventListener("mousedown", (event) => event.stopPropagation());
+  line.addEventListener("mousedown", (event) => {
+    event.stopPropagation(); // no zoom, and no selection of text
+    event.preventDefault();
+  });
   line.addEventListener("click", (event) => event.stopPropagation());
   line.addEventListener("pointerdown", (event) => {
     line.setPointerCapture(event.pointerId);

@@ -6,9 +6,8 @@ export function button(name, onclick, attributes = {}) {
   return make("button", { type: "button", class: "plain", onclick, ...attributes }, name);
 }
 
-/** A label above its control, whose name it is and nothing more (a select's words are inside too). */
+/** A label above its control. */
 export function labelled(name, control, kind = "") {
-  control.setAttribute("aria-label", name);
   return make("label", { class: `field ${kind}`.trim() }, name, control);
 }
 

@@ -81,7 +81,7 @@ class RunPlayer {
     this.charts = curves(player);
     this.line.setChain(this.chain);
     this.charts.setChain(this.chain);
-    view.beside.prepend(make("div", { class: "stack" }, this.large.element));
+    view.left.prepend(this.large.element);
     view.controls.append(playerControls(player), this.line.element, view.found);
     view.charts.append(this.charts.element);
     if (this.about.chains > 1) view.small.append(make("h2", {}, "All chains"), this.small.element, this.pages.element);
@@ -92,6 +92,8 @@ class RunPlayer {
   /** Shows the first text, then asks for all that takes longer. */
   async start() {
     await this.player.seek(this.#options.step ?? 0);
+    const kept = this.player.moment?.chains.some((chain) => chain.frozen.size);
+    this.view.legend.replaceChildren(sureLegend(kept ? ["frozen"] : []));
     this.#trouble("run", this.about.damaged);
     this.#stops.push(repeat(() => this.#lookAtCurves()));
     this.#stops.push(...KINDS.map((kind) => repeat(() => this.#lookAtBands(kind))));
@@ -220,7 +222,7 @@ function parts(options) {
     trouble: make("p", { class: "trouble", role: "alert", hidden: true }),
     about: make("p", { class: "note" }),
     controls: make("div", { class: "stack tight" }),
-    beside: make("div", { class: "beside" }),
+    legend: make("div", {}),
     found: make("div", { class: "found", hidden: true }),
     charts: make("section", { "aria-label": "Curves" }),
     small: make("section", { class: "stack", "aria-label": "All chains" }),
@@ -228,8 +230,9 @@ function parts(options) {
     said: make("p", { class: "unseen", role: "status" }),
   };
   const said = options.say ? [] : [view.said];
-  const legend = sureLegend(["frozen"]);
-  view.stage = make("div", { class: "stage" }, view.trouble, view.about, view.beside, legend, view.controls, view.waits, view.charts, view.small, ...said);
+  view.left = make("div", { class: "stack" }, view.legend, view.controls, view.waits);
+  view.beside = make("div", { class: "beside" }, view.left);
+  view.stage = make("div", { class: "stage" }, view.trouble, view.about, view.beside, view.charts, view.small, ...said);
   return view;
 }
 

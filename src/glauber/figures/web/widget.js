@@ -7,5 +7,6 @@ import { decodeState } from "./permalink.js";
 export function render({ model, el }) {
   const root = document.createElement("div");
   el.append(root);
-  mount(root, widgetLink(model), decodeState(model.get("link")));
+  const hash = model.get("link");
+  mount(root, widgetLink(model), hash ? decodeState(hash) : undefined);
 }
