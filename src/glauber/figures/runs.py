@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
+from glauber.runs.curves import window_of
 from glauber.runs.export import survival
 from glauber.runs.run import Run
 from glauber.runs.timeline import Piece, Snapshot
@@ -121,11 +122,6 @@ def add_chains(
         hovertemplate=hover,
         showlegend=several,
     )
-
-
-def window_of(n_steps: int) -> int:
-    """A twentieth of a run, but not so few steps that the mean is mostly noise."""
-    return min(n_steps, max(20, n_steps // 20))
 
 
 def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

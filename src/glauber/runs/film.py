@@ -101,7 +101,7 @@ def film(
         raise GlauberError(f"step {first} is outside the run, which has steps 0 to {run.steps}.")
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
-    tokens, log_prob = _state(run, first)
+    tokens, log_prob = state_at(run, first)
     spans = [(c, slice(*_decoded(run).shown[c])) for c in chosen]
     begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
     events = _events(run, first, count, every, chosen)
@@ -163,10 +163,10 @@ def _words(run: Run, tokens: Sequence[NDArray[Any]]) -> dict[str, str]:
     return dict(zip(map(str, listed), run.vocabulary.parts(listed), strict=True))
 
 
-def _state(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Tokens (chains, length) after a step, and the log-probability of each at its last visit."""
     place = max(0, step - 1) // run.mark_every
-    start, events = _chunk(run, place)
+    start, events = chunk(run, place)
     part = {name: values[:, : step - place * run.mark_every] for name, values in events.items()}
     tokens = replaced(start, part["site"], part["token"])[1] if step else start
     log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
@@ -174,7 +174,7 @@ def _state(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]
     for earlier in range(place - 1, max(-1, place - 1 - BACK), -1):
         if not unseen.any():
             break
-        _last_visits(_chunk(run, earlier).events, log_prob, unseen)
+        _last_visits(chunk(run, earlier).events, log_prob, unseen)
     return tokens, log_prob
 
 
@@ -202,7 +202,7 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     for place in range(first // size, -(-last // size) if count else 0):
         begin, end = max(first, place * size), min(last, (place + 1) * size)
         cut = slice(begin - place * size, end - place * size)
-        part = {name: values[chosen, cut] for name, values in _chunk(run, place).events.items()}
+        part = {name: values[chosen, cut] for name, values in chunk(run, place).events.items()}
         chain, step, slot = np.nonzero(part["site"] >= 0)
         found = {name: values[chain, step, slot] for name, values in part.items()}
         found["site"] = found["site"] - lows[chain]
@@ -220,7 +220,7 @@ def _thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
     return {name: values[last] for name, values in events.items()}
 
 
-class _Chunk(NamedTuple):
+class Chunk(NamedTuple):
     """What happened from one mark to the next, or to the end of the run."""
 
     start: NDArray[np.int64]  # (chains, length): the tokens at the mark
@@ -236,7 +236,7 @@ class _Decoded:
 
     def __init__(self, run: Run) -> None:
         self.lock = Lock()
-        self.chunks: OrderedDict[int, _Chunk] = OrderedDict()  # the one used last is the last
+        self.chunks: OrderedDict[int, Chunk] = OrderedDict()  # the one used last is the last
         began, free = run.tokens(0), run.free
         self.shown = [inside(run.vocabulary, *one) for one in zip(began, free, strict=True)]
         # At sites of a generation that are hidden nothing was drawn.
@@ -259,12 +259,13 @@ def keep_decoded(before: Run, after: Run) -> None:
     after.vocabulary = before.vocabulary
     old, new = _decoded(before), _decoded(after)
     with old.lock, new.lock:
-        for place, chunk in old.chunks.items():
-            if chunk.events["site"].shape[1] == after.mark_every:
-                new.chunks[place] = chunk
+        for place, part in old.chunks.items():
+            if part.events["site"].shape[1] == after.mark_every:
+                new.chunks[place] = part
 
 
-def _chunk(run: Run, place: int) -> _Chunk:
+def chunk(run: Run, place: int) -> Chunk:
+    """The chunk of that number, decoded now or before."""
     known = _decoded(run)
     with known.lock:
         if place in known.chunks:
@@ -276,7 +277,7 @@ def _chunk(run: Run, place: int) -> _Chunk:
     if known.masks is not None:
         hidden = np.isin(events["token"], known.masks)
         events |= {n: np.where(hidden, np.nan, events[n]) for n in ("log_prob_new", "entropy")}
-    found = _Chunk(run.tokens(first), events)
+    found = Chunk(run.tokens(first), events)
     with known.lock:
         known.chunks[place] = found
         while len(known.chunks) > max(1, HELD // found.nbytes):

@@ -1,0 +1,125 @@
+"""How do the chains of a run go, in a few hundred points?
+
+What is left of the start, the share of steps that changed a token, and the entropy where tokens
+were drawn. Chunk by chunk, so that only sums at the wanted steps are held.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.progress import check_count
+from glauber.runs.film import chunk
+from glauber.runs.replay import replaced
+from glauber.runs.run import Run
+
+Floats = NDArray[np.float64]
+POINTS = 400  # of a curve
+MOST = 50  # chains drawn one by one
+DIGITS = 4
+NAMES = {
+    "changed": "Steps that changed a token",
+    "entropy": "How open the draws were, in nats",
+    "left": "What is left of the start",
+}
+HIDDEN = {"left": "What is still hidden"}  # of a generation, which starts from hidden sites
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Three figures of each chain (chains, points), at the same steps.
+
+    changed and entropy are over the `window` steps that end there, NaN where there are not as many.
+    """
+
+    steps: NDArray[np.int64]  # (points,)
+    window: int
+    changed: Floats
+    entropy: Floats
+    left: Floats
+    names: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a page draws them: the mean over all chains, and chains one by one if not too many."""
+        rows = {"changed": self.changed, "entropy": self.entropy, "left": self.left}
+        mean = f"Shares and entropies are means over the last {self.window:,} steps."
+        return {
+            "steps": self.steps.tolist(),
+            "series": {name: _series(values) for name, values in rows.items()},
+            "names": self.names,
+            "notes": [mean] if self.window else [],
+        }
+
+
+def curves(run: Run, *, points: int = POINTS) -> Curves:
+    """The curves of a run at about so many steps, the first and the last among them."""
+    check_count("number of points", points, least=2, most=10**5)
+    window = window_of(run.steps)
+    steps = np.unique(np.linspace(0, run.steps, points).round().astype(np.int64))
+    early = np.maximum(steps - window, 0)
+    wanted = np.union1d(steps, early)
+    sums = _sums(run, wanted)
+    at, before = sums[:, :, np.searchsorted(wanted, steps)], np.searchsorted(wanted, early)
+    changed, entropy, drawn, _ = at - sums[:, :, before]
+    whole = (steps >= window) & (steps > 0)
+    return Curves(
+        steps=steps,
+        window=window,
+        changed=np.where(whole, changed / max(1, window), np.nan),
+        entropy=np.where(whole & (drawn > 0), entropy / np.maximum(1, drawn), np.nan),
+        left=1 + at[3] / run.free.sum(axis=1, keepdims=True),
+        names=NAMES if run.spec.unmasking is None else NAMES | HIDDEN,
+    )
+
+
+def window_of(n_steps: int) -> int:
+    """A twentieth of a run, but not so few steps that the mean is mostly noise."""
+    return min(n_steps, max(20, n_steps // 20))
+
+
+def _sums(run: Run, wanted: NDArray[np.int64]) -> Floats:
+    """What `_per_step` says, summed up to each of the wanted steps: (4, chains, wanted)."""
+    sums = np.zeros((4, run.n_chains, len(wanted)))
+    before = np.zeros((4, run.n_chains, 1))
+    for first in range(0, run.steps, run.mark_every):
+        total = before + np.cumsum(_per_step(run, first), axis=2)
+        here = (wanted > first) & (wanted <= first + total.shape[2])
+        sums[:, :, here] = total[:, :, wanted[here] - first - 1]
+        before = total[:, :, -1:]
+    return sums
+
+
+def _per_step(run: Run, first: int) -> Floats:
+    """Of the steps of one chunk (4, chains, steps).
+
+    Whether a token changed, the entropies and their number, and sites that came back to their
+    start less those that left it.
+    """
+    start, events = chunk(run, first // run.mark_every)
+    site, token, entropy = (events[name] for name in ("site", "token", "entropy"))
+    there = site >= 0
+    old, _ = replaced(start, site, token)
+    began = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(there, site, 0)]
+    known = there & np.isfinite(entropy)
+    left = (token == began).astype(np.int8) - (old == began)
+    return np.stack([
+        ((old != token) & there).any(axis=2),
+        np.where(known, entropy, 0.0).sum(axis=2),
+        known.sum(axis=2),
+        np.where(there, left, 0).sum(axis=2),
+    ]).astype(np.float64)  # fmt: skip
+
+
+def _series(values: Floats) -> dict[str, Any]:
+    """The mean, and each chain where they are not too many; none where nothing is known."""
+    known = np.isfinite(values)
+    total = np.where(known, values, 0).sum(axis=0)
+    mean = np.where(known.any(axis=0), total / np.maximum(1, known.sum(axis=0)), np.nan)
+    several = 1 < len(values) <= MOST
+    return {"mean": _short(mean), "chains": [_short(row) for row in values] if several else []}
+
+
+def _short(row: Floats) -> list[float | None]:
+    return [round(value, DIGITS) if value == value else None for value in row.tolist()]
