@@ -144,11 +144,9 @@ def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     check_device(how["device"])
     run = _run(what)
     several = model if isinstance(model, list | tuple) else [model]
-    given = [one for one in several if one is not None]
-    if run is None and what is not None:
-        given.insert(0, str(what) if isinstance(what, Path) else what)
+    given = [what if run is None else None, *several]
     loaders: dict[str, Any] = {}
-    for one in given:
+    for one in (str(one) if isinstance(one, Path) else one for one in given if one is not None):
         if isinstance(one, str):
             _check_name(one)
             loaders[one] = partial(load, one, **how)

@@ -7,6 +7,5 @@ import { decodeState } from "./permalink.js";
 export function render({ model, el }) {
   const root = document.createElement("div");
   el.append(root);
-  const hash = model.get("link");
-  mount(root, widgetLink(model), hash ? decodeState(hash) : undefined);
+  mount(root, widgetLink(model), decodeState(model.get("link")));
 }

@@ -1,0 +1,137 @@
+"""What opens for a run, a name, an object; and what is refused before anything opens."""
+
+import importlib.util
+import sys
+import types
+import urllib.request
+import webbrowser
+
+import pytest
+import torch
+
+import glauber
+from glauber.explorer import explore as explorer
+
+
+class Coin:
+    """A rule of one's own: each token is as likely as the other."""
+
+    vocab_size = 2
+    name = "coin"
+
+    def scores(self, tokens, sites, candidates=None):
+        count = 2 if candidates is None else candidates.shape[-1]
+        return torch.zeros(*sites.shape, count)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_folder, tmp_path_factory):
+    model = glauber.load(str(tiny_folder), device="cpu")
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return glauber.sample(model, ["the cat sat on the mat ."], steps=20, seed=1, out=out)
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Addresses that a browser was asked to open."""
+    found = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: found.append(url) or True)
+    return found
+
+
+def about(what=None, **options):
+    with glauber.explore(what, browser=False, **options) as found:
+        return found.answers("about", {})
+
+
+def test_nothing_given_opens_the_bundled_model():
+    told = about()
+    assert told["models"] == ["bundled:english"] and told["run"] is None
+    assert told["views"] == ["live", "pair", "fill"] and told["version"] == glauber.__version__
+    assert 0 < len(told["passages"]) <= 20 and set(told["passages"][0]) == {"topic", "text"}
+    assert "uniform" in told["scans"] and told["translator"] is True
+
+
+def test_a_run_brings_its_model(run, tiny_folder):
+    for what in (run, run.folder, str(run.folder)):
+        told = about(what)
+        assert told["views"][0] == "run"
+        assert told["models"] == [str(tiny_folder), "bundled:english"]
+
+
+@pytest.mark.parametrize("how", ["what", "model", "list"])
+def test_models_come_by_name_and_as_objects(how, tiny_folder):
+    folder = str(tiny_folder)
+    for given, name in ((folder, folder), (tiny_folder, folder), (Coin(), "coin")):
+        several = [given] if how == "list" else given
+        told = about(given) if how == "what" else about(model=several)
+        assert told["models"] == [name, "bundled:english"] and told["run"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "nowhere"),
+        (["bundled:klingon"], "there is no model bundled:klingon in the package"),
+        (["--model", "nobody/nothing"], "there is no model nobody/nothing"),
+        (["--model", "no.gguf"], "there is no model no.gguf"),
+        (["--port", "99999"], "must be a number from 0 to 65535"),
+        (["--device", "abacus"], "abacus"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(glauber, words, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = glauber("explore", *words, "--no-browser")
+    assert code == 2 and out == "" and err.count("\n") == 1 and said in err
+
+
+def test_a_folder_that_is_no_run_is_one_sentence(tmp_path):
+    with pytest.raises(glauber.GlauberError, match=r"run\.json|no run"):
+        glauber.explore(tmp_path, browser=False)
+    with pytest.raises(glauber.GlauberError, match="is no model"):
+        glauber.explore(3, browser=False)
+
+
+def test_a_missing_extra_is_named_before_anything_else(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        explorer, "find_spec", lambda name: None if name == "uvicorn" else find(name)
+    )
+    with pytest.raises(glauber.GlauberError, match=r"pip install 'glauber\[explore\]'"):
+        glauber.explore("nowhere")
+
+
+def test_the_browser_gets_the_address_with_the_link(opened):
+    with glauber.explore(link="#view=pair&step=3") as found:
+        assert opened == [found.url] and found.url.endswith("/#view=pair&step=3")
+        assert urllib.request.urlopen(found.url.partition("#")[0]).status == 200
+        assert found.url in repr(found)
+        port = found._server.port
+    assert glauber.explore(browser=False, port=port).link == "" and len(opened) == 1
+
+
+def test_a_machine_without_a_browser_gets_the_address_only(monkeypatch):
+    def none(url):
+        raise webbrowser.Error("no browser")
+
+    monkeypatch.setattr(webbrowser, "open", none)
+    with glauber.explore() as found:
+        assert found.url.startswith("http://127.0.0.1:") and not found.open()
+
+
+def test_a_notebook_shows_the_page_itself(monkeypatch, opened):
+    shell = types.SimpleNamespace(kernel=object())
+    fake = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", fake)
+    with glauber.explore() as found:
+        assert opened == [] and found._server is None
+    monkeypatch.delattr(shell, "kernel")  # IPython in a terminal
+    with glauber.explore() as found:
+        assert len(opened) == 1
+
+
+def test_two_explorers_at_once():
+    with glauber.explore(browser=False) as one, glauber.explore(browser=False) as other:
+        assert one.url != other.url
+        one.stop()
+        assert urllib.request.urlopen(other.url).status == 200
