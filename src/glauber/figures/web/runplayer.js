@@ -161,7 +161,8 @@ class RunPlayer {
   }
 
   async #goToBand(kind, band) {
-    await this.goTo(band.chain, band.first);
+    const stride = this.about.every ?? 1; // of a thinned film the first state inside the band
+    await this.goTo(band.chain, Math.ceil(band.first / stride) * stride);
     const steps = `steps ${thousands(band.first)} to ${thousands(band.last)}`;
     const lines = (band.lines ?? []).map((text) => make("p", { class: "note" }, text));
     this.view.found.replaceChildren(make("h3", {}, `${band.name}, ${steps}`), make("p", {}, band.text ?? ""), ...lines);
@@ -230,9 +231,9 @@ function parts(options) {
     said: make("p", { class: "unseen", role: "status" }),
   };
   const said = options.say ? [] : [view.said];
-  view.left = make("div", { class: "stack" }, view.legend, view.controls, view.waits);
+  view.left = make("div", { class: "stack" }, view.legend, view.controls, view.waits, view.charts);
   view.beside = make("div", { class: "beside" }, view.left);
-  view.stage = make("div", { class: "stage" }, view.trouble, view.about, view.beside, view.charts, view.small, ...said);
+  view.stage = make("div", { class: "stage" }, view.trouble, view.about, view.beside, view.small, ...said);
   return view;
 }
 
