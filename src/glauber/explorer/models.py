@@ -26,6 +26,11 @@ class Turns:
         self._line: deque[int] = deque()  # threads; the first one has the lock
         self._depth = 0
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether somebody else waits."""
+        return len(self._line) > 1
+
     def __enter__(self) -> None:
         me = threading.get_ident()
         with self._changed:

@@ -1,0 +1,315 @@
+"""What does a chain do that somebody runs, stops and changes in the page?
+
+A page asks with a trail (`trail`) for the steps that it shows. What is there is answered at once;
+new steps are made for a few hundredths of a second, and the page asks again. Whoever else waits
+for the model comes next.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError, GlauberWarning
+from glauber.explorer.answers import Answer
+from glauber.explorer.beginnings import Beginnings, FromRun, allowed
+from glauber.explorer.conditional import conditional_at, sure_at, words
+from glauber.explorer.models import Models
+from glauber.explorer.tapes import Cursor, Tapes
+from glauber.explorer.trail import STEPS, Trail
+from glauber.progress import check_count
+from glauber.runs.curves import NAMES, POINTS, Curves, window_of
+from glauber.runs.film import Film, column
+
+LIMIT = 0.04  # seconds of new steps in one answer
+PATIENCE = 2.0  # seconds that a click waits for steps that are not there
+TRAILS = 8
+FRAMES = 20_000  # of one film
+FOUND = 200  # tokens that a search lists, at most
+
+
+class Living:
+    """Chains that are run live; each method answers one question of a page."""
+
+    def __init__(
+        self,
+        models: Models,
+        *,
+        from_run: FromRun | None = None,
+        limit: float = LIMIT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.models, self._limit, self._clock = models, limit, clock
+        self.beginnings = Beginnings(models, from_run)
+        self.tapes = Tapes(models, self.beginnings)
+        self._spelled: dict[str, list[tuple[int, str, str]]] = {}
+
+    # ---- questions
+
+    def film(
+        self,
+        source: Any,
+        first: int,
+        count: int,
+        every: int = 1,
+        chains: Sequence[int] | None = None,
+    ) -> Answer:
+        """The states of some trails from a step on; fewer frames than asked for if time is up."""
+        check_count("first step", first, least=0, most=STEPS)
+        check_count("number of frames", count, least=0, most=FRAMES)
+        check_count("number of steps in a frame", every, most=STEPS)
+        trails = _trails(source, chains)
+        with self.models.lock:
+            places = self._places(trails, first)
+            self._bring(places, first, self._limit)
+            if min(place.step for place in places) < first:
+                return self._replayed(places, first, every)
+            begun = [Seen.of(place) for place in places]
+            last = _until_frozen(trails, first, min(first + count * every, STEPS))
+            self._bring(places, last, self._limit)
+            reached = min(place.step for place in places)
+            made = self._filmed(trails, begun, first, (reached - first) // every, every)
+            if made.count or not count:
+                return made.to_dict()
+            return made.to_dict() | {"replayed": reached, "of": min(first + every, STEPS)}
+
+    def conditional(
+        self, source: Any, chain: int, step: int, site: int, whole: bool = False
+    ) -> Answer:
+        """What could stand at a site of a trail after a step."""
+        with self.models.lock:
+            place = self._at(source, chain, step)
+            shown, trail = place.tape.shown, place.trail
+            position = shown.position(site)
+            found = conditional_at(
+                self.models.conditionals(trail.model),
+                self.models[trail.model].vocabulary,
+                self._tensor(place),
+                position,
+                place.tape.temperature,
+                whole=whole,
+            )
+        return {"site": site, "frozen": not place.tape.free[position], **found}
+
+    def sure(self, source: Any, chain: int, step: int) -> Answer:
+        """How sure the model is of every shown token of a trail after a step, at this moment."""
+        with self.models.lock:
+            place = self._at(source, chain, step)
+            log_prob, entropy = sure_at(
+                self.models.conditionals(place.trail.model),
+                self._tensor(place),
+                place.tape.shown.positions,
+                place.tape.temperature,
+            )
+        return {
+            "log_prob": column(log_prob.astype(np.float32)),
+            "entropy": column(entropy.astype(np.float32)),
+        }
+
+    def encode(self, model: str, text: str) -> Answer:
+        """The tokens of a text, or why no chain can begin there."""
+        trail = Trail.of({"model": model, "text": text})
+        with self.models.lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GlauberWarning)
+            begun = self.beginnings.read(trail)
+            vocabulary = self.models[trail.model].vocabulary
+        tokens = begun.tokens[begun.shown.first : begun.shown.last].tolist()
+        return {
+            "tokens": tokens,
+            "words": words(vocabulary, tokens),
+            "sites": len(tokens),
+            "note": " ".join(str(one.message) for one in caught),
+        }
+
+    def tokens(self, model: str, query: str, count: int = 20) -> Answer:
+        """Tokens that can be put, whose spelling begins with the query or contains it."""
+        check_count("number of tokens", count, most=FOUND)
+        if not isinstance(query, str):
+            raise GlauberError("a search for tokens needs a text.")
+        wanted = query.strip().lower()
+        with self.models.lock:
+            spelled = self._spellings(self.models.check(model))
+        ranked = [
+            (bare != wanted, not bare.startswith(wanted), len(bare), token, text)
+            for token, text, bare in spelled
+            if wanted in bare
+        ]
+        best = sorted(ranked)[:count]
+        return {"tokens": [{"token": token, "text": text} for *_, token, text in best]}
+
+    def curves(self, source: Any, points: int = POINTS) -> Answer:
+        """How some trails moved so far, as the curves of a run."""
+        check_count("number of points", points, least=2, most=10_000)
+        trails = _trails(source)
+        with self.models.lock:
+            end = min(place.step for place in self._places(trails, STEPS))
+            first = max(self.tapes.kept_from(trail, end) for trail in trails)
+            steps = np.unique(np.linspace(first, end, points).round().astype(np.int64))
+            window = window_of(end - first)
+            found = [self._moved(trail, steps, window) for trail in trails]
+        changed, entropy, left = (np.stack(column) for column in zip(*found, strict=True))
+        answer = Curves(steps, window, changed, entropy, left, NAMES).to_dict()
+        if first:
+            answer["notes"].append(f"What happened up to step {first:,} is not kept any more.")
+        return answer
+
+    def _moved(
+        self, trail: Trail, steps: NDArray[np.int64], window: int
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Share changed, entropy and what is left of the start (steps,); of known steps."""
+        first, last = int(steps[0]), int(steps[-1])
+        events = self.tapes.events(trail, first, last)
+        made = {name: values[events["made"]] for name, values in events.items()}
+        sums = np.zeros((3, last - first + 1))  # up to each step: moved, entropies, their number
+        sums[0, made["step"][made["changed"]] - first] = 1
+        np.add.at(sums[1], made["step"] - first, made["entropy"])
+        np.add.at(sums[2], made["step"] - first, 1)
+        at = np.cumsum(sums, axis=1)
+        moved, entropy, drawn = at[:, steps - first] - at[:, np.maximum(steps - first - window, 0)]
+        whole = (steps - first >= window) & (steps > first)
+        begun, left = self.tapes.seek(trail, 0), []
+        for step in steps.tolist():
+            same = self.tapes.seek(trail, step).moment.tokens == begun.moment.tokens
+            left.append(float(same[begun.tape.free].mean()))
+        return (
+            np.where(whole, moved / max(1, window), np.nan),
+            np.where(whole & (drawn > 0), entropy / np.maximum(1, drawn), np.nan),
+            np.array(left),
+        )
+
+    # ---- places on trails
+
+    def _places(self, trails: Sequence[Trail], step: int) -> list[Cursor]:
+        """The last known place of each trail up to a step; the trails are checked first."""
+        self.tapes.trim()
+        for trail in trails:
+            self.beginnings.check(trail)
+        return [self.tapes.seek(trail, step) for trail in trails]
+
+    def _bring(self, places: Sequence[Cursor], step: int, seconds: float) -> None:
+        """Moves all to a step, or as far as the time goes; somebody who waits ends it too."""
+        until = self._clock() + seconds
+        while True:
+            for place in places:
+                self.tapes.forward(place, step)
+            behind = [place for place in places if place.step < step]
+            if not behind:
+                return
+            self.tapes.grow(behind)
+            if self._clock() >= until or self.models.lock.waited_for:
+                break
+        for place in places:
+            self.tapes.forward(place, step)
+
+    def _at(self, source: Any, chain: int, step: int) -> Cursor:
+        """The place of one trail after a step, made now if that does not take long."""
+        check_count("step", step, least=0, most=STEPS)
+        trails = _trails(source)
+        check_count("chain", chain, least=0, most=len(trails) - 1)
+        place = self._places([trails[chain]], step)[0]
+        until = self._clock() + PATIENCE
+        while place.step < step and self._clock() < until:
+            self._bring([place], step, self._limit)
+        if place.step < step:
+            raise GlauberError(
+                f"this chain was made up to step {place.step:,} so far, and not to {step:,}: play "
+                "it up to there first."
+            )
+        return place
+
+    def _tensor(self, place: Cursor) -> torch.Tensor:
+        device = self.models[place.trail.model].state_device
+        return torch.from_numpy(place.moment.tokens).to(device)
+
+    # ---- films
+
+    def _replayed(self, places: Sequence[Cursor], first: int, every: int) -> Answer:
+        """A film of no frame, and how far the way to its first one is made up."""
+        at = min(place.step for place in places)
+        trails = [place.trail for place in places]
+        begun = [Seen.of(place) for place in places]
+        made = self._filmed(trails, begun, at, 0, every)
+        return made.to_dict() | {"replayed": at, "of": first}
+
+    def _filmed(
+        self, trails: Sequence[Trail], begun: Sequence["Seen"], first: int, count: int, every: int
+    ) -> Film:
+        parts = [self.tapes.events(trail, first, first + count * every) for trail in trails]
+        events = _thinned(parts, first, every)
+        listed: dict[str, str] = {}
+        for number, (trail, one) in enumerate(zip(trails, begun, strict=True)):
+            new = events["token"][events["chain"] == number].tolist()
+            vocabulary = self.models[trail.model].vocabulary
+            listed |= words(vocabulary, sorted({*one.tokens.tolist(), *new}))
+        return Film(
+            first=first,
+            every=every,
+            count=count,
+            chains=tuple(trail.chain for trail in trails),
+            begin=tuple(one.tokens for one in begun),
+            begin_log_prob=tuple(one.log_prob for one in begun),
+            frozen=tuple(one.frozen for one in begun),
+            **events,
+            words=listed,
+            end=min(self.tapes.seek(trail, STEPS).step for trail in trails),
+        )
+
+    def _spellings(self, model: str) -> list[tuple[int, str, str]]:
+        """Token, spelling and bare spelling of all tokens that can be drawn."""
+        if model not in self._spelled:
+            listed = np.flatnonzero(allowed(self.models.conditionals(model))).tolist()
+            spelled = words(self.models[model].vocabulary, listed)
+            self._spelled[model] = [
+                (token, spelled[str(token)], spelled[str(token)].strip().lower())
+                for token in listed
+            ]
+        return self._spelled[model]
+
+
+class Seen(NamedTuple):
+    """The shown part of a state."""
+
+    tokens: NDArray[np.int32]
+    log_prob: NDArray[np.float32]
+    frozen: tuple[int, ...]
+
+    @classmethod
+    def of(cls, place: Cursor) -> "Seen":
+        shown, moment = slice(place.tape.shown.first, place.tape.shown.last), place.moment
+        frozen = np.flatnonzero(~place.tape.free[shown]).tolist()
+        return cls(moment.tokens[shown].astype(np.int32), moment.log_prob[shown], tuple(frozen))
+
+
+def _trails(source: Any, chosen: Sequence[int] | None = None) -> list[Trail]:
+    """The trails that a page asks about."""
+    if not isinstance(source, Mapping) or source.keys() != {"trails"}:
+        raise GlauberError("a living chain is asked for by its trails.")
+    given = source["trails"]
+    if not isinstance(given, list | tuple) or not 1 <= len(given) <= TRAILS:
+        raise GlauberError(f"between 1 and {TRAILS} trails are followed at once.")
+    trails = [Trail.of(one) for one in given]
+    for number in chosen or ():
+        check_count("chain", number, least=0, most=len(trails) - 1)
+    return trails if chosen is None else [trails[number] for number in chosen]
+
+
+def _until_frozen(trails: Sequence[Trail], first: int, last: int) -> int:
+    """The first step behind `first` at which a site is frozen or released, or the last."""
+    steps = [e.step for trail in trails for e in trail.edits if e.kind in ("freeze", "free")]
+    return min([last, *(step for step in steps if step > first)])
+
+
+def _thinned(parts: list[dict[str, NDArray[Any]]], first: int, every: int) -> dict[str, Any]:
+    """The columns of a film: of the events of a site in one frame, the last."""
+    chain = np.concatenate([np.full(len(one["step"]), i) for i, one in enumerate(parts)])
+    events = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
+    frame = -((first - events["step"]) // every)
+    most = 1 + int(events["site"].max(initial=0))
+    keys = (frame * len(parts) + chain) * most + events["site"]
+    kept = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]
+    found = {name: events[name][kept] for name in ("site", "token", "log_prob", "entropy")}
+    return {"frame": frame[kept], "chain": chain[kept], **found}
