@@ -36,6 +36,7 @@ def opened(monkeypatch):
     """Addresses that a browser was asked to open."""
     found = []
     monkeypatch.setattr(webbrowser, "open", lambda url: found.append(url) or True)
+    monkeypatch.setenv("DISPLAY", ":0")
     return found
 
 
@@ -115,8 +116,17 @@ def test_a_machine_without_a_browser_gets_the_address_only(monkeypatch):
         raise webbrowser.Error("no browser")
 
     monkeypatch.setattr(webbrowser, "open", none)
+    monkeypatch.setenv("DISPLAY", ":0")
     with glauber.explore() as found:
         assert found.url.startswith("http://127.0.0.1:") and not found.open()
+
+
+def test_no_browser_is_opened_inside_a_terminal(opened, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    with glauber.explore() as found:
+        assert opened == [] and repr(found) == f"<Explorer {found.url}>"
 
 
 def test_a_notebook_shows_the_page_itself(monkeypatch, opened):
@@ -124,7 +134,7 @@ def test_a_notebook_shows_the_page_itself(monkeypatch, opened):
     fake = types.SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", fake)
     with glauber.explore() as found:
-        assert opened == [] and found._server is None
+        assert opened == [] and repr(found) == "<Explorer>" and found._server is None
     monkeypatch.delattr(shell, "kernel")  # IPython in a terminal
     with glauber.explore() as found:
         assert len(opened) == 1

@@ -1,5 +1,7 @@
 """What opens when somebody explores? A run, models, and the page that shows them."""
 
+import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -76,8 +78,9 @@ class Explorer:
         """Opens the page in a browser; whether there was one."""
         import webbrowser
 
+        address = self.url
         try:
-            return webbrowser.open(self.url)
+            return has_screen() and webbrowser.open(address)
         except webbrowser.Error:
             return False
 
@@ -106,7 +109,7 @@ class Explorer:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"<Explorer {self.url}>"
+        return "<Explorer>" if self._server is None else f"<Explorer {self.url}>"
 
     def _widget(self) -> "Page":
         if self._page is None:
@@ -124,11 +127,16 @@ class Explorer:
         return self._widget()
 
 
+def has_screen() -> bool:
+    """Whether a browser would have a window: one inside the terminal is not opened."""
+    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return named or sys.platform in ("darwin", "win32")
+
+
 def in_notebook() -> bool:
     """Whether a notebook shows what the last line gives."""
-    import sys
-
-    if "marimo" in sys.modules and sys.modules["marimo"].running_in_notebook():
+    marimo = getattr(sys.modules.get("marimo"), "running_in_notebook", None)
+    if marimo is not None and marimo():
         return True
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
@@ -136,28 +144,42 @@ def in_notebook() -> bool:
 
 def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     """The run, if one was given, and all models that the page may use; none is loaded yet."""
-    from glauber.conditionals.load import load
     from glauber.conditionals.weights import bundled_names, check_device
     from glauber.explorer.models import Models
-    from glauber.sampling.reopened import model_of
 
     check_device(how["device"])
     run = _run(what)
     several = model if isinstance(model, list | tuple) else [model]
-    given = [what if run is None else None, *several]
     loaders: dict[str, Any] = {}
-    for one in (str(one) if isinstance(one, Path) else one for one in given if one is not None):
-        if isinstance(one, str):
-            _check_name(one)
-            loaders[one] = partial(load, one, **how)
-        else:
-            opened = load(one)
-            loaders[opened.name] = partial(load, opened)
-    if run is not None and run.spec.model and run.spec.model not in loaders:
-        loaders[run.spec.model] = partial(model_of, run, **how)
+    for one in [what if run is None else None, *several]:
+        if one is not None:
+            loaders |= _loader(one, how)
+    if run is not None and run.spec.model not in ("", *loaders):
+        loaders[run.spec.model] = _own_loader(run, how)
     for name in bundled_names():
-        loaders.setdefault(f"bundled:{name}", partial(load, f"bundled:{name}", **how))
+        loaders |= {} if f"bundled:{name}" in loaders else _loader(f"bundled:{name}", how)
     return run, Models(loaders)
+
+
+def _loader(given: Any, how: dict[str, Any]) -> dict[str, Any]:
+    """A model's name and what opens it; a name is looked up, an object is a model already."""
+    from glauber.conditionals.load import load
+
+    if isinstance(given, str | Path):
+        _check_name(str(given))
+        return {str(given): partial(load, str(given), **how)}
+    opened = load(given)
+    return {opened.name: partial(load, opened)}
+
+
+def _own_loader(run: Run, how: dict[str, Any]) -> Any:
+    """What opens the model of a run; that of chains is compared with the run's fingerprint."""
+    from glauber.conditionals.load import load
+    from glauber.sampling.reopened import model_of
+
+    if run.spec.unmasking is not None:
+        return partial(load, run.spec.model, dtype=run.spec.dtype, **how)
+    return partial(model_of, run, **how)
 
 
 def _run(what: Any) -> Run | None:
