@@ -35,8 +35,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Restricted, log_probs
+from glauber.conditionals.base import Conditionals, log_probs
 from glauber.conditionals.batching import rows_at_once
+from glauber.conditionals.constraints import proposable
 from glauber.dynamics.kernel import State
 from glauber.errors import GlauberError
 from glauber.threads import side_by_side
@@ -93,10 +94,8 @@ def check_tokens(adaptive: Adaptive | None, conditionals: Conditionals) -> None:
 
 
 def proposed(conditionals: Conditionals) -> int:
-    """How many tokens can be drawn."""
-    if isinstance(conditionals, Restricted):
-        return int(conditionals.allowed.sum())
-    return conditionals.vocab_size
+    """How many tokens can be drawn, at most."""
+    return int(proposable(conditionals).sum())
 
 
 class Chances:

@@ -88,9 +88,9 @@ def _seeing(
         sites = pick(here, as_uniform(noise.order[:, 0]))
         if adaptive.redraw == "conditioned":
             drawn = _conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
-            return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+            return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
         drawn = redrawn(state, sites, noise.fill[:, :1])
-        tokens, info = _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+        tokens, info = place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
         if adaptive.redraw == "naive":
             return tokens, info
         there = chances(state._replace(tokens=tokens))
@@ -136,7 +136,7 @@ def _sequential(
             conditionals, fill, state, tokens, sites[:, slot:], noise[:, slot : slot + 1], 1
         )
         parts.append(drawn)
-        tokens = _place(tokens, sites[:, slot : slot + 1], drawn.tokens)
+        tokens = place(tokens, sites[:, slot : slot + 1], drawn.tokens)
     whole = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
     return tokens, _info(state, sites, whole)
 
@@ -146,7 +146,7 @@ def _product(
 ) -> tuple[Tensor, Info]:
     k = sites.shape[1]
     drawn = _redraw(conditionals, fill, state, state.tokens, sites, noise[:, :k], k)
-    return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+    return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
 
 
 def _parallel(
@@ -159,7 +159,7 @@ def _parallel(
         for slot in range(sites.shape[1])
     ]
     drawn = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
-    return _place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+    return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
 
 
 def _redraw(
@@ -186,7 +186,7 @@ def _redraw(
     return Drawn(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def _place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:
+def place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:
     """tokens with the new ones at their sites; PAD sites change nothing."""
     there = sites != PAD
     safe = sites.clamp(min=0)

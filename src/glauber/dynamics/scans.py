@@ -40,6 +40,7 @@ class Scan(NamedTuple):
     n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
     size: int | None = 1  # sites of a step; None: every free one
     adaptive: Adaptive | None = None  # how the state decides, where it does
+    tied: bool = False  # whether sites that are tied to the chosen one are redrawn with it
 
     @property
     def asks_conditionals(self) -> bool:
@@ -64,7 +65,7 @@ class Scan(NamedTuple):
     @property
     def can_be_recorded(self) -> bool:
         """Whether a step never asks the host, so that a CUDA graph can hold it."""
-        return self.size is not None and not self.asks_conditionals
+        return self.size is not None and not self.asks_conditionals and not self.tied
 
     def sites_per_step(self, free: Tensor) -> int:
         """Sites redrawn in one step at most, for free sites (chains, length)."""

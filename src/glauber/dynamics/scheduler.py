@@ -27,6 +27,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.batching import rows_at_once
+from glauber.dynamics.constrained import Limits, Room, constrained
 from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
 from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import DRAWN_AT_ONCE, Info, Kernel, State, later, run
@@ -75,17 +76,22 @@ def memoised(
     within: Within = "sequential",
     prefetch: int | None = None,
     lead: int | None = None,
+    limits: Limits | None = None,
 ) -> Iterator[tuple[State, Info]]:
     """Each of the next steps, as `run(glauber(conditionals, …), state, steps, seed=seed)`.
 
     memo      shared by all who ask the same conditionals (default: one of its own)
     prefetch  steps of a chain asked about beyond the next; by default as many as pay, 0 is none
     lead      steps that a chain may be ahead of the slowest one
+    limits    a budget of changes: steps that it forces need no pass either
 
     Kernels that cannot be remembered go through `run`.
     """
     scan, fill = scan or uniform(), fill or inverse_cdf()
-    kernel = glauber(conditionals, scan=scan, fill=fill, within=within)
+    if limits is None:
+        kernel = glauber(conditionals, scan=scan, fill=fill, within=within)
+    else:
+        kernel = constrained(conditionals, limits, scan=scan, fill=fill)
     n_chains, length = state.tokens.shape
     if not can_be_memoised(scan, fill):
         yield from run(kernel, state, steps, seed=seed)
@@ -93,16 +99,12 @@ def memoised(
     if lead is not None and lead < 1:
         raise GlauberError(f"a lead of {lead} steps would let no chain move.")
     scheduler = Scheduler(
-        conditionals,
-        state,
-        steps,
-        kernel=kernel,
-        scan=scan,
+        conditionals, state, steps, kernel=kernel, scan=scan,
         seeds=torch.as_tensor(seed, device=state.step.device),
         memo=Memo(conditionals.vocab_size, length) if memo is None else memo,
-        prefetch=prefetch,
-        lead=lead or max(16, min(LEAD, HELD // n_chains)),
-    )
+        prefetch=prefetch, lead=lead or max(16, min(LEAD, HELD // n_chains)),
+        room=None if limits is None else limits.room(state),
+    )  # fmt: skip
     while scheduler.handed_out < steps:
         scheduler.draw_noise()
         wanted = scheduler.walk()
@@ -127,9 +129,10 @@ class Scheduler:
         memo: Memo,
         prefetch: int | None,
         lead: int,
+        room: Room | None,
     ) -> None:
         n_chains, length = state.tokens.shape
-        self.conditionals, self.begun, self.steps = conditionals, state, steps
+        self.conditionals, self.begun, self.steps, self.room = conditionals, state, steps, room
         self.kernel, self.scan, self.seeds = kernel, scan, seeds
         self.memo, self.prefetch, self.lead = memo, prefetch, min(lead, max(steps, 1))
         self.device = state.tokens.device
@@ -189,7 +192,9 @@ class Scheduler:
         return None
 
     def _known(self, chain: int, column: int, key: bytes, old: int) -> Answer | None:
-        """What a step gives in that row, if it was drawn ahead or the memo tells."""
+        """What a step gives in that row, if it was drawn ahead, or the memo or the budget tells."""
+        if self.room is not None and self.room.is_full(chain, key):
+            return old, 0.0, 0.0, 0.0
         drawn = self.ahead[chain].get(column)
         if drawn is not None and drawn.key == key and drawn.old == old:
             return drawn.answer
@@ -240,16 +245,9 @@ class Scheduler:
         if drawn is not None:
             self.sure[chain] += RECENT * ((drawn.answer[0] == token) - self.sure[chain])
 
-    def _ask(
-        self,
-        keys: list[bytes],
-        tokens: Tensor,
-        sites: Tensor,
-        temperature: Tensor,
-        u: Tensor,
-        old: Tensor,
-    ) -> Iterable[Answer]:
+    def _ask(self, keys: list[bytes], *question: Tensor) -> Iterable[Answer]:
         """One call: the draw of each row; the memo keeps their heads."""
+        tokens, sites, temperature, u, old = question
         scores = self.conditionals.scores(tokens, sites)[:, 0]
         drawn, head = draw_with_head(scores, temperature, u, old)
         figures = [part.cpu() for part in drawn]

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from glauber.conditionals.base import check_temperature
+from glauber.conditionals.constraints import Constraints
 from glauber.errors import GlauberError
 
 FORMAT = 1
 GENERATION = 2  # the format of generations, which older versions would take for chains
+CONSTRAINED = 3  # of runs with constraints, which older versions would go on with without them
 HEADER = "run.json"
 DRAFT = ".glauber-draft"  # how the names of files and folders end that are not finished yet
 
@@ -44,6 +46,7 @@ class Spec:
     forbid: list[str] = field(default_factory=list)  # tokens never proposed, as they are spelled
     standard_only: bool = False  # of a protein alphabet only the standard residues; not before 0.2
     unmasking: dict[str, Any] | None = None  # of a generation: how its hidden sites are filled
+    constraints: dict[str, Any] | None = None  # that every chain keeps to: `Constraints`
 
     @property
     def temperatures(self) -> list[float]:
@@ -66,6 +69,7 @@ def signature(spec: Spec) -> str:
         "scan": spec.scan,
         "within": spec.within,
         "fill": spec.fill,
+        **({"constraints": _kept_to(spec)} if spec.constraints else {}),
         **{k: str(v) for k, v in (spec.unmasking or {}).items() if v and v != "none"},
         "chains": str(spec.chains),
         "steps": str(spec.steps),
@@ -79,6 +83,12 @@ def signature(spec: Spec) -> str:
     if spec.unmasking is not None:  # no redraws of sites that a scan picks
         del parts["scan"], parts["within"], parts["fill"]
     return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def _kept_to(spec: Spec) -> str:
+    """The kinds of a run's constraints, and their numbers where they are numbers."""
+    found = spec.constraints or {}
+    return ",".join(f"{k}={v}" if isinstance(v, int) else k for k, v in found.items())
 
 
 def _shown(spec: Spec) -> list[float]:
@@ -105,6 +115,8 @@ def write_spec(folder: Path, spec: Spec) -> None:
         del record["forbid"]
     if spec.unmasking is None:
         del record["unmasking"]
+    if spec.constraints is None:
+        del record["constraints"]
     write_json(folder / HEADER, record)
 
 
@@ -117,10 +129,10 @@ def read_spec(folder: Path) -> Spec:
         number = int(found["format"])
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise GlauberError(f"the run {folder} is damaged: {HEADER} cannot be read.") from error
-    if number > GENERATION:
+    if number > CONSTRAINED:
         raise GlauberError(
             f"the run {folder} has format {number}, but this version of glauber reads up to "
-            f"{GENERATION}: use a newer glauber."
+            f"{CONSTRAINED}: use a newer glauber."
         )
     _check_entries(folder, found)
     return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
@@ -130,7 +142,7 @@ KINDS: dict[str, Any] = {
     "seed": int, "steps": int, "chains": int, "temperature": (float, int, list), "frozen": list,
     "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,
     "versions": dict, "format": int, "forbid": list, "standard_only": bool,
-    "unmasking": (dict, type(None)),
+    "unmasking": (dict, type(None)), "constraints": (dict, type(None)),
 }  # fmt: skip
 
 
@@ -144,6 +156,12 @@ def _check_entries(folder: Path, found: dict[str, Any]) -> None:
             raise GlauberError(f"the run {folder} is damaged: {HEADER} lacks entries.")
         if not isinstance(found[one.name], KINDS.get(one.name, str)):
             raise GlauberError(f"the run {folder} is damaged: {one.name} in {HEADER} is wrong.")
+    try:
+        Constraints.from_dict(found.get("constraints"))
+    except GlauberError as error:
+        raise GlauberError(
+            f"the run {folder} is damaged: constraints in {HEADER} is wrong."
+        ) from error
     values = found["temperature"]
     several = values if isinstance(values, list) else [values] * max(1, found["chains"])
     try:

@@ -82,8 +82,9 @@ def stream(
             if memo is None:
                 memo = Memo(planned.conditionals.vocab_size, tokens.shape[1], budget=0)
             return memoised(
-                planned.conditionals, begun, missing, seed=seed, memo=memo, scan=scan, fill=fill
-            )
+                planned.conditionals, begun, missing, seed=seed, memo=memo, scan=scan, fill=fill,
+                limits=planned.limits,
+            )  # fmt: skip
         case "multi-step":
             per_pass = steps_per_pass(len(rows))
             return multi_step(planned.kernel, begun, missing, seed=seed, per_pass=per_pass)

@@ -11,10 +11,20 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Restricted, check_temperature
+from glauber.conditionals.base import PAD, Conditionals, Restricted, check_temperature
+from glauber.conditionals.constraints import (
+    Allow,
+    Bias,
+    Constraints,
+    Tie,
+    by_site,
+    check_starts,
+    read_constraints,
+)
 from glauber.conditionals.load import Model, load
-from glauber.conditionals.starts import read_sites, starts
+from glauber.conditionals.starts import positions_of, read_sites, starts
 from glauber.conditionals.weights import choose_dtype
+from glauber.dynamics.constrained import Limits, check_scan, constrained, tied_group
 from glauber.dynamics.fills import Fill, fill_named
 from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Kernel, start
@@ -22,7 +32,7 @@ from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
-from glauber.runs.spec import Spec, versions
+from glauber.runs.spec import CONSTRAINED, FORMAT, Spec, versions
 from glauber.runs.store import bytes_needed
 
 STEPS = 10**15  # no run is longer
@@ -51,15 +61,33 @@ class Plan:
 
     @cached_property
     def scan(self) -> Scan:
-        return scan_named(self.spec.scan)
+        found, tied = scan_named(self.spec.scan), self.constraints.tied
+        return found._replace(size=max(map(len, tied)), tied=True) if tied else found
 
     @cached_property
     def fill(self) -> Fill:
         return fill_named(self.spec.fill)
 
     @cached_property
+    def constraints(self) -> Constraints:
+        """What every chain keeps to."""
+        return Constraints.from_dict(self.spec.constraints)
+
+    @cached_property
+    def first(self) -> int:
+        """The column in which site 0 stands."""
+        return positions_of(self.model.vocabulary.text, [0], prefix=self.spec.prefix)[0]
+
+    @cached_property
     def conditionals(self) -> Conditionals:
-        """What the run draws from, over the tokens it may propose."""
+        """What the run draws from: the tokens it may propose, and what each site allows."""
+        asked, found = self.constraints, self._proposing
+        if not (asked.allowed or asked.bias):
+            return found
+        return by_site(asked, found, self.model.vocabulary, self.first)
+
+    @property
+    def _proposing(self) -> Conditionals:
         model, spec = self.model, self.spec
         if not spec.special_tokens:
             found: Conditionals = model.conditionals(
@@ -70,8 +98,26 @@ class Plan:
         allowed[[model.vocabulary.token(name) for name in spec.forbid]] = False
         return Restricted(model, allowed.to(model.state_device)) if spec.forbid else model
 
+    @cached_property
+    def limits(self) -> Limits | None:
+        """The budget and the ties of the chains, if there are any."""
+        asked = self.constraints
+        if asked.budget is None and not asked.tied:
+            return None
+        groups = tuple(
+            tied_group(
+                self.conditionals,
+                tuple(self.first + site for site in group),
+                "=".join(map(str, group)),
+            )
+            for group in asked.tied
+        )
+        return Limits(self.tokens.to(self.model.state_device), asked.budget, groups, self.model)
+
     @property
     def kernel(self) -> Kernel:
+        if self.limits is not None:
+            return constrained(self.conditionals, self.limits, scan=self.scan, fill=self.fill)
         return glauber(
             self.conditionals,
             scan=self.scan,
@@ -106,6 +152,10 @@ def plan(
     within: str | None = None,
     fill: str = "inverse-cdf",
     forbid: Sequence[str] | str = (),
+    allow: Allow = "",
+    bias: Bias = "",
+    max_changes: int | None = None,
+    tie: Tie = "",
     special_tokens: bool = False,
     device: str = "auto",
     dtype: str | None = None,
@@ -126,6 +176,9 @@ def plan(
         raise GlauberError(
             f"there are {len(temperatures)} temperatures, but {counted(chains or 0, 'chain')}."
         )
+    asked = read_constraints(allow=allow, bias=bias, max_changes=max_changes, tie=tie)
+    if asked.budget is not None or asked.tied:
+        check_scan(scanned)
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)
@@ -147,8 +200,10 @@ def plan(
         special_tokens=special_tokens,
         trust_remote_code=trust_remote_code,
         versions=versions(),
+        format=CONSTRAINED if asked else FORMAT,
         forbid=_names(forbid),
         standard_only=True,
+        constraints=asked.to_dict() or None,
     )
     planned = Plan(opened, spec, tokens, free, others)
     _check_plan(planned)
@@ -207,6 +262,7 @@ def _check_plan(planned: Plan) -> None:
     temperatures = torch.tensor(spec.temperatures, dtype=torch.float64)
     start(planned.tokens, planned.free, temperature=temperatures)
     _ = planned.kernel  # refuses unknown names
+    _check_constraints(planned)
     fewest = planned.scan.fewest
     if int(planned.free.sum(dim=1).min()) < fewest:
         raise GlauberError(
@@ -216,6 +272,29 @@ def _check_plan(planned: Plan) -> None:
     check_memory(
         spec.chains * (CHAIN_BYTES + SITE_BYTES * size),
         f"{counted(spec.chains, 'chain')} of {size} tokens",
+    )
+
+
+def _check_constraints(planned: Plan) -> None:
+    """Refuses constraints that the starts break."""
+    if not planned.constraints:
+        return
+    if planned.constraints.tied and not planned.model.whole_vocabulary:
+        raise GlauberError(
+            f"tied sites need a model that scores its whole vocabulary at once, and "
+            f"{planned.model.name} asks for each token by itself."
+        )
+    around = sum(map(len, planned.model.vocabulary.text.around))
+    prefix = planned.first - len(planned.model.vocabulary.text.around[0])
+    shortest = int((planned.tokens != PAD).sum(dim=1).min()) - around - prefix
+    check_starts(
+        planned.constraints,
+        planned.conditionals,
+        planned.model.vocabulary,
+        planned.tokens,
+        planned.free,
+        first=planned.first,
+        shortest=shortest,
     )
 
 

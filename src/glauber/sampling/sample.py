@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.constraints import Allow, Bias, Tie
 from glauber.conditionals.weights import check_device
 from glauber.dynamics.adaptive import proposed
 from glauber.dynamics.scans import SCANS
@@ -85,6 +86,10 @@ def sample(
     ] = None,
     fill: Annotated[str, "inverse-cdf, gumbel-max or greedy."] = "inverse-cdf",
     forbid: Annotated[Sequence[str] | str, "Tokens never proposed, such as X,B,Z."] = "",
+    allow: Annotated[Allow, "The tokens a site may hold, such as 3:king|queen,5-7:ST."] = "",
+    bias: Annotated[Bias, "Added to the scores of a site, such as 3:king=1|queen=-2."] = "",
+    max_changes: Annotated[int | None, "Sites that may differ from a chain's own start."] = None,
+    tie: Annotated[Tie, "Sites that always hold the same token, such as 3=9,4-6=10-12."] = "",
     special_tokens: Annotated[bool, "Let special and unused tokens be proposed."] = False,
     device: Annotated[str, "auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains."] = "auto",
     dtype: Annotated[
@@ -122,6 +127,10 @@ def sample(
         within=within,
         fill=fill,
         forbid=forbid,
+        allow=allow,
+        bias=bias,
+        max_changes=max_changes,
+        tie=tie,
         special_tokens=special_tokens,
         device=device,
         dtype=dtype,

@@ -1,0 +1,347 @@
+"""Which tokens may stand where, how far may a chain go from its start, which sites go together?
+
+`Constraints` is what a run was asked to keep to, with sites as people count them. `BySite` is what
+of it a model's answer can know: allowed tokens and biases by site. `Ball` is the rest of a single
+chain: at most so many sites may differ from its start. docs/constraints.md derives the laws.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glauber.conditionals.base import Conditionals, Restricted
+from glauber.conditionals.starts import read_sites
+from glauber.errors import GlauberError
+
+Token = str | int  # as it is spelled, or its number
+Tokens = str | Sequence[Token]
+Allow = Mapping[int, Tokens] | str
+Bias = Mapping[int, Mapping[Token, float]] | str
+Tie = Sequence[Sequence[int]] | str
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a run keeps to; sites are counted from 0, without special tokens and prefix."""
+
+    allowed: Mapping[int, tuple[Token, ...]] = field(default_factory=dict)  # never another there
+    bias: Mapping[int, tuple[tuple[Token, float], ...]] = field(default_factory=dict)
+    budget: int | None = None  # sites that may differ from the chain's own start
+    tied: tuple[tuple[int, ...], ...] = ()  # groups of sites that always hold one token
+
+    def __bool__(self) -> bool:
+        return bool(self.allowed or self.bias or self.tied) or self.budget is not None
+
+    @property
+    def sites(self) -> list[int]:
+        """Every site that is named."""
+        return sorted({*self.allowed, *self.bias, *(site for group in self.tied for site in group)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a run's header holds it, without what is not asked for."""
+        found: dict[str, Any] = {
+            "allowed": {str(site): list(tokens) for site, tokens in self.allowed.items()},
+            "bias": {str(site): [list(pair) for pair in row] for site, row in self.bias.items()},
+            "budget": self.budget,
+            "tied": [list(group) for group in self.tied],
+        }
+        return {name: value for name, value in found.items() if value not in ({}, [], None)}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any] | None) -> "Constraints":
+        """Of a run's header; GlauberError for what `to_dict` does not write."""
+        found = found or {}
+        try:
+            return read_constraints(
+                allow={int(site): tokens for site, tokens in found.get("allowed", {}).items()},
+                bias={int(site): dict(row) for site, row in found.get("bias", {}).items()},
+                max_changes=found.get("budget"),
+                tie=found.get("tied", ()),
+            )
+        except (AttributeError, TypeError, ValueError) as error:
+            raise GlauberError("the constraints cannot be read.") from error
+
+
+# ---- from what a person writes
+
+
+def read_constraints(
+    *, allow: Allow = "", bias: Bias = "", max_changes: int | None = None, tie: Tie = ""
+) -> Constraints:
+    """From the parameters of `sample`; refuses what contradicts itself. Needs no model."""
+    return Constraints(
+        allowed={site: _tokens(given) for site, given in _by_site("allow", allow, "S|T").items()},
+        bias={site: _biases(given) for site, given in _by_site("bias", bias, "S=1").items()},
+        budget=_budget(max_changes),
+        tied=_groups(tie),
+    )
+
+
+def _by_site(name: str, given: Any, example: str) -> dict[int, Any]:
+    """What is given for each site, from a mapping or from `3:…,5-7:…`."""
+    if isinstance(given, str):
+        parts = [part.partition(":") for part in given.split(",") if part.strip()]
+        listed = [(sites, tokens) for sites, _, tokens in parts]
+    elif isinstance(given, Mapping):
+        listed = list(given.items())
+    else:
+        raise GlauberError(f"{name} is {given!r:.60}, but it must be such as {{3: 'S|T'}}.")
+    found: dict[int, Any] = {}
+    for sites, tokens in listed:
+        if isinstance(tokens, str) and (not str(sites).strip() or not tokens.strip()):
+            raise GlauberError(f"{name} is {given!r:.60}, but it must be such as 3-5:{example}.")
+        for site in read_sites(sites if isinstance(sites, str) else [sites]):
+            if site in found:
+                raise GlauberError(f"{name} names site {site} twice.")
+            found[site] = tokens
+    return found
+
+
+def _tokens(given: Any) -> tuple[Token, ...]:
+    parts = [part.strip() for part in given.split("|")] if isinstance(given, str) else given
+    if not isinstance(parts, Iterable):
+        raise GlauberError(f"{given!r:.60} is no list of tokens such as S|T.")
+    found = tuple(part for part in parts if part != "")
+    if not found:
+        raise GlauberError("a site has no allowed token, so nothing could ever be drawn there.")
+    for token in found:
+        _check_token(token)
+    return found
+
+
+def _biases(given: Any) -> tuple[tuple[Token, float], ...]:
+    if isinstance(given, str):
+        parts = [part.rpartition("=") for part in given.split("|") if part.strip()]
+        pairs: list[tuple[Any, Any]] = [(token.strip(), value) for token, _, value in parts]
+    elif isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        raise GlauberError(f"{given!r:.60} is no list of biases such as S=1|T=-0.5.")
+    return tuple((_check_token(token), _finite(token, value)) for token, value in pairs)
+
+
+def _check_token(token: Any) -> Token:
+    whole = hasattr(token, "__index__") and not isinstance(token, bool) and int(token) >= 0
+    if not whole and not (isinstance(token, str) and token):
+        raise GlauberError(f"{token!r:.60} is no token: give its spelling, or its number.")
+    return token if isinstance(token, str) else int(token)
+
+
+def _finite(token: Any, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise GlauberError(f"the bias of {token!r:.60} is {value!r}, but it must be a number.")
+    return number
+
+
+def _budget(given: Any) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not hasattr(given, "__index__") or int(given) < 0:
+        raise GlauberError(f"max-changes is {given!r:.60}, but it must be a whole number from 1.")
+    if int(given) == 0:
+        raise GlauberError("max-changes is 0, so no token could ever change.")
+    return int(given)
+
+
+def _groups(given: Any) -> tuple[tuple[int, ...], ...]:
+    """Groups from a list of lists, or from 3=9,4-6=10-12."""
+    if isinstance(given, str):
+        found = [group for part in given.split(",") if part.strip() for group in _tied(part)]
+    else:
+        try:
+            found = [read_sites(list(group)) for group in given]
+        except TypeError:
+            raise GlauberError(f"tie is {given!r:.60}, but it must be such as [[3, 9]].") from None
+    seen: set[int] = set()
+    for group in found:
+        if len(group) < 2:
+            raise GlauberError("a tie is of two or more different sites, such as 3=9.")
+        if seen & set(group):
+            raise GlauberError(f"site {min(seen & set(group))} is in two ties: make them one.")
+        seen |= set(group)
+    return tuple(tuple(group) for group in found)
+
+
+def _tied(part: str) -> list[list[int]]:
+    ends = [read_sites(one) for one in part.split("=")]
+    if len(ends) < 2 or not ends[0] or len({len(end) for end in ends}) > 1:
+        raise GlauberError(f"{part.strip()!r} ties no sites: write 3=9, or 4-6=10-12.")
+    return [sorted(set(sites)) for sites in zip(*ends, strict=True)]
+
+
+# ---- in a model
+
+
+@dataclass(frozen=True, eq=False)
+class BySite:
+    """The conditionals with allowed tokens, and with biases added to the scores, by site.
+
+    which (columns,) says which row of allowed and bias belongs to a column of the tokens; row 0
+    allows everything, and so is every column behind the last.
+    """
+
+    base: Conditionals
+    which: Tensor  # (columns,) int64
+    allowed: Tensor  # (rows, vocab) bool
+    bias: Tensor | None  # (rows, vocab) float64
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        scores = self.base.scores(tokens, sites, candidates)
+        place = scores.device
+        row = self.which.to(place)[sites.to(place).clamp(0, len(self.which) - 1)]
+        allowed = _offered(self.allowed.to(place), row, candidates)
+        if self.bias is not None:  # in a coarse dtype a bias would be rounded away
+            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+            scores = scores + _offered(self.bias.to(place, scores.dtype), row, candidates)
+        return scores.masked_fill(~allowed, -torch.inf)
+
+
+def _offered(table: Tensor, row: Tensor, candidates: Tensor | None) -> Tensor:
+    """The rows of a table, at the candidates where they are given: (rows, k, c)."""
+    return table[row] if candidates is None else table[row[..., None], candidates]
+
+
+def by_site(constraints: Constraints, base: Conditionals, vocabulary: Any, first: int) -> BySite:
+    """The conditionals with what a site allows and prefers; site 0 stands in column `first`."""
+    named = sorted({*constraints.allowed, *constraints.bias})
+    which = torch.zeros(first + max(named, default=-1) + 2, dtype=torch.int64)
+    which[[first + site for site in named]] = torch.arange(1, len(named) + 1)
+    allowed = torch.ones((len(named) + 1, base.vocab_size), dtype=torch.bool)
+    bias = torch.zeros(allowed.shape, dtype=torch.float64)
+    known = proposable(base)
+    for row, site in enumerate(named, start=1):
+        if site in constraints.allowed:
+            tokens = _numbers(vocabulary, constraints.allowed[site], site, known)
+            allowed[row] = torch.zeros_like(known).index_fill(0, torch.tensor(tokens), True)
+        for token, value in constraints.bias.get(site, ()):
+            bias[row, _numbers(vocabulary, [token], site, known)] += value
+    place = known.device
+    biased = bias.to(place) if constraints.bias else None
+    return BySite(base, which.to(place), allowed.to(place), biased)
+
+
+def _numbers(vocabulary: Any, tokens: Iterable[Token], site: int, known: Tensor) -> list[int]:
+    """The numbers of tokens; letters written in a row are one token each."""
+    found: list[int] = []
+    for token in tokens:
+        for one in _spelled(vocabulary, token):
+            if one >= len(known) or not bool(known[one]):
+                raise GlauberError(
+                    f"site {site} is told of {vocabulary.spell(one)!r}, which is never proposed: "
+                    "it is forbidden, special or unused."
+                )
+            found.append(one)
+    return found
+
+
+def _spelled(vocabulary: Any, token: Token) -> list[int]:
+    if isinstance(token, int):
+        return [token]
+    letters = vocabulary.text.letters
+    if len(token) > 1 and letters and all(letter in letters for letter in token):
+        return [vocabulary.token(letter) for letter in token]
+    return [vocabulary.token(token)]
+
+
+def proposable(conditionals: Conditionals) -> Tensor:
+    """Tokens that can be drawn anywhere, (vocab,) bool."""
+    if isinstance(conditionals, BySite):
+        return proposable(conditionals.base)
+    if isinstance(conditionals, Restricted):
+        return conditionals.allowed
+    return torch.ones(conditionals.vocab_size, dtype=torch.bool)
+
+
+def at_column(conditionals: Conditionals, column: int) -> tuple[Tensor, Tensor]:
+    """What may be drawn in a column, (vocab,) bool, and its bias, (vocab,) float64."""
+    allowed = proposable(conditionals)
+    bias = torch.zeros(allowed.shape, dtype=torch.float64, device=allowed.device)
+    if not isinstance(conditionals, BySite):
+        return allowed, bias
+    row = int(conditionals.which[min(column, len(conditionals.which) - 1)])
+    allowed = allowed & conditionals.allowed[row]
+    return allowed, bias if conditionals.bias is None else conditionals.bias[row]
+
+
+# ---- in a start
+
+
+def check_starts(
+    constraints: Constraints,
+    conditionals: Conditionals,
+    vocabulary: Any,
+    tokens: Tensor,
+    free: Tensor,
+    *,
+    first: int,
+    shortest: int,
+) -> None:
+    """Refuses constraints that the starts (chains, length) break, naming the site."""
+    for site in constraints.sites:
+        if site >= shortest:
+            raise GlauberError(
+                f"site {site} has a constraint, but a text has sites 0 to {shortest - 1} only."
+            )
+        frozen = not bool(free[:, first + site].all())
+        if frozen and (site in constraints.bias or any(site in g for g in constraints.tied)):
+            raise GlauberError(
+                f"site {site} is frozen, so it can be neither biased nor tied to another."
+            )
+        if site in constraints.allowed:
+            _check_allowed(conditionals, vocabulary, tokens, first + site, site)
+    for group in constraints.tied:
+        held = tokens[:, [first + site for site in group]]
+        unequal = (held != held[:, :1]).any(dim=1).nonzero()[:, 0]
+        if len(unequal):
+            raise GlauberError(
+                f"chain {int(unequal[0])} starts with different tokens at the tied sites "
+                f"{'='.join(map(str, group))}."
+            )
+    _check_room(constraints, conditionals, tokens, free, first)
+
+
+def _check_room(
+    constraints: Constraints, conditionals: Conditionals, tokens: Tensor, free: Tensor, first: int
+) -> None:
+    """Refuses a budget within which no chain can move, or not leave what it may never hold."""
+    budget = constraints.budget
+    if budget is None:
+        return
+    tied = sum(map(len, constraints.tied))
+    if int(free.sum(dim=1).min()) == tied and budget < min(map(len, constraints.tied)):
+        raise GlauberError(
+            f"max-changes is {budget}, but every free site is tied to more, so nothing could move."
+        )
+    allowed = proposable(conditionals).cpu()
+    strange = (free & ~allowed[tokens.clamp(min=0)]).sum(dim=1)
+    if int(strange.max()) > budget:
+        raise GlauberError(
+            f"chain {int(strange.argmax())} starts with {int(strange.max())} tokens that are never "
+            f"proposed, but max-changes is {budget}: it has no room to leave them."
+        )
+
+
+def _check_allowed(
+    conditionals: Conditionals, vocabulary: Any, tokens: Tensor, column: int, site: int
+) -> None:
+    allowed = at_column(conditionals, column)[0].cpu()
+    outside = (~allowed[tokens[:, column]]).nonzero()[:, 0]
+    if len(outside):
+        chain = int(outside[0])
+        held = vocabulary.spell(int(tokens[chain, column]))
+        raise GlauberError(
+            f"chain {chain} starts with {held!r} at site {site}, which is not among the tokens "
+            f"allowed there."
+        )

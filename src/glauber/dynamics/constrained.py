@@ -1,0 +1,232 @@
+"""How does a chain keep to a budget of changes, and how are tied sites redrawn?
+
+Budget: at most B sites may differ from the chain's own start. The heat bath on that ball: at site
+i, with d other sites that differ, any token if d < B, else the start's own. While the budget is
+kept such a forced site holds the start's token already (d is B there), so nothing changes and
+nobody is asked; the event has log-probability 0 and entropy 0, those of a point mass. Choosing
+among the m(x) movable sites only would need an acceptance of m(x) / m(y) to keep the law, so real
+moves would come no faster.
+
+Ties: a group of sites always holds one token, and a step redraws the whole group. Its law is
+
+    log p(all = v | rest) = sum over j of log p(site j = v | sites before j = v, later ones hidden,
+                                                rest),
+
+the chain rule at temperature 1, exact where the conditionals have a joint law. It is then divided
+by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sites.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.batching import rows_at_once
+from glauber.conditionals.constraints import at_column
+from glauber.dynamics.fills import Drawn, Fill
+from glauber.dynamics.glauber import glauber, place
+from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.scans import Scan
+from glauber.errors import GlauberError
+
+MOST_TOKENS = 256  # that a tied group may draw from: each costs a row for every site but one
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Sites that always hold one token."""
+
+    columns: tuple[int, ...]
+    tokens: Tensor  # (tokens,) int64: those that every site may hold
+    bias: Tensor  # (tokens,) float64: the sum over the sites
+
+    def scores(self, joint: Conditionals, tokens: Tensor) -> Tensor:
+        """Scores (rows, vocab) float64 of the tokens of the whole group; -inf at others."""
+        each = 8 * joint.vocab_size * len(self.columns) * len(self.tokens)
+        found = [self._some(joint, rows) for rows in tokens.split(rows_at_once(each))]
+        whole = found[0].new_full((len(tokens), joint.vocab_size), -torch.inf)
+        whole[:, self.tokens] = torch.cat(found) + self.bias
+        return whole
+
+    def _some(self, joint: Conditionals, tokens: Tensor) -> Tensor:
+        """The chain rule, (rows, tokens)."""
+        sites = torch.tensor(self.columns, device=tokens.device)
+        total = _log_probs(joint, tokens, sites)[:, self.tokens]
+        held = self.tokens.repeat(len(tokens))
+        wide = tokens.repeat_interleave(len(self.tokens), dim=0)
+        for slot in range(1, len(sites)):
+            wide[:, sites[slot - 1]] = held
+            found = _log_probs(joint, wide, sites[slot:]).gather(1, held[:, None])
+            total = total + found.view_as(total)
+        return total
+
+
+def _log_probs(joint: Conditionals, tokens: Tensor, sites: Tensor) -> Tensor:
+    """Of the first of the sites, all of them hidden: (rows, vocab) float64."""
+    scores = joint.scores(tokens, sites.expand(len(tokens), -1))[:, 0]
+    return torch.log_softmax(scores.double(), dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """A budget of changes and tied groups, for all chains of a run."""
+
+    starts: Tensor  # (chains, length): tokens of every chain of the run, by its number
+    budget: int | None = None
+    groups: tuple[Group, ...] = ()
+    joint: Conditionals | None = None  # over its whole vocabulary, for the chain rule
+
+    @property
+    def size(self) -> int:
+        """Sites of the largest group."""
+        return max((len(group.columns) for group in self.groups), default=1)
+
+    @cached_property
+    def members(self) -> Tensor:
+        """The sites redrawn with a chosen one, (length, size), PAD behind; itself first."""
+        length, place = self.starts.shape[1], self.starts.device
+        found = torch.full((length, self.size), PAD, device=place)
+        found[:, 0] = torch.arange(length, device=place)
+        for group in self.groups:
+            found[group.columns[0], : len(group.columns)] = torch.tensor(group.columns).to(place)
+        return found
+
+    @cached_property
+    def leading(self) -> Tensor:
+        """Sites that can be chosen, (length,) bool: of a group the first."""
+        found = torch.ones(self.starts.shape[1], dtype=torch.bool, device=self.starts.device)
+        for group in self.groups:
+            found[list(group.columns[1:])] = False
+        return found
+
+    def forced(self, state: State, sites: Tensor) -> Tensor:
+        """Whether the budget leaves the start's token only, (chains,), for sites (chains, size)."""
+        if self.budget is None:
+            return torch.zeros(len(sites), dtype=torch.bool, device=sites.device)
+        differs = state.tokens != self.starts[state.chain]
+        there = sites != PAD
+        own = (differs.gather(1, sites.clamp(min=0)) & there).sum(dim=1)
+        return differs.sum(dim=1) - own + there.sum(dim=1) > self.budget
+
+    def room(self, state: State) -> "Room | None":
+        """The budget as the scheduler asks for it, for the chains of a state."""
+        if self.budget is None:
+            return None
+        return Room(self.starts[state.chain].cpu().numpy().astype(np.int32), self.budget)
+
+
+class Room(NamedTuple):
+    """What is left of the budgets of some chains, for rows that stand in keys of a memo."""
+
+    starts: NDArray[np.int32]  # (chains, length)
+    budget: int
+
+    def is_full(self, chain: int, key: bytes) -> bool:
+        """Whether a hidden site of that row must hold the start's token."""
+        start = self.starts[chain]
+        differs = np.frombuffer(key, np.int32, len(start)) != start
+        return int(np.count_nonzero(differs)) > self.budget  # the hidden site is one of them
+
+
+def tied_group(conditionals: Conditionals, columns: tuple[int, ...], names: str) -> Group:
+    """The group of these columns, with what all of its sites may hold."""
+    sets, biases = zip(*(at_column(conditionals, column) for column in columns), strict=True)
+    allowed = torch.stack(sets).all(dim=0)
+    count = int(allowed.sum())
+    if count == 0:
+        raise GlauberError(f"the tied sites {names} have no allowed token in common.")
+    if count > MOST_TOKENS:
+        raise GlauberError(
+            f"the tied sites {names} may hold {count:,} tokens, and each is weighed by itself: "
+            f"allow at most {MOST_TOKENS} there."
+        )
+    return Group(columns, allowed.nonzero()[:, 0], torch.stack(biases).sum(dim=0)[allowed])
+
+
+def constrained(conditionals: Conditionals, limits: Limits, *, scan: Scan, fill: Fill) -> Kernel:
+    """The kernel of single-site dynamics, or of one group, that keeps to a budget and to ties.
+
+    On a GPU forced sites are asked about with the others: a recorded step has one shape.
+    """
+    check_scan(scan)
+    plain = glauber(conditionals, scan=scan, fill=fill)
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        chosen = state._replace(free=state.free & limits.leading)
+        sites = limits.members[scan.choose(conditionals, chosen, noise.order)[:, 0]]
+        forced = limits.forced(state, sites)
+        if state.tokens.is_cuda and not limits.groups:
+            info = _unless(forced, _held(state, sites), plain.step(chosen, noise)[1])
+        else:
+            info = by_rows(chosen, noise, sites, forced)
+        tokens = place(state.tokens, info.sites, info.tokens)
+        return state._replace(tokens=tokens, step=state.step + 1), info
+
+    def by_rows(state: State, noise: Noise, sites: Tensor, forced: Tensor) -> Info:
+        """Asks about the sites that can move, and about no others."""
+        info = _held(state, sites)
+        left = ~forced
+        for group in limits.groups:
+            mine = left & (sites[:, 0] == group.columns[0])
+            rows, left = mine.nonzero()[:, 0], left & ~mine
+            if len(rows):
+                drawn = _whole(limits, group, fill, state.rows(rows), noise.fill[rows, 0])
+                _put(info, rows, drawn, len(group.columns))
+        rows = left.nonzero()[:, 0]
+        if len(rows):
+            some = Noise(noise.order[rows], noise.fill[rows])
+            found = plain.step(state.rows(rows), some)[1]
+            drawn = Drawn(found.tokens, found.log_prob_old, found.log_prob_new, found.entropy)
+            _put(info, rows, drawn, 1)
+        old = state.tokens.gather(1, sites.clamp(min=0))
+        return info._replace(changed=(sites != PAD) & (info.tokens != old))
+
+    return Kernel(plain.draw, step)
+
+
+def _held(state: State, sites: Tensor) -> Info:
+    """A step that changes nothing: each site drawn from the point mass at what it holds."""
+    there = sites != PAD
+    none = torch.where(there, 0.0, torch.nan).double()
+    held = torch.where(there, state.tokens.gather(1, sites.clamp(min=0)), PAD)
+    still = torch.zeros_like(there)
+    return Info(sites, held, still, none, none.clone(), none.clone(), there)
+
+
+def _unless(forced: Tensor, held: Info, info: Info) -> Info:
+    """held in the chains that are forced, info in the others."""
+    pairs = zip(held, info, strict=True)
+    return Info(*(torch.where(forced[:, None], one, other) for one, other in pairs))
+
+
+def _put(info: Info, rows: Tensor, drawn: Drawn, count: int) -> None:
+    """Writes a draw, (rows, 1) each, over the first `count` slots of those rows.
+
+    The draw is that of the first slot; given it the others hold a point mass.
+    """
+    info.tokens[rows, :count] = drawn.tokens.expand(-1, count)
+    info.log_prob_old[rows, 0] = drawn.log_prob_old[:, 0]
+    info.log_prob_new[rows, 0] = drawn.log_prob_new[:, 0]
+    info.entropy[rows, 0] = drawn.entropy[:, 0]
+
+
+def _whole(limits: Limits, group: Group, fill: Fill, state: State, bits: Tensor) -> Drawn:
+    """The token of a whole group, drawn: (chains, 1) each."""
+    assert limits.joint is not None
+    scores = group.scores(limits.joint, state.tokens)
+    drawn = fill.draw(scores, state.temperature, bits, state.tokens[:, group.columns[0]])
+    return Drawn(*(part[:, None] for part in drawn))
+
+
+def check_scan(scan: Scan) -> None:
+    """Refuses scans that choose several sites, or by the state."""
+    if scan.name not in ("uniform", "sweep", "block:1"):
+        raise GlauberError(
+            f"max-changes and ties keep their law with one site a step, chosen blindly, but the "
+            f"scan is {scan.name}: take uniform or sweep."
+        )
