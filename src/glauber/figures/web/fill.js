@@ -9,7 +9,7 @@ import { decodeColumn } from "./film.js";
 import { saved } from "./live.js";
 import { Player } from "./player.js";
 import { timeline } from "./timeline.js";
-import { make, sureLegend, tokenText } from "./tokens.js";
+import { make, percent, sureLegend, tokenText, visible } from "./tokens.js";
 
 const BLANKS = "The [MASK] walked slowly along the ___ and [MASK] at the [MASK] house.";
 const GERMAN = "Ein kleiner Hund läuft über die Wiese.";
@@ -29,10 +29,11 @@ class Fill {
 
   constructor(page) {
     this.#page = page;
+    page.say("");
     const { about, link, state } = page;
     this.form = fillForm(page, () => this.#start());
     this.place = make("div", { class: "stage" });
-    this.element = make("section", { class: "stack", "aria-label": "Fill in" }, link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, link.live ? this.form.element : saved(), this.place);
     if (state.text !== undefined) this.#open({ mode: "fill", model: about.models[0], step: 0, ...state });
   }
 
@@ -47,15 +48,16 @@ class Fill {
 
   #start() {
     try {
+      this.#page.trouble(null);
       this.#open({ view: "fill", ...this.form.read(), step: 0 }, true);
     } catch (error) {
-      this.#page.say(error.message);
+      this.#page.trouble(error.message);
     }
   }
 
   /** Asks for all passes at once and shows them; `play` from the first on. */
   async #open({ notes, ...state }, play = false) {
-    const { link, say, keep } = this.#page;
+    const { link, say, keep, trouble } = this.#page;
     const ticket = ++this.#asked;
     this.#state = state;
     keep(state);
@@ -68,7 +70,9 @@ class Fill {
       say((answer.notes ?? []).join(" "));
       if (play) this.#player.play();
     } catch (error) {
-      if (ticket === this.#asked) say(error.message);
+      if (ticket !== this.#asked) return;
+      say("");
+      trouble(error.message);
     }
   }
 
@@ -78,7 +82,9 @@ class Fill {
     const player = new Player({ film: async () => film, end: () => film.count, chunk: film.count + 1 }, { speed: 2 });
     this.#player = player;
     const passes = this.#state.mode === "translate" ? film.count : answer.passes;
-    const text = passText(answer, passes);
+    const placed = placings(film, maskTokens(film, answer.hidden));
+    const text = passText(answer, placed, passes);
+    const list = passList(film, placed, passes, (frame) => player.step(frame - player.at));
     const where = ({ at }) => (at <= passes ? `pass ${at} of ${passes}` : `correction sweep ${at - passes} of ${film.count - passes}`);
     player.watch({ change: () => player.speed > FASTEST && (player.speed = FASTEST) });
     const line = timeline(player, { label: "Pass" });
@@ -88,15 +94,17 @@ class Fill {
       make("div", { class: "spread" }, playerControls(player, { where })),
       line.element,
       sureLegend(["hidden"]),
+      list.element,
       make("p", { class: "note" }, numbered(this.#state.mode, film.count > passes)),
       result(answer),
     );
     this.form.element.open = false;
-    player.watch({ moment: (moment) => this.#moved(moment, text) });
+    player.watch({ moment: (moment) => this.#moved(moment, text, list) });
   }
 
-  #moved({ step, chains }, text) {
+  #moved({ step, chains }, text, list) {
     text.show(chains[0], step);
+    list.mark(step);
     this.place.dataset.step = step;
     this.#state.step = step;
     this.#page.keep(this.#state);
@@ -115,20 +123,19 @@ export function masked(text) {
 }
 
 /** The text of a pass: blanks where nothing stands yet, and at each token the pass that put it there. */
-function passText({ film, hidden }, passes) {
+function passText({ film, hidden }, placed, passes) {
   const text = tokenText({ label: "Text" });
   text.element.classList.add("numbered");
   const masks = maskTokens(film, hidden);
-  const placed = placings(film, masks);
   function show(chain, step) {
     const blank = new Set();
     chain.tokens.forEach((token, site) => masks.has(token) && blank.add(site));
     text.show({ ...chain, number: 0, hidden: blank });
-    for (const [site, frames] of placed) {
-      const last = frames.findLast((frame) => frame <= step);
+    for (const site of new Set(placed.map((one) => one.site))) {
+      const last = placed.findLast((one) => one.site === site && one.frame <= step);
       const span = text.spanAt(site);
-      if (last === undefined || blank.has(site)) delete span.dataset.pass;
-      else span.dataset.pass = last <= passes ? last : `c${last - passes}`;
+      if (!last || blank.has(site)) delete span.dataset.pass;
+      else span.dataset.pass = passName(last.frame, passes);
     }
   }
   return { element: text.element, show };
@@ -141,16 +148,33 @@ function maskTokens(film, hidden) {
   return new Set(spelled.map(([id]) => Number(id)));
 }
 
-/** For each site the frames in which a token came to stand there. */
+/** In the order of the passes: what came to stand where, and how sure the model was of it. */
 function placings(film, masks) {
-  const [frame, site, token] = ["frame", "site", "token"].map((name) => decodeColumn(film[name]));
+  const [frame, site, token, logProb] = ["frame", "site", "token", "log_prob"].map((name) => decodeColumn(film[name]));
   const now = [...film.begin[0]];
-  const placed = new Map();
+  const placed = [];
   for (let e = 0; e < frame.length; e++) {
-    if (token[e] !== now[site[e]] && !masks.has(token[e])) placed.set(site[e], [...(placed.get(site[e]) ?? []), frame[e]]);
+    const fresh = token[e] !== now[site[e]] && !masks.has(token[e]);
+    if (fresh) placed.push({ frame: frame[e], site: site[e], word: film.words[token[e]] ?? "", probability: Math.exp(logProb[e]) });
     now[site[e]] = token[e];
   }
   return placed;
+}
+
+const passName = (frame, passes) => (frame <= passes ? String(frame) : `c${frame - passes}`);
+
+/** One line for each pass: its number, which leads there, and what it put with its probability. */
+function passList(film, placed, passes, onpass) {
+  const rows = Array.from({ length: film.count }, (_, i) => {
+    const put = placed.filter((one) => one.frame === i + 1);
+    const words = put.map(({ word, probability }) => make("span", {}, make("b", {}, visible(word)), ` ${percent(probability)}`));
+    const name = i < passes ? `pass ${i + 1}` : `correction sweep ${i + 1 - passes}`;
+    const press = make("button", { type: "button", class: "link", onclick: () => onpass(i + 1) }, name);
+    return make("li", {}, press, ...(words.length ? words : [make("span", { class: "note" }, "nothing changed")]));
+  });
+  const element = make("ol", { class: "passes", "aria-label": "Passes" }, ...rows);
+  const mark = (step) => rows.forEach((row, i) => (i + 1 === step ? row.setAttribute("aria-current", "step") : row.removeAttribute("aria-current")));
+  return { element, mark };
 }
 
 function correction(passes, last) {
@@ -190,7 +214,7 @@ function fillForm(page, onstart) {
   const hint = make("p", { class: "note" });
   const filling = make("div", { class: "fields" }, labelled("Model", model), labelled("Order", order), labelled("Tokens a pass", count), temperature.field, labelled("Seed", seed), labelled("Correction sweeps", correct));
   const translating = make("div", { class: "fields" }, labelled("Passes", passes));
-  const modeField = make("div", { class: "fields", hidden: !about.translator }, labelled("Fill in", mode));
+  const modeField = make("div", { class: "fields", hidden: !about.translator }, labelled("Mode", mode));
   const element = startForm("A new text", onstart, modeField, labelled("Text", text, "wide"), hint, filling, translating);
 
   function show() {

@@ -6,8 +6,9 @@ export function button(name, onclick, attributes = {}) {
   return make("button", { type: "button", class: "plain", onclick, ...attributes }, name);
 }
 
-/** A label above its control. */
+/** A label above its control, whose name it is and nothing more (a select's words are inside too). */
 export function labelled(name, control, kind = "") {
+  control.setAttribute("aria-label", name);
   return make("label", { class: `field ${kind}`.trim() }, name, control);
 }
 

@@ -25,13 +25,14 @@ class Live {
 
   constructor(page) {
     this.#page = page;
+    page.say("");
     this.form = chainForm(page, () => this.#start());
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
     this.applies = choice([["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]], "both", () => this.#showTemperature());
     this.appliesTo = labelled("Applies to", this.applies);
     this.place = make("div", {});
-    this.element = make("section", { class: "stack", "aria-label": "Chain" }, page.link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : saved(), this.place);
     if (page.state.text !== undefined || page.state.start) this.#open(page.state);
   }
 
@@ -51,12 +52,13 @@ class Live {
 
   #start() {
     try {
+      this.#page.say("");
+      this.#page.trouble(null);
       const given = { view: "live", ...this.form.read(), chain: 0, temperature: this.temperature.value, frozen: [], edits: [], step: 0 };
       this.#open(given);
       this.#stage.player.play();
-      this.#page.say("");
     } catch (error) {
-      this.#page.say(error.message);
+      this.#page.trouble(error.message);
     }
   }
 
@@ -70,17 +72,23 @@ class Live {
       trails: () => trailsOf(this.#state),
       step: this.#state.step,
       names: this.#names(),
-      marks: ["frozen"],
+      marks: ["frozen", "differs"],
       frozen: (c, step) => frozenAt(trailsOf(this.#state)[c], step),
       onpick: link.live ? (c, site) => this.#pick(c, site) : null,
       onmoment: ({ step }) => this.#moved(step),
       onsettle: (step) => this.#settled(step),
       onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
-      onerror: say,
+      onerror: (sentence) => this.#trouble(sentence),
     });
     this.#layOut();
     const { player } = this.#stage;
     player.seek(this.#state.step).then(() => player.error || this.#state.step === 0 || say(`Step ${player.at}, as the link says.`));
+  }
+
+  /** A refusal is shown as such; before anything was seen the form is open again. */
+  #trouble(sentence) {
+    this.#page.trouble(sentence);
+    if (sentence && !this.#stage.player.moment) this.form.element.open = true;
   }
 
   #names() {
@@ -97,7 +105,7 @@ class Live {
       onbranch: (where) => this.#branch(where.chain),
       onclose: () => this.#unpick(),
     });
-    this.beside = make("div", { class: "beside" }, this.#stage.element, this.#panel.element);
+    this.beside = make("div", { class: "beside chain-view" }, this.#stage.element, this.#panel.element, this.#stage.charts);
     if (link.live) this.#stage.controls.append(this.temperature.field, this.appliesTo);
     this.form.element.open = false;
     this.place.replaceChildren(this.beside);

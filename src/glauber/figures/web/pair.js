@@ -24,11 +24,12 @@ class Pair {
 
   constructor(page) {
     this.#page = page;
+    page.say("");
     this.form = pairForm(page, () => this.#start());
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
     this.place = make("div", {});
-    this.element = make("section", { class: "stack", "aria-label": "Pair" }, page.link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : saved(), this.place);
     if (page.state.text !== undefined && page.state.text2 !== undefined) this.#open(page.state);
   }
 
@@ -47,10 +48,12 @@ class Pair {
 
   #start() {
     try {
+      this.#page.say("");
+      this.#page.trouble(null);
       this.#open({ view: "pair", ...this.form.read(), chain: 0, temperature: this.temperature.value, edits: [], step: 0 });
       this.#stage.player.play();
     } catch (error) {
-      this.#page.say(error.message);
+      this.#page.trouble(error.message);
     }
   }
 
@@ -68,13 +71,18 @@ class Pair {
       marks: ["differs"],
       onmoment: (moment) => this.#moved(moment),
       onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
-      onerror: say,
+      onerror: (sentence) => this.#trouble(sentence),
     });
     if (link.live) this.#stage.controls.append(this.temperature.field);
     this.#stage.texts.after(this.said);
     this.form.element.open = false;
-    this.place.replaceChildren(this.#stage.element);
+    this.place.replaceChildren(make("div", { class: "stack" }, this.#stage.element, this.#stage.charts));
     this.#stage.player.seek(this.#state.step);
+  }
+
+  #trouble(sentence) {
+    this.#page.trouble(sentence);
+    if (sentence && !this.#stage.player.moment) this.form.element.open = true;
   }
 
   #moved({ step, chains }) {

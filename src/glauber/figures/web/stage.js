@@ -25,8 +25,8 @@ class LivingPlayer extends Player {
 
 /**
  * `trails()` gives the trails shown now; `names` is one for each text. `frozen(c, step)` gives the
- * frozen sites of a chain; onpick(c, site), onmoment(moment), onsettle(step), onreplay(done, of),
- * onerror(sentence) are told.
+ * frozen sites of a chain; onpick(c, site), onmoment(moment), onsettle(step), onreplay(done, of) and
+ * onerror(sentence, or null once it is over) are told.
  */
 export class Stage {
   #link;
@@ -36,6 +36,7 @@ export class Stage {
   #drawing = 0;
   #exact = null; // { step, logProb of each chain } where the colours are those of now
   #ticket = 0;
+  #error = null;
 
   constructor(link, options) {
     this.#link = link;
@@ -48,9 +49,10 @@ export class Stage {
     this.legend = sureLegend(options.marks ?? []);
     this.curves = curves(this.player);
     this.curves.setChain(0);
+    this.charts = this.curves.element; // apart from the element: a panel may come between
     this.timeline = timeline(this.player, { onband: (_, band) => this.player.seek(band.first) });
     this.controls = make("div", { class: "steer" }, playerControls(this.player));
-    this.element = make("div", { class: "stage", "data-step": options.step }, this.texts, this.controls, this.timeline.element, this.legend, this.curves.element);
+    this.element = make("div", { class: "stage", "data-step": options.step }, this.texts, this.controls, this.timeline.element, this.legend);
     this.setNames(options.names);
     this.player.watch({ moment: (moment) => this.#show(moment), change: () => this.#changed() });
   }
@@ -127,7 +129,8 @@ export class Stage {
 
   #changed() {
     const { player } = this;
-    if (player.error) this.#options.onerror?.(player.error);
+    if (player.error !== this.#error) this.#options.onerror?.(player.error);
+    this.#error = player.error;
     if (!player.playing && !player.waiting) this.#settle();
     this.#redraw();
   }
@@ -180,11 +183,11 @@ const CURVES = {
 function curvesOf(tracks, last) {
   const steps = tracks.steps(last);
   const series = {};
+  if (tracks.chains.length > 1) series.apart = { mean: steps.map((step) => tracks.apart[step] ?? null) };
   for (const name of ["changed", "entropy", "left"]) {
     const [mean, ...chains] = tracks.chains.map((_, c) => tracks.values(c, name, steps));
     series[name] = { mean, chains };
   }
-  if (tracks.chains.length > 1) series.apart = { mean: steps.map((step) => tracks.apart[step] ?? null) };
   return { steps, series, names: CURVES, notes: [] };
 }
 
