@@ -10,7 +10,6 @@ import { Stage } from "./stage.js";
 import { branchAt, frozenAt, temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make, visible } from "./tokens.js";
 
-const NAMES = ["Chain", "Branch"];
 const OWN = "The cat sat on the mat and looked out of the window.";
 
 export function liveView(page) {
@@ -66,8 +65,7 @@ class Live {
     const { about, link, say } = this.#page;
     this.#stage?.close();
     const { notes, ...state } = given;
-    const defaults = { model: about.models[0], seed: 0, chain: 0, scan: usual(about), temperature: 1, frozen: [], edits: [], step: 0 };
-    this.#state = { ...defaults, ...state };
+    this.#state = { ...defaults(about, state.start), ...state };
     this.#stage = new Stage(link, {
       trails: () => trailsOf(this.#state),
       step: this.#state.step,
@@ -92,7 +90,9 @@ class Live {
   }
 
   #names() {
-    return this.#state.branch ? NAMES : NAMES.slice(0, 1);
+    const { branch, start } = this.#state;
+    const first = start ? `Chain, from chain ${start.chain} of the run after step ${start.step}` : "Chain";
+    return branch ? [first, "Branch"] : [first];
   }
 
   #layOut() {
@@ -226,6 +226,14 @@ class Live {
 
 const trailName = (c) => (c === 0 ? "edits" : "branch");
 const usual = (about) => (about.scans.includes("uniform") ? "uniform" : about.scans[0]);
+
+/** What a link leaves out; a chain that goes on from the run has the run's temperature and scan. */
+function defaults(about, start) {
+  const usually = { model: about.models[0], seed: 0, chain: 0, scan: usual(about), temperature: 1, frozen: [], edits: [], step: 0 };
+  if (!start || !about.run) return usually;
+  const { model, temperatures, scan } = about.run;
+  return { ...usually, model, scan: scan ?? usually.scan, temperature: temperatures?.[start.chain] ?? 1, chain: start.chain };
+}
 
 export function saved() {
   return make("p", { class: "note" }, "This page was saved: it shows what was stored and asks no model.");

@@ -33,15 +33,15 @@ export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclo
     const place = where;
     const putting = onput ? candidate(answer, (token, text) => onput(place, token, text)) : null;
     const searched = body.querySelector("input[type=search]")?.value ?? "";
-    const { step } = place;
+    const focused = nameOf(body.contains(document.activeElement) ? document.activeElement : null);
     body.replaceChildren(
       make("div", { class: "spread" }, heading(answer), closing()),
-      facts(answer, step),
+      facts(answer, place.step),
       actions(answer, place, putting),
       ...(putting ? [putting.said, search(link, model, searched, putting.choose)] : []),
       bars(answer, putting?.choose),
     );
-    if (answer.note) body.append(make("p", { class: "note" }, answer.note));
+    if (focused) [...body.querySelectorAll("button, input")].find((one) => nameOf(one) === focused)?.focus();
   }
 
   function actions(answer, place, putting) {
@@ -79,22 +79,22 @@ function facts(answer, step) {
   const list = make("dl", { class: "facts" });
   for (const [name, value] of rows) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
   const kind = answer.kind === "exact" ? "exact" : "estimates";
-  const said = `After step ${step}, at temperature ${decimals(answer.temperature)}. These numbers are ${kind}; the redraws are those expected of this site.`;
+  const said = `After step ${step}, at temperature ${decimals(answer.temperature)}; these numbers are ${kind}. ${answer.note ?? ""}`;
   return make("div", {}, list, make("p", { class: "note" }, said));
 }
 
 /** The likeliest tokens and the rest; a bar is a button where a token can be put. */
 function bars(answer, choose) {
   const list = make("ol", { class: "bars", "aria-label": "Likeliest tokens" });
-  for (const one of answer.top) list.append(bar(one, one.token === answer.token, choose));
+  const spell = spelling(answer.top);
+  for (const one of answer.top) list.append(bar({ ...one, word: spell(one.text) }, one.token === answer.token, choose));
   const others = answer.n_tokens - answer.top.length;
-  if (others > 0) list.append(bar({ text: `${others.toLocaleString("en")} others`, probability: answer.rest }, false, null));
+  if (others > 0) list.append(bar({ word: `${others.toLocaleString("en")} others`, probability: answer.rest }, false, null));
   return list;
 }
 
-function bar({ token, text, probability }, present, choose) {
+function bar({ token, text, word, probability }, present, choose) {
   const rest = token === undefined;
-  const word = rest ? text : visible(text);
   const parts = [
     make("span", { class: "word" }, word),
     make("span", { class: "track" }, make("span", { class: "fill" })),
@@ -135,7 +135,8 @@ function search(link, model, before, choose) {
     try {
       const { tokens } = await link.ask("tokens", { model, query, count: 20 });
       if (ticket !== asked) return;
-      const buttons = tokens.map(({ token, text }) => button(visible(text), () => choose(token, text), { "data-token": token, "aria-pressed": "false" }));
+      const spell = spelling(tokens);
+      const buttons = tokens.map(({ token, text }) => button(spell(text), () => choose(token, text), { "data-token": token, "aria-pressed": "false" }));
       found.replaceChildren(...(buttons.length ? buttons : [make("span", { class: "note" }, "No token is spelled so.")]));
     } catch (error) {
       if (ticket === asked) found.replaceChildren(make("span", { class: "note" }, error.message));
@@ -152,6 +153,14 @@ function search(link, model, before, choose) {
   }
   return make("div", {}, labelled("Another token", box, "wide"), found);
 }
+
+/** Where words begin with a blank, a piece that continues a word is shown as …ing. */
+function spelling(tokens) {
+  const blanks = tokens.some(({ text }) => text.startsWith(" "));
+  return (text) => (blanks && /^[\p{L}\p{N}]/u.test(text) ? `…${visible(text)}` : visible(text));
+}
+
+const nameOf = (element) => element && (element.getAttribute("aria-label") ?? element.textContent);
 
 function share(probability) {
   const hundred = 100 * probability;
