@@ -1,8 +1,12 @@
-"""The one exception and the one warning whose words are written for the person at the keyboard."""
+"""The exceptions and the one warning whose words are written for the person at the keyboard."""
 
 
 class GlauberError(Exception):
     """A mistake in the input, or a limit of the machine, said in one plain sentence."""
+
+
+class DamagedRun(GlauberError):
+    """A stored run of which a part cannot be read."""
 
 
 class GlauberWarning(UserWarning):

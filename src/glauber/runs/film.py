@@ -8,6 +8,7 @@ import base64
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
+from glauber.errors import DamagedRun, GlauberError
 from glauber.progress import check_count
 from glauber.runs.replay import replaced
 from glauber.runs.run import Run
@@ -102,7 +103,7 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    spans = [(c, slice(*_decoded(run).shown[c])) for c in chosen]
+    spans = [(c, slice(*shown_of(run)[c])) for c in chosen]
     begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
     events = _events(run, first, count, every, chosen)
     return Film(
@@ -131,7 +132,7 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
     """
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
-    sites, slots = run.free[chosen].sum(axis=1), run.read("site", 0, 0).shape[2]
+    sites, slots = run.free[chosen].sum(axis=1), slots_of(run)
     for every in _nice():
         count = run.steps // every
         seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
@@ -146,6 +147,16 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
 def _nice() -> Iterator[int]:
     """1, 2, 5, 10, 20, …"""
     return (10**power * digit for power in itertools.count() for digit in (1, 2, 5))
+
+
+def shown_of(run: Run) -> list[tuple[int, int]]:
+    """First position and the one behind the last of each chain's shown text."""
+    return _decoded(run).shown
+
+
+def slots_of(run: Run) -> int:
+    """Events that a step of a chain may have."""
+    return _decoded(run).slots
 
 
 def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
@@ -171,10 +182,11 @@ def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32
     tokens = replaced(start, part["site"], part["token"])[1] if step else start
     log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
     _last_visits(part, log_prob, unseen)
-    for earlier in range(place - 1, max(-1, place - 1 - BACK), -1):
-        if not unseen.any():
-            break
-        _last_visits(chunk(run, earlier).events, log_prob, unseen)
+    with suppress(DamagedRun):  # of an earlier chunk: what it would tell is unknown
+        for earlier in range(place - 1, max(-1, place - 1 - BACK), -1):
+            if not unseen.any():
+                break
+            _last_visits(chunk(run, earlier).events, log_prob, unseen)
     return tokens, log_prob
 
 
@@ -197,7 +209,7 @@ def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
     """The columns of a film: the last event of each site of each chain in each frame."""
     last, size = first + count * every, run.mark_every
-    lows = np.array([_decoded(run).shown[chain][0] for chain in chosen])
+    lows = np.array([shown_of(run)[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
     for place in range(first // size, -(-last // size) if count else 0):
         begin, end = max(first, place * size), min(last, (place + 1) * size)
@@ -238,6 +250,7 @@ class _Decoded:
         self.lock = Lock()
         self.chunks: OrderedDict[int, Chunk] = OrderedDict()  # the one used last is the last
         began, free = run.tokens(0), run.free
+        self.slots = run.read("site", 0, 0).shape[2]
         self.shown = [inside(run.vocabulary, *one) for one in zip(began, free, strict=True)]
         # At sites of a generation that are hidden nothing was drawn.
         self.masks = np.unique(began[free]) if run.spec.unmasking is not None else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
+from glauber.errors import DamagedRun, GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
 from glauber.runs.replay import contradiction, replay
@@ -81,8 +81,8 @@ class Run(Result):
         if lost is not None:
             raise self._damaged(f"{lost} is missing")
 
-    def _damaged(self, why: str) -> GlauberError:
-        return GlauberError(f"the run {self.folder} is damaged: {why}.")
+    def _damaged(self, why: str) -> DamagedRun:
+        return DamagedRun(f"the run {self.folder} is damaged: {why}.")
 
     @property
     def signature(self) -> str:  # type: ignore[override]

@@ -43,12 +43,14 @@ def drawn_from(
     device: str | None = None,
     trust_remote_code: bool = False,
     precise: bool = False,
+    generations: bool = False,
 ) -> DrawnFrom:
     """What a run drew from: its own tokens and dtype, or float32 if drawn in a coarser one.
 
-    precise: in float64, for figures that are called exact.
+    precise: in float64, for figures that are called exact. Of generations, if they are allowed,
+    it is what the model says before top_k and top_p.
     """
-    opened = Run.of(run)
+    opened = Run.of(run, generations=generations)
     drawn = opened.spec.dtype
     again = drawn in COARSE
     dtype = "float32" if again and (model is None or isinstance(model, str)) else None
@@ -99,7 +101,8 @@ def model_of(
     trust_remote_code: bool = False,
 ) -> Model:
     """The model that made a stored run, checked against the run's fingerprint."""
-    return _model_of(Run.of(run), None, device, dtype, trust_remote_code)[0]
+    opened = Run.of(run, generations=True)
+    return _model_of(opened, None, device, dtype, trust_remote_code)[0]
 
 
 def _model_of(
