@@ -214,7 +214,7 @@ def chromium():
 
 
 def states(found):
-    """(chain, frame) -> tokens and log-probabilities of a film as a page reads it."""
+    """(place of a chain, frame) -> tokens and log-probabilities of a film as a page reads it."""
     columns = {
         name: np.frombuffer(
             base64.b64decode(found[name]["data"]), saved.KINDS_OF[found[name]["dtype"]]
@@ -222,14 +222,14 @@ def states(found):
         for name in saved.COLUMNS
     }
     shown = {}
-    for c, number in enumerate(found["chains"]):
+    for c in range(len(found["chains"])):
         tokens = np.array(found["begin"][c])
         sure = np.frombuffer(base64.b64decode(found["begin_log_prob"][c]["data"]), "<f4").copy()
         for frame in range(found["count"] + 1):
             here = (columns["frame"] == frame) & (columns["chain"] == c)
             tokens[columns["site"][here]] = columns["token"][here]
             sure[columns["site"][here]] = columns["log_prob"][here]
-            shown[number, frame] = [*tokens.tolist(), *np.nan_to_num(sure, nan=9.0).tolist()]
+            shown[c, frame] = [*tokens.tolist(), *np.nan_to_num(sure, nan=9.0).tolist()]
     return shown
 
 
@@ -256,6 +256,19 @@ def test_a_stretch_of_a_carried_film_is_what_the_run_says(
     for name in ("first", "every", "count", "chains", "lengths", "frozen", "end"):
         assert cut[name] == exact[name]
     assert states(cut) == states(exact)
+
+
+@pytest.mark.browser
+def test_two_chains_of_one_number_stay_two(run, chromium):
+    """A coupled pair shares its noise, and with it the number of the chain."""
+    from glauber.figures.bundle import script
+
+    page = chromium.new_page()
+    pair = whole_film(run).to_dict() | {"chains": [3, 3]}
+    cut = page.evaluate(f"(film) => ({script('link.js')}).storedFilm(film)({{ first: 9 }})", pair)
+    page.close()
+    assert cut["chains"] == [3, 3]
+    assert states(cut) == states(film(run, first=9, count=300).to_dict())
 
 
 @pytest.mark.browser

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("starlette", "uvicorn", "anywidget")
 PASSAGES = 20  # starting texts that a page offers
-SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere")
+BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
+SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere", "adaptive:entropy")
 
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
@@ -216,9 +217,28 @@ def _check_name(name: str) -> None:
 def _answers(run: Run | None, models: "Models") -> "Answers":
     """Everything that the page can ask."""
     from glauber.explorer.answers import Answers
+    from glauber.explorer.living import Living
+    from glauber.explorer.saved import save
 
-    questions: dict[str, Any] = {"about": partial(_about, run, models)}
-    return Answers(questions)
+    living = Living(models)
+    of = {"trails": Answers({name: getattr(living, name) for name in BY_SOURCE})}
+    questions: dict[str, Any] = {name: partial(_by_source, of, name) for name in BY_SOURCE}
+    questions |= {"encode": living.encode, "tokens": living.tokens}
+    questions["about"] = partial(_about, run, models)
+
+    def saved(state: Any) -> "Answer":
+        return save(answers, run, state)
+
+    answers = Answers(questions | {"save": saved})
+    return answers
+
+
+def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -> "Answer":
+    """The answer about the opened run or about living chains, as the source says."""
+    kind = "run" if source == "run" else "trails"
+    if kind not in of:
+        raise GlauberError("no run is open here: start with its folder.")
+    return of[kind](name, {"source": source} | given)
 
 
 def _about(run: Run | None, models: "Models") -> "Answer":

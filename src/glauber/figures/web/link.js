@@ -62,14 +62,14 @@ export function storedFilm(film) {
     const by = Math.max(1, Math.round(every / film.every));
     const start = Math.min(film.count, Math.max(0, Math.floor((first - film.first) / film.every)));
     const frames = Math.max(0, Math.min(count, Math.floor((film.count - start) / by)));
-    const numbers = (chains ?? film.chains).filter((number) => film.chains.includes(number));
-    const places = numbers.map((number) => film.chains.indexOf(number));
+    // Two living chains may have one number: they share their noise.
+    const places = chains === null ? film.chains.map((_, c) => c) : chains.map((number) => film.chains.indexOf(number)).filter((c) => c >= 0);
     reel.seek(start);
     return {
       first: film.first + start * film.every,
       every: by * film.every,
       count: frames,
-      chains: numbers,
+      chains: places.map((c) => film.chains[c]),
       lengths: places.map((c) => film.lengths[c]),
       begin: places.map((c) => [...reel.tokens[c]]),
       begin_log_prob: places.map((c) => encodeColumn("float32", reel.logProb[c])),
