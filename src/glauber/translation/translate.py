@@ -86,7 +86,7 @@ def translate(
             advance=advance,
         )  # fmt: skip
     sentences = [_sentence(text, one, vocabulary) for text, one in zip(asked, made, strict=True)]
-    return Translations(sentences, trace, _signature(folder, translator, decoding, len(asked)))
+    return Translations(sentences, trace, signature_of(folder, translator, decoding, len(asked)))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _bracketed(token: str) -> str:
     return f"{blank}[{token.removeprefix('▁')}]"
 
 
-def _signature(folder: Path, model: Translator, decoding: Decoding, n_texts: int) -> str:
+def signature_of(folder: Path, model: Translator, decoding: Decoding, n_texts: int) -> str:
     parallel = decoding.decoder != "ar"
     return signature(
         translator=folder.name,

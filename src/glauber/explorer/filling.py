@@ -1,0 +1,247 @@
+"""How are blanks filled and sentences translated? Pass by pass, as films of one text.
+
+What comes out is what `glauber.infill` and `glauber.translate` give for the same parameters. A
+frame is a pass; sweeps of correction behind the last pass are frames too.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError, GlauberWarning
+from glauber.explorer.answers import Answer
+from glauber.explorer.conditional import Shown, words
+from glauber.explorer.models import Models
+from glauber.generation.infill import BLANK, infill
+from glauber.generation.writing import Written
+from glauber.result import counted
+from glauber.runs.film import Film
+from glauber.translation.data import load_vocabulary
+from glauber.translation.decoding import Decoding, Translation, translate_texts
+from glauber.translation.model import MASK, load
+from glauber.translation.translate import signature_of, translator_folder
+
+CHARACTERS = 20_000
+CALLS = 2000  # of the model that one answer may take
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+
+class Filling:
+    """Texts that are filled in and translated; each method answers one question of a page."""
+
+    def __init__(self, models: Models) -> None:
+        self.models = models
+        self._translators: dict[str, Any] = {}
+
+    def fill(
+        self,
+        model: str,
+        text: str,
+        order: str = "confidence",
+        count: str | int = "1",
+        passes: int | None = None,
+        block: int | None = None,
+        remask: str = "none",
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        correct: int = 0,
+        correct_block: int | None = None,
+        seed: int = 0,
+    ) -> Answer:
+        """The passes that fill the blanks of a text; parameters as in `infill`."""
+        _check_blanks(text, correct)
+        with self.models.lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GlauberWarning)
+            opened = self.models[self.models.check(model)]
+            made = infill(
+                opened, [text], order=order, count=count, passes=passes, block=block,
+                remask=remask, temperature=temperature, top_k=top_k, top_p=top_p, correct=correct,
+                correct_block=correct_block, seed=seed,
+            )  # fmt: skip
+        written, vocabulary = made.written, opened.vocabulary
+        shown = Shown.of(vocabulary, _begin(written), written.begin[0])
+        hidden = [shown.site(position) for position in np.flatnonzero(written.begin[0]).tolist()]
+        film = _passes(written, shown, vocabulary)
+        return {
+            "film": film.to_dict(),
+            "hidden": hidden,
+            "order": _filled(film, hidden, written),
+            "passes": int(written.passes[0]),
+            "text": made.texts[0],
+            "log_prob": float(made.log_probs[0]),
+            "signature": made.signature,
+            "notes": [str(one.message) for one in caught],
+        }
+
+    def translate(
+        self,
+        text: str,
+        steps: int = Decoding.n_steps,
+        decoder: str = Decoding.decoder,
+        lengths: int = Decoding.n_lengths,
+        remask: float = Decoding.remask,
+        remask_repeats: bool = Decoding.remask_repeats,
+        judge: str = Decoding.judge,
+        seed: int = 0,
+    ) -> Answer:
+        """The passes of a translation; parameters as in `translate`."""
+        _check_text(text)
+        if isinstance(remask, bool) or not isinstance(remask, int | float):
+            raise GlauberError(f"the remask fraction is {remask!r:.40}, but it must be a number.")
+        decoding = Decoding(
+            decoder, steps, lengths, remask_repeats=remask_repeats, remask=remask, judge=judge,
+            seed=seed,
+        )  # fmt: skip
+        decoding.check()
+        if decoder == "ar":
+            raise GlauberError("the decoder ar writes word by word: it has no passes to show.")
+        if steps * lengths > CALLS:
+            raise GlauberError(f"{steps} passes over {lengths} lengths are too many for a page.")
+        folder = translator_folder(None)
+        with self.models.lock:
+            vocabulary = self._kept("vocabulary")
+            student = self._kept("student")
+            teacher = self._kept("teacher") if decoding.asks_teacher else None
+            made = translate_texts(
+                student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
+            )[0]
+        return {
+            "film": _refined(made, vocabulary).to_dict(),
+            "source_text": text,
+            "text": made.text,
+            "score": made.score,
+            "passes": made.n_passes,
+            "signature": signature_of(folder, student, decoding, 1),
+            "notes": _notes(decoding, made),
+        }
+
+    def _kept(self, name: str) -> Any:
+        """Vocabulary, student or teacher of the bundled translator, read once."""
+        if name not in self._translators:
+            folder = translator_folder(None)
+            self._translators[name] = (
+                load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
+            )
+        return self._translators[name]
+
+
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise GlauberError("the text is empty.")
+    if len(text) > CHARACTERS:
+        raise GlauberError(f"the text has {len(text):,} characters: give at most {CHARACTERS:,}.")
+
+
+def _check_blanks(text: Any, correct: Any) -> None:
+    """Refuses blanks of several lengths, of which a film could show one only."""
+    _check_text(text)
+    lengths = [blank.group(1) or "1" for blank in BLANK.finditer(text)]
+    several = next((one for one in lengths if "-" in one), None)
+    if several is not None:
+        raise GlauberError(
+            f"the blank [MASK:{several}] may have several lengths, but a film shows one: write "
+            "[MASK:2], say."
+        )
+    tokens = sum(int(one) for one in lengths if one.isdecimal())
+    sweeps = correct if isinstance(correct, int) else 0
+    if tokens * (1 + sweeps) > CALLS:
+        raise GlauberError(
+            f"{counted(tokens, 'hidden token')} with {counted(sweeps, 'sweep')} would take up to "
+            f"{tokens * (1 + sweeps):,} passes, but a page shows at most {CALLS:,}."
+        )
+
+
+# ---- films of passes
+
+
+def _begin(written: Written) -> NDArray[np.int64]:
+    """The tokens before the first pass."""
+    return np.where(written.begin[0], written.hidden_token, written.tokens[0])
+
+
+def _passes(written: Written, shown: Shown, vocabulary: Any) -> Film:
+    """A frame for each pass, and for each sweep of correction behind the last one."""
+    trace, passes = written.trace, int(written.passes[0])
+    frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
+    drawn = trace.token != written.hidden_token
+    begin = _begin(written)[shown.first : shown.last]
+    return _film(
+        begin,
+        frozen=np.flatnonzero(~written.begin[0][shown.first : shown.last]).tolist(),
+        count=max([passes, *frame.tolist()]),
+        frame=frame,
+        site=trace.site - shown.first,
+        token=trace.token,
+        log_prob=np.where(drawn, trace.log_prob, np.nan),
+        spelled=words(vocabulary, sorted({*begin.tolist(), *trace.token.tolist()})),
+    )
+
+
+def _filled(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
+    """The passes in which each hidden site was filled: several, where it was hidden again."""
+    drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
+    return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]
+
+
+def _refined(made: Translation, vocabulary: Any) -> Film:
+    """A frame for each pass; an event where a token or its probability is another one."""
+    tokens, sure = np.array(made.trace), np.array(made.confidence)
+    before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
+    known = np.vstack([np.full_like(sure[:1], np.nan), sure[:-1]])
+    step, site = np.nonzero((tokens != before) | (sure != known))
+    listed = [MASK, *np.unique(tokens).tolist()]
+    return _film(
+        before[0],
+        frozen=[],
+        count=len(tokens),
+        frame=step + 1,
+        site=site,
+        token=tokens[step, site],
+        log_prob=sure[step, site],
+        spelled={str(one): vocabulary.spell(one).replace("▁", " ") for one in listed},
+    )
+
+
+def _film(
+    begin: NDArray[Any],
+    *,
+    frozen: list[int],
+    count: int,
+    frame: NDArray[Any],
+    site: NDArray[Any],
+    token: NDArray[Any],
+    log_prob: NDArray[Any],
+    spelled: dict[str, str],
+) -> Film:
+    """The film of one text from its hidden sites on."""
+    return Film(
+        first=0,
+        every=1,
+        count=count,
+        chains=(0,),
+        begin=(begin.astype(np.int32),),
+        begin_log_prob=(np.full(len(begin), np.nan, np.float32),),
+        frozen=(tuple(frozen),),
+        frame=frame.astype(np.int32),
+        chain=np.zeros(len(frame), np.int32),
+        site=site.astype(np.int32),
+        token=token.astype(np.int32),
+        log_prob=log_prob.astype(np.float32),
+        entropy=np.full(len(frame), np.nan, np.float32),
+        words=spelled,
+        end=count,
+    )
+
+
+def _notes(decoding: Decoding, made: Translation) -> list[str]:
+    found = []
+    if decoding.schedule.random_start:
+        found.append("The first draft is random words, which are shown as hidden.")
+    if made.trace and tuple(made.trace[-1]) != made.tokens:
+        found.append("Words that repeat their neighbour are dropped behind the last pass.")
+    return found
