@@ -14,14 +14,6 @@ LIMITS = (
 )
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as made:
-        yield made.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-
-
 @pytest.fixture
 def opened(chromium, tmp_path):
     """Opens a page of figures; no error and no request beyond the page itself."""

@@ -12,8 +12,8 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from glauber.errors import GlauberError
+from glauber.figures import bundle
 from glauber.figures import report as reports
-from glauber.figures.page import packed_plotly
 from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature, write_spec
@@ -87,10 +87,10 @@ def plain_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(run: Run, out: Path) -> tuple[str, Read]:
-    """The page without plotly's code, as text and as read."""
+    """The page without the code of the player, as text and as read."""
     report(run, out=out)
     text = out.read_text(encoding="utf-8")
-    code = packed_plotly()
+    code = bundle.inline("watch.js")
     assert text.count(code) == (1 if run.steps else 0)
     rest = text.replace(code, "")
     return rest, Read(rest)
@@ -123,7 +123,8 @@ def test_the_page_says_what_the_run_holds(tmp_path: Path) -> None:
     for chain in (0, 1):
         for step in (0, run.steps):
             assert run.text(chain, step) in read.text
-    assert read.tags["figure"] == 3 and read.tags["details"] == 2
+    assert read.tags["details"] == 2 and 'id="plotly"' not in rest  # no picture, no chart code
+    assert len(rest) < 60_000
     assert rest.count("<details open>") == 1 and rest.count('class="timeline"') == 2
     assert rest.count('class="frozen"') > 2 * 20 and rest.count("<mark>") > 2 * 20
 
@@ -143,10 +144,10 @@ def test_the_summary_counts_steps_and_what_is_left(tmp_path: Path) -> None:
     assert f"({min(left):.0%} to {max(left):.0%} by chain)" in told
 
 
-def test_a_run_without_steps_has_a_page_without_pictures(tmp_path: Path) -> None:
+def test_a_run_without_steps_has_a_page_without_a_player(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_chains=1, n_steps=0)
-    _, read = written(run, tmp_path / "page.html")
-    assert read.tags["figure"] == 0
+    rest, read = written(run, tmp_path / "page.html")
+    assert 'id="player"' not in rest and read.tags["figure"] == 0
     assert "1 chain of the masked language model tiny made 0 steps at" in read.text
 
 
@@ -154,7 +155,7 @@ def test_of_many_chains_the_first_are_shown(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_chains=MOST + 3, n_steps=2)
     _, read = written(run, tmp_path / "page.html")
     assert read.tags["details"] == MOST
-    assert f"The first {MOST} of {MOST + 3} chains." in read.text
+    assert read.text.count(f"The first {MOST} of {MOST + 3} chains.") == 2  # player and texts
 
 
 def test_an_older_page_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:

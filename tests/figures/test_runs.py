@@ -97,7 +97,7 @@ def test_the_timeline_marks_and_escapes_tokens() -> None:
     chain = {"number": 0, "topic": "", "began": "", "ended": ""}
     chain["rows"] = [{"step": 1200, "pieces": list(_pieces(pieces))}]
     table = page(
-        "report.html", summary="", pictures={}, sections=(), n_chains=1, chains=[chain],
+        "report.html", summary="", watch=None, sections=(), n_chains=1, chains=[chain],
         signature="",
     )  # fmt: skip
     assert '<th scope="row">1,200</th>' in table

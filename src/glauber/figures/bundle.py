@@ -31,6 +31,12 @@ def script(entry: str) -> str:
     return f"(() => {{\n{head}\n{parts}\nreturn modules[{entry!r}];\n}})()"
 
 
+def inline(entry: str) -> str:
+    """The same script as it may stand inside a page: nothing in it ends or hides the script."""
+    made = re.sub(r"</(?=script)", r"<\\/", script(entry), flags=re.IGNORECASE)
+    return made.replace("<!--", "<\\!--")
+
+
 @cache
 def css() -> str:
     """The style of every page with a player in it."""

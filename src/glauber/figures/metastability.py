@@ -74,6 +74,7 @@ def plot_trap_timeline(found: Catalogue) -> go.Figure:
             marker=dict(color=colour, line=dict(color="white", width=1)),
             name=f"{name} ({len(traps)})",
             showlegend=True,
+            ids=[_moment(trap) for trap in traps],
             customdata=[_hover(trap) for trap in traps],
             hovertemplate="%{customdata}<extra></extra>",
         )
@@ -106,11 +107,17 @@ def plot_gaps_against_duration(found: Catalogue) -> go.Figure:
             mode="markers",
             marker=dict(color=colour, size=8, symbol=symbol),
             name=name,
+            ids=[_moment(trap) for trap in found.traps],
             customdata=[_hover(trap) for trap in found.traps],
             hovertemplate=f"{name} %{{x:.2f}}<br>%{{customdata}}<extra></extra>",
         )
     figure.add_vline(x=0, line=dict(color=QUIET, width=1, dash="dot"))
     return figure
+
+
+def _moment(trap: Trap) -> str:
+    """Where a click on a trap leads in a page with a player."""
+    return f"chain {trap.episode.chain} step {trap.episode.first}"
 
 
 def _hover(trap: Trap) -> str:

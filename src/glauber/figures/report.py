@@ -1,6 +1,6 @@
 """What happened in a run? One page that asks nothing of any network."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.weights import check_device
+from glauber.figures import bundle
 from glauber.figures.page import check_place, page, write_text
-from glauber.figures.report_parts import Section, sections_of
+from glauber.figures.report_parts import Section, most_stuck, sections_of
 from glauber.figures.runs import plot_changed, plot_entropy, plot_survival
+from glauber.figures.watch import Watched, no_bands, watched
 from glauber.landscape.recurrence import seeds_of
 from glauber.parameters import Trust
 from glauber.progress import check_count, say
@@ -33,11 +35,7 @@ if TYPE_CHECKING:
 MOST = 50  # chains whose texts are shown
 ROWS = 25  # moments of a chain's timeline
 MOMENTS = 500  # of the survival curve, about
-CAPTIONS = {
-    "survival": "A site counts when it holds its first token, also one that has come back.",
-    "changed": "The other steps drew the token that stood there already.",
-    "entropy": "0: the model was sure of the token. 2.3: as open as ten equally likely tokens.",
-}
+KINDS = {"traps": "traps", "basins": "basins", "topics": "about"}  # of bands, and their sections
 
 
 @study
@@ -73,17 +71,16 @@ def report(
     if chain is not None:
         opened.check_chain(chain)
     parts = tuple(sections_of(opened, embedder, chain, listed, model, device, trust_remote_code))
-    pictures = dict(_pictures(opened)) if opened.steps else {}
     say("writing the page")
     made = Report(
         run=opened,
         page=place,
         summary=summary(opened),
-        pictures={name: figure for name, (figure, _) in pictures.items()},
+        pictures=dict(_pictures(opened)) if opened.steps else {},
         sections=parts,
         signature=signature(opened.spec),
     )
-    write_text(place, made.html(pictures))
+    write_text(place, made.html(chain))
     return made
 
 
@@ -142,33 +139,48 @@ class Report(Result):
             found |= {f"{one.name}-{name}": figure for name, figure in one.figures.items()}
         return found or {"start": plot_survival(np.ones((1, 1)))}
 
-    def html(self, pictures: dict[str, tuple[go.Figure, str]]) -> str:
-        """The page."""
+    def html(self, chain: int | None = None) -> str:
+        """The page, with the run to be watched; that chain is shown first."""
         return page(
             "report.html",
             title=title(self.run.spec),
             summary=self.summary,
-            pictures=pictures,
+            watch=self._watched(chain) if self.run.steps else None,
+            player=bundle.inline("watch.js"),
+            player_css=bundle.css(),
             sections=self.sections,
             n_chains=self.run.n_chains,
             chains=list(_chains(self.run)),
             signature=self.signature,
         )
 
+    def _watched(self, chain: int | None) -> Watched:
+        parts = {one.name: one for one in self.sections}
+        bands = {}
+        for kind, name in KINDS.items():
+            part = parts.get(name)
+            why = " ".join(part.notes[:1]) if part else ""
+            bands[kind] = part.bands if part and part.bands else no_bands(why)
+        if chain is None:
+            chain = most_stuck(band["chain"] for band in bands["traps"]["bands"])
+        return watched(self.run, bands, chain=chain, notes=tuple(_captions(self.run.spec)))
 
-def _pictures(run: Run) -> Iterable[tuple[str, tuple[go.Figure, str]]]:
+
+def _pictures(run: Run) -> Iterable[tuple[str, go.Figure]]:
     every = max(1, run.steps // MOMENTS)
     entropy = run.read("entropy").mean(axis=2, where=run.read("site") >= 0)
-    drawn: dict[str, Callable[[], go.Figure]] = {
-        "survival": lambda: plot_survival(survival(run, every), every=every),
-        "changed": lambda: plot_changed(np.asarray(run.read("changed").any(axis=2))),
-        "entropy": lambda: plot_entropy(entropy),
-    }
-    for name, draw in drawn.items():
-        dtype = run.spec.dtype
-        coarse = name == "entropy" and dtype in COARSE
-        more = f" As it was recorded, in {dtype}: an estimate of the model's own." if coarse else ""
-        yield name, (draw(), CAPTIONS[name] + more)
+    yield "survival", plot_survival(survival(run, every), every=every)
+    yield "changed", plot_changed(np.asarray(run.read("changed").any(axis=2)))
+    yield "entropy", plot_entropy(entropy)
+
+
+def _captions(spec: Spec) -> Iterable[str]:
+    """How the curves are to be read."""
+    yield "A site is left of the start when it holds its first token, also one that came back."
+    yield "Steps that changed nothing drew the token that stood there already."
+    yield "Entropy 0: the model was sure of the token; 2.3: as open as ten equally likely tokens."
+    if spec.dtype in COARSE:
+        yield f"The entropy is as it was recorded, in {spec.dtype}: an estimate of the model's own."
 
 
 def _chains(run: Run) -> Iterable[dict[str, Any]]:

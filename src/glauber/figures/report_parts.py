@@ -4,6 +4,7 @@ The parts of a run's page that need more than the run itself. Each can fail alon
 short, the model is gone, a package is missing, the texts are not English), and says so then.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,11 +22,19 @@ from glauber.figures.metastability import (
     plot_trap_timeline,
 )
 from glauber.figures.trajectory import plot_trajectory
+from glauber.figures.watch import (
+    Answer,
+    basin_bands,
+    first_seen,
+    found_bands,
+    topic_bands,
+    trap_bands,
+)
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.landscape.trajectory import trajectory_in_plane
 from glauber.metastability.basins import basins
 from glauber.metastability.catalogue import Catalogue, hamming_traps, rolling_traps
-from glauber.metastability.trap_census import check_kernel
+from glauber.metastability.trap_census import Trap, check_kernel
 from glauber.progress import say
 from glauber.runs.embedding import Choice, Embed, Embedder, Vectors, by_tokens, choose_embedder
 from glauber.runs.run import Run
@@ -42,6 +51,7 @@ class Card:
 
     text: str
     lines: tuple[str, ...] = ()
+    moment: tuple[int, int] | None = None  # chain and step where the text stood
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class Section:
     notes: tuple[str, ...] = ()  # sentences
     figures: dict[str, go.Figure] = field(default_factory=dict)
     cards: tuple[Card, ...] = ()
+    bands: Answer | None = None  # what was found in which steps of which chain
 
 
 def sections_of(
@@ -69,7 +80,7 @@ def sections_of(
     read, chosen, missing = _read(run, embedder, device, trust_remote_code)
     say("looking for traps")
     found, notes = _traps(run, chosen, model, device, trust_remote_code)
-    yield _trap_section(found, notes, listed)
+    yield _trap_section(run, found, notes, listed)
     if isinstance(read, str):
         yield Section("trajectory", "Where the texts went", (read,))
         yield Section("about", "Topics", (read,))
@@ -147,13 +158,14 @@ def _traps(
         return None, [f"Traps were not looked for: {error}"]
 
 
-def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) -> Section:
+def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], listed: int) -> Section:
     heading = "Where the chains got stuck"
     if found is None:
         return Section("traps", heading, tuple(notes))
     paragraphs = [_what_a_trap_is(found), *notes]
     if not found.traps:
-        return Section("traps", heading, (*paragraphs, found.none_found()))
+        none = found.none_found()
+        return Section("traps", heading, (*paragraphs, none), bands=found_bands((), note=none))
     counted = found.summary()
     few = min(listed, counted.n_traps)
     paragraphs.append(
@@ -166,14 +178,14 @@ def _trap_section(found: Catalogue | None, notes: Sequence[str], listed: int) ->
     figures = {"timeline": plot_trap_timeline(found)}
     if len(found.traps) > 3:
         figures["gaps"] = plot_gaps_against_duration(found)
-    cards = (trap.lines() for trap in found.by_duration[:listed])
-    return Section(
-        "traps",
-        heading,
-        tuple(paragraphs),
-        figures,
-        tuple(Card(text, (when, *rest)) for when, text, *rest in cards),
-    )
+    cards = tuple(_trap_card(run, trap) for trap in found.by_duration[:listed])
+    bands = found_bands(trap_bands(run, found))
+    return Section("traps", heading, tuple(paragraphs), figures, cards, bands)
+
+
+def _trap_card(run: Run, trap: Trap) -> Card:
+    when, text, *rest = trap.lines()
+    return Card(text, (when, *rest), (trap.episode.chain, first_seen(run, trap)))
 
 
 def _what_a_trap_is(found: Catalogue) -> str:
@@ -190,14 +202,19 @@ def _what_a_trap_is(found: Catalogue) -> str:
     )
 
 
+def most_stuck(chains: Iterable[int]) -> int:
+    """The chain with the most traps, which has most to show; of equals, the first."""
+    return min(Counter(chains).most_common() or [(0, 0)], key=lambda one: (-one[1], one[0]))[0]
+
+
 def _trajectory(
     read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None
 ) -> Section:
     heading = "Where the texts went"
     stuck = () if found is None else found.traps
     intervals = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
-    if chain is None:  # the chain with the most traps has most to show; of equals, the first
-        chain = max(range(read.n_chains), key=lambda c: sum(whose == c for whose, *_ in intervals))
+    if chain is None:
+        chain = most_stuck(whose for whose, *_ in intervals)
     what = "its embeddings" if chosen.reads_meaning else "its tokens"
     try:
         plane = trajectory_in_plane(chosen.vectors(read), read.steps, read.texts, what=what)
@@ -213,7 +230,8 @@ def _about(read: Snapshots, chosen: Embedder, device: str | None) -> Section:
     except GlauberError as error:
         return Section("about", "Topics", (f"Topics are left out: {error}",))
     note = "Scores from the similarity to descriptions of the labels; an estimate."
-    return Section("about", "Topics", (note,), {"river": plot_topic_river(scores)})
+    bands = found_bands(topic_bands(scores, read), note=note)
+    return Section("about", "Topics", (note,), {"river": plot_topic_river(scores)}, bands=bands)
 
 
 def _basins(run: Run, chosen: Embedder, every: int) -> Section:
@@ -231,7 +249,8 @@ def _basins(run: Run, chosen: Embedder, every: int) -> Section:
         for number, own in enumerate(found.readable)
         if own.texts
     )
-    return Section("basins", heading, tuple(map(_sentence, found.notes)), figures, cards)
+    bands = found_bands(basin_bands(found), note="Basins are estimates.")
+    return Section("basins", heading, tuple(map(_sentence, found.notes)), figures, cards, bands)
 
 
 def _sentence(note: str) -> str:

@@ -17,13 +17,13 @@ FAINT = "#e5e7eb"
 STRONG = "#0072b2"  # the blue of Okabe and Ito, told apart in every common colour blindness
 THIN = "rgba(107, 114, 128, 0.5)"
 # What a dark page draws instead; colours that are not here it makes light enough by itself.
-GROUND = "#15181d"
+GROUND = "#14171b"
 DARK = {
     INK: "#e6e8eb",
     QUIET: "#a4abb6",
     FAINT: "#363c46",
     "white": GROUND,
-    "rgba(255, 255, 255, 0.7)": "rgba(21, 24, 29, 0.7)",
+    "rgba(255, 255, 255, 0.7)": "rgba(20, 23, 27, 0.7)",
 }
 HEIGHT = 340
 MOST = 120  # characters of a cell of a table

@@ -96,6 +96,7 @@ def _add(
             _hover_text(*snapshot) for snapshot in zip(found.steps, found.texts[chain], strict=True)
         ],
         hoverinfo="text",
+        ids=[f"chain {chain} step {step}" for step in found.steps],
         visible=visible,
     )
     rings = [(first, last, _middle(found, chain, first, last)) for _, first, last in traps]
@@ -106,6 +107,7 @@ def _add(
         textposition="top center", textfont=dict(size=12, color=INK),
         marker=dict(symbol="circle-open", size=26, color=INK, line_width=2),
         hovertext=[f"trap from step {first:,} to {last:,}" for first, last, _ in kept],
+        ids=[f"chain {chain} step {first}" for first, *_ in kept],
         hoverinfo="text", visible=visible,
     )  # fmt: skip
 

@@ -62,14 +62,18 @@
     buttons.forEach((button, number) => select.add(new Option(button.label, String(number))));
     select.value = String(given.layout.updatemenus[0].active ?? 0);
     const choose = () => Plotly.update(at, ...(dark.matches ? themed : (x) => x)(buttons[+select.value].args));
-    select.addEventListener("change", choose);
+    const chain = () => /^chain (\d+)$/.exec(buttons[+select.value].label)?.[1];
+    select.addEventListener("change", () => {
+      choose();
+      if (chain()) document.dispatchEvent(new CustomEvent("choose", { detail: Number(chain()) }));
+    });
     row(at).append(select);
-    at.choose = (label) => {
-      const number = buttons.findIndex((button) => button.label === label);
+    document.addEventListener("chain", (event) => {
+      const number = buttons.findIndex((button) => button.label === `chain ${event.detail}`);
       if (number < 0 || select.value === String(number)) return;
       select.value = String(number);
       choose();
-    };
+    });
     return choose;
   }
 

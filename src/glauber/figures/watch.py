@@ -1,0 +1,196 @@
+"""What does a page need to play a run? Its film, its curves, and what was found in which steps."""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.figures.runs import moving_mean, window_of
+from glauber.landscape.scorers import TopicScores
+from glauber.metastability.basins import Basins
+from glauber.metastability.catalogue import Catalogue
+from glauber.metastability.trap_census import Trap
+from glauber.result import plain
+from glauber.runs.export import survival
+from glauber.runs.film import Film, whole_film
+from glauber.runs.run import Run
+from glauber.runs.snapshots import Snapshots
+
+EVENTS = 60_000  # of a film that a page carries: less than half a megabyte
+MOST = 50  # chains that it holds
+POINTS = 400  # of a curve
+NAMES = {
+    "left": "What is left of the start",
+    "changed": "Steps that changed a token",
+    "entropy": "How open the draws were, in nats",
+}
+
+Band = dict[str, Any]  # chain, first, last (steps), name, text, lines
+Answer = dict[str, Any]
+
+
+class Watched(NamedTuple):
+    """A run as a page carries it."""
+
+    packed: str  # all that the player asks for: base64 of compressed JSON
+    note: str  # what of the run it does not hold, as sentences
+    n_chains: int
+
+
+def watched(
+    run: Run, bands: Mapping[str, Answer], *, chain: int, notes: Sequence[str] = ()
+) -> Watched:
+    """The first chains of a run, thinned where it is long, with curves and what was found.
+
+    bands: by kind (traps, basins, topics), as `found_bands` and `no_bands` give them; chain: the
+    one that is shown first.
+    """
+    n = min(run.n_chains, MOST)
+    film = whole_film(run, most_events=EVENTS, chains=range(n))
+    held = plain({
+        "run": _about(run, film),
+        "film": film.to_dict(),
+        "curves": curves(run, chains=n) | {"notes": notes},
+        "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
+        "chain": min(chain, n - 1),
+    })  # fmt: skip
+    text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
+    return Watched(packed, _note(run, film), n)
+
+
+def _note(run: Run, film: Film) -> str:
+    n, few = len(film.chains), []
+    if n < run.n_chains:
+        few.append(f"The first {n} of {run.n_chains:,} chains.")
+    if film.every > 1:
+        few.append(f"The page carries one state in {film.every:,} steps.")
+    return " ".join(few)
+
+
+def _about(run: Run, film: Film) -> Answer:
+    last = film.count * film.every
+    return {
+        "model": run.spec.model,
+        "chains": len(film.chains),
+        "steps": last,
+        "planned": last,
+        "finished": True,
+        "every": film.every,
+        "damaged": None,
+    }
+
+
+def _of_first(answer: Answer, chains: int) -> Answer:
+    return answer | {"bands": [band for band in answer["bands"] if band["chain"] < chains]}
+
+
+def curves(run: Run, *, chains: int = MOST, points: int = POINTS) -> Answer:
+    """What is left of the start, the share of steps that changed a token, and the entropy there.
+
+    The mean over all chains and the first of them one by one, at the same steps; the latter two
+    over a window that ends at each, so none at the first steps.
+    """
+    n, window = run.steps, window_of(run.steps)
+    steps = np.unique(np.linspace(0, n, points).round().astype(np.int64))
+    every = max(1, n // points)
+    left = survival(run, every)
+    there = run.read("site") >= 0
+    moved = np.asarray(run.read("changed").any(axis=2))
+    spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2) / np.maximum(
+        1, there.sum(axis=2)
+    )
+    values = {
+        "left": left[:, np.minimum(steps // every, left.shape[1] - 1)],
+        "changed": _at(steps, *moving_mean(moved, window)),
+        "entropy": _at(steps, *moving_mean(spread, window)),
+    }
+    series = {
+        name: {"mean": _short(rows.mean(axis=0)), "chains": [_short(row) for row in rows[:chains]]}
+        for name, rows in values.items()
+    }
+    return {"steps": steps.tolist(), "series": series, "names": NAMES, "notes": []}
+
+
+def _at(
+    steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The last value (chains, moments) that is known at each step; NaN before the first."""
+    place = np.searchsorted(known, steps, side="right") - 1
+    return np.where(place >= 0, values[:, np.maximum(place, 0)], np.nan)
+
+
+def _short(row: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), 3) for value in row]
+
+
+def no_bands(why: str) -> Answer:
+    """A kind of which there is none."""
+    return {"state": "none", "why": why, "note": "", "bands": []}
+
+
+def found_bands(bands: Iterable[Band], note: str = "") -> Answer:
+    """What was found of a kind."""
+    return {"state": "done", "why": "", "note": note, "bands": list(bands)}
+
+
+def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
+    """Each trap, with its text, its figures, and the first step `at` which the text stood."""
+    for trap in catalogue.traps:
+        when, text, *rest = trap.lines()
+        episode = trap.episode
+        yield {
+            "chain": episode.chain, "first": episode.first, "last": episode.last,
+            "name": "perfect trap" if trap.perfect else "trap", "text": text,
+            "lines": [when, *rest], "at": first_seen(run, trap),
+        }  # fmt: skip
+
+
+def first_seen(run: Run, trap: Trap) -> int:
+    """The first step of a trap after which its representative text stood there."""
+    chain, first = trap.episode.chain, trap.episode.first
+    tokens = run.tokens(first)[chain].copy()
+    last = min(trap.episode.last, run.steps)
+    events = (run.read(name, first, last)[chain].tolist() for name in ("site", "token"))
+    for step, (sites, drawn) in enumerate(zip(*events, strict=True), first):
+        if np.array_equal(tokens, trap.tokens):
+            return step
+        for site, token in zip(sites, drawn, strict=True):
+            if site >= 0:
+                tokens[site] = token
+    return last if np.array_equal(tokens, trap.tokens) else first
+
+
+def basin_bands(basins: Basins) -> Iterable[Band]:
+    """In which basin each chain was, with its text when it came in."""
+    words = [", ".join(own.words) for own in basins.readable]
+    for band, number in _stretches(basins.basin_of, basins.snapshots):
+        yield band | {"name": f"basin {number}", "lines": [words[number]]}
+
+
+def topic_bands(scores: TopicScores, read: Snapshots) -> Iterable[Band]:
+    """The topic of highest score along each chain, with the text where it began."""
+    best = scores.values.argmax(axis=2)
+    for band, number in _stretches(best, read):
+        first = band["first"] // read.every
+        mean = scores.values[band["chain"], first : band["last"] // read.every + 1, number].mean()
+        line = f"mean score {mean:.2f} (estimate; {scores.baseline:.2f} without any knowledge)"
+        yield band | {"name": scores.labels[number], "lines": [line]}
+
+
+def _stretches(labels: NDArray[np.int64], read: Snapshots) -> Iterable[tuple[Band, int]]:
+    """Where a label (chains, snapshots) stays the same; -1 is no label."""
+    steps = read.steps.tolist()
+    for chain, row in enumerate(labels):
+        edges = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
+        for begin, end in pairwise(edges):
+            if row[begin] < 0:
+                continue
+            last = steps[end] - 1 if end < len(steps) else read.run.steps
+            band = {"chain": chain, "first": steps[begin], "last": last}
+            yield band | {"text": read.texts[chain][begin]}, int(row[begin])
