@@ -43,6 +43,8 @@ ESM = TINY | dict(
 )
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", TINY),
+    "roberta": ("Roberta", TINY),
+    "electra": ("Electra", TINY | {"embedding_size": 16}),
     "bert, heads of 24": ("Bert", TINY | {"hidden_size": 48}),
     "distilbert": (
         "DistilBert",
@@ -68,6 +70,8 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "esm-absolute": ("Esm", ESM | {"position_embedding_type": "absolute"}),
     "esmc": ("Esmc", TINY | {"mask_token_id": 4}),
     "eurobert": ("EuroBert", TINY | ENDS),
+    "eurobert, heads of 128": ("EuroBert", TINY | ENDS | {"hidden_size": 256}),
+    "nomic": ("NomicBert", TINY),
 }  # fmt: skip
 LENGTHS = (22, 130, 514, 1024)
 
@@ -90,12 +94,13 @@ def tiny(name: str) -> Any:
 
 
 def some_rows(length: int, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of different lengths, PAD behind, and k sites of each."""
+    """Rows of different lengths, PAD behind, and k sites of each, which do not lie in order."""
     generator = torch.Generator().manual_seed(length)
     lengths = torch.tensor([length, length - 5, 9, length // 2])
     tokens = torch.randint(7, 60, (4, length), generator=generator)
     tokens[torch.arange(length) >= lengths[:, None]] = PAD
-    return tokens, torch.stack([torch.randperm(n, generator=generator)[:k] for n in lengths])
+    chosen = [torch.randperm(n, generator=generator)[:k] for n in lengths]
+    return tokens, torch.stack(chosen, dim=1).T
 
 
 def by_transformers(model: Any, tokens: torch.Tensor, sites: torch.Tensor) -> torch.Tensor:

@@ -20,10 +20,9 @@ SHARES = {"float64": 0.0, "float32": 0.05, "bfloat16": 1.0}  # of texts that a b
 
 
 def apart(one: Generation, two: Generation) -> float:
-    """The share of texts that differ."""
-    pairs = zip(one.written.tokens.tolist(), two.written.tokens.tolist(), strict=True)
-    rows = [a != b for a, b in pairs]
-    return sum(rows) / len(rows)
+    """The share of texts that differ; the second may hold the first few only."""
+    differ = [a != b for a, b in zip(one.texts, two.texts, strict=False)]
+    return sum(differ) / len(differ)
 
 
 def proposed(made: Generation) -> int:
@@ -34,16 +33,16 @@ def proposed(made: Generation) -> int:
 
 
 def written() -> None:
-    """Texts of generate: the same twice, for batches of 1, 7 and 64, and as on the CPU."""
+    """Texts of generate: the same twice, for batches of 64, 7 and 1, and as on the CPU."""
     exact = load("bundled:english", device="cpu", dtype="float64")
-    due = {name: generate(exact, chains=64, seed=3, **way) for name, way in WAYS.items()}
+    due = {name: generate(exact, chains=16, seed=3, **way) for name, way in WAYS.items()}
     for dtype, limit in SHARES.items():
         model = load("bundled:english", device="cuda", dtype=dtype)
         for name, way in WAYS.items():
             told = f"{name}, {dtype}: "
             first, again, seven, one = (
-                generate(model, chains=64, seed=3, batch_size=size, **way)
-                for size in (64, 64, 7, 1)
+                generate(model, chains=chains, seed=3, batch_size=size, **way)
+                for chains, size in ((64, 64), (64, 64), (64, 7), (16, 1))
             )
             check(told + "share of texts that differ when written again", apart(first, again), 0)
             check(told + "for a batch of 7", apart(first, seven), limit)

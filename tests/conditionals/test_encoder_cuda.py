@@ -6,6 +6,7 @@ TRITON_INTERPRET=1.
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import row_bytes
@@ -161,12 +162,12 @@ SHAPES = (bert, albert, mpnet, deberta, deberta_wide, modernbert, esm, rms, bare
 
 
 def rows_of(lengths, sites=2, seed=0):
-    """Tokens with PAD behind, and sites of each row; the last is PAD in the first row."""
+    """Tokens with PAD behind, and sites of each row: columns of a wider table, as callers have."""
     generator = torch.Generator().manual_seed(seed)
     tokens = torch.randint(4, VOCAB, (len(lengths), max(lengths)), generator=generator)
     tokens[torch.arange(max(lengths)) >= torch.tensor(lengths)[:, None]] = PAD
     chosen = [torch.randperm(n, generator=generator)[:sites] for n in lengths]
-    found = torch.stack(chosen)
+    found = torch.stack([F.pad(row, (1, 1), value=10**6) for row in chosen])[:, 1:-1]
     tokens.scatter_(1, found, HIDDEN)
     return tokens, found
 
@@ -198,9 +199,9 @@ def test_cuda_pass_is_the_cpu_pass(shape, lengths):
 
 
 @pytest.mark.parametrize("shape", [bert, mpnet, deberta, modernbert, esm])
-@pytest.mark.parametrize("width", [64, 32, 48])
+@pytest.mark.parametrize("width", [64, 32, 48, 256])
 def test_long_rows_and_odd_heads(shape, width):
-    """Beyond a block of keys, windows that leave blocks out, heads of sizes 32, 16 and 24."""
+    """Beyond a block of keys, windows that leave blocks out, heads of sizes 32, 16, 24 and 128."""
     for dtype in precisions():
         described = shape(Parts(width, dtype=dtype))
         tokens, sites = rows_of((150, 4, 131), sites=3)

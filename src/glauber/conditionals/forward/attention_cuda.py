@@ -103,7 +103,7 @@ def _by_kernel(
     n_blocks = -(-n_q // blocks["Q"])
     kernels.attention[(rows * n_blocks, heads)](
         queries, keys, values, mixed, layout.begins, layout.lengths,
-        layout.begins if sites is None else sites, cos, sin,
+        layout.begins if sites is None else sites.contiguous(), cos, sin,
         *(queries if term is None else term for term in (by_query, by_key, columns, bias)),
         n_q, n_blocks, len(queries), len(keys), terms.shape[-1], middle, window or 0,
         queries.stride(0), keys.stride(0), values.stride(0), mixed.stride(0), layer.scale,
