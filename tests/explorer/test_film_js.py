@@ -146,6 +146,29 @@ def test_a_fast_player_shows_every_few_steps_and_pauses_at_the_end(page: Page) -
     assert [tokens for _, tokens in seen] == [state(step)[0] for step in steps]
 
 
+def test_a_source_of_every_tenth_step_is_played_in_tens(page: Page, run: Run) -> None:
+    """As a page in one file has it: one film, whatever is asked for."""
+    seen = page.evaluate(
+        """async (whole) => {
+          const film = async () => { asks++; return whole; };
+          const source = { film, end: () => 690, stride: 10 };
+          const player = new playerModule.Player(source, { speed: 1000 });
+          const seen = [];
+          const look = () => seen.push([player.at, shown(player)]);
+          for (const step of [0, 123, 9999]) { await player.seek(step); look(); }
+          await player.step(-1); look();
+          await player.step(-10); look();
+          player.play();
+          await until(() => !player.playing);
+          look();
+          return seen;
+        }""",
+        film(run, first=0, count=69, every=10).to_dict(),
+    )
+    assert seen == [[step, state(step)[0]] for step in (0, 120, 690, 680, 580, 690)]
+    assert page.evaluate("asks") == 1
+
+
 def test_a_player_waits_at_the_end_of_a_run_that_grows(page: Page) -> None:
     seen = page.evaluate(
         """async () => {

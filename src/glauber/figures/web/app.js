@@ -67,6 +67,7 @@ export async function mount(root, link, state = undefined) {
   (own ? document : root).addEventListener("keydown", (event) => {
     if (!event.defaultPrevented && open?.made.key(event)) event.preventDefault();
   });
+  if (own && about.run) document.title = `${about.run.name}: glauber explore`;
   if (own) addEventListener("hashchange", () => show(decodeState(location.hash)));
   show(first);
   if (first.notes?.length) parts.say(first.notes.join(" "));
@@ -104,7 +105,7 @@ function layout(root) {
   let made = [];
 
   function build(found, { choose, send }) {
-    about.textContent = found.run ? found.run.title || found.run.name : "";
+    about.textContent = found.run ? [found.run.name, found.run.title].filter(Boolean).join(": ") : "";
     buttons.append(send, themeSwitch(root));
     made = found.views.map((name) => tab(name, () => choose(name)));
     tabs.replaceChildren(...made);

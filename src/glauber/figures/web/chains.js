@@ -88,29 +88,35 @@ function stretch(band, colour, end) {
   return piece;
 }
 
-/** Pages through many chains: `onpage(numbers)` is told which are to be seen. */
-export function chainPages(count, onpage) {
+/** Pages through many chains: `onpage()` after a turn, `onchoose(number)` for one that is typed. */
+export function chainPages(count, onpage, onchoose) {
   const pages = Math.ceil(count / MOST);
   const said = make("span", { class: "note" });
-  const press = (by) => () => go(page + by);
-  const back = make("button", { type: "button", class: "plain", onclick: press(-1) }, "Earlier chains");
-  const on = make("button", { type: "button", class: "plain", onclick: press(1) }, "Later chains");
-  const element = make("div", { class: "spread", hidden: pages < 2 }, back, on, said);
+  const back = make("button", { type: "button", class: "plain", onclick: () => turn(-1) }, "Earlier chains");
+  const on = make("button", { type: "button", class: "plain", onclick: () => turn(1) }, "Later chains");
+  const box = make("input", { type: "number", min: 0, max: count - 1, "aria-label": "Chain shown large" });
+  box.addEventListener("change", () => box.value !== "" && box.checkValidity() && onchoose(Number(box.value)));
+  const typed = make("span", { class: "spread push note" }, "Show chain", box);
+  const element = make("div", { class: "spread", hidden: pages < 2 }, back, on, said, typed);
   let page = -1;
 
-  function go(next) {
-    const wanted = Math.min(Math.max(0, next), pages - 1);
-    if (wanted === page) return;
+  /** Turns to the page of a chain; whether it was another. */
+  function show(number) {
+    const wanted = Math.floor(number / MOST);
+    if (wanted === page) return false;
     page = wanted;
     back.disabled = page === 0;
     on.disabled = page === pages - 1;
     const numbers = here();
     said.textContent = `chains ${numbers[0]} to ${numbers.at(-1)} of ${count}`;
-    onpage(numbers);
+    return true;
+  }
+  function turn(by) {
+    if (show(Math.min(Math.max(0, page + by), pages - 1) * MOST)) onpage();
   }
   function here() {
     const first = Math.max(0, page) * MOST;
     return Array.from({ length: Math.min(MOST, count - first) }, (_, i) => first + i);
   }
-  return { element, go, here, show: (number) => go(Math.floor(number / MOST)) };
+  return { element, here, show };
 }

@@ -13,6 +13,7 @@ import { largeChain, smallChains, chainPages } from "./chains.js";
 
 const KINDS = ["traps", "basins", "topics"];
 const EVENTS = 6000; // redraws in one film: small enough to seek at once
+const MASK = /^\s*[[<]\|?mask\|?[\]>]$/i;
 const POLL = { growing: 2000, finished: 5000, bands: 1000, curves: 6000 }; // ms
 
 /** A source of films of some chains (null: all). `about()` is the run's latest description. */
@@ -66,7 +67,8 @@ class RunPlayer {
     this.view = parts(options);
     this.element = this.view.stage;
     this.#trouble = troubles(this.view.trouble);
-    this.pages = chainPages(about.chains, () => this.player?.setSource(this.#source()));
+    const turned = () => this.player.setSource(this.#source());
+    this.pages = chainPages(about.chains, turned, (number) => this.choose(number));
     this.pages.show(this.chain);
     this.player = new Player(this.#source(), { step: options.step ?? 0, speed: options.speed ?? 10 });
     this.#build();
@@ -81,6 +83,7 @@ class RunPlayer {
     this.charts = curves(player);
     this.line.setChain(this.chain);
     this.charts.setChain(this.chain);
+    for (const kind of KINDS) this.line.setBands(kind, { state: "working", bands: [] });
     view.left.prepend(this.large.element);
     view.controls.append(playerControls(player), this.line.element, view.found);
     view.charts.append(this.charts.element);
@@ -114,8 +117,9 @@ class RunPlayer {
     this.view.found.hidden = true;
     this.say(`Chain ${number} is shown large.`);
     this.#options.onchoose?.(number);
-    if (this.player.moment?.chains.some((chain) => chain.number === number)) this.#show(this.player.moment);
-    else await this.player.setSource(this.#source());
+    const there = this.player.moment?.chains.some((chain) => chain.number === number);
+    if (this.pages.show(number) || !there) await this.player.setSource(this.#source());
+    else this.#show(this.player.moment);
   }
 
   async goTo(chain, step) {
@@ -142,8 +146,9 @@ class RunPlayer {
     return runSource(this.#link, () => this.about, all ? null : [...new Set([...seen, this.chain])]);
   }
 
-  #show({ step, chains }) {
+  #show({ step, chains: given }) {
     this.element.dataset.step = step;
+    const chains = this.about.kind === "generation" ? given.map(withBlanks) : given;
     const one = chains.find((chain) => chain.number === this.chain);
     if (one) this.large.show(one);
     const here = this.pages.here();
@@ -176,8 +181,11 @@ class RunPlayer {
     try {
       const atEnd = !player.playing && player.at >= player.source.end();
       const before = this.about.steps;
-      this.about = { ...this.about, ...(await this.#link.ask("run", {})) };
-      this.#trouble("run", this.about.damaged);
+      const fresh = await this.#link.ask("run", {});
+      const other = fresh.chains !== this.about.chains && "Another run lies in this folder now: load the page again.";
+      this.#trouble("run", other || fresh.damaged);
+      if (other) return POLL.finished;
+      this.about = { ...this.about, ...fresh };
       this.#describe();
       if (this.about.steps !== before) player.grew();
       if (atEnd && this.about.steps > before) player.seek(player.source.end());
@@ -211,11 +219,18 @@ class RunPlayer {
   }
 
   #describe() {
-    const { chains, steps, planned, finished, model } = this.about;
-    const done = finished ? `${thousands(steps)} steps` : `${thousands(steps)} of ${thousands(planned)} steps, still running`;
-    const sentence = [chains === 1 ? "1 chain" : `${thousands(chains)} chains`, done, model].filter(Boolean).join(", ");
+    const { steps, planned, finished, model, summary } = this.about;
+    const far = finished ? "" : `at step ${thousands(steps)} of ${thousands(planned)}, still running`;
+    const sentence = [summary, summary?.includes(model) ? "" : model, far].filter(Boolean).join(", ");
     if (this.view.about.textContent !== sentence) this.view.about.textContent = sentence;
   }
+}
+
+/** A text that is being written: what is still hidden is shown as blanks. */
+function withBlanks(chain) {
+  const hidden = new Set();
+  chain.tokens.forEach((token, site) => MASK.test(chain.words[token] ?? "") && hidden.add(site));
+  return { ...chain, hidden };
 }
 
 function parts(options) {
