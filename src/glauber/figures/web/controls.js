@@ -24,8 +24,9 @@ export function playerControls(player, { where = whereText } = {}) {
   const play = button("Play", SIGNS.play, () => player.toggle(), "main");
   const on = button("Step on", SIGNS.on, () => player.step(1));
   const here = make("span", { class: "where" });
+  const working = make("span", { class: "working note", hidden: true }, "working …");
   const speed = speedSlider(player);
-  const element = make("div", { class: "controls", role: "group", "aria-label": "Player" }, back, play, on, here, speed.element);
+  const element = make("div", { class: "controls", role: "group", "aria-label": "Player" }, back, play, on, here, speed.element, working);
 
   function write() {
     const text = where(player);
@@ -38,6 +39,8 @@ export function playerControls(player, { where = whereText } = {}) {
       play.title = name;
       play.textContent = player.playing ? SIGNS.pause : SIGNS.play;
     }
+    const busy = player.waiting && player.at < player.source.end();
+    if (working.hidden === busy) working.hidden = !busy;
     speed.change();
     write();
   }
