@@ -110,6 +110,7 @@ def test_numbers_that_are_none_become_null(server):
 
 def test_it_listens_on_this_machine_only(server):
     assert server._socket.getsockname()[0] == "127.0.0.1"
+    assert server._socket.proto == socket.IPPROTO_TCP  # or each answer waits 40 ms (Nagle)
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,9 @@ def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -
     kind = "run" if source == "run" else "trails"
     if kind not in of:
         raise GlauberError("no run is open here: start with its folder.")
+    chains = given.get("chains")
+    if chains is not None and not (isinstance(chains, list) and chains):
+        raise GlauberError("chains are a list of numbers.")
     return of[kind](name, {"source": source} | given)
 
 

@@ -293,7 +293,8 @@ def _bound(port: int) -> socket.socket:
     """A socket of this machine only; port 0 is any free one."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
         raise GlauberError(f"the port is {port!r}, but it must be a number from 0 to 65535.")
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # By the protocol's name asyncio knows that it may switch off Nagle's wait of 40 ms.
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":  # there it would let two servers share a port
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
