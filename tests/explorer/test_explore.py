@@ -145,3 +145,61 @@ def test_two_explorers_at_once():
         assert one.url != other.url
         one.stop()
         assert urllib.request.urlopen(other.url).status == 200
+
+
+NONSENSE = [
+    None, True, -1, 10**30, 1.5, 1e308, "", "a\x00b", "<b>", "x" * 50_000, [], [[]], [1, "a"], {},
+    {"trails": []}, {"trails": [None]}, "run", {"trails": [{"model": "bundled:english"}]},
+]  # fmt: skip
+
+
+def sound(name):
+    """A question of each name that is answered."""
+    trail = {
+        "model": name, "text": "the cat sat on the mat", "seed": 0, "chain": 0, "temperature": 1.0,
+        "scan": "uniform", "frozen": [], "edits": [{"step": 1, "temperature": 0.5}],
+    }  # fmt: skip
+    living = {"source": {"trails": [trail]}}
+    return {
+        "about": {},
+        "film": living | {"first": 0, "count": 2, "every": 1, "chains": None},
+        "curves": living | {"points": 10},
+        "conditional": living | {"chain": 0, "step": 1, "site": 0, "whole": True},
+        "sure": living | {"chain": 0, "step": 1},
+        "encode": {"model": name, "text": "the cat"},
+        "tokens": {"model": name, "query": "ca", "count": 3},
+        "fill": {
+            "model": name,
+            "text": "the [MASK] sat",
+            "order": "random",
+            "count": "1",
+            "seed": 0,
+        },
+        "save": {"state": trail | {"view": "live", "step": 2}},
+    }
+
+
+@pytest.fixture(scope="module")
+def answers(run, tiny_folder):
+    with glauber.explore(str(tiny_folder), browser=False) as found:
+        yield found.answers
+
+
+@pytest.mark.parametrize("name", sound(""))
+def test_nonsense_in_any_place_is_answered_or_refused_in_a_sentence(answers, tiny_folder, name):
+    """No value of any argument, of a trail or of a saved state, is a fault of the server."""
+    given = sound(str(tiny_folder))[name]
+    assert answers.reply(name, given)[0] == 200
+    tried = [given | {key: bad} for key in given for bad in NONSENSE]
+    if name in ("film", "save"):
+        inner = given["source"]["trails"][0] if name == "film" else given["state"]
+        changed = [inner | {key: bad} for key in inner for bad in NONSENSE]
+        changed += [inner | {"edits": [bad]} for bad in NONSENSE]
+        tried += [
+            given | ({"source": {"trails": [one]}} if name == "film" else {"state": one})
+            for one in changed
+        ]
+    for one in tried:
+        status, answer = answers.reply(name, one)
+        assert status in (200, 400), (one, answer)
+        assert status == 200 or answer["error"].endswith((".", ".)")), answer

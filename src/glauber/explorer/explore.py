@@ -217,13 +217,15 @@ def _check_name(name: str) -> None:
 def _answers(run: Run | None, models: "Models") -> "Answers":
     """Everything that the page can ask."""
     from glauber.explorer.answers import Answers
+    from glauber.explorer.filling import Filling
     from glauber.explorer.living import Living
     from glauber.explorer.saved import save
 
-    living = Living(models)
+    living, filling = Living(models), Filling(models)
     of = {"trails": Answers({name: getattr(living, name) for name in BY_SOURCE})}
     questions: dict[str, Any] = {name: partial(_by_source, of, name) for name in BY_SOURCE}
     questions |= {"encode": living.encode, "tokens": living.tokens}
+    questions |= {"fill": filling.fill, "translate": filling.translate}
     questions["about"] = partial(_about, run, models)
 
     def saved(state: Any) -> "Answer":

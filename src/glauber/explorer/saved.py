@@ -155,19 +155,15 @@ def trail_film(answers: Answers, trails: list[Answer], last: int) -> Answer:
     pieces: list[Answer] = []
     end, first, events = time.monotonic() + PATIENCE, 0, 0
     while not pieces or first < last:
+        if max(events, last * len(trails)) > MOST:  # a step redraws at least one token
+            raise GlauberError(f"a page carries at most {MOST:,} redraws: save an earlier step.")
+        if time.monotonic() > end:
+            raise GlauberError(f"{last:,} steps take too long to be made again.")
         asked = {"source": {"trails": trails}, "first": first, "count": min(last - first, PIECE)}
         piece = answers("film", asked)
         if piece["count"] or not last:
             pieces.append(piece)
             first, events = first + piece["count"], events + len(_values(piece["frame"]))
-        if events > MOST:
-            raise GlauberError(
-                f"a saved page carries at most {MOST:,} redraws: save an earlier step."
-            )
-        if time.monotonic() > end:
-            raise GlauberError(
-                f"{last:,} steps take too long to be made again: save an earlier one."
-            )
     return _joined(pieces)
 
 
