@@ -4,12 +4,15 @@ Here it runs on CPU tensors: by PyTorch's operators, or by its kernels where Tri
 TRITON_INTERPRET=1.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import row_bytes
+from glauber.conditionals.forward import attention_cuda
 from glauber.conditionals.forward.attention_cuda import INTERPRETED, Kept
 from glauber.conditionals.forward.description import (
     Affine,
@@ -208,6 +211,28 @@ def test_long_rows_and_odd_heads(shape, width):
         due = reference(described, tokens, sites)
         found = forward(described, tokens, sites)
         assert float((found - due).abs().max()) < TOLERANCE[dtype]
+
+
+def test_the_kernel_gets_sites_that_lie_in_order(monkeypatch):
+    """It counts on rows of sites that follow each other; callers have columns of wider tables."""
+    given = []
+
+    class Kernel:
+        def __getitem__(self, grid):
+            return lambda *args, **_: given.append(args[6])
+
+    power = SimpleNamespace(next_power_of_2=lambda n: 1 << (n - 1).bit_length())
+    monkeypatch.setattr(attention_cuda, "triton", power)
+    monkeypatch.setattr(
+        attention_cuda, "kernels", SimpleNamespace(attention=Kernel()), raising=False
+    )
+    tokens, sites = rows_of((7, 5))
+    p = Parts()
+    queries, keys = p.normal(4, 64), p.normal(12, 64)
+    assert not sites.is_contiguous()
+    layer, parts = p.before(rotary=p.rotary()), (queries, keys, keys)
+    attention_cuda._by_kernel(layer, parts, 2, layout_of(tokens), sites, Kept())
+    assert given[0].is_contiguous() and torch.equal(given[0], sites)
 
 
 def test_tables_of_distances_are_kept():
