@@ -9,8 +9,8 @@ import { Stage } from "./stage.js";
 import { temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make } from "./tokens.js";
 
-const FIRST = "The old man walked slowly along the river to his house.";
-const SECOND = "A young girl looked quietly at the stars in the sky.";
+const FIRST = "The cat sat on the mat.";
+const SECOND = "The dog lay on the bed.";
 
 export function pairView(page) {
   return new Pair(page);
@@ -21,6 +21,7 @@ class Pair {
   #state = null;
   #stage = null;
   #met = null;
+  #started = 0;
 
   constructor(page) {
     this.#page = page;
@@ -42,17 +43,24 @@ class Pair {
   }
 
   close() {
+    this.#started += 1;
     this.temperature.close();
     this.#stage?.close();
   }
 
-  #start() {
+  async #start() {
+    const ticket = ++this.#started;
+    this.#page.trouble(null);
+    this.#page.say("Reading the texts.");
     try {
+      await this.form.check();
+      if (ticket !== this.#started) return;
       this.#page.say("");
-      this.#page.trouble(null);
       this.#open({ view: "pair", ...this.form.read(), chain: 0, temperature: this.temperature.value, edits: [], step: 0 });
       this.#stage.player.play();
     } catch (error) {
+      if (ticket !== this.#started) return;
+      this.#page.say("");
       this.#page.trouble(error.message);
     }
   }
@@ -131,10 +139,15 @@ function pairForm(page, onstart) {
   const fields = make("div", { class: "fields" }, labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
   const texts = make("div", { class: "texts two" }, labelled("First text", first, "wide"), labelled("Second text", second, "wide"));
   let asked = 0;
+  const length = ({ value }) => link.ask("encode", { model: model.value, text: value });
   async function count() {
     const ticket = ++asked;
-    const [one, two] = await Promise.all([first, second].map(({ value }) => link.ask("encode", { model: model.value, text: value }).catch((error) => ({ error: error.message }))));
-    if (ticket === asked) counted.textContent = comparison(one, two);
+    const said = await Promise.all([length(first), length(second)]).then(compared, (error) => error.message);
+    if (ticket === asked) counted.textContent = said;
+  }
+  async function check() {
+    const found = await Promise.all([length(first), length(second)]);
+    if (found[0].sites !== found[1].sites) throw new Error(compared(found));
   }
   let waiting = 0;
   const later = () => {
@@ -148,14 +161,13 @@ function pairForm(page, onstart) {
   return {
     element,
     fields,
+    check,
     read: () => ({ model: model.value, text: first.value, text2: second.value, scan: scan.value, seed: numberOf(seed, "Seed") }),
   };
 }
 
 /** How many tokens the two texts have: they need the same number. */
-function comparison(one, two) {
-  const wrong = one.error ?? two.error;
-  if (wrong) return wrong;
+function compared([one, two]) {
   if (one.sites === two.sites) return `Both have ${one.sites} tokens.`;
   return `The first has ${one.sites} tokens, the second ${two.sites}: both need the same number.`;
 }

@@ -167,7 +167,7 @@ export class Stage {
     if (this.#drawing) return;
     this.#drawing = setTimeout(() => {
       this.#drawing = 0;
-      if (this.player.end > 0) this.curves.show(curvesOf(this.tracks, this.player.end));
+      if (Math.min(this.player.end, this.tracks.known) > 0) this.curves.show(curvesOf(this.tracks, this.player.end));
     }, REDRAW);
   }
 }
