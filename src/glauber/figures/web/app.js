@@ -21,10 +21,10 @@ const VIEWS = {
 const THEMES = { dark: "Dark", light: "Light" };
 const SETTLE = 300; // ms between two changes of the address
 
-/** Builds the page in `root`. With a `state` it leaves the address alone (a notebook, a saved page). */
-export async function mount(root, link, state = undefined) {
-  const own = state === undefined && link.kind !== "notebook";
-  const first = own ? decodeState(location.hash) : (state ?? {});
+/** Builds the page in `root`, as the address says or else `state`. A notebook's address is not ours. */
+export async function mount(root, link, state = {}) {
+  const own = link.kind !== "notebook";
+  const first = own && location.hash.length > 1 ? decodeState(location.hash) : state;
   root.classList.add("glauber", "page");
   const parts = layout(root);
   let about;

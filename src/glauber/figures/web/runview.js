@@ -6,20 +6,31 @@ import { runPlayer } from "./runplayer.js";
 
 export { runPlayer };
 
+const SETTLE = 150; // ms after the last movement before the model is asked again
+
 /** The player, the conditional of a picked token beside it, a branch into the Chain tab. */
 export function runView(page) {
   const element = make("section", {});
   let made = null;
   let closed = false;
+  let settling = 0;
 
   async function open() {
     const { step, chain } = page.state;
-    const keep = () => page.keep({ view: "run", step: made?.player.at ?? step, chain: made?.chain ?? chain });
-    made = await runPlayer(element, page.link, { step, chain, keys: false, say: page.say, onpick, onmoment: keep, onchoose: shut });
+    const onpick = page.link.live ? pick : null;
+    made = await runPlayer(element, page.link, { step, chain, keys: false, say: page.say, onpick, onmoment, onchoose: shut });
     made.view.beside.append(panel.element);
     if (closed) made.close();
   }
-  function onpick(site, chain, step) {
+  function onmoment({ step, chain }) {
+    page.keep({ view: "run", step, chain });
+    clearTimeout(settling);
+    if (panel.where && panel.where.step !== step) settling = setTimeout(askAgain, SETTLE);
+  }
+  function askAgain() {
+    if (panel.where && !made.player.playing) panel.show({ ...panel.where, step: made.player.at });
+  }
+  function pick(site, chain, step) {
     made.player.pause();
     made.large.choose(site);
     made.view.beside.classList.add("open");
@@ -38,6 +49,7 @@ export function runView(page) {
     key: (event) => made?.key(event) ?? false,
     close() {
       closed = true;
+      clearTimeout(settling);
       made?.close();
     },
   };
