@@ -29,6 +29,7 @@ from glauber.dynamics.scans import Scan, uniform
 from glauber.errors import GlauberError
 
 Within = Literal["sequential", "product", "parallel"]
+ALONE = 256  # rows of a few chains whose sites are each hidden alone, asked together
 
 
 def glauber(
@@ -152,14 +153,15 @@ def _product(
 def _parallel(
     conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
 ) -> tuple[Tensor, Info]:
-    parts = [
-        _redraw(
-            conditionals, fill, state, state.tokens, sites[:, slot, None], noise[:, slot, None], 1
-        )
-        for slot in range(sites.shape[1])
-    ]
-    drawn = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
-    return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+    parts = []
+    for slots in torch.arange(sites.shape[1]).split(max(1, ALONE // len(sites))):
+        k = len(slots)
+        each = state.rows(torch.arange(len(sites), device=sites.device).repeat_interleave(k))
+        asked, bits = (x[:, slots[0] : slots[0] + k].reshape(-1, 1) for x in (sites, noise))
+        drawn = _redraw(conditionals, fill, each, each.tokens, asked, bits, 1)
+        parts.append(Drawn(*(part.view(-1, k) for part in drawn)))
+    whole = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
+    return place(state.tokens, sites, whole.tokens), _info(state, sites, whole)
 
 
 def _redraw(

@@ -63,32 +63,33 @@ class Living:
         check_count("number of frames", count, least=0, most=FRAMES)
         check_count("number of steps in a frame", every, most=STEPS)
         trails = _trails(source, chains)
+        if count and first + every > STEPS:
+            raise GlauberError(f"a living chain is followed for {STEPS:,} steps: begin a new one.")
         with self.models.lock:
+            until = self._clock() + self._limit
             places = self._places(trails, first)
-            self._bring(places, first, self._limit)
+            self._bring(places, first, until)
             if min(place.step for place in places) < first:
                 return self._replayed(places, first, every)
             begun = [Seen.of(place) for place in places]
-            last = _until_frozen(trails, first, min(first + count * every, STEPS))
-            self._bring(places, last, self._limit)
+            self._bring(places, _last(trails, first, count, every), until)
             reached = min(place.step for place in places)
             made = self._filmed(trails, begun, first, (reached - first) // every, every)
             if made.count or not count:
                 return made.to_dict()
-            return made.to_dict() | {"replayed": reached, "of": min(first + every, STEPS)}
+            return made.to_dict() | {"replayed": reached, "of": first + every}
 
     def conditional(
         self, source: Any, chain: int, step: int, site: int, whole: bool = False
     ) -> Answer:
         """What could stand at a site of a trail after a step."""
+        place, tokens = self._at(source, chain, step)
+        model, position = place.trail.model, place.tape.shown.position(site)
         with self.models.lock:
-            place = self._at(source, chain, step)
-            shown, trail = place.tape.shown, place.trail
-            position = shown.position(site)
             found = conditional_at(
-                self.models.conditionals(trail.model),
-                self.models[trail.model].vocabulary,
-                self._tensor(place),
+                self.models.conditionals(model),
+                self.models[model].vocabulary,
+                tokens,
                 position,
                 place.tape.temperature,
                 whole=whole,
@@ -97,11 +98,11 @@ class Living:
 
     def sure(self, source: Any, chain: int, step: int) -> Answer:
         """How sure the model is of every shown token of a trail after a step, at this moment."""
+        place, tokens = self._at(source, chain, step)
         with self.models.lock:
-            place = self._at(source, chain, step)
             log_prob, entropy = sure_at(
                 self.models.conditionals(place.trail.model),
-                self._tensor(place),
+                tokens,
                 place.tape.shown.positions,
                 place.tape.temperature,
             )
@@ -190,9 +191,8 @@ class Living:
             self.beginnings.check(trail)
         return [self.tapes.seek(trail, step) for trail in trails]
 
-    def _bring(self, places: Sequence[Cursor], step: int, seconds: float) -> None:
+    def _bring(self, places: Sequence[Cursor], step: int, until: float) -> None:
         """Moves all to a step, or as far as the time goes; somebody who waits ends it too."""
-        until = self._clock() + seconds
         while True:
             for place in places:
                 self.tapes.forward(place, step)
@@ -205,25 +205,24 @@ class Living:
         for place in places:
             self.tapes.forward(place, step)
 
-    def _at(self, source: Any, chain: int, step: int) -> Cursor:
-        """The place of one trail after a step, made now if that does not take long."""
+    def _at(self, source: Any, chain: int, step: int) -> tuple[Cursor, torch.Tensor]:
+        """The place of one trail after a step and its tokens (length,), made now if need be."""
         check_count("step", step, least=0, most=STEPS)
         trails = _trails(source)
         check_count("chain", chain, least=0, most=len(trails) - 1)
-        place = self._places([trails[chain]], step)[0]
-        until = self._clock() + PATIENCE
-        while place.step < step and self._clock() < until:
-            self._bring([place], step, self._limit)
-        if place.step < step:
-            raise GlauberError(
-                f"this chain was made up to step {place.step:,} so far, and not to {step:,}: play "
-                "it up to there first."
-            )
-        return place
-
-    def _tensor(self, place: Cursor) -> torch.Tensor:
-        device = self.models[place.trail.model].state_device
-        return torch.from_numpy(place.moment.tokens).to(device)
+        patience = self._clock() + PATIENCE
+        while True:
+            with self.models.lock:
+                place = self._places([trails[chain]], step)[0]
+                self._bring([place], step, self._clock() + self._limit)
+                if place.step == step:
+                    device = self.models[place.trail.model].state_device
+                    return place, torch.from_numpy(place.moment.tokens).to(device)
+            if self._clock() >= patience:
+                raise GlauberError(
+                    f"this chain was made up to step {place.step:,} so far, and not to {step:,}: "
+                    "play it up to there first."
+                )
 
     # ---- films
 
@@ -297,10 +296,11 @@ def _trails(source: Any, chosen: Sequence[int] | None = None) -> list[Trail]:
     return trails if chosen is None else [trails[number] for number in chosen]
 
 
-def _until_frozen(trails: Sequence[Trail], first: int, last: int) -> int:
-    """The first step behind `first` at which a site is frozen or released, or the last."""
-    steps = [e.step for trail in trails for e in trail.edits if e.kind in ("freeze", "free")]
-    return min([last, *(step for step in steps if step > first)])
+def _last(trails: Sequence[Trail], first: int, count: int, every: int) -> int:
+    """The last step of a film, which ends with the frame in which a site is frozen or released."""
+    edits = [edit for trail in trails for edit in trail.edits if edit.kind in ("freeze", "free")]
+    frames = [-((first - edit.step) // every) for edit in edits if edit.step > first]
+    return first + min(count, (STEPS - first) // every, *frames) * every
 
 
 def _thinned(parts: list[dict[str, NDArray[Any]]], first: int, every: int) -> dict[str, Any]:

@@ -29,7 +29,6 @@ STEPS = 512  # of one stream
 LEAD = 64  # steps whose noise is drawn in advance
 MEMO = 64 * 2**20  # bytes of remembered conditionals, for each model and length
 MEMOS = 4
-ROWS = 4  # of one call of the model at most
 
 
 class Row(NamedTuple):
@@ -85,9 +84,8 @@ class Streams:
             return run(self._kernel(model, scan), state, STEPS, seed=seeds)
         conditionals = self.models.conditionals(model)
         memo = self._memo(model, conditionals.vocab_size, state.tokens.shape[1])
-        # As many rows a call as there are cores; a GPU asks for as many as pay.
-        together = max(1, min(torch.get_num_threads(), ROWS) // len(rows))
-        prefetch = None if state.tokens.is_cuda else together - 1
+        # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
+        prefetch = None if state.tokens.is_cuda else 0
         return memoised(
             conditionals, state, STEPS, seed=seeds, memo=memo, scan=named, lead=LEAD,
             prefetch=prefetch,
