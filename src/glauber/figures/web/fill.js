@@ -6,13 +6,12 @@
 import { choice, decimals, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
 import { playerControls, playerKey } from "./controls.js";
 import { decodeColumn } from "./film.js";
-import { saved } from "./live.js";
 import { Player } from "./player.js";
 import { timeline } from "./timeline.js";
 import { make, percent, sureLegend, tokenText, visible } from "./tokens.js";
 
 const BLANKS = "The [MASK] walked slowly along the ___ and [MASK] at the [MASK] house.";
-const GERMAN = "Ein kleiner Hund läuft über die Wiese.";
+const ENGLISH = "A small dog runs across the meadow.";
 const ORDERS = ["confidence", "margin", "entropy", "random", "left-to-right", "drawn"];
 const COUNTS = ["1", "2", "4", "linear", "cosine", "threshold:0.9", "entropy-bound:0.1"];
 const FASTEST = 30; // passes a second
@@ -33,7 +32,7 @@ class Fill {
     const { about, link, state } = page;
     this.form = fillForm(page, () => this.#start());
     this.place = make("div", { class: "stage" });
-    this.element = make("div", { class: "stack" }, link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, link.live ? this.form.element : null, this.place);
     if (state.text !== undefined) this.#open({ mode: "fill", model: about.models[0], step: 0, ...state });
   }
 
@@ -130,7 +129,7 @@ function passText({ film, hidden }, placed, passes) {
   function show(chain, step) {
     const blank = new Set();
     chain.tokens.forEach((token, site) => masks.has(token) && blank.add(site));
-    text.show({ ...chain, number: 0, hidden: blank });
+    text.show({ ...chain, number: 0, frozen: new Set(), hidden: blank });
     for (const site of new Set(placed.map((one) => one.site))) {
       const last = placed.findLast((one) => one.site === site && one.frame <= step);
       const span = text.spanAt(site);
@@ -143,9 +142,7 @@ function passText({ film, hidden }, placed, passes) {
 
 /** The tokens that stand for a blank: those at the hidden sites before the first pass. */
 function maskTokens(film, hidden) {
-  if (hidden) return new Set(hidden.map((site) => film.begin[0][site]));
-  const spelled = Object.entries(film.words).filter(([, word]) => /^\s*[[<⟨]?mask[\]>⟩]?$/i.test(word));
-  return new Set(spelled.map(([id]) => Number(id)));
+  return new Set(hidden ? hidden.map((site) => film.begin[0][site]) : film.begin[0]);
 }
 
 /** In the order of the passes: what came to stand where, and how sure the model was of it. */
@@ -201,7 +198,7 @@ function result(answer) {
 
 function fillForm(page, onstart) {
   const { about, state } = page;
-  const modes = [["fill", "blanks"], ["translate", "a translation, German to English"]];
+  const modes = [["fill", "blanks"], ["translate", "a translation, English to Spanish"]];
   const mode = choice(about.translator ? modes : modes.slice(0, 1), state.mode ?? "fill", () => show());
   const text = textBox(state.text ?? BLANKS);
   const model = choice(about.models, state.model);
@@ -221,8 +218,8 @@ function fillForm(page, onstart) {
     const translate = mode.value === "translate";
     filling.hidden = translate;
     translating.hidden = !translate;
-    hint.textContent = translate ? "The source text. All of its translation is hidden first." : "Write [MASK] or ___ for a blank of one token.";
-    if ([BLANKS, GERMAN, ""].includes(text.value)) text.value = translate ? GERMAN : BLANKS;
+    hint.textContent = translate ? "The source text. All of its translation is hidden first." : "Write [MASK] or ___ for a blank of one token, [MASK:3] for three.";
+    if ([BLANKS, ENGLISH, ""].includes(text.value)) text.value = translate ? ENGLISH : BLANKS;
   }
   function read() {
     if (mode.value === "translate") return { mode: "translate", text: text.value, passes: numberOf(passes, "Passes") };

@@ -31,7 +31,7 @@ class Live {
     this.applies = choice([["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]], "both", () => this.#showTemperature());
     this.appliesTo = labelled("Applies to", this.applies);
     this.place = make("div", {});
-    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : null, this.place);
     if (page.state.text !== undefined || page.state.start) this.#open(page.state);
   }
 
@@ -233,10 +233,6 @@ function defaults(about, start) {
   if (!start || !about.run) return usually;
   const { model, temperatures, scan } = about.run;
   return { ...usually, model, scan: scan ?? usually.scan, temperature: temperatures?.[start.chain] ?? 1, chain: start.chain };
-}
-
-export function saved() {
-  return make("p", { class: "note" }, "This page was saved: it shows what was stored and asks no model.");
 }
 
 /** Text, model, scan and seed; after a start it steps back behind a line that opens it again. */

@@ -4,7 +4,6 @@
 // they tend to stay together; once they are the same text they are one chain.
 
 import { choice, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
-import { saved } from "./live.js";
 import { Stage } from "./stage.js";
 import { temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make } from "./tokens.js";
@@ -30,7 +29,7 @@ class Pair {
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
     this.place = make("div", {});
-    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : saved(), this.place);
+    this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : null, this.place);
     if (page.state.text !== undefined && page.state.text2 !== undefined) this.#open(page.state);
   }
 

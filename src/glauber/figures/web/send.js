@@ -13,10 +13,10 @@ export function sendButtons({ link, state, say }) {
 
 async function copyLink(link, state, say) {
   const hash = `#${encodeState(state)}`;
-  const address = link.kind === "notebook" ? hash : location.href.split("#")[0] + hash;
+  const address = link.kind === "server" ? location.href.split("#")[0] + hash : hash;
   try {
     await navigator.clipboard.writeText(address);
-    say("The link is copied: it shows this again.");
+    say(link.kind === "server" ? "The link is copied: it shows this again." : "The link is copied: glauber explore --link shows this again.");
   } catch {
     say(`The browser does not let this page copy. The link: ${address}`);
   }
