@@ -24,4 +24,4 @@ def test_prefixes_write_a_page(glauber, tiny_folder, source, tmp_path):
     )  # fmt: skip
     assert code == 0 and "words of the old dog" in out and "P(dog)" in out
     assert "topics are left out" in out.lower()
-    assert 'class="plot"' in (tmp_path / "p.html").read_text()
+    assert 'class="picture"' in (tmp_path / "p.html").read_text()

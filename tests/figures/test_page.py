@@ -21,7 +21,7 @@ def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
     figures = [go.Figure(go.Scatter(y=[1, 2])), go.Figure(go.Bar(y=[3]))]
     write_picture(*figures, path=tmp_path / "new" / "p.html")
     page = (tmp_path / "new" / "p.html").read_text()
-    assert page.count('class="plot"') == 2 and page.startswith("<!doctype html>")
+    assert page.count('class="picture"') == 2 and page.startswith("<!doctype html>")
     alone = tmp_path / "one.html"
     write_picture(figures[0], path=alone)
     assert len(page) < 1.1 * len(alone.read_text())  # the script is by far the largest part

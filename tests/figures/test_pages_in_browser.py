@@ -10,7 +10,7 @@ from glauber.figures.style import INK, STRONG, empty_figure
 
 pytestmark = pytest.mark.browser
 LIMITS = (
-    "(() => { const a = document.querySelector('.plot')._fullLayout; return a.xaxis.range; })()"
+    "(() => { const a = document.querySelector('.picture')._fullLayout; return a.xaxis.range; })()"
 )
 
 
@@ -28,7 +28,7 @@ def opened(chromium, tmp_path):
         page.on("console", lambda one: errors.append(one.text))
         page.on("pageerror", lambda one: errors.append(str(one)))
         page.goto(f"file://{tmp_path}/page.html")
-        drawn = "[...document.querySelectorAll('.plot')].every(one => one._fullLayout?.xaxis)"
+        drawn = "[...document.querySelectorAll('.picture')].every(one => one._fullLayout?.xaxis)"
         page.wait_for_function(f"() => {drawn}")
         return page
 
@@ -86,7 +86,9 @@ def test_a_finger_scrolls_until_it_is_asked_to_zoom(opened):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     before = page.evaluate(LIMITS)
     page.get_by_role("button", name="Zoom").first.tap()
-    page.wait_for_function("() => document.querySelector('.plot')._fullLayout.dragmode == 'zoom'")
+    page.wait_for_function(
+        "() => document.querySelector('.picture')._fullLayout.dragmode == 'zoom'"
+    )
     swipe(page, across=100, down=0)
     page.wait_for_function(f"() => {LIMITS}[1] < {before[1]}")
     page.get_by_role("button", name="Whole picture").tap()
@@ -101,7 +103,7 @@ def test_pictures_follow_the_colours_of_the_reader(opened):
     figure = empty_figure("white", "a word")
     figure.add_bar(x=["white", "#1f2328"], y=[1, 2], marker=dict(color=["#882255", STRONG]))
     page = opened(figure, color_scheme="dark", viewport={"width": 1280, "height": 800})
-    shown = "document.querySelector('.plot')"
+    shown = "document.querySelector('.picture')"
     words = page.locator(".xtick text").all_text_contents()
     assert words == ["white", "#1f2328"]
     fills = page.evaluate(

@@ -143,3 +143,114 @@ def test_a_text_is_embedded_once():
     assert asked == ["ab", "cd", "ef"]
     np.testing.assert_array_equal(first, letters(["ab", "cd", "ab"]))
     np.testing.assert_array_equal(again, letters(["cd", "ef"]))
+
+
+# ---- in a browser
+
+
+@pytest.fixture(scope="module")
+def made(run, tmp_path_factory):
+    """A report with traps, and its page."""
+    place = tmp_path_factory.mktemp("pages") / "page.html"
+    return report(run, out=place, embedder=LETTERS, listed=3)
+
+
+@pytest.fixture
+def page(made, chromium):
+    """The page, played; it has no error and asks for nothing but itself."""
+    asked, errors = [], []
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    shown = context.new_page()
+    shown.on("request", lambda one: asked.append(one.url))
+    shown.on("console", lambda one: errors.append(one.text))
+    shown.on("pageerror", lambda one: errors.append(str(one)))
+    shown.goto(f"file://{made.page}")
+    shown.wait_for_selector("#player [data-step]")
+    drawn = "[...document.querySelectorAll('.picture')].every(one => one._fullLayout)"
+    shown.wait_for_function(f"() => {drawn}")
+    yield shown
+    context.close()
+    assert errors == [] and asked.count(f"file://{made.page}") == 1
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+
+
+def seen(page, chain, step):
+    """The large text, once the player is at this chain and step."""
+    page.wait_for_selector(f"#player[data-at='{chain} {step}']")
+    return page.locator("#player .large [data-site]").all_text_contents()
+
+
+def letters_of(text):
+    return "".join(text.split()).replace("##", "")
+
+
+@pytest.mark.browser
+def test_a_trap_leads_to_its_text(page, made, run):
+    """From its card by keyboard, and from its bar by a click; the text is the trap's own."""
+    traps = made.sections[0]
+    for card in traps.cards:
+        chain, step = card.moment
+        link = page.get_by_role("link", name=f"Watch chain {chain} at step {step:,}").first
+        link.focus()
+        page.keyboard.press("Enter")
+        shown = seen(page, chain, step)
+        assert letters_of("".join(shown)) == letters_of(run.text(chain, step))
+        assert letters_of(run.text(chain, step)) == letters_of(card.text)
+    bar = page.locator("#traps-0 .point path").first
+    (name,) = page.evaluate(
+        "[document.getElementById('traps-0').data.find(t => t.ids?.length).ids[0]]"
+    )
+    _, chain, _, first = name.split()
+    bar.click(force=True)
+    (band,) = [
+        one
+        for one in traps.bands["bands"]
+        if one["chain"] == int(chain) and one["first"] == int(first)
+    ]
+    assert letters_of("".join(seen(page, int(chain), band["at"]))) == letters_of(band["text"])
+
+
+@pytest.mark.browser
+def test_a_point_of_the_trajectory_leads_to_its_step(page, run):
+    """And the chain that one chooses is the one that the player shows."""
+    page.locator("#trajectory-0").scroll_into_view_if_needed()
+    page.get_by_role("combobox", name="Shown").select_option("chain 3")
+    page.wait_for_selector("#player[data-at='3 0']")
+    where = page.evaluate("""(() => {
+        const at = document.getElementById('trajectory-0');
+        const points = at._fullData.find(t => t.visible === true && t.ids?.length > 100);
+        const { xaxis, yaxis } = at._fullLayout;
+        const box = at.getBoundingClientRect();
+        const [x, y] = [points.x[40], points.y[40]];
+        return [box.x + xaxis._offset + xaxis.d2p(x), box.y + yaxis._offset + yaxis.d2p(y)];
+    })()""")
+    page.mouse.move(*where)
+    page.mouse.click(*where)
+    page.wait_for_function("() => !document.getElementById('player').dataset.at.endsWith(' 0')")
+    chain, step = map(int, page.locator("#player").get_attribute("data-at").split())
+    assert chain == 3 and letters_of("".join(seen(page, 3, step))) == letters_of(run.text(3, step))
+    assert page.evaluate("document.getElementById('player').getBoundingClientRect().y") < 100
+
+
+@pytest.mark.browser
+def test_the_run_is_played_and_a_link_opens_a_moment(page, run):
+    page.get_by_role("button", name="Play").click()
+    page.wait_for_function(
+        "() => Number(document.querySelector('#player [data-step]').dataset.step) > 3"
+    )
+    page.get_by_role("button", name="Pause").click()
+    page.goto(page.url.split("#")[0] + "#chain=2&step=123")
+    assert letters_of("".join(seen(page, 2, 123))) == letters_of(run.text(2, 123))
+    page.keyboard.press("ArrowRight")
+    assert letters_of("".join(seen(page, 2, 124))) == letters_of(run.text(2, 124))
+
+
+@pytest.mark.browser
+def test_without_javascript_the_texts_are_there(made, chromium, run):
+    context = chromium.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"file://{made.page}")
+    assert not plain.get_by_role("heading", name="Watch").is_visible()
+    assert run.text(0) in plain.locator(".ends").inner_text()
+    assert plain.locator(".timeline tr").count() > 4 * 20
+    context.close()

@@ -127,7 +127,7 @@ class Drawn:
         data = figure.to_json().replace("<", "\\u003c")
         height = int(figure.layout.height or HEIGHT)
         return Markup(
-            '<div class="plot" id="{}" style="min-height: {}px"></div>'
+            '<div class="picture" id="{}" style="min-height: {}px"></div>'
             '<script type="application/json" data-figure="{}">{}</script>'
         ).format(name, height, name, Markup(data))
 

@@ -4,31 +4,25 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.figures.runs import moving_mean, window_of
 from glauber.landscape.scorers import TopicScores
 from glauber.metastability.basins import Basins
 from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.trap_census import Trap
 from glauber.result import plain
-from glauber.runs.export import survival
+from glauber.runs.curves import curves
 from glauber.runs.film import Film, whole_film
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots
 
 EVENTS = 60_000  # of a film that a page carries: less than half a megabyte
 MOST = 50  # chains that it holds
-POINTS = 400  # of a curve
-NAMES = {
-    "left": "What is left of the start",
-    "changed": "Steps that changed a token",
-    "entropy": "How open the draws were, in nats",
-}
 
 Band = dict[str, Any]  # chain, first, last (steps), name, text, lines
 Answer = dict[str, Any]
@@ -51,17 +45,24 @@ def watched(
     one that is shown first.
     """
     n = min(run.n_chains, MOST)
-    film = whole_film(run, most_events=EVENTS, chains=range(n))
+    film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
     held = plain({
         "run": _about(run, film),
-        "film": film.to_dict(),
-        "curves": curves(run, chains=n) | {"notes": notes},
+        "film": replace(
+            film, log_prob=_three_digits(film.log_prob), entropy=_three_digits(film.entropy)
+        ).to_dict(),
+        "curves": said | {"notes": [*said["notes"], *notes]},
         "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
         "chain": min(chain, n - 1),
     })  # fmt: skip
     text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
     return Watched(packed, _note(run, film), n)
+
+
+def _three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """About as many as a colour shows; zeros behind them take no room when compressed."""
+    return ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 def _note(run: Run, film: Film) -> str:
@@ -88,45 +89,6 @@ def _about(run: Run, film: Film) -> Answer:
 
 def _of_first(answer: Answer, chains: int) -> Answer:
     return answer | {"bands": [band for band in answer["bands"] if band["chain"] < chains]}
-
-
-def curves(run: Run, *, chains: int = MOST, points: int = POINTS) -> Answer:
-    """What is left of the start, the share of steps that changed a token, and the entropy there.
-
-    The mean over all chains and the first of them one by one, at the same steps; the latter two
-    over a window that ends at each, so none at the first steps.
-    """
-    n, window = run.steps, window_of(run.steps)
-    steps = np.unique(np.linspace(0, n, points).round().astype(np.int64))
-    every = max(1, n // points)
-    left = survival(run, every)
-    there = run.read("site") >= 0
-    moved = np.asarray(run.read("changed").any(axis=2))
-    spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2) / np.maximum(
-        1, there.sum(axis=2)
-    )
-    values = {
-        "left": left[:, np.minimum(steps // every, left.shape[1] - 1)],
-        "changed": _at(steps, *moving_mean(moved, window)),
-        "entropy": _at(steps, *moving_mean(spread, window)),
-    }
-    series = {
-        name: {"mean": _short(rows.mean(axis=0)), "chains": [_short(row) for row in rows[:chains]]}
-        for name, rows in values.items()
-    }
-    return {"steps": steps.tolist(), "series": series, "names": NAMES, "notes": []}
-
-
-def _at(
-    steps: NDArray[np.int64], known: NDArray[np.int64], values: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The last value (chains, moments) that is known at each step; NaN before the first."""
-    place = np.searchsorted(known, steps, side="right") - 1
-    return np.where(place >= 0, values[:, np.maximum(place, 0)], np.nan)
-
-
-def _short(row: NDArray[np.float64]) -> list[float | None]:
-    return [None if np.isnan(value) else round(float(value), 3) for value in row]
 
 
 def no_bands(why: str) -> Answer:

@@ -11,7 +11,8 @@ export async function watch(root, packed) {
   const tell = (number) => document.dispatchEvent(new CustomEvent("chain", { detail: number }));
   const asked = momentIn(location.hash);
   const begin = asked && asked.chain < run.chains ? asked : { chain, step: 0 };
-  const made = await runPlayer(root, storedLink(answers), { ...begin, onchoose: tell });
+  const onmoment = ({ chain: number, step }) => { root.dataset.at = `${number} ${step}`; };
+  const made = await runPlayer(root, storedLink(answers), { ...begin, onchoose: tell, onmoment });
   const go = ({ chain: number, step }) => {
     if (number >= run.chains) return;
     // A trap leads to where its text stands; in a thinned film, to the first state from there on.
