@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import PAD
 from glauber.errors import DamagedRun, GlauberError
 from glauber.explorer.answers import Answer
+from glauber.explorer.bands import Bands
 from glauber.explorer.conditional import Shown, conditional_at, sure_at
 from glauber.explorer.models import Models, Turns
 from glauber.progress import check_count
 from glauber.result import counted
 from glauber.runs.curves import POINTS, curves
+from glauber.runs.embedding import Choice
 from glauber.runs.film import column, film, keep_decoded, shown_of, slots_of, state_at
 from glauber.runs.run import Run
 from glauber.runs.store import committed_steps
@@ -46,6 +48,7 @@ class StoredRun:
         models: Models | None = None,
         device: str | None = None,
         trust_remote_code: bool = False,
+        embedder: Choice = None,
     ) -> None:
         self._run = Run.of(run, generations=True)
         self.folder = self._run.folder
@@ -57,6 +60,7 @@ class StoredRun:
         self._torn: tuple[Callable[[], Any], str] | None = None  # what could not be read, and why
         self._drawn: DrawnFrom | None = None
         self._curves: tuple[int, int, Answer] | None = None  # steps, points, what was said
+        self.found = self._searching(embedder)
         shown_of(self._run)  # learns how tokens are spelled
 
     # ---- questions
@@ -150,6 +154,11 @@ class StoredRun:
             "entropy": column(entropy.astype(np.float32)),
         }
 
+    def bands(self, kind: str) -> Answer:
+        """Stretches of steps: traps, basins or topics, as far as they were found."""
+        run = self.now()
+        return self.found(kind, run, finished=self._finished)
+
     # ---- the run behind them
 
     @property
@@ -198,6 +207,8 @@ class StoredRun:
             keep_decoded(old, fresh)
         else:  # another run in the same place
             self._drawn = self._curves = self._torn = None
+            self.found.close()
+            self.found = self._searching(self._embedder)
         self._run = fresh
 
     def _read(self, read: Callable[..., Found], *given: Any, **how: Any) -> Found:
@@ -219,6 +230,18 @@ class StoredRun:
         tokens, _ = self._read(state_at, run, step)
         return run, tokens[chain], Shown(*shown_of(run)[chain])
 
+    def _searching(self, embedder: Choice) -> Bands:
+        self._embedder = embedder
+        return Bands(self._in_float64, self._turns, embedder=embedder, **self._how)
+
+    def _in_float64(self, run: Run) -> DrawnFrom:
+        """What the run drew from, precisely; a copy of its own, so nobody waits for its loading."""
+        return drawn_from(run, model=self._model(run), precise=True, **self._how)
+
+    def close(self) -> None:
+        """Nothing more is looked for."""
+        self.found.close()
+
     def _law(self, run: Run, chain: int) -> "_Law":
         """What a chain of the run draws from; the model is loaded when it is first asked."""
         with self._turns:
@@ -227,6 +250,8 @@ class StoredRun:
             drawn = self._drawn
         temperature = run.spec.temperatures[chain]
         notes = list(drawn.notes)
+        if {"budget", "tied"} & set(run.spec.constraints or {}):
+            notes.append("The run's budget of changes and its tied sites are not counted in.")
         if temperature == 0:
             notes.append("The likeliest token was taken; what is said here is at temperature 1.")
         return _Law(drawn, temperature or 1.0, notes)

@@ -33,8 +33,9 @@ from glauber.figures.watch import (
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.landscape.trajectory import trajectory_in_plane
 from glauber.metastability.basins import basins
-from glauber.metastability.catalogue import Catalogue, hamming_traps, rolling_traps
+from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.trap_census import Trap, check_kernel
+from glauber.metastability.traps import usual_traps
 from glauber.progress import say
 from glauber.runs.embedding import Choice, Embed, Embedder, Vectors, by_tokens, choose_embedder
 from glauber.runs.run import Run
@@ -42,7 +43,6 @@ from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.sampling.reopened import drawn_from
 
 SNAPSHOTS = 200  # of a chain, about, for its path and its basins
-SHORTEST = 150  # steps of the paper's traps
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def sections_of(
 ) -> Iterable[Section]:
     """Traps, paths, topics and basins, each of them or why it is not there."""
     say("reading and embedding the texts")
-    read, chosen, missing = _read(run, embedder, device, trust_remote_code)
+    read, chosen, missing = read_texts(run, embedder, device, trust_remote_code)
     say("looking for traps")
     found, notes = _traps(run, chosen, model, device, trust_remote_code)
     yield _trap_section(run, found, notes, listed)
@@ -92,7 +92,7 @@ def sections_of(
     yield _basins(run, chosen, read.every)
 
 
-def _read(
+def read_texts(
     run: Run, embedder: Choice, device: str | None, trust_remote_code: bool
 ) -> tuple[Snapshots | str, Embedder, str]:
     """The snapshots, or why there are none; the embedder; what is missing for the default one."""
@@ -144,16 +144,9 @@ def _traps(
         if model is not None:  # it was asked for, so it must be there
             raise
         return None, [f"Traps were not looked for: {error}"]
-    conditionals, place, notes = drawn.conditionals, drawn.device, list(drawn.notes)
     try:
-        found = rolling_traps(run, conditionals, chosen, shortest=SHORTEST, device=place)
-        if found.traps:
-            return found, notes
-    except GlauberError:  # the run is shorter than the window
-        pass
-    shortest = min(SHORTEST, max(20, run.steps // 10))
-    try:
-        return hamming_traps(run, conditionals, shortest=shortest, device=place), notes
+        found = usual_traps(run, drawn.conditionals, chosen, device=drawn.device)
+        return found, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
 
@@ -162,7 +155,7 @@ def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], liste
     heading = "Where the chains got stuck"
     if found is None:
         return Section("traps", heading, tuple(notes))
-    paragraphs = [_what_a_trap_is(found), *notes]
+    paragraphs = [what_a_trap_is(found), *notes]
     if not found.traps:
         none = found.none_found()
         return Section("traps", heading, (*paragraphs, none), bands=found_bands((), note=none))
@@ -188,7 +181,7 @@ def _trap_card(run: Run, trap: Trap) -> Card:
     return Card(text, (when, *rest), (trap.episode.chain, first_seen(run, trap)))
 
 
-def _what_a_trap_is(found: Catalogue) -> str:
+def what_a_trap_is(found: Catalogue) -> str:
     asked = found.settings
     if found.detector == "rolling":
         return (

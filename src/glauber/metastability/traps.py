@@ -5,8 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
+
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.weights import check_device
+from glauber.errors import GlauberError
 from glauber.metastability.catalogue import (
     REACH,
     SHORTEST,
@@ -107,6 +110,20 @@ def traps(
         found += [hamming_traps(opened, drawn.conditionals, radius=radius, **common)]
     made = f"{signed(opened.spec)}|detector:{detector}|shortest:{shortest}"
     return Traps(tuple(found), opened, drawn.notes, show, made)
+
+
+def usual_traps(
+    run: Run, conditionals: Conditionals, embedder: Choice, *, device: torch.device | str = "cpu"
+) -> Catalogue:
+    """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
+    try:
+        found = rolling_traps(run, conditionals, embedder, device=device)
+        if found.traps:
+            return found
+    except GlauberError:  # the run is shorter than the window
+        pass
+    shortest = min(SHORTEST, max(20, run.steps // 10))
+    return hamming_traps(run, conditionals, shortest=shortest, device=device)
 
 
 @dataclass(frozen=True, eq=False)
