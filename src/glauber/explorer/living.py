@@ -7,7 +7,8 @@ for the model comes next.
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,9 +84,8 @@ class Living:
         self, source: Any, chain: int, step: int, site: int, whole: bool = False
     ) -> Answer:
         """What could stand at a site of a trail after a step."""
-        place, tokens = self._at(source, chain, step)
-        model, position = place.trail.model, place.tape.shown.position(site)
-        with self.models.lock:
+        with self._at(source, chain, step) as (place, tokens):
+            model, position = place.trail.model, place.tape.shown.position(site)
             found = conditional_at(
                 self.models.conditionals(model),
                 self.models[model].vocabulary,
@@ -98,8 +98,7 @@ class Living:
 
     def sure(self, source: Any, chain: int, step: int) -> Answer:
         """How sure the model is of every shown token of a trail after a step, at this moment."""
-        place, tokens = self._at(source, chain, step)
-        with self.models.lock:
+        with self._at(source, chain, step) as (place, tokens):
             log_prob, entropy = sure_at(
                 self.models.conditionals(place.trail.model),
                 tokens,
@@ -205,8 +204,12 @@ class Living:
         for place in places:
             self.tapes.forward(place, step)
 
-    def _at(self, source: Any, chain: int, step: int) -> tuple[Cursor, torch.Tensor]:
-        """The place of one trail after a step and its tokens (length,), made now if need be."""
+    @contextmanager
+    def _at(self, source: Any, chain: int, step: int) -> Iterator[tuple[Cursor, torch.Tensor]]:
+        """The place of one trail after a step and its tokens (length,), while nobody else asks.
+
+        Steps that are not there are made now, if that does not take long.
+        """
         check_count("step", step, least=0, most=STEPS)
         trails = _trails(source)
         check_count("chain", chain, least=0, most=len(trails) - 1)
@@ -217,7 +220,8 @@ class Living:
                 self._bring([place], step, self._clock() + self._limit)
                 if place.step == step:
                     device = self.models[place.trail.model].state_device
-                    return place, torch.from_numpy(place.moment.tokens).to(device)
+                    yield place, torch.from_numpy(place.moment.tokens).to(device)
+                    return
             if self._clock() >= patience:
                 raise GlauberError(
                     f"this chain was made up to step {place.step:,} so far, and not to {step:,}: "
