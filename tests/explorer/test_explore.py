@@ -56,7 +56,12 @@ def test_nothing_given_opens_the_bundled_model():
 def test_a_run_brings_its_model(run, tiny_folder):
     for what in (run, run.folder, str(run.folder)):
         told = about(what)
-        assert told["views"][0] == "run"
+        assert told["views"][0] == "run" and told["run"]["name"] == run.folder.name
+        assert (told["run"]["chains"], told["run"]["steps"], told["run"]["finished"]) == (
+            1,
+            20,
+            True,
+        )
         assert told["models"] == [str(tiny_folder), "bundled:english"]
 
 
@@ -147,6 +152,25 @@ def test_two_explorers_at_once():
         assert urllib.request.urlopen(other.url).status == 200
 
 
+def test_what_is_asked_of_a_run_that_is_not_open_is_refused():
+    with glauber.explore(browser=False) as found:
+        for name in ("film", "curves", "conditional", "sure"):
+            status, answer = found.answers.reply(name, {"source": "run"})
+            assert status == 400 and "no run is open" in answer["error"]
+        assert found.answers.reply("run", {})[0] == 400
+
+
+def test_a_run_is_answered_as_it_is_stored(answers, run):
+    film = answers("film", {"source": "run", "first": 5, "count": 3})
+    shown = run.tokens(5)[0][run.free[0]]
+    assert film["begin"][0] == shown.tolist() and film["count"] == 3 and film["end"] == 20
+    begun = {"model": run.spec.model, "start": {"chain": 0, "step": 5}, "seed": 0, "chain": 0,
+             "temperature": 1.0, "scan": "uniform", "frozen": [], "edits": []}  # fmt: skip
+    living = answers("film", {"source": {"trails": [begun]}, "first": 0, "count": 0})
+    assert living["begin"] == film["begin"]
+    assert answers("run", {})["steps"] == 20
+
+
 NONSENSE = [
     None, True, -1, 10**30, 1.5, 1e308, "", "a\x00b", "<b>", "x" * 50_000, [], [[]], [1, "a"], {},
     {"trails": []}, {"trails": [None]}, "run", {"trails": [{"model": "bundled:english"}]},
@@ -176,29 +200,37 @@ def sound(name):
             "seed": 0,
         },
         "save": {"state": trail | {"view": "live", "step": 2}},
+        "run": {},
+        "bands": {"kind": "traps"},
+        "film of the run": {"source": "run", "first": 3, "count": 2, "every": 1, "chains": [0]},
+        "curves of the run": {"source": "run", "points": 10},
+        "conditional of the run": {"source": "run", "chain": 0, "step": 3, "site": 1},
+        "sure of the run": {"source": "run", "chain": 0, "step": 3},
+        "save of the run": {"state": {"view": "run", "step": 2, "chain": 0}},
     }
 
 
 @pytest.fixture(scope="module")
 def answers(run, tiny_folder):
-    with glauber.explore(str(tiny_folder), browser=False) as found:
+    with glauber.explore(run, browser=False) as found:
         yield found.answers
 
 
-@pytest.mark.parametrize("name", sound(""))
-def test_nonsense_in_any_place_is_answered_or_refused_in_a_sentence(answers, tiny_folder, name):
+@pytest.mark.parametrize("label", sound(""))
+def test_nonsense_in_any_place_is_answered_or_refused_in_a_sentence(answers, tiny_folder, label):
     """No value of any argument, of a trail or of a saved state, is a fault of the server."""
-    given = sound(str(tiny_folder))[name]
+    given, name = sound(str(tiny_folder))[label], label.split()[0]
     assert answers.reply(name, given)[0] == 200
     tried = [given | {key: bad} for key in given for bad in NONSENSE]
-    if name in ("film", "save"):
+    if label in ("film", "save"):
         inner = given["source"]["trails"][0] if name == "film" else given["state"]
         changed = [inner | {key: bad} for key in inner for bad in NONSENSE]
         changed += [inner | {"edits": [bad]} for bad in NONSENSE]
-        tried += [
-            given | ({"source": {"trails": [one]}} if name == "film" else {"state": one})
-            for one in changed
-        ]
+        inside = {
+            "film": lambda one: {"source": {"trails": [one]}},
+            "save": lambda one: {"state": one},
+        }
+        tried += [given | inside[name](one) for one in changed]
     for one in tried:
         status, answer = answers.reply(name, one)
         assert status in (200, 400), (one, answer)

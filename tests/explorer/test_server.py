@@ -418,7 +418,7 @@ began = threading.Event()
 def endless():
     print("began", flush=True)
     threading.Event().wait()
-explorer._answers = lambda *given: Answers({"endless": endless})
+explorer._answers = lambda *given, **how: Answers({"endless": endless})
 sys.argv = ["glauber", "explore", "--no-browser"]
 from glauber.cli import main
 main()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glauber.explorer.models import Models
     from glauber.explorer.notebook import Page
     from glauber.explorer.server import Server
+    from glauber.explorer.stored import StoredRun
 
 NEEDED = ("starlette", "uvicorn", "anywidget")
 PASSAGES = 20  # starting texts that a page offers
@@ -49,8 +50,9 @@ def explore(
     for name in NEEDED:
         if find_spec(name) is None:
             raise GlauberError("the explorer needs more packages: pip install 'glauber[explore]'.")
-    run, models = _opened(what, model, device=device, trust_remote_code=trust_remote_code)
-    found = Explorer(_answers(run, models), link=link, port=port)
+    how = {"device": device, "trust_remote_code": trust_remote_code}
+    run, models = _opened(what, model, **how)
+    found = Explorer(_answers(run, models, **how), link=link, port=port)
     if browser and not in_notebook():
         found.open()
     return found
@@ -214,25 +216,42 @@ def _check_name(name: str) -> None:
         raise GlauberError(f"there is no model {name}: neither a folder nor on the hub.")
 
 
-def _answers(run: Run | None, models: "Models") -> "Answers":
+def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     """Everything that the page can ask."""
     from glauber.explorer.answers import Answers
     from glauber.explorer.filling import Filling
     from glauber.explorer.living import Living
     from glauber.explorer.saved import save
+    from glauber.explorer.stored import StoredRun
 
-    living, filling = Living(models), Filling(models)
-    of = {"trails": Answers({name: getattr(living, name) for name in BY_SOURCE})}
+    stored = None if run is None else StoredRun(run, models=models, **how)
+    living = Living(models, from_run=None if stored is None else stored.begin)
+    filling = Filling(models)
+    of = {"trails": _asked(living, BY_SOURCE)}
+    if stored is not None:
+        of["run"] = _asked(stored, BY_SOURCE)
+
+    def saved(state: Any) -> "Answer":
+        return save(answers, None if stored is None else stored.now(), state)
+
     questions: dict[str, Any] = {name: partial(_by_source, of, name) for name in BY_SOURCE}
     questions |= {"encode": living.encode, "tokens": living.tokens}
     questions |= {"fill": filling.fill, "translate": filling.translate}
-    questions["about"] = partial(_about, run, models)
-
-    def saved(state: Any) -> "Answer":
-        return save(answers, run, state)
-
-    answers = Answers(questions | {"save": saved})
+    questions |= {"about": partial(_about, stored, models), "save": saved}
+    if stored is not None:
+        questions |= {"run": stored.about, "bands": _no_bands}
+    answers = Answers(questions)
     return answers
+
+
+def _no_bands(kind: str) -> "Answer":
+    return {"state": "none", "why": "", "note": "", "bands": []}
+
+
+def _asked(owner: Any, names: Sequence[str]) -> "Answers":
+    from glauber.explorer.answers import Answers
+
+    return Answers({name: getattr(owner, name) for name in names})
 
 
 def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -> "Answer":
@@ -246,7 +265,7 @@ def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -
     return of[kind](name, {"source": source} | given)
 
 
-def _about(run: Run | None, models: "Models") -> "Answer":
+def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
     """What the page shows before anything is asked."""
     from glauber import __version__
     from glauber.conditionals.texts import passages
@@ -255,9 +274,9 @@ def _about(run: Run | None, models: "Models") -> "Answer":
     return {
         "version": __version__,
         "models": models.names,
-        "run": None,
+        "run": None if stored is None else stored.about(),
         "translator": translator_folder(None).is_dir(),
         "passages": [{"topic": topic, "text": text} for topic, text in passages()[:PASSAGES]],
         "scans": list(SCANS),
-        "views": ["run"] * (run is not None) + ["live", "pair", "fill"],
+        "views": ["run"] * (stored is not None) + ["live", "pair", "fill"],
     }

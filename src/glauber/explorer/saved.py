@@ -30,7 +30,7 @@ START = (
     '\nconst page = {script};\npage.open(document.getElementById("page"), '
     'JSON.parse(document.getElementById("carried").textContent));\n'
 )
-EVENTS = 60_000  # of a run's film; about a megabyte
+EVENTS = 100_000  # of a run's film; about a megabyte
 MOST = 200_000  # redraws of living chains
 PIECE = 2_000  # steps asked for at once
 PATIENCE = 60.0  # seconds for chains to be made again
