@@ -45,20 +45,20 @@ export function smallChains({ onchoose, title = (chain) => `Chain ${chain.number
     cells.push(cell);
   }
 
-  function show(chains, chosen) {
+  /** While it plays (`hurried`) texts out of sight wait until they come into sight. */
+  function show(chains, chosen, hurried = false) {
     while (cells.length > chains.length) {
       const { button } = cells.pop();
       seen.unobserve(button);
       button.remove();
     }
     while (cells.length < chains.length) addCell();
-    chains.forEach((chain, i) => showCell(cells[i], chain, chosen));
+    chains.forEach((chain, i) => showCell(cells[i], chain, chosen, hurried));
   }
 
-  /** A text out of sight is written once it comes into sight. */
-  function showCell(cell, chain, chosen) {
-    if (cell.seen) cell.text.show(chain);
-    else cell.late = chain;
+  function showCell(cell, chain, chosen, hurried) {
+    cell.late = hurried && !cell.seen ? chain : null;
+    if (!cell.late) cell.text.show(chain);
     const pressed = String(chain.number === chosen);
     if (cell.button.getAttribute("aria-pressed") !== pressed) cell.button.setAttribute("aria-pressed", pressed);
     if (cell.number === chain.number) return;

@@ -58,6 +58,7 @@ class RunPlayer {
   #stops = [];
   #bands = new Map();
   #trouble;
+  #played = false;
 
   constructor(link, about, options) {
     this.#link = link;
@@ -79,7 +80,7 @@ class RunPlayer {
     const { onpick } = this.#options;
     this.large = largeChain({ onpick: onpick ? (site) => onpick(site, this.chain, player.at) : null });
     this.small = smallChains({ onchoose: (number) => this.choose(number) });
-    this.line = timeline(player, { onband: (kind, band) => this.#goToBand(kind, band) });
+    this.line = timeline(player, { onband: (...chosen) => this.#goToBand(...chosen) });
     this.charts = curves(player);
     this.line.setChain(this.chain);
     this.charts.setChain(this.chain);
@@ -153,23 +154,25 @@ class RunPlayer {
     if (one) this.large.show(one);
     const here = this.pages.here();
     const seen = chains.filter((chain) => chain.number >= here[0] && chain.number <= here.at(-1));
-    if (this.about.chains > 1) this.small.show(seen, this.chain);
+    if (this.about.chains > 1) this.small.show(seen, this.chain, this.player.playing);
     this.#options.onmoment?.({ step, chain: this.chain });
   }
 
   #changed() {
     const { player, view } = this;
     this.#trouble("film", player.error);
+    if (!player.playing && this.#played) this.#show(player.moment);
+    this.#played = player.playing;
     const waits = player.playing && player.at >= player.end && player.source.growing();
     const sentence = waits ? "The run goes on: waiting for its next steps." : "";
     if (view.waits.textContent !== sentence) view.waits.textContent = sentence;
   }
 
-  async #goToBand(kind, band) {
+  async #goToBand(kind, band, note) {
     const stride = this.about.every ?? 1; // of a thinned film the first state inside the band
-    await this.goTo(band.chain, Math.ceil(band.first / stride) * stride);
+    await this.goTo(band.chain, Math.ceil((band.at ?? band.first) / stride) * stride);
     const steps = `steps ${thousands(band.first)} to ${thousands(band.last)}`;
-    const lines = (band.lines ?? []).map((text) => make("p", { class: "note" }, text));
+    const lines = [...(band.lines ?? []), note].filter(Boolean).map((text) => make("p", { class: "note" }, text));
     this.view.found.replaceChildren(make("h3", {}, `${band.name}, ${steps}`), make("p", {}, band.text ?? ""), ...lines);
     this.view.found.hidden = false;
     this.say(`Went to ${bandName(kind, band)}.`);
@@ -205,7 +208,8 @@ class RunPlayer {
     this.line.setBands(kind, answer);
     this.#bands.set(kind, answer.bands);
     this.small.setBands(this.#bands, this.player.end);
-    return answer.state === "working" ? POLL.bands : 0;
+    if (answer.state === "working") return POLL.bands;
+    return this.#link.live && !this.about.finished ? POLL.curves : 0;
   }
 
   async #lookAtCurves() {

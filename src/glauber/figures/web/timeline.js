@@ -20,7 +20,8 @@ export function bandColours(bands) {
 
 /**
  * The slider with its bands. `setBands(kind, answer)` takes what `bands` answered, `setChain`
- * says whose bands are shown, `onband(kind, band)` is called when one is chosen.
+ * says whose bands are shown, `onband(kind, band, note)` is called when one is chosen; the note says
+ * how all of its kind were found.
  */
 export function timeline(player, { onband = () => {}, label = "Step" } = {}) {
   const rows = new Map();
@@ -32,7 +33,7 @@ export function timeline(player, { onband = () => {}, label = "Step" } = {}) {
 
   function setBands(kind, answer) {
     if (!rows.has(kind)) {
-      const row = bandRow(kind, (band) => onband(kind, band));
+      const row = bandRow(kind, (band, note) => onband(kind, band, note));
       rows.set(kind, row);
       bands.append(row.element);
     }
@@ -74,12 +75,12 @@ function bandRow(kind, onchoose) {
 
   function fill(answer, chain, end) {
     row.answer = answer;
-    const key = JSON.stringify([answer.state, answer.why, answer.bands.length, chain, end]);
+    const mine = answer.bands.filter((band) => chain === null || band.chain === chain);
+    const key = JSON.stringify([answer.state, answer.why, answer.bands.length, chain, end, mine]);
     if (key === drawn) return;
     drawn = key;
     const colour = bandColours(answer.bands);
-    const mine = answer.bands.filter((band) => chain === null || band.chain === chain);
-    const buttons = mine.map((band) => bandButton(kind, band, colour(band), end, onchoose));
+    const buttons = mine.map((band) => bandButton(kind, band, colour(band), end, () => onchoose(band, answer.note)));
     track.replaceChildren(...buttons, ...(mine.length ? [] : [message(answer, chain)]), now);
     if (buttons.length) buttons[0].tabIndex = 0;
   }
@@ -104,7 +105,7 @@ function bandButton(kind, band, colour, end, onchoose) {
   button.style.width = `${(100 * Math.max(band.last - band.first, 0)) / end}%`;
   button.addEventListener("click", () => {
     button.parentElement.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", one === button));
-    onchoose(band);
+    onchoose();
   });
   return button;
 }
