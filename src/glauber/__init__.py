@@ -71,6 +71,7 @@ STUDIES = {
 OTHERS = {
     "explore": "explorer.explore",
     "load": "conditionals.load",
+    "constrain": "dynamics.constrained",
     "DiffusionLM": "conditionals.diffusion_lm",
     "MaskedLM": "conditionals.masked_lm",
     "CausalLM": "conditionals.causal_lm",

@@ -22,8 +22,9 @@ from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain, study
+from glauber.runs.export import forced
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, signature
+from glauber.runs.spec import Spec, refuse_ties, signature
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
 from glauber.statistics import FEW, mean_by_chain, mean_over_chains, standard_error
 
@@ -255,6 +256,7 @@ def _of_chain(row: Floats) -> tuple[float, tuple[float, float] | None]:
 
 def check_kernel(spec: Spec) -> None:
     """Refuses what is not a random scan of single sites, saying why."""
+    refuse_ties(spec, "entropy production")
     if spec.fill == "greedy":
         raise GlauberError(
             "entropy production needs tokens drawn from the conditionals, but this run's fill is "
@@ -327,8 +329,8 @@ def _first_clean(run: Run) -> NDArray[np.int64]:
     Sites that were redrawn need no look: their first event says whether the start had log 0.
     """
     left = run.free.copy()
-    sites = run.read("site")[:, :, 0]
-    left[np.arange(run.n_chains)[:, None], sites] = False
+    chain, step = np.nonzero(~forced(run))  # a forced site keeps its start, whatever that is
+    left[chain, run.read("site")[chain, step, 0]] = False
     if run.spec.special_tokens and not run.spec.forbid:
         left[:] = False
     tokens = run.tokens(0)

@@ -21,7 +21,7 @@ from glauber.progress import check_count, check_memory, say
 from glauber.result import Result, counted, plain, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.runs.spec import signature
+from glauber.runs.spec import refuse_ties, signature
 from glauber.sampling.reopened import COARSE, drawn_from
 from glauber.statistics import Measured, over_chains
 
@@ -69,6 +69,12 @@ def potential(
     if temperature is not None:
         check_temperature(temperature)
     opened = Run.of(run)
+    refuse_ties(opened.spec, "a potential")
+    if opened.spec.budget is not None:
+        raise GlauberError(
+            "a potential compares all states by one rule, but within max-changes each chain has "
+            "a rule of its own."
+        )
     if opened.steps == 0:
         raise GlauberError(f"the run {opened.folder} has no steps yet, so it visited nothing.")
     chains, at = _chains_at(opened, temperature)

@@ -4,8 +4,8 @@ Budget: at most B sites may differ from the chain's own start. The heat bath on 
 i, with d other sites that differ, any token if d < B, else the start's own. While the budget is
 kept such a forced site holds the start's token already (d is B there), so nothing changes and
 nobody is asked; the event has log-probability 0 and entropy 0, those of a point mass. Choosing
-among the m(x) movable sites only would need an acceptance of m(x) / m(y) to keep the law, so real
-moves would come no faster.
+among the m(x) movable sites only would need an acceptance of min(1, m(x) / m(y)) to keep the law:
+fewer steps, but no more moves for the same number of questions to the model.
 
 Ties: a group of sites always holds one token, and a step redraws the whole group. Its law is
 
@@ -16,9 +16,11 @@ the chain rule at temperature 1, exact where the conditionals have a joint law. 
 by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sites.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +29,16 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.constraints import at_column
+from glauber.conditionals.constraints import (
+    Allow,
+    Bias,
+    Constraints,
+    at_column,
+    by_site,
+    read_constraints,
+)
+from glauber.conditionals.load import Model, load
+from glauber.conditionals.starts import positions_of, starts
 from glauber.dynamics.fills import Drawn, Fill
 from glauber.dynamics.glauber import glauber, place
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
@@ -133,6 +144,43 @@ class Room(NamedTuple):
         return int(np.count_nonzero(differs)) > self.budget  # the hidden site is one of them
 
 
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The conditionals of a chain that may differ from its start (length,) at `budget` sites.
+
+    For one hidden site a row, which is what the chain itself asks.
+    """
+
+    base: Conditionals
+    start: Tensor
+    budget: int
+
+    @property
+    def vocab_size(self) -> int:
+        return self.base.vocab_size
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        if sites.shape[1] > 1 or candidates is not None:
+            raise GlauberError(
+                "max-changes is known to studies that ask about whole conditionals of one site."
+            )
+        if tokens.shape[1] != len(self.start):
+            raise GlauberError(
+                f"max-changes counts from a start of {len(self.start)} tokens with the special "
+                f"ones, but a text has {tokens.shape[1]}."
+            )
+        scores = self.base.scores(tokens, sites)
+        start = self.start.to(tokens.device)
+        differs = tokens != start
+        others = differs.sum(dim=1) - differs.gather(1, sites)[:, 0].long()
+        full = (others >= self.budget).to(scores.device)[:, None, None]
+        every = torch.arange(self.vocab_size, device=scores.device)
+        own = every == start[sites].to(scores.device)[..., None]
+        # A start that is never proposed stays where it is until there is room to leave it.
+        scores = torch.where(full & own & (scores == -torch.inf), 0.0, scores)
+        return scores.masked_fill(full & ~own, -torch.inf)
+
+
 def tied_group(conditionals: Conditionals, columns: tuple[int, ...], names: str) -> Group:
     """The group of these columns, with what all of its sites may hold."""
     sets, biases = zip(*(at_column(conditionals, column) for column in columns), strict=True)
@@ -230,3 +278,66 @@ def check_scan(scan: Scan) -> None:
             f"max-changes and ties keep their law with one site a step, chosen blindly, but the "
             f"scan is {scan.name}: take uniform or sweep."
         )
+
+
+class Constrained:
+    """A model with constraints, for the studies that take a model: see `constrain`."""
+
+    def __init__(self, model: Model, asked: Constraints, start: str | None) -> None:
+        self.model, self.asked, self.start = model, asked, start
+        self.vocab_size, self.vocabulary = model.vocab_size, model.vocabulary
+        self.name, self.dtype, self.longest = model.name, model.dtype, model.longest
+        self.length, self.whole_vocabulary = getattr(model, "length", None), model.whole_vocabulary
+        self.device, self.state_device = model.device, model.state_device
+        known = f"{model.fingerprint} {json.dumps(asked.to_dict())} {start}"
+        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
+
+    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
+        """The constrained scores (rows, k, vocab or candidates)."""
+        return self.conditionals().scores(tokens, sites, candidates)
+
+    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+        """What a constrained chain draws from."""
+        found: Conditionals = self.model.conditionals(standard_only=standard_only, forbid=forbid)
+        if self.asked.allowed or self.asked.bias:
+            first = positions_of(self.vocabulary.text, [0])[0]
+            found = by_site(self.asked, found, self.vocabulary, first)
+        if self.asked.budget is None:
+            return found
+        return Ball(found, starts(self.model, [str(self.start)])[0][0], self.asked.budget)
+
+    def proposals(self) -> Conditionals:
+        """What ranks the whole vocabulary at a site."""
+        return self.conditionals()
+
+    def in_float64(self) -> "Constrained":
+        """The same in float64."""
+        return Constrained(self.model.in_float64(), self.asked, self.start)
+
+    def on(self, device: str) -> "Constrained":
+        """The same on another device."""
+        return Constrained(self.model.on(device), self.asked, self.start)
+
+
+def constrain(
+    model: str | Conditionals,
+    *,
+    allow: Allow = "",
+    bias: Bias = "",
+    max_changes: int | None = None,
+    start: str | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    trust_remote_code: bool = False,
+) -> Constrained:
+    """A model that keeps to constraints, for margins, influence, couple and other such studies.
+
+    allow, bias and max_changes are those of `sample`; max_changes counts from the text `start`.
+    """
+    asked = read_constraints(allow=allow, bias=bias, max_changes=max_changes)
+    if (asked.budget is None) != (start is None):
+        raise GlauberError("max_changes and the start that it counts from are given together.")
+    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    found = Constrained(opened, asked, start)
+    found.conditionals()  # refuses unknown tokens
+    return found

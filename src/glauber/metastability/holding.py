@@ -55,6 +55,12 @@ class Margins:
         return float(self.gaps.min())
 
     @property
+    def mean_gap(self) -> float:
+        """Over the sites where another token can come; infinite where there is none."""
+        open_sites = self.gaps[np.isfinite(self.gaps)]
+        return float(open_sites.mean()) if len(open_sites) else math.inf
+
+    @property
     def leaving(self) -> Floats:
         """Chance (n,) that a redraw of the site changes its token; 0 below 1e-308."""
         return np.asarray(np.exp(self.log_leaving))

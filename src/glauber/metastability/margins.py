@@ -99,7 +99,7 @@ class MarginStudy(Margins, Result):
             "perfect": self.perfect,
             "gaps": {"value": plain(self.gaps), **kind},
             "leaving": as_numbers(self.log_leaving) | kind,
-            "mean_gap": {"value": float(self.gaps.mean()), **kind},
+            "mean_gap": {"value": plain(self.mean_gap), **kind},
             "smallest_gap": {"value": self.margin, **kind},
             "escape_rate": as_numbers(self.log_escape_rate) | kind,
             "holding_time": as_numbers(-self.log_escape_rate) | kind,
@@ -135,10 +135,7 @@ class MarginStudy(Margins, Result):
             else f"an approximate trap at most: {below} of {len(self.tokens)} tokens are not the "
             "likeliest"
         )
-        yield (
-            f"{trap}; smallest gap {self.margin:.4g}, mean {float(self.gaps.mean()):.4g} "
-            f"({self.kind})"
-        )
+        yield (f"{trap}; smallest gap {self.margin:.4g}, mean {self.mean_gap:.4g} ({self.kind})")
         yield _bound_line(self)
         yield f"chance to leave in one step: {written(self.log_escape_rate)} ({self.kind})"
         yield f"mean holding time: {self.held} ({self.kind})"

@@ -26,7 +26,8 @@ from glauber.metastability.episodes import (
 from glauber.metastability.holding import Margins, as_numbers, margins_of, written
 from glauber.progress import say, track
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec
+from glauber.runs.spec import Spec, refuse_ties
+from glauber.sampling.reopened import of_chain
 
 Key = tuple[bytes, bytes, float]  # a state, its free sites and its temperature
 
@@ -84,7 +85,7 @@ class Trap:
 
     @property
     def mean_gap(self) -> float:
-        return float(self.margins.gaps.mean())
+        return self.margins.mean_gap
 
     @property
     def min_gap(self) -> float:
@@ -280,18 +281,24 @@ def _margins(
 ) -> Margins | None:
     """The margins of a state of a chain; none if it holds a token that is never drawn."""
     free, temperature = run.free[chain], float(run.temperatures[chain])
-    key = tokens.tobytes(), free.tobytes(), temperature
+    key = tokens.tobytes() + _start(run, chain), free.tobytes(), temperature
     if key in known:
         return known[key]
     try:
         state, where = (torch.from_numpy(part).to(device) for part in (tokens, free))
-        known[key] = margins_of(conditionals, state, where, temperature=temperature)
+        own = of_chain(conditionals, run, chain)
+        known[key] = margins_of(own, state, where, temperature=temperature)
     except GlauberError:
         # Only a token of the start can be one that is never drawn.
         if not (tokens == run.tokens(0)[chain])[free].any():
             raise
         known[key] = None
     return known[key]
+
+
+def _start(run: Run, chain: int) -> bytes:
+    """A chain's start, where its conditionals depend on it."""
+    return b"" if run.spec.budget is None else run.tokens(0)[chain].tobytes()
 
 
 def _escape(path: Sojourns, which: int, log_probs: Any) -> Escape | None:
@@ -307,6 +314,7 @@ def _escape(path: Sojourns, which: int, log_probs: Any) -> Escape | None:
 
 def check_kernel(spec: Spec) -> None:
     """Refuses runs whose steps are not draws at one random site."""
+    refuse_ties(spec, "a trap's holding time")
     if spec.fill == "greedy" or spec.scan not in ("uniform", "block:1"):
         raise GlauberError(
             "a trap's holding time is known for tokens drawn at one random site a step, but this "

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.runs.export import trajectory
+from glauber.runs.export import forced, trajectory
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
@@ -155,10 +155,11 @@ def _asked(run: Run, statistic: Statistic, late: list[NDArray[np.int64]]) -> Flo
 def _mean_entropy(run: Run, sites: NDArray[np.int64], first: int) -> Floats:
     """The mean entropy of each site's conditionals where it was redrawn (chains, length).
 
-    Infinite where it never was.
+    Infinite where it never was, or only while the budget of changes was spent.
     """
     entropy = run.read("entropy", first).astype(np.float64)
-    chain, step, slot = np.nonzero(sites >= 0)
+    open_events = ~forced(run)[:, first:, None]
+    chain, step, slot = np.nonzero((sites >= 0) & open_events)
     total, count = np.zeros(run.free.shape), np.zeros(run.free.shape)
     place = chain, sites[chain, step, slot]
     np.add.at(total, place, entropy[chain, step, slot])

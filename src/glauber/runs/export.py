@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, one_of, study
+from glauber.runs.replay import forced_events
 from glauber.runs.run import BLOCK, Run
 from glauber.runs.spec import DRAFT
 from glauber.runs.store import check_new
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-__all__ = ["Exported", "export", "survival", "to_arviz", "trajectory"]
+__all__ = ["Exported", "export", "forced", "survival", "to_arviz", "trajectory"]
 
 
 @study
@@ -194,6 +195,13 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
 def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
     return run.states(every)
+
+
+def forced(run: Run) -> NDArray[np.bool_]:
+    """Which steps the budget of changes left no choice, (chains, steps)."""
+    if run.spec.budget is None:
+        return np.zeros((run.n_chains, run.steps), bool)
+    return forced_events(run.tokens(0), run.read("site"), run.read("token"), run.spec.budget)
 
 
 def survival(run: Run, every: int = 1) -> NDArray[np.float64]:

@@ -35,6 +35,26 @@ def replaced(
     return old.reshape(sites.shape), spare[:-1].reshape(tokens.shape)
 
 
+def forced_events(
+    start: NDArray[Any], sites: NDArray[Any], new: NDArray[Any], budget: int
+) -> NDArray[np.bool_]:
+    """Which events (chains, steps, slots) a budget of changes forced, (chains, steps).
+
+    There so many other sites differed from the start that only its own tokens were left.
+    """
+    forced = np.zeros(sites.shape[:2], bool)
+    differs, chains = np.zeros(start.shape, bool), np.arange(len(start))[:, None]
+    for step in range(sites.shape[1]):
+        there = sites[:, step] >= 0
+        own = np.where(there, sites[:, step], 0)
+        others = differs.sum(axis=1) - (differs[chains, own] & there).sum(axis=1)
+        forced[:, step] = others + there.sum(axis=1) > budget
+        rows, slots = np.nonzero(there)
+        place = own[rows, slots]
+        differs[rows, place] = new[rows, step, slots] != start[rows, place]
+    return forced
+
+
 def contradiction(
     events: dict[str, NDArray[Any]],
     start: NDArray[Any],

@@ -55,6 +55,11 @@ class Spec:
         return list(self.temperature) if several else [self.temperature] * self.chains  # type: ignore[arg-type, list-item]
 
     @property
+    def budget(self) -> int | None:
+        """Sites that may differ from a chain's own start; None where nobody counts them."""
+        return Constraints.from_dict(self.constraints).budget
+
+    @property
     def signature(self) -> str:
         """The spec in one line, short enough to paste beside a result."""
         return signature(self)
@@ -83,6 +88,14 @@ def signature(spec: Spec) -> str:
     if spec.unmasking is not None:  # no redraws of sites that a scan picks
         del parts["scan"], parts["within"], parts["fill"]
     return "|".join(f"{key}:{value}" for key, value in parts.items())
+
+
+def refuse_ties(spec: Spec, what: str) -> None:
+    """Refuses a run with tied sites, for figures of single sites."""
+    if Constraints.from_dict(spec.constraints).tied:
+        raise GlauberError(
+            f"{what} is known for steps that redraw one site, but this run has tied sites."
+        )
 
 
 def _kept_to(spec: Spec) -> str:

@@ -24,7 +24,7 @@ from glauber.conditionals.constraints import (
 from glauber.conditionals.load import Model, load
 from glauber.conditionals.starts import positions_of, read_sites, starts
 from glauber.conditionals.weights import choose_dtype
-from glauber.dynamics.constrained import Limits, check_scan, constrained, tied_group
+from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
 from glauber.dynamics.fills import Fill, fill_named
 from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Kernel, start
@@ -179,6 +179,11 @@ def plan(
     asked = read_constraints(allow=allow, bias=bias, max_changes=max_changes, tie=tie)
     if asked.budget is not None or asked.tied:
         check_scan(scanned)
+    if isinstance(model, Constrained):
+        raise GlauberError(
+            "a run records its constraints: give it the model itself, and allow, bias and "
+            "max_changes."
+        )
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)

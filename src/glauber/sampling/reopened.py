@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import Conditionals, log_probs
 from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.load import Model
+from glauber.dynamics.constrained import Ball
 from glauber.errors import GlauberError
 from glauber.progress import say, track
-from glauber.runs.export import trajectory
+from glauber.runs.export import forced, trajectory
 from glauber.runs.run import Run
 from glauber.sampling.plan import Plan, open_model
 
@@ -34,6 +35,14 @@ class DrawnFrom:
     conditionals: Conditionals  # of the tokens that the run could propose, in its own spec
     device: torch.device  # where states should live
     notes: tuple[str, ...]  # what must be said about it, as sentences
+
+
+def of_chain(conditionals: Conditionals, run: Run, chain: int) -> Conditionals:
+    """What one chain of a run drew from: within its budget of changes, if it has one."""
+    budget = run.spec.budget
+    if budget is None:
+        return conditionals
+    return Ball(conditionals, torch.from_numpy(run.tokens(0)[chain]), budget)
 
 
 def drawn_from(
@@ -172,6 +181,8 @@ def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Fl
                 )
                 advance(len(held) * run.n_chains)
                 held = []
+    still = forced(run)[:, begin:]
+    old[still] = entropy[still] = 0.0
     return old, entropy
 
 
