@@ -196,10 +196,17 @@ def tied_group(conditionals: Conditionals, columns: tuple[int, ...], names: str)
     return Group(columns, allowed.nonzero()[:, 0], torch.stack(biases).sum(dim=0)[allowed])
 
 
-def constrained(conditionals: Conditionals, limits: Limits, *, scan: Scan, fill: Fill) -> Kernel:
+def constrained(
+    conditionals: Conditionals,
+    limits: Limits,
+    *,
+    scan: Scan,
+    fill: Fill,
+    one_shape: bool | None = None,
+) -> Kernel:
     """The kernel of single-site dynamics, or of one group, that keeps to a budget and to ties.
 
-    On a GPU forced sites are asked about with the others: a recorded step has one shape.
+    one_shape asks about forced sites with the others, as a recorded step must (default: on CUDA).
     """
     check_scan(scan)
     plain = glauber(conditionals, scan=scan, fill=fill)
@@ -208,7 +215,8 @@ def constrained(conditionals: Conditionals, limits: Limits, *, scan: Scan, fill:
         chosen = state._replace(free=state.free & limits.leading)
         sites = limits.members[scan.choose(conditionals, chosen, noise.order)[:, 0]]
         forced = limits.forced(state, sites)
-        if state.tokens.is_cuda and not limits.groups:
+        whole = state.tokens.is_cuda if one_shape is None else one_shape
+        if whole and not limits.groups:
             info = _unless(forced, _held(state, sites), plain.step(chosen, noise)[1])
         else:
             info = by_rows(chosen, noise, sites, forced)
