@@ -123,7 +123,7 @@ function layout(root) {
     if (said.textContent !== sentence) said.textContent = sentence;
   }
   function trouble(sentence) {
-    alarm.textContent = sentence ?? "";
+    alarm.textContent = sentence ? sentence[0].toUpperCase() + sentence.slice(1) : "";
     alarm.hidden = !sentence;
   }
   return { view, build, choose: mark, say, trouble };

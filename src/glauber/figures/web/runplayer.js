@@ -46,7 +46,7 @@ function troubles(element) {
   return (place, sentence) => {
     if (sentence) now.set(place, sentence);
     else now.delete(place);
-    const text = [...new Set(now.values())].join(" ");
+    const text = [...new Set(now.values())].map((one) => one[0].toUpperCase() + one.slice(1)).join(" ");
     if (element.textContent !== text) element.textContent = text;
     element.hidden = text === "";
   };
@@ -224,7 +224,7 @@ class RunPlayer {
 
   #describe() {
     const { steps, planned, finished, model, summary } = this.about;
-    const far = finished ? "" : `at step ${thousands(steps)} of ${thousands(planned)}, still running`;
+    const far = finished ? "" : `still running, ${thousands(planned - steps)} steps to go`;
     const sentence = [summary, summary?.includes(model) ? "" : model, far].filter(Boolean).join(", ");
     if (this.view.about.textContent !== sentence) this.view.about.textContent = sentence;
   }
