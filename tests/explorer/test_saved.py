@@ -308,3 +308,49 @@ def test_a_saved_run_plays_from_a_file(run, chromium, tmp_path):
     assert page.title() == "glauber: my run <b>"
     assert faults == [] and all(one.startswith(("file:", "data:")) for one in asked)
     page.close()
+
+
+def watched(chromium, faults, asked):
+    """A page whose errors and requests are noted."""
+    page = chromium.new_page()
+    page.on("pageerror", lambda fault: faults.append(str(fault)))
+    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    return page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("view", ["run", "live", "pair", "fill"])
+def test_what_a_server_shows_and_what_was_saved_are_the_same_text(
+    run, chromium, tmp_path, view, tiny_folder
+):
+    """Opened, saved by its button and opened from disk; nothing is asked of another machine."""
+    texts = "text=the cat sat on the mat&text2=a big dog ran under it&seed=3&chain=0&scan=uniform"
+    rest = {
+        "run": "step=40&chain=1",
+        "live": f"model={tiny_folder}&{texts}&temperature=1&step=12&edits=4t0.5,6f2",
+        "pair": f"model={tiny_folder}&{texts}&temperature=1&step=12",
+        "fill": f"model={tiny_folder}&mode=fill&text=the [MASK] sat on the ___&seed=1&step=2",
+    }[view]
+    step = re.search(r"&step=(\d+)|^step=(\d+)", rest)[0].split("=")[1]
+    faults, asked = [], []
+    with glauber.explore(run, browser=False, link=f"view={view}&{rest}") as found:
+        page = watched(chromium, faults, asked)
+        page.goto(found.url)
+        page.locator(f"[data-step='{step}']").first.wait_for()
+        seen = page.locator("[data-chain]").all_inner_texts()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save page").first.click()
+        place = tmp_path / download.value.suggested_filename
+        download.value.save_as(place)
+        page.close()
+        address = found.url.split("#")[0]
+    page = watched(chromium, faults, asked)
+    page.goto(place.as_uri())
+    page.locator(f"[data-step='{step}']").first.wait_for()
+    assert page.locator("[data-chain]").all_inner_texts() == seen and any(seen)
+    assert page.get_by_role("button", name="Save page").count() == 0
+    page.close()
+    own = (address, "file:", "data:", f"blob:{address.rsplit('/', 2)[0]}")
+    assert faults == [] and all(one.startswith(own) for one in asked)
+    assert place.stat().st_size < 2_000_000

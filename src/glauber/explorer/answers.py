@@ -22,8 +22,15 @@ Question = Callable[..., Answer]
 class Answers:
     """The questions that an open explorer answers, by name."""
 
-    def __init__(self, questions: Mapping[str, Question]) -> None:
-        self._questions = dict(questions)
+    def __init__(
+        self, questions: Mapping[str, Question], *, close: Callable[[], None] | None = None
+    ) -> None:
+        self._questions, self._close = dict(questions), close
+
+    def close(self) -> None:
+        """Ends what is still looked for beside the answers."""
+        if self._close is not None:
+            self._close()
 
     def __call__(self, name: str, given: Mapping[str, Any]) -> Answer:
         """The answer to one question; what the question does not know is refused."""

@@ -100,6 +100,7 @@ class Explorer:
 
     def stop(self) -> bool:
         """Ends server and page; whether no answer is still being computed."""
+        self.answers.close()
         server, self._server = self._server, None
         page, self._page = self._page, None
         quiet = [one.stop() for one in (server, page) if one is not None]
@@ -239,13 +240,9 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     questions |= {"fill": filling.fill, "translate": filling.translate}
     questions |= {"about": partial(_about, stored, models), "save": saved}
     if stored is not None:
-        questions |= {"run": stored.about, "bands": _no_bands}
-    answers = Answers(questions)
+        questions |= {"run": stored.about, "bands": stored.bands}
+    answers = Answers(questions, close=None if stored is None else stored.close)
     return answers
-
-
-def _no_bands(kind: str) -> "Answer":
-    return {"state": "none", "why": "", "note": "", "bands": []}
 
 
 def _asked(owner: Any, names: Sequence[str]) -> "Answers":
