@@ -90,8 +90,9 @@ def test_a_film_that_would_be_too_large_is_shorter(folders, monkeypatch):
     stored = StoredRun(folders / "chains")
     assert stored.film("run", first=0, count=50)["count"] == 10
     assert stored.film("run", first=0, count=50, every=40)["count"] == 1
-    with pytest.raises(GlauberError, match="chain"):
-        stored.film("run", first=0, count=5, chains=[])
+    for chains in ([], 1, "0", [0, 0], [[0]], [True]):
+        with pytest.raises(GlauberError, match="chain"):
+            stored.film("run", first=0, count=5, chains=chains)
 
 
 def test_the_conditional_is_the_models_own(folders, model):

@@ -33,7 +33,7 @@ from glauber.sampling.reopened import COARSE, DrawnFrom, drawn_from
 
 Found = TypeVar("Found")
 
-EVENTS = 400_000  # of one film, at most
+EVENTS = 100_000  # of one film, at most
 READ = 4_000_000  # events that are read for one film, at most
 GROWN = 1.02  # curves are drawn anew when a run is so many times longer
 
@@ -98,6 +98,8 @@ class StoredRun:
         """States of some chains, frame by frame; fewer than asked for where they would be many."""
         check_count("number of frames", count, least=0, most=10**15)
         check_count("number of steps in a frame", every, most=10**15)
+        if chains is not None and not isinstance(chains, list | tuple | range):
+            raise GlauberError("the chains of a film are a list of numbers.")
         run = self.now()
         slots = slots_of(run)
         shown = run.n_chains if chains is None else max(1, len(chains))
