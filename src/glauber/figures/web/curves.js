@@ -35,9 +35,9 @@ function short(value) {
 export function curves(player, { charts = null } = {}) {
   const grid = make("div", { class: "curves" });
   const notes = make("p", { class: "note" });
-  const whole = make("button", { type: "button", class: "plain", hidden: true, onclick: () => zoom(null) }, "Whole run");
-  const hint = make("span", { class: "note push" }, "Click to go there, drag across to zoom, double-click for the whole run.");
-  const head = make("div", { class: "spread" }, notes, hint, whole);
+  const whole = make("button", { type: "button", class: "plain", hidden: true, onclick: () => zoom(null) }, "All steps");
+  const hint = make("span", { class: "note push" }, "Click to go there, drag across to zoom, double-click for all steps.");
+  const head = make("div", { class: "spread", hidden: true }, notes, hint, whole);
   const element = make("div", { class: "stack" }, grid, head);
   let drawn = [];
   let chosen = null;
@@ -53,6 +53,7 @@ export function curves(player, { charts = null } = {}) {
       element.dataset.key = key;
     }
     notes.textContent = (answer.notes ?? []).join(" ");
+    head.hidden = drawn.length === 0;
     moved();
   }
 

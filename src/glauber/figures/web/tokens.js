@@ -157,7 +157,7 @@ export function tokenText({ onpick = null, label = "Text", tag = "p", chosen = n
 /** What the colours and marks mean, in words. `marks` are those that can occur beside "changed". */
 export function sureLegend(marks = []) {
   const steps = [...LEVELS.keys(), LEVELS.length].map((level) => make("i", { class: `sure${level}` }));
-  const extra = { frozen: "kept as it is", hidden: "hidden", differs: "differs" };
+  const extra = { frozen: "kept as it is", hidden: "not filled yet", differs: "not the same in both" };
   return make(
     "div",
     { class: "legend" },
