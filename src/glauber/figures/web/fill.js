@@ -191,7 +191,7 @@ function source({ source_text: text }) {
 /** The last text in one line to copy, its log-probability and how it was made. */
 function result(answer) {
   const lines = [make("p", {}, answer.text)];
-  if (Number.isFinite(answer.log_prob)) lines.push(make("p", { class: "note" }, `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact).`));
+  if (Number.isFinite(answer.log_prob)) lines.push(make("p", { class: "note" }, `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact up to rounding).`));
   if (answer.signature) lines.push(make("p", { class: "note signature" }, answer.signature));
   return make("details", { class: "setup" }, make("summary", {}, "Result"), make("div", { class: "stack tight" }, ...lines));
 }
