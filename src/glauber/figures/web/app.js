@@ -73,7 +73,7 @@ export async function mount(root, link, state = {}) {
   if (first.notes?.length) parts.say(first.notes.join(" "));
 }
 
-/** The address behind #, written at most a few times a second: browsers refuse more. */
+/** The address behind #, written a few times a second (browsers refuse more) and after each press. */
 function addressLine() {
   let timer = null;
   let latest = null;
@@ -83,7 +83,7 @@ function addressLine() {
     if (latest !== null) history.replaceState(null, "", `#${encodeState(latest)}`);
     latest = null;
   }
-  addEventListener("pagehide", flush);
+  for (const name of ["click", "keyup", "pagehide"]) addEventListener(name, flush);
   return {
     write(state) {
       latest = state;
