@@ -152,6 +152,27 @@ def test_a_generation_can_be_asked_too(folders):
     assert stored.curves()["series"]["left"]["mean"][-1] == 0
 
 
+def test_a_run_in_int8_is_asked_in_float32(tiny_folder, model, tmp_path):
+    coarse = Models.of(str(tiny_folder), dtype="int8")
+    run = glauber.sample(
+        coarse[str(tiny_folder)], TEXTS[:1], steps=3, dtype="int8", out=tmp_path / "run"
+    )
+    found = StoredRun(run, models=coarse).conditional("run", 0, 3, 1, whole=True)
+    tokens = torch.from_numpy(run.tokens(3))
+    scores = model.conditionals().scores(tokens, torch.tensor([[2]]))[0, 0].double()
+    assert np.allclose(found["probabilities"], torch.softmax(scores, 0).numpy(), atol=1e-6)
+    assert "int8" in found["note"]
+
+
+def test_the_limits_of_a_run_hold_for_its_conditionals(model, tmp_path):
+    how = dict(steps=3, allow="1:cat|dog", max_changes=2, out=tmp_path / "run")
+    stored = StoredRun(glauber.sample(model, ["the cat sat"], **how))
+    found = stored.conditional("run", 0, 3, 1)
+    assert {one["text"].strip() for one in found["top"]} == {"cat", "dog"}
+    assert found["n_tokens"] == 2 and "budget" in found["note"]
+    assert stored.conditional("run", 0, 3, 2)["n_tokens"] > 2
+
+
 @pytest.mark.parametrize(
     "asked", [dict(chain=3), dict(step=51), dict(step=-1), dict(site=99), dict(site=-1)]
 )
