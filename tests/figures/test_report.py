@@ -214,7 +214,7 @@ def test_a_trap_leads_to_its_text(page, made, run):
 def test_a_point_of_the_trajectory_leads_to_its_step(page, run):
     """And the chain that one chooses is the one that the player shows."""
     page.locator("#trajectory-0").scroll_into_view_if_needed()
-    page.get_by_role("combobox", name="Shown").select_option("chain 3")
+    page.get_by_role("combobox", name="Chain").select_option("chain 3")
     page.wait_for_selector("#player[data-at='3 0']")
     where = page.evaluate("""(() => {
         const at = document.getElementById('trajectory-0');

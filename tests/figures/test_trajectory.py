@@ -42,3 +42,16 @@ def test_a_menu_shows_the_chain_that_one_chooses():
     shown = [trace for trace, seen in zip(figure.data, visible, strict=True) if seen]
     assert len(shown) == 1 + TRACES and np.array_equal(shown[1].x, plane.points[3, :, 0])
     assert "chain 3" in menu.buttons[3].args[1]["title.text"]
+
+
+def test_rings_in_one_place_share_their_label():
+    """A chain that came back: two traps in one text, and a third elsewhere."""
+    vectors = np.zeros((1, 60, 5), np.float32)
+    vectors[0, 20:40, 0] = 5
+    vectors[0, :, 1] = np.random.default_rng(0).normal(size=60) * 0.01
+    vectors[0, 41, 1] = 3
+    plane = trajectory_in_plane(vectors, np.arange(60), [["a"] * 60])
+    figure = plot_trajectory(plane, traps=[(0, 0, 15), (0, 42, 59), (0, 22, 38)])
+    (rings,) = [trace for trace in figure.data if trace.name == "trap"]
+    assert list(rings.text) == ["0 to 15<br>42 to 59", "", "22 to 38"]
+    assert list(rings.ids) == ["chain 0 step 0", "chain 0 step 42", "chain 0 step 22"]

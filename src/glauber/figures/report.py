@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 MOST = 50  # chains whose texts are shown
 ROWS = 25  # moments of a chain's timeline
 MOMENTS = 500  # of the survival curve, about
+CLICKS = {
+    "traps": "A click on a trap shows its text above.",
+    "trajectory": "A click on a point shows its text above.",
+}
 KINDS = {"traps": "traps", "basins": "basins", "topics": "about"}  # of bands, and their sections
 
 
@@ -146,6 +150,7 @@ class Report(Result):
             title=title(self.run.spec),
             summary=self.summary,
             watch=self._watched(chain) if self.run.steps else None,
+            clicks=CLICKS,
             player=bundle.inline("watch.js"),
             player_css=bundle.css(),
             sections=self.sections,

@@ -20,6 +20,8 @@ PIECES = 40  # of the line, each in one colour
 ELSEWHERE = "rgba(107, 114, 128, 0.13)"
 MOST = 20  # chains that can be chosen in one picture
 TRACES = 3  # of each chain: its path, its snapshots, its traps
+NEAR = 0.05  # of the picture, within which two rings are in one place
+Point = tuple[float, float]
 
 Stay = tuple[int, int, int]  # chain, first step, last step
 
@@ -103,7 +105,7 @@ def _add(
     kept = [(first, last, at) for first, last, at in rings if at is not None]
     figure.add_scatter(
         x=[at[0] for *_, at in kept], y=[at[1] for *_, at in kept], mode="markers+text",
-        name="trap", text=[f"{first:,} to {last:,}" for first, last, _ in kept],
+        name="trap", text=_labels(found, kept),
         textposition="top center", textfont=dict(size=12, color=INK),
         marker=dict(symbol="circle-open", size=26, color=INK, line_width=2),
         hovertext=[f"trap from step {first:,} to {last:,}" for first, last, _ in kept],
@@ -112,7 +114,18 @@ def _add(
     )  # fmt: skip
 
 
-def _middle(found: Trajectory, chain: int, first: int, last: int) -> tuple[float, float] | None:
+def _labels(found: Trajectory, rings: Sequence[tuple[int, int, Point]]) -> list[str]:
+    """The steps of each ring; of rings in one place the first has all of them, line by line."""
+    near = NEAR * np.ptp(found.points.reshape(-1, 2), axis=0)
+    labels: list[list[str]] = []
+    for number, (first, last, at) in enumerate(rings):
+        same = (k for k in range(number) if np.all(np.abs(np.subtract(at, rings[k][2])) < near))
+        labels.append([])
+        labels[next(same, number)].append(f"{first:,} to {last:,}")
+    return ["<br>".join(lines) for lines in labels]
+
+
+def _middle(found: Trajectory, chain: int, first: int, last: int) -> Point | None:
     """Where a trap lies: the median of its snapshots."""
     inside = (found.steps >= first) & (found.steps <= last)
     if not inside.any():

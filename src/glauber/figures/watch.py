@@ -15,7 +15,7 @@ from glauber.landscape.scorers import TopicScores
 from glauber.metastability.basins import Basins
 from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.trap_census import Trap
-from glauber.result import plain
+from glauber.result import counted, plain
 from glauber.runs.curves import curves
 from glauber.runs.film import Film, whole_film
 from glauber.runs.run import Run
@@ -76,8 +76,10 @@ def _note(run: Run, film: Film) -> str:
 
 def _about(run: Run, film: Film) -> Answer:
     last = film.count * film.every
+    chains = counted(len(film.chains), "chain")
     return {
         "model": run.spec.model,
+        "summary": f"{chains}, {last:,} steps, {run.spec.model}",
         "chains": len(film.chains),
         "steps": last,
         "planned": last,

@@ -41,6 +41,40 @@
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, themed(one, named(key))]));
   }
 
+  // In a narrow picture a title gets more lines, and room for them; a legend below goes lower.
+  function narrow(figure, width) {
+    const { layout } = figure;
+    const most = Math.floor((width - 20) / 7.2); // letters of a line
+    const head = layout.title?.text ?? "";
+    const title = wrapped(head, most);
+    const more = 17 * (lines(title) - lines(head));
+    const menus = (layout.updatemenus ?? []).map((menu) => ({ ...menu, buttons: menu.buttons.map((button) => {
+      const [data, change] = button.args;
+      return { ...button, args: [data, { ...change, "title.text": wrapped(change["title.text"] ?? "", most) }] };
+    }) }));
+    const legend = layout.legend?.y < 0 ? { ...layout.legend, y: 1.6 * layout.legend.y } : layout.legend;
+    return { ...figure, layout: {
+      ...layout, legend, updatemenus: menus, title: { ...layout.title, text: title },
+      height: layout.height + more, margin: { ...layout.margin, t: (layout.margin?.t ?? 0) + more },
+    } };
+  }
+
+  const lines = (text) => text.split("<br>").length;
+
+  function wrapped(text, most) {
+    const [, before, small, after] = /^(.*?<span[^>]*>)(.*)(<\/span>)$/s.exec(text) ?? [null, "", text, ""];
+    const rows = small.split("<br>").flatMap((row) => {
+      const found = [""];
+      for (const word of row.split(" ")) {
+        const longer = found.at(-1) ? `${found.at(-1)} ${word}` : word;
+        if (longer.length > most && found.at(-1)) found.push(word);
+        else found[found.length - 1] = longer;
+      }
+      return found;
+    });
+    return before + rows.join("<br>") + after;
+  }
+
   function look(given) {
     const { data, layout } = dark.matches ? themed(given) : structuredClone(given); // Plotly's own
     const clear = "rgba(0, 0, 0, 0)";
@@ -58,7 +92,7 @@
     const buttons = given.layout.updatemenus?.[0]?.buttons;
     if (!buttons) return () => {};
     const select = document.createElement("select");
-    select.setAttribute("aria-label", "Shown");
+    select.setAttribute("aria-label", "Chain");
     buttons.forEach((button, number) => select.add(new Option(button.label, String(number))));
     select.value = String(given.layout.updatemenus[0].active ?? 0);
     const choose = () => Plotly.update(at, ...(dark.matches ? themed : (x) => x)(buttons[+select.value].args));
@@ -90,12 +124,12 @@
     button.addEventListener("click", () => {
       const on = button.textContent === "Zoom";
       button.textContent = on ? "Whole picture" : "Zoom";
-      Plotly.relayout(at, on ? { dragmode: given.layout.dragmode ?? "zoom" } : { dragmode: false, ...whole(given.layout) });
+      Plotly.relayout(at, on ? { dragmode: given.layout.dragmode ?? "zoom" } : { dragmode: false, ...limits(given.layout) });
     });
     row(at).append(button);
   }
 
-  function whole(layout) {
+  function limits(layout) {
     const axes = Object.entries(layout).filter(([key]) => /^[xy]axis\d*$/.test(key));
     return Object.fromEntries(axes.map(([key, axis]) => (
       axis.range ? [`${key}.range`, axis.range] : [`${key}.autorange`, axis.autorange ?? true]
@@ -104,7 +138,8 @@
 
   async function draw(figure) {
     const at = place(figure);
-    const given = JSON.parse(figure.textContent);
+    const whole = JSON.parse(figure.textContent);
+    const given = at.clientWidth < 560 ? narrow(whole, at.clientWidth) : whole;
     // In a narrow picture the buttons would cover its title; dragging zooms there too.
     const wide = at.clientWidth > 480 && !touch;
     const config = {
