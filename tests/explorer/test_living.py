@@ -126,6 +126,18 @@ def test_a_miss_is_replayed_in_slices(tiny):
     assert fresh.tapes.made == made  # going back costs nothing
 
 
+def test_a_pair_of_which_one_is_known_is_replayed_together(tiny):
+    """What is told on the way is one moment of both."""
+    pair = [trail(), trail(OTHER)]
+    expected = played(Living(Models.of(tiny), clock=Clock()), pair, 0, 20)
+    living = Living(Models.of(tiny), limit=2.5, clock=Clock(1.0))
+    played(living, pair[:1], 0, 15)
+    answer = living.film({"trails": pair}, 18, 1)
+    assert answer["replayed"] == answer["first"] < 15
+    for begin, tokens in zip(answer["begin"], expected, strict=True):
+        assert begin == tokens[answer["first"]].tolist()
+
+
 def test_a_frame_of_many_steps_may_take_several_answers(tiny):
     slow = Living(Models.of(tiny), limit=2.5, clock=Clock(1.0))
     answers = [slow.film({"trails": [trail()]}, 0, 1, every=10)]

@@ -233,6 +233,9 @@ class Living:
     def _replayed(self, places: Sequence[Cursor], first: int, every: int) -> Answer:
         """A film of no frame, and how far the way to its first one is made up."""
         at = min(place.step for place in places)
+        while any(place.step > at for place in places):  # those ahead go back to where all are
+            places = [self.tapes.seek(place.trail, at) for place in places]
+            at = min(place.step for place in places)
         trails = [place.trail for place in places]
         begun = [Seen.of(place) for place in places]
         made = self._filmed(trails, begun, at, 0, every)
