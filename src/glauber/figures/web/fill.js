@@ -28,7 +28,7 @@ class Fill {
 
   constructor(page) {
     this.#page = page;
-    page.say("");
+    page.say((page.state.notes ?? []).join(" "));
     const { about, link, state } = page;
     this.form = fillForm(page, () => this.#start());
     this.place = make("div", { class: "stage" });
@@ -66,7 +66,7 @@ class Fill {
       if (ticket !== this.#asked) return;
       this.#show(answer);
       await this.#player.seek(state.step);
-      say((answer.notes ?? []).join(" "));
+      say([...(notes ?? []), ...(answer.notes ?? [])].join(" "));
       if (play) this.#player.play();
     } catch (error) {
       if (ticket !== this.#asked) return;
@@ -204,7 +204,7 @@ function fillForm(page, onstart) {
   const model = choice(about.models, state.model);
   const order = choice(ORDERS, state.order ?? "confidence");
   const count = choice(COUNTS, state.count ?? "1");
-  const temperature = temperatureSlider(state.temperature ?? 1);
+  const temperature = temperatureSlider(state.temperature ?? 1, () => {}, 0); // 0 takes the likeliest token
   const seed = numberBox(state.seed ?? 0);
   const correct = numberBox(state.correct ?? 0, { max: 100 });
   const passes = numberBox(state.passes ?? 4, { min: 1, max: 100 });

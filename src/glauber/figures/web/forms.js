@@ -39,15 +39,16 @@ export function numberOf(box, name) {
   return Number(box.value);
 }
 
+const COLDEST = 0.05; // a chain needs more than 0
 const DRAG = 120; // milliseconds between two movements of a slider that are told
 
 /**
  * The temperature as a slider with its value beside it. `onmove(value)` is told some times a second
  * while it is dragged, and where it ends; `moving` says that something is still to be told.
  */
-export function temperatureSlider(value, onmove = () => {}) {
+export function temperatureSlider(value, onmove = () => {}, least = COLDEST) {
   const shown = make("span", { class: "value" }, decimals(value));
-  const input = make("input", { type: "range", min: 0, max: Math.max(2, value), step: 0.01, "aria-label": "Temperature" });
+  const input = make("input", { type: "range", min: least, max: Math.max(2, value), step: 0.01, "aria-label": "Temperature" });
   let waiting = 0;
   input.value = String(value);
   input.addEventListener("input", () => {

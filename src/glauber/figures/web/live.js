@@ -24,7 +24,7 @@ class Live {
 
   constructor(page) {
     this.#page = page;
-    page.say("");
+    page.say((page.state.notes ?? []).join(" "));
     this.form = chainForm(page, () => this.#start());
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
@@ -80,7 +80,9 @@ class Live {
     });
     this.#layOut();
     const { player } = this.#stage;
-    player.seek(this.#state.step).then(() => player.error || this.#state.step === 0 || say(`Step ${player.at}, as the link says.`));
+    const { step } = this.#state;
+    const there = () => player.error || step === 0 || say([...(notes ?? []), `Step ${step}, as the link says.`].join(" "));
+    player.seek(step).then(there);
   }
 
   /** A refusal is shown as such; before anything was seen the form is open again. */

@@ -24,7 +24,7 @@ class Pair {
 
   constructor(page) {
     this.#page = page;
-    page.say("");
+    page.say((page.state.notes ?? []).join(" "));
     this.form = pairForm(page, () => this.#start());
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
