@@ -1,6 +1,7 @@
 // What does a text look like after each step? A film holds the states of some chains over a
 // stretch of steps: the first state and what was redrawn since. A reel runs it forward and back.
 
+const EVENTS = 2_000_000; // redraws kept in memory
 const KINDS = { int32: Int32Array, float32: Float32Array, uint8: Uint8Array };
 
 /** The numbers of a column `{dtype, data}`; a plain list is taken as it is. */
@@ -144,5 +145,52 @@ export class Reel {
     this.tokens[c][s] = token[e];
     this.logProb[c][s] = logProb[e];
     this.entropy[c][s] = entropy[e];
+  }
+}
+
+/** The reels in memory, the oldest first. */
+export class Reels {
+  #all = [];
+
+  /** The last step of any; 0 without one. */
+  get last() {
+    return Math.max(0, ...this.#all.map((reel) => reel.last));
+  }
+
+  /** The reel that has a step, one that knows what changed there if possible. */
+  holding(step) {
+    const found = this.#all.filter((reel) => reel.frameOf(step) >= 0);
+    return found.find((reel) => reel.first < step) ?? found[0];
+  }
+
+  /** Where the reels with this stride that end before a step end last; 0 without one. */
+  lastBefore(step, every) {
+    const ends = this.#all.filter((reel) => reel.every === every && reel.last < step);
+    return Math.max(0, ...ends.map((reel) => reel.last));
+  }
+
+  /** How far one can go on from a step, so many steps at a time. */
+  reached(step, every) {
+    let at = step;
+    const onward = (reel) => every % reel.every === 0 && reel.frameOf(at) >= 0 && reel.last >= at + every;
+    for (let reel = this.#all.find(onward); reel; reel = this.#all.find(onward)) {
+      at += Math.floor((reel.last - at) / every) * every;
+    }
+    return at;
+  }
+
+  /** Adds a reel in place of a shorter one; the oldest go when there are too many. */
+  keep(reel) {
+    const same = (old) => old.first === reel.first && old.every === reel.every && old.count <= reel.count;
+    this.#all = [...this.#all.filter((old) => !same(old)), reel];
+    let events = this.#all.reduce((sum, one) => sum + one.token.length, 0);
+    while (events > EVENTS && this.#all.length > 2) events -= this.#all.shift().token.length;
+    return reel;
+  }
+
+  /** Forgets every state from a step on. */
+  cut(from) {
+    this.#all = this.#all.filter((reel) => reel.first < from);
+    this.#all.forEach((reel) => reel.cut(from - 1));
   }
 }

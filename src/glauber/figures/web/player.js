@@ -5,12 +5,11 @@
 // (Infinity for a living chain), growing() -> whether more may come (optional), chunk: frames
 // asked for at once (optional), stride: steps between the states that there are (optional, 1) }.
 
-import { Reel } from "./film.js";
+import { Reel, Reels } from "./film.js";
 
 export const SPEEDS = [0.5, 1, 2, 5, 10, 20, 30, 60, 100, 200, 500, 1000];
 const STRIDES = [1, 2, 5, 10, 20, 50]; // steps a frame
 const FRAMES = 30; // frames a second, at most
-const EVENTS = 2_000_000; // redraws kept in memory
 const LATE = 4; // frames that may be left out to catch up
 
 /** Steps a frame at this many steps a second, a multiple of the source's own stride. */
@@ -25,7 +24,7 @@ export function strideOf(speed, least = 1) {
  */
 export class Player {
   #source;
-  #reels = [];
+  #reels = new Reels();
   #watchers = new Set();
   #age = 0; // of the source; answers to an older one are dropped
   #asked = new Map();
@@ -67,7 +66,7 @@ export class Player {
   /** The last step there is; for a living chain the last one reached. */
   get end() {
     const end = this.#source.end();
-    return Number.isFinite(end) ? end : Math.max(this.at, ...this.#reels.map((r) => r.last));
+    return Number.isFinite(end) ? end : Math.max(this.at, this.#reels.last);
   }
 
   get speed() {
@@ -150,8 +149,7 @@ export class Player {
   #drop(from) {
     this.#age++;
     this.#asked.clear();
-    this.#reels = this.#reels.filter((reel) => reel.first < from);
-    this.#reels.forEach((reel) => reel.cut(from - 1));
+    this.#reels.cut(from);
     this.#chasing = null;
   }
 
@@ -169,14 +167,8 @@ export class Player {
     if (!same) this.#told();
   }
 
-  /** The reel that holds a step, one that knows what changed there if possible. */
-  #reelWith(step) {
-    const found = this.#reels.filter((reel) => reel.frameOf(step) >= 0);
-    return found.find((reel) => reel.first < step) ?? found[0];
-  }
-
   #show(step) {
-    const reel = this.#reelWith(step);
+    const reel = this.#reels.holding(step);
     if (!reel) return false;
     this.at = step;
     this.#shown = { step, chains: reel.seek(reel.frameOf(step)).moment() };
@@ -205,8 +197,7 @@ export class Player {
     const stride = this.#stride();
     const chunk = this.#chunk() * stride;
     const start = Math.floor(Math.max(0, step - 1) / chunk) * chunk;
-    const ends = this.#reels.filter((r) => r.every === stride && r.last < step).map((r) => r.last);
-    return Math.max(start, ...ends.filter((last) => last > start));
+    return Math.max(start, this.#reels.lastBefore(step, stride));
   }
 
   #stride() {
@@ -232,7 +223,7 @@ export class Player {
       const film = await this.#source.film(first, this.#chunk(), every);
       if (age !== this.#age) return null;
       this.progress = film.replayed === undefined ? null : { done: film.replayed, of: film.of };
-      const reel = this.progress ? { first, count: 0 } : this.#keep(new Reel(film));
+      const reel = this.progress ? { first, count: 0 } : this.#reels.keep(new Reel(film));
       this.#told();
       return reel;
     } catch (error) {
@@ -242,15 +233,6 @@ export class Player {
       }
       return null;
     }
-  }
-
-  #keep(reel) {
-    const same = (r) => r.first === reel.first && r.every === reel.every && r.count <= reel.count;
-    this.#reels = this.#reels.filter((r) => !same(r));
-    this.#reels.push(reel);
-    let events = this.#reels.reduce((sum, r) => sum + r.token.length, 0);
-    while (events > EVENTS && this.#reels.length > 2) events -= this.#reels.shift().token.length;
-    return reel;
   }
 
   #tick(now) {
@@ -283,19 +265,9 @@ export class Player {
   #prefetch(every) {
     if (this.#asked.size) return;
     const end = this.#source.end();
-    const ahead = this.#reached(every);
+    const ahead = this.#reels.reached(this.at, every);
     if (ahead >= end || ahead - this.at >= (this.#chunk() * every) / 2) return;
     if (end - ahead >= every) this.#ask(ahead, every);
-    else if (!this.#reelWith(end)) this.#ask(ahead, this.#stride());
-  }
-
-  /** How far the films in memory go on from the present, so many steps at a time. */
-  #reached(every) {
-    let step = this.at;
-    const onward = (r) => every % r.every === 0 && r.frameOf(step) >= 0 && r.last >= step + every;
-    for (let reel = this.#reels.find(onward); reel; reel = this.#reels.find(onward)) {
-      step += Math.floor((reel.last - step) / every) * every;
-    }
-    return step;
+    else if (!this.#reels.holding(end)) this.#ask(ahead, this.#stride());
   }
 }
