@@ -162,6 +162,10 @@ BAD = {
     "a name too long": (["--out", "x" * 300], "too long"),
     "temperatures too few": (["--temperature", "1,2", "--chains", "3"], "2 temperatures"),
     "an unknown token": (["--forbid", "birdd"], "not a single token"),
+    "an unknown allowed token": (["--allow", "0:birdd"], "not a single token"),
+    "no change": (["--max-changes", "0"], "no token could ever change"),
+    "a bias without a number": (["--bias", "0:the"], "no list of biases"),
+    "a tie of one": (["--tie", "3"], "ties no sites"),
 }  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def told(scores, temperature, bits, old):
 
 
 def pushed(planned):
-    """The transition matrix of a plan's kernel: every state, every choice of a site, every token.
+    """The matrix of each choice of a site by a plan's kernel: every state, every token.
 
     What a step reports as its chance is taken, and where it leads; a step that draws nothing is
     counted for the token that stands there.
@@ -103,7 +103,7 @@ def pushed(planned):
         leading = planned.free[0] & limits.leading
     n_units = int(leading.sum())
     inside = [i for i, row in enumerate(SPACE.states().tolist()) if keeps(planned, row)]
-    matrix = np.zeros((SPACE.size, SPACE.size))
+    matrix = np.zeros((n_units, SPACE.size, SPACE.size))
     for unit, token in itertools.product(range(n_units), range(VOCAB)):
         states = SPACE.states()[inside]
         free, chain = planned.free[:1].expand_as(states), torch.zeros(len(states)).long()
@@ -113,7 +113,7 @@ def pushed(planned):
         noise = Noise(torch.full((len(states), 1), order), torch.full((len(states), 1), token))
         after, info = kernel.step(begun, noise)
         chance = info.log_prob_new[:, 0].exp() * (info.tokens[:, 0] == token)
-        np.add.at(matrix, (inside, SPACE.index(after.tokens).numpy()), chance.numpy() / n_units)
+        np.add.at(matrix[unit], (inside, SPACE.index(after.tokens).numpy()), chance.numpy())
     return matrix, inside
 
 
@@ -131,15 +131,20 @@ def keeps(planned, row):
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("name", CASES)
 def test_the_exact_law_is_stationary(name, temperature):
-    """The kernel's own matrix keeps the enumerated law to 1e-12, reversibly, and stays in it."""
+    """The kernel's own matrix keeps the enumerated law to 1e-12, reversibly, and stays in it.
+
+    So does that of each single choice, hence a sweep.
+    """
     case, begin = CASES[name], begin_of(name)
     planned = plan(JOINT, [begin], steps=1, temperature=temperature, **case)
-    matrix, inside = pushed(planned)
+    each, inside = pushed(planned)
     law = enumerated(JOINT, begin, temperature, **case)
+    for one in each:
+        np.testing.assert_allclose(law @ one, law, atol=1e-12)
+    matrix = each.mean(axis=0)
     assert sorted(inside) == np.flatnonzero(law).tolist()
     np.testing.assert_allclose(matrix[inside].sum(axis=1), 1, atol=1e-12)
     assert matrix[inside][:, law == 0].sum() == 0
-    np.testing.assert_allclose(law @ matrix, law, atol=1e-12)
     flow = law[:, None] * matrix
     np.testing.assert_allclose(flow, flow.T, atol=1e-12)
     reached = np.linalg.matrix_power(matrix[np.ix_(inside, inside)] > 0, 40)
@@ -149,7 +154,7 @@ def test_the_exact_law_is_stationary(name, temperature):
 def test_the_exact_law_test_can_fail():
     """Without the bias, or with another budget, the law is not stationary."""
     planned = plan(JOINT, [START], steps=1, **CASES["all"])
-    matrix, _ = pushed(planned)
+    matrix = pushed(planned)[0].mean(axis=0)
     other = enumerated(JOINT, START, 1.0, **(CASES["all"] | {"bias": {}}))
     assert np.abs(other @ matrix - other).max() > 1e-3
 
@@ -218,6 +223,11 @@ def test_every_engine_makes_the_same_steps(name):
     for other in others:
         for part, same in zip(first, other, strict=True):
             assert torch.equal(part.nan_to_num(nan=9), same.nan_to_num(nan=9))
+
+
+def test_a_sweep_goes_through_sites_and_groups():
+    run = glauber.sample(JOINT, [START], steps=6, scan="sweep", tie="1=3", max_changes=3)
+    assert run.read("site")[0].tolist() == [[0, -1], [1, 3], [2, -1]] * 2
 
 
 def test_several_steps_in_one_pass_are_the_same():
@@ -409,7 +419,7 @@ def test_the_ball_is_what_the_engine_draws_from():
     matrix, inside = pushed(planned)
     ball = Ball(planned.conditionals, planned.tokens[0], 2)
     exact = np.asarray(transition_matrix(ball, SPACE, temperature=0.7).todense())
-    np.testing.assert_allclose(exact[inside], matrix[inside], atol=1e-14)
+    np.testing.assert_allclose(exact[inside], matrix.mean(axis=0)[inside], atol=1e-14)
 
 
 @pytest.fixture(scope="module")
@@ -430,7 +440,7 @@ def test_traps_hold_as_long_as_the_matrix_says(cold):
         text = "".join(map(str, begin))
         planned = plan(JOINT, [text], steps=1, temperature=0.35, max_changes=1)
         here = int(SPACE.index(torch.from_numpy(trap.tokens)[None]))
-        stays = pushed(planned)[0][here, here]
+        stays = pushed(planned)[0].mean(axis=0)[here, here]
         assert trap.margins.holding_time == pytest.approx(1 / (1 - stays), rel=1e-9)
         changed = trap.tokens != begin
         np.testing.assert_array_equal(np.isinf(trap.margins.gaps), changed.any() & ~changed)

@@ -328,9 +328,10 @@ def _first_clean(run: Run) -> NDArray[np.int64]:
 
     Sites that were redrawn need no look: their first event says whether the start had log 0.
     """
-    left = run.free.copy()
-    chain, step = np.nonzero(~forced(run))  # a forced site keeps its start, whatever that is
-    left[chain, run.read("site")[chain, step, 0]] = False
+    wide = np.pad(run.free, [(0, 0), (0, 1)])  # one more, for forced sites: they keep their start
+    sites = np.where(forced(run), run.free.shape[1], run.read("site")[:, :, 0])
+    wide[np.arange(run.n_chains)[:, None], sites] = False
+    left = wide[:, :-1]
     if run.spec.special_tokens and not run.spec.forbid:
         left[:] = False
     tokens = run.tokens(0)

@@ -121,6 +121,8 @@ def _biases(given: Any) -> tuple[tuple[Token, float], ...]:
         pairs = list(given.items())
     else:
         raise GlauberError(f"{given!r:.60} is no list of biases such as S=1|T=-0.5.")
+    if not pairs or any(token == "" for token, _ in pairs):
+        raise GlauberError(f"{given!r:.60} is no list of biases such as S=1|T=-0.5.")
     return tuple((_check_token(token), _finite(token, value)) for token, value in pairs)
 
 

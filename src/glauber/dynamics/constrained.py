@@ -282,10 +282,8 @@ def _whole(limits: Limits, group: Group, fill: Fill, state: State, bits: Tensor)
 def check_scan(scan: Scan) -> None:
     """Refuses scans that choose several sites, or by the state."""
     if scan.name not in ("uniform", "sweep", "block:1"):
-        raise GlauberError(
-            f"max-changes and ties keep their law with one site a step, chosen blindly, but the "
-            f"scan is {scan.name}: take uniform or sweep."
-        )
+        only = "max-changes and ties keep their law with one site a step, chosen blindly, but the"
+        raise GlauberError(f"{only} scan is {scan.name}: take uniform or sweep.")
 
 
 class Constrained:
@@ -314,9 +312,7 @@ class Constrained:
             return found
         return Ball(found, starts(self.model, [str(self.start)])[0][0], self.asked.budget)
 
-    def proposals(self) -> Conditionals:
-        """What ranks the whole vocabulary at a site."""
-        return self.conditionals()
+    proposals = conditionals  # what ranks the whole vocabulary at a site
 
     def in_float64(self) -> "Constrained":
         """The same in float64."""
