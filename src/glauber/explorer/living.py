@@ -24,7 +24,7 @@ from glauber.explorer.tapes import Cursor, Tapes
 from glauber.explorer.trail import STEPS, Trail
 from glauber.progress import check_count
 from glauber.runs.curves import NAMES, POINTS, Curves, window_of
-from glauber.runs.film import Film, column
+from glauber.runs.film import Film, column, thinned
 
 LIMIT = 0.04  # seconds of new steps in one answer
 PATIENCE = 2.0  # seconds that a click waits for steps that are not there
@@ -245,7 +245,7 @@ class Living:
         self, trails: Sequence[Trail], begun: Sequence["Seen"], first: int, count: int, every: int
     ) -> Film:
         parts = [self.tapes.events(trail, first, first + count * every) for trail in trails]
-        events = _thinned(parts, first, every)
+        events = _columns(parts, first, every)
         listed: dict[str, str] = {}
         for number, (trail, one) in enumerate(zip(trails, begun, strict=True)):
             new = events["token"][events["chain"] == number].tolist()
@@ -310,13 +310,13 @@ def _last(trails: Sequence[Trail], first: int, count: int, every: int) -> int:
     return first + min(count, (STEPS - first) // every, *frames) * every
 
 
-def _thinned(parts: list[dict[str, NDArray[Any]]], first: int, every: int) -> dict[str, Any]:
-    """The columns of a film: of the events of a site in one frame, the last."""
-    chain = np.concatenate([np.full(len(one["step"]), i) for i, one in enumerate(parts)])
+def _columns(parts: list[dict[str, NDArray[Any]]], first: int, every: int) -> dict[str, Any]:
+    """The columns of a film, of the events of each trail."""
     events = {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
-    frame = -((first - events["step"]) // every)
-    most = 1 + int(events["site"].max(initial=0))
-    keys = (frame * len(parts) + chain) * most + events["site"]
-    kept = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]
-    found = {name: events[name][kept] for name in ("site", "token", "log_prob", "entropy")}
-    return {"frame": frame[kept], "chain": chain[kept], **found}
+    events["chain"] = np.repeat(np.arange(len(parts)), [len(one["step"]) for one in parts])
+    events["frame"] = -((first - events["step"]) // every)
+    longest = 1 + int(events["site"].max(initial=0))
+    found = thinned(events, (len(parts), longest))
+    return {
+        name: found[name] for name in ("frame", "chain", "site", "token", "log_prob", "entropy")
+    }

@@ -219,12 +219,12 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
         found = {name: values[chain, step, slot] for name, values in part.items()}
         found["site"] = found["site"] - lows[chain]
         found |= {"chain": chain, "frame": 1 + (begin - first + step) // every}
-        parts.append(_thinned(found, run.free.shape))
+        parts.append(thinned(found, run.free.shape))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return _thinned(joined, run.free.shape)
+    return thinned(joined, run.free.shape)
 
 
-def _thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
+def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
     """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
     n_chains, length = shape
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]
