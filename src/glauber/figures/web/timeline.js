@@ -5,11 +5,11 @@ import { make } from "./tokens.js";
 import { stepSlider, thousands } from "./controls.js";
 
 const COLOURS = 6;
-const ONE = { traps: "trap", basins: "basin", topics: "topic" };
 
-/** "trap, chain 3, steps 120 to 400". */
+/** "trap, chain 3, steps 120 to 400"; a basin and a topic have names of their own. */
 export function bandName(kind, band) {
-  return `${ONE[kind] ?? kind}, chain ${band.chain}, steps ${band.first} to ${band.last}`;
+  const what = { traps: "trap", topics: `topic ${band.name}` }[kind] ?? band.name;
+  return `${what}, chain ${band.chain}, steps ${band.first} to ${band.last}`;
 }
 
 /** A colour for each name, in the order in which the names come. */
