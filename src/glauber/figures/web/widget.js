@@ -6,6 +6,7 @@ import { decodeState } from "./permalink.js";
 
 export function render({ model, el }) {
   const root = document.createElement("div");
+  root.style.minHeight = "auto"; // a cell is as high as what stands in it
   el.append(root);
   mount(root, widgetLink(model), decodeState(model.get("link")));
 }
