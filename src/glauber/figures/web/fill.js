@@ -14,6 +14,10 @@ const BLANKS = "The [MASK] walked slowly along the ___ and [MASK] at the [MASK] 
 const ENGLISH = "A small dog runs across the meadow.";
 const ORDERS = ["confidence", "margin", "entropy", "random", "left-to-right", "drawn"];
 const COUNTS = ["1", "2", "4", "linear", "cosine", "threshold:0.9", "entropy-bound:0.1"];
+const HINTS = {
+  fill: "Write [MASK] or ___ for a blank of one token, [MASK:3] for three.",
+  translate: "The source text. All of its translation is hidden first.",
+};
 const FASTEST = 30; // passes a second
 
 export function fillView(page) {
@@ -170,7 +174,10 @@ function passList(film, placed, passes, onpass) {
     return make("li", {}, press, ...(words.length ? words : [make("span", { class: "note" }, "nothing changed")]));
   });
   const element = make("ol", { class: "passes", "aria-label": "Passes" }, ...rows);
-  const mark = (step) => rows.forEach((row, i) => (i + 1 === step ? row.setAttribute("aria-current", "step") : row.removeAttribute("aria-current")));
+  function mark(step) {
+    rows.forEach((row) => row.removeAttribute("aria-current"));
+    rows[step - 1]?.setAttribute("aria-current", "step");
+  }
   return { element, mark };
 }
 
@@ -180,7 +187,7 @@ function correction(passes, last) {
 }
 
 function numbered(mode, corrected) {
-  const said = mode === "translate" ? "The small number is the pass that last changed a token." : "The small number is the pass that filled a blank.";
+  const said = `The small number is the pass that ${mode === "translate" ? "last changed a token" : "filled a blank"}.`;
   return corrected ? `${said} c1 is a token that the first correction sweep changed.` : said;
 }
 
@@ -191,7 +198,9 @@ function source({ source_text: text }) {
 /** The last text in one line to copy, its log-probability and how it was made. */
 function result(answer) {
   const lines = [make("p", {}, answer.text)];
-  if (Number.isFinite(answer.log_prob)) lines.push(make("p", { class: "note" }, `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact up to rounding).`));
+  const known = Number.isFinite(answer.log_prob);
+  const sure = `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact up to rounding).`;
+  if (known) lines.push(make("p", { class: "note" }, sure));
   if (answer.signature) lines.push(make("p", { class: "note signature" }, answer.signature));
   return make("details", { class: "setup" }, make("summary", {}, "Result"), make("div", { class: "stack tight" }, ...lines));
 }
@@ -209,7 +218,9 @@ function fillForm(page, onstart) {
   const correct = numberBox(state.correct ?? 0, { max: 100 });
   const passes = numberBox(state.passes ?? 4, { min: 1, max: 100 });
   const hint = make("p", { class: "note" });
-  const filling = make("div", { class: "fields" }, labelled("Model", model), labelled("Order", order), labelled("Tokens a pass", count), temperature.field, labelled("Seed", seed), labelled("Correction sweeps", correct));
+  const what = [labelled("Model", model), labelled("Order", order), labelled("Tokens a pass", count)];
+  const how = [temperature.field, labelled("Seed", seed), labelled("Correction sweeps", correct)];
+  const filling = make("div", { class: "fields" }, ...what, ...how);
   const translating = make("div", { class: "fields" }, labelled("Passes", passes));
   const modeField = make("div", { class: "fields", hidden: !about.translator }, labelled("Mode", mode));
   const element = startForm("A new text", onstart, modeField, labelled("Text", text, "wide"), hint, filling, translating);
@@ -218,7 +229,7 @@ function fillForm(page, onstart) {
     const translate = mode.value === "translate";
     filling.hidden = translate;
     translating.hidden = !translate;
-    hint.textContent = translate ? "The source text. All of its translation is hidden first." : "Write [MASK] or ___ for a blank of one token, [MASK:3] for three.";
+    hint.textContent = translate ? HINTS.translate : HINTS.fill;
     if ([BLANKS, ENGLISH, ""].includes(text.value)) text.value = translate ? ENGLISH : BLANKS;
   }
   function read() {

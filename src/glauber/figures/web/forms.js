@@ -64,7 +64,17 @@ export function temperatureSlider(value, onmove = () => {}, least = COLDEST) {
     if (Number(input.value) !== next) input.value = String(next);
     shown.textContent = decimals(next);
   }
-  return { field, set, get value() { return Number(input.value); }, get moving() { return waiting !== 0; }, close: () => clearTimeout(waiting) };
+  return {
+    field,
+    set,
+    get value() {
+      return Number(input.value);
+    },
+    get moving() {
+      return waiting !== 0;
+    },
+    close: () => clearTimeout(waiting),
+  };
 }
 
 /** A form behind a line that opens and closes it; Enter in a box and the button Start start it. */

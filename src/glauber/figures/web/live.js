@@ -28,7 +28,8 @@ class Live {
     this.form = chainForm(page, () => this.#start());
     this.temperature = temperatureSlider(page.state.temperature ?? 1, (value) => this.#heat(value));
     this.form.fields.append(this.temperature.field);
-    this.applies = choice([["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]], "both", () => this.#showTemperature());
+    const whom = [["both", "both chains"], ["edits", "the chain"], ["branch", "the branch"]];
+    this.applies = choice(whom, "both", () => this.#showTemperature());
     this.appliesTo = labelled("Applies to", this.applies);
     this.place = make("div", {});
     this.element = make("div", { class: "stack" }, page.link.live ? this.form.element : null, this.place);
@@ -75,13 +76,13 @@ class Live {
       onpick: link.live ? (c, site) => this.#pick(c, site) : null,
       onmoment: ({ step }) => this.#moved(step),
       onsettle: (step) => this.#settled(step),
-      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
+      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${Math.max(of, this.#state.step)}.`),
       onerror: (sentence) => this.#trouble(sentence),
     });
     this.#layOut();
     const { player } = this.#stage;
     const { step } = this.#state;
-    const there = () => player.error || step === 0 || say([...(notes ?? []), `Step ${step}, as the link says.`].join(" "));
+    const there = () => player.error || step === 0 || say([...(notes ?? []), `Step ${step} is shown again.`].join(" "));
     player.seek(step).then(there);
   }
 
@@ -149,7 +150,7 @@ class Live {
   #freeze(where, freeze) {
     const step = this.#stage.player.at;
     this.#edit([trailName(where.chain)], freeze ? { step, freeze: where.site } : { step, free: where.site });
-    this.#changed(step, true, freeze ? `Site ${where.site} is frozen from step ${step} on.` : `Site ${where.site} is released from step ${step} on.`);
+    this.#changed(step, true, `Site ${where.site} is ${freeze ? "frozen" : "released"} from step ${step} on.`);
   }
 
   /** One more edit of some trails; what they did later is dropped, and that is said. */
@@ -249,7 +250,8 @@ function chainForm(page, onstart) {
   const model = choice(about.models, state.model);
   const scan = choice(about.scans, state.scan ?? usual(about));
   const seed = numberBox(state.seed ?? 0);
-  const fields = make("div", { class: "fields" }, labelled("Passage", passage, "passage"), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed));
+  const chosen = [labelled("Passage", passage, "passage"), labelled("Model", model), labelled("Scan", scan), labelled("Seed", seed)];
+  const fields = make("div", { class: "fields" }, ...chosen);
   const element = startForm("A new chain", onstart, labelled("Text", text, "wide"), fields);
   return {
     element,

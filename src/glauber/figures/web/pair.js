@@ -77,7 +77,7 @@ class Pair {
       names: ["First text", "Second text"],
       marks: ["differs"],
       onmoment: (moment) => this.#moved(moment),
-      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${of}.`),
+      onreplay: (done, of) => of > done && say(`Recomputing step ${done} of ${Math.max(of, this.#state.step)}.`),
       onerror: (sentence) => this.#trouble(sentence),
     });
     if (link.live) this.#stage.controls.append(this.temperature.field);
@@ -102,15 +102,16 @@ class Pair {
 
   /** How far they are apart, and when they met, in words and as a band under the time line. */
   #tellDistance(step, chains) {
-    const { tracks } = this.#stage;
-    const met = tracks.met;
+    const { tracks, player } = this.#stage;
+    const met = tracks.met !== null && tracks.met <= player.end ? tracks.met : null; // films come in advance
     const length = chains[0].tokens.length;
     const apart = tracks.apart[step];
     const together = met !== null && met <= step;
-    if (apart !== undefined) this.said.textContent = together ? `They met after step ${met} and are one text since.` : `${apart} of ${length} tokens differ.`;
+    const distance = together ? `They met after step ${met} and are one text since.` : `${apart} of ${length} tokens differ.`;
+    if (apart !== undefined) this.said.textContent = distance;
     this.said.classList.toggle("together", together);
     if (met === null && this.#met === null) return;
-    const bands = met === null ? [] : [{ chain: 0, first: met, last: Math.max(met, this.#stage.player.end), name: "one text", text: `They met after step ${met}.` }];
+    const bands = met === null ? [] : [{ chain: 0, first: met, last: player.end, name: "one text", text: `They met after step ${met}.` }];
     this.#stage.timeline.setBands("together", { state: "done", why: `${met}`, bands });
     if (met !== this.#met && together) this.#page.say(`The two texts met after step ${met}.`);
     if (met === null || together) this.#met = met;

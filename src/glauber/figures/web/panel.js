@@ -136,7 +136,8 @@ function search(link, model, before, choose) {
       const { tokens } = await link.ask("tokens", { model, query, count: 20 });
       if (ticket !== asked) return;
       const spell = spelling(tokens);
-      const buttons = tokens.map(({ token, text }) => button(spell(text), () => choose(token, text), { "data-token": token, "aria-pressed": "false" }));
+      const pressed = (token) => ({ "data-token": token, "aria-pressed": "false" });
+      const buttons = tokens.map(({ token, text }) => button(spell(text), () => choose(token, text), pressed(token)));
       found.replaceChildren(...(buttons.length ? buttons : [make("span", { class: "note" }, "No token is spelled so.")]));
     } catch (error) {
       if (ticket === asked) found.replaceChildren(make("span", { class: "note" }, error.message));

@@ -16,7 +16,7 @@ async function copyLink(link, state, say) {
   const address = link.kind === "server" ? location.href.split("#")[0] + hash : hash;
   try {
     await navigator.clipboard.writeText(address);
-    say(link.kind === "server" ? "The link is copied: it shows this again." : "The link is copied: glauber explore --link shows this again.");
+    say(`The link is copied: ${link.kind === "server" ? "it" : "glauber explore --link"} shows this again.`);
   } catch {
     say(`The browser does not let this page copy. The link: ${address}`);
   }

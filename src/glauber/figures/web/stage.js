@@ -11,6 +11,8 @@ import { trailSource } from "./trail.js";
 import { make, sureLegend, tokenText } from "./tokens.js";
 
 const SETTLE = 120; // milliseconds after the last movement before the model is asked again
+const THEN = "How sure the model was when it last drew a token:";
+const NOW = "How sure the model is of each token now:";
 const REDRAW = 250; // milliseconds between two drawings of the curves
 
 /** A player of chains without an end: its time line goes as far as one has seen. */
@@ -52,7 +54,8 @@ export class Stage {
     this.charts = this.curves.element; // apart from the element: a panel may come between
     this.timeline = timeline(this.player, { onband: (_, band) => this.player.seek(band.first) });
     this.controls = make("div", { class: "steer" }, playerControls(this.player));
-    this.element = make("div", { class: "stage", "data-step": options.step }, this.texts, this.controls, this.timeline.element, this.legend);
+    const parts = [this.texts, this.controls, this.timeline.element, this.legend];
+    this.element = make("div", { class: "stage", "data-step": options.step }, ...parts);
     this.setNames(options.names);
     this.player.watch({ moment: (moment) => this.#show(moment), change: () => this.#changed() });
   }
@@ -121,7 +124,7 @@ export class Stage {
       const logProb = exact?.logProb[c] ?? chain.logProb;
       this.#texts[c].text.show({ ...chain, number: c, frozen, logProb, differs });
     });
-    this.legend.firstChild.textContent = exact ? "How sure the model is of each token now:" : "How sure the model was when it last drew a token:";
+    this.legend.firstChild.textContent = exact ? NOW : THEN;
     this.#options.onmoment?.(moment);
     if (!exact) this.#settle();
     this.#redraw();
