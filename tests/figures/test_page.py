@@ -14,7 +14,7 @@ from plotly.offline import get_plotlyjs, get_plotlyjs_version
 import glauber
 from glauber.errors import GlauberError
 from glauber.figures.page import CARTESIAN, check_place, write_picture
-from glauber.figures.style import plot_rows
+from glauber.figures.style import DARK, plot_rows
 
 
 def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
@@ -50,6 +50,13 @@ def test_every_trace_that_we_draw_is_in_the_small_build():
         found |= set(re.findall(r"\.add_([a-z0-9]+)\(", text))
     traces = found & {one.lower() for one in dir(go)} - {"annotation"}
     assert traces == {"scatter", "bar", "heatmap", "table"} and traces - {"table"} <= CARTESIAN
+
+
+def test_every_colour_by_name_has_one_for_the_dark():
+    """Colours as numbers a page makes light by itself; it knows no names but these."""
+    for path in (Path(glauber.__file__).parent / "figures").glob("*.py"):
+        named = re.findall(r'color\w*(?:=|": )"([a-z]+)"', path.read_text(encoding="utf-8"))
+        assert set(named) <= set(DARK), path
 
 
 def test_a_table_needs_no_code(tmp_path):

@@ -20,6 +20,7 @@ THIN = "rgba(107, 114, 128, 0.5)"
 GROUND = "#14171b"
 DARK = {
     INK: "#e6e8eb",
+    "black": "#e6e8eb",
     QUIET: "#a4abb6",
     FAINT: "#363c46",
     "white": GROUND,

@@ -82,6 +82,7 @@
     return { data, layout: {
       ...layout, paper_bgcolor: clear, plot_bgcolor: layout.plot_bgcolor ?? clear, modebar,
       updatemenus: [], uirevision: "kept",
+      title: { ...layout.title, y: 1 - 14 / (layout.height ?? 450) }, // whole also in low pictures
       // A finger that moves over a picture scrolls the page, until it is asked to zoom.
       dragmode: touch ? false : layout.dragmode,
     } };
