@@ -176,9 +176,9 @@ export class Stage {
 }
 
 const CURVES = {
-  changed: "Share of steps that changed a token",
-  entropy: "Entropy where it drew, in nats",
-  left: "Share of the start that is left",
+  changed: "Steps that changed a token",
+  entropy: "How open the draws were, in nats",
+  left: "What is left of the start",
   apart: "Tokens that differ",
 };
 
