@@ -511,3 +511,12 @@ def test_a_model_under_constraints_answers_studies():
         glauber.constrain(JOINT, max_changes=1)
     with pytest.raises(GlauberError, match="counts from a start of 4 tokens"):
         Ball(JOINT, torch.zeros(4), 1).scores(torch.zeros(1, 3).long(), torch.zeros(1, 1).long())
+
+
+def test_writing_knows_what_a_site_allows(tiny_folder):
+    model = glauber.constrain(str(tiny_folder), allow="1:cat|dog", bias="2:ran=50")
+    texts = glauber.generate(model, length=4, chains=6, temperature=3.0).texts
+    assert all(text.split()[1] in ("cat", "dog") and text.split()[2] == "ran" for text in texts)
+    near = glauber.constrain(str(tiny_folder), max_changes=1, start="the cat sat on")
+    with pytest.raises(GlauberError, match="whole conditionals of one site"):
+        glauber.generate(near, length=4)

@@ -295,6 +295,7 @@ class Constrained:
         self.name, self.dtype, self.longest = model.name, model.dtype, model.longest
         self.length, self.whole_vocabulary = getattr(model, "length", None), model.whole_vocabulary
         self.device, self.state_device = model.device, model.state_device
+        self.hidden_token = getattr(model, "hidden_token", None)
         known = f"{model.fingerprint} {json.dumps(asked.to_dict())} {start}"
         self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
 
