@@ -12,7 +12,7 @@ import { curves } from "./curves.js";
 import { largeChain, smallChains, chainPages } from "./chains.js";
 
 const KINDS = ["traps", "basins", "topics"];
-const EVENTS = 6000; // redraws in one film: small enough to seek at once
+const EVENTS = 3000; // redraws in one film: small enough to seek at once
 const MASK = /^\s*[[<]\|?mask\|?[\]>]$/i;
 const POLL = { growing: 2000, finished: 5000, bands: 1000, curves: 6000 }; // ms
 
@@ -22,7 +22,7 @@ export function runSource(link, about, chains = null) {
   const end = () => Math.floor(about().steps / stride) * stride;
   const many = chains?.length ?? about().chains;
   const film = (first, count, every) => link.ask("film", { source: "run", first, count, every, chains });
-  const chunk = Math.min(500, Math.max(40, Math.round(EVENTS / many)));
+  const chunk = Math.min(300, Math.max(40, Math.round(EVENTS / many)));
   return { film, end, stride, chunk, growing: () => link.live && !about().finished };
 }
 
