@@ -1,4 +1,4 @@
-"""The explorer as one uses it: a real browser, a real server, the bundled model.
+"""A stored run as one looks at it: a real browser, a real server, the bundled model.
 
 Every page of these tests counts its console errors and its requests to other hosts.
 """
@@ -9,18 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import glauber
-from glauber.conditionals.base import log_probs
 from glauber.explorer.explore import Explorer
 
 pytestmark = [pytest.mark.browser, pytest.mark.weights]
 
-TEXT = "the old king walked slowly through the empty garden"
-SITES = len(TEXT.split())
 LONG = 120_000  # ms, a deadline: traps are looked for in the background
 
 
@@ -104,28 +100,6 @@ def tokens(page: Page, which: int = 0) -> list[int]:
     ]
 
 
-def chain_link(explorer: Explorer, **more: Any) -> str:
-    given = {"view": "live", "model": "bundled:english", "text": TEXT, "seed": 3} | more
-    from urllib.parse import urlencode
-
-    return f"{explorer.url}#{urlencode(given)}"
-
-
-def start_chain(page: Page, explorer: Explorer, *, temperature: float = 1.0) -> None:
-    page.goto(explorer.url)
-    page.get_by_role("tab", name="Chain").click()
-    page.get_by_label("Text", exact=True).first.fill(TEXT)
-    page.get_by_label("Seed").fill("3")
-    page.get_by_role("button", name="Start").click()
-    page.get_by_role("button", name="Pause").wait_for()
-    until(page, 5)
-
-
-def pause(page: Page) -> None:
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_role("button", name="Play").wait_for()
-
-
 def test_a_run_is_opened_sought_and_its_trap_leads_to_its_text(page, explorer, run):
     page.goto(explorer.url)
     large = page.locator("[data-chain]").first
@@ -144,109 +118,6 @@ def test_a_run_is_opened_sought_and_its_trap_leads_to_its_text(page, explorer, r
     until(page, first, last)
     shown = run.tokens(step(page))[chain].tolist()
     assert tokens(page) == [t for t in shown if t >= 0 and t not in special]
-
-
-def test_a_token_shows_the_models_own_distribution(page, explorer, model):
-    start_chain(page, explorer)
-    pause(page)
-    with page.expect_response(re.compile("ask/conditional")) as asked:
-        page.locator("[data-chain] [data-site='4']").first.click()
-    region = page.get_by_role("region", name="Conditional")
-    expect(region).to_be_visible()
-    question = asked.value.request.post_data_json | {"whole": True}
-    # The same question again, with every probability.
-    whole = page.evaluate(
-        "async (q) => (await fetch('ask/conditional', {method: 'POST', headers:"
-        " {'Content-Type': 'application/json'}, body: JSON.stringify(q)})).json()",
-        question,
-    )
-    probabilities = np.array(whole["probabilities"])
-    assert probabilities.sum() == pytest.approx(1, abs=1e-9)
-    around = model.vocabulary.text.around if hasattr(model.vocabulary, "text") else None
-    rows, _ = model.vocabulary.encode([TEXT])
-    row = rows.clone()
-    first = rows.shape[1] - SITES - (1 if around is None else len(around[1]))
-    row[0, first : first + SITES] = rows.new_tensor(tokens(page))
-    import torch
-
-    exact = log_probs(model.conditionals(), row, torch.tensor([[first + 4]])).exp()[0, 0].numpy()
-    assert np.abs(exact - probabilities).max() < 1e-6
-    top = [one["probability"] for one in whole["top"]]
-    assert top == sorted(top, reverse=True) and len(top) == 20
-    assert region.get_by_text("%").count() >= 10
-
-
-def test_a_token_is_put_frozen_and_a_branch_runs_beside(page, explorer):
-    start_chain(page, explorer)
-    pause(page)
-    page.locator("[data-chain] [data-site='2']").first.click()
-    region = page.get_by_role("region", name="Conditional")
-    region.get_by_role("searchbox").fill("queen")
-    region.get_by_role("button", name=re.compile("^queen")).first.click()
-    region.get_by_role("button", name=re.compile("^Put")).click()
-    expect(page.locator("[data-chain] [data-site='2']").first).to_have_text("queen")
-    region.get_by_role("button", name="Freeze").click()
-    expect(region.get_by_role("button", name="Release")).to_be_visible()
-    region.get_by_role("button", name="Branch").click()
-    expect(page.locator("[data-chain]")).to_have_count(2)
-    here = step(page)
-    assert tokens(page, 0) == tokens(page, 1)
-    page.get_by_role("button", name="Play").click()
-    until(page, here + 60)
-    pause(page)
-    assert tokens(page, 0) != tokens(page, 1)
-    for which in (0, 1):  # frozen in both
-        expect(page.locator("[data-chain]").nth(which).locator("[data-site='2']")).to_have_text(
-            "queen"
-        )
-    before = [step(page), tokens(page, 0), tokens(page, 1)]
-    page.reload()
-    until(page, before[0], before[0])
-    assert [step(page), tokens(page, 0), tokens(page, 1)] == before
-
-
-def test_the_temperature_is_dragged_while_it_runs(page, explorer):
-    start_chain(page, explorer)
-    slider = page.get_by_role("slider", name="Temperature").last
-    slider.focus()
-    for _ in range(8):
-        slider.press("ArrowLeft")
-    expect(page).to_have_url(re.compile("edits="))
-    assert page.get_by_role("button", name="Pause").is_visible()
-    here = step(page)
-    until(page, here + 20)
-    pause(page)
-    assert re.search(r"edits=\d+t\d", page.url)
-    before = [step(page), tokens(page)]
-    page.reload()
-    until(page, before[0], before[0])
-    assert [step(page), tokens(page)] == before
-
-
-def test_two_texts_meet(page, explorer):
-    page.goto(explorer.url)
-    page.get_by_role("tab", name="Pair").click()
-    page.get_by_label("First text").fill("the old king walked")
-    page.get_by_label("Second text").fill("a young girl slept")
-    slider = page.get_by_role("slider", name="Temperature").first
-    slider.evaluate("(one) => { one.focus(); }")
-    slider.press("Home")  # as cold as it goes: both soon hold what the model likes best
-    page.get_by_role("button", name="Start").click()
-    page.get_by_text(re.compile(r"They met after step \d+")).first.wait_for(timeout=LONG)
-    pause(page)
-    assert tokens(page, 0) == tokens(page, 1)
-
-
-def test_blanks_are_filled(page, explorer, model):
-    page.goto(explorer.url)
-    page.get_by_role("tab", name="Fill in").click()
-    page.get_by_label("Text", exact=True).first.fill("the [MASK] of the ___ is [MASK] .")
-    page.get_by_role("button", name="Start").click()
-    passes = page.get_by_role("list", name="Passes").get_by_role("listitem")
-    expect(passes).to_have_count(3, timeout=LONG)
-    until(page, 3, 3)
-    shown = tokens(page)
-    assert len(shown) == 8 and model.hidden_token not in shown
 
 
 def test_a_saved_page_opens_from_disk(browser, explorer, run, tmp_path):
