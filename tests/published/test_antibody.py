@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
-from recipes.antibody import make
+from glauber.proteins.weights import fetch
 
 TRASTUZUMAB = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYY"
@@ -17,7 +17,7 @@ TRASTUZUMAB = (
 @pytest.mark.weights
 def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
     """Each residue hidden in turn: at least 0.83 of them are the model's first guess."""
-    make(tmp_path / "antibody", Path(".cache/antibody"))
+    fetch("antibody", wheels=Path(".cache/antibody"), out=tmp_path / "antibody")
     model = MaskedLM.load(str(tmp_path / "antibody"))
     tokens, free = model.vocabulary.encode([TRASTUZUMAB])
     sites = free[0].nonzero()

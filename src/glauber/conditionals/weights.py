@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glauber.conditionals.shelf import is_cached, place_of
 from glauber.errors import GlauberError
 from glauber.result import one_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
-MODELS = PACKAGE / "models"
 DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -33,20 +33,6 @@ SIZES = (
     "n_heads", "hidden_dim", "embedding_size", "type_vocab_size",
 )  # fmt: skip
 HEAD_NAMES = {"masked": "masked LM", "causal": "autoregressive LM"}
-
-
-def bundled_names() -> list[str]:
-    """Names that `bundled:NAME` accepts."""
-    return sorted(folder.name for folder in MODELS.iterdir() if (folder / "config.json").is_file())
-
-
-def bundled_folder(name: str) -> Path:
-    """The folder of `bundled:NAME`."""
-    short = name.removeprefix("bundled:")
-    if short not in bundled_names():
-        known = ", ".join(f"bundled:{known}" for known in bundled_names())
-        raise GlauberError(f"there is no model {name} in the package; there is {known}.")
-    return MODELS / short
 
 
 def choose_device(device: str) -> torch.device:
@@ -128,7 +114,7 @@ def from_pretrained(
     name: str, trust_remote_code: bool, *, kind: str = "masked", **how: Any
 ) -> tuple[Any, Any]:
     """The model and the tokenizer of that name, as transformers makes them."""
-    place = str(bundled_folder(name)) if name.startswith("bundled:") else name
+    place = place_of(name)
     if not reachable(place):
         raise GlauberError(_why(name, LookupError(name), kind))
     if Path(place).is_dir() and "gguf_file" not in how:
@@ -176,7 +162,7 @@ def check_weights(model: Any, name: str) -> None:
 def kind_of(name: str) -> str:
     """Whether a model is masked, causal or a diffusion LM, by what its config names."""
     name = name.partition(MASK)[0]
-    place = str(bundled_folder(name)) if name.startswith("bundled:") else name
+    place = place_of(name)
     if not reachable(place):
         return "masked"
     try:
@@ -199,7 +185,7 @@ def reachable(name: str) -> bool:
 
     A model that was downloaded before counts, with or without the hub.
     """
-    if Path(name).is_dir():
+    if is_cached(name) or Path(name).is_dir():
         return True
     from huggingface_hub import HfApi, try_to_load_from_cache
 

