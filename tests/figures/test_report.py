@@ -59,7 +59,7 @@ def test_a_run_has_every_part(run, tmp_path):
     assert "default-src 'none'" in page  # the browser itself refuses any request
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.search(r'(src|href)="(https?:)?//', outside)
-    assert run.text(0) in page and len(page) < 2e6
+    assert run.text(0) in page and len(page) < 1.2e6
     assert len(found.frame()) == 4 and found.to_dict()["page"].endswith("page.html")
     assert all(note.endswith(".") for one in found.sections for note in one.notes)
 

@@ -12,7 +12,8 @@ export async function watch(root, packed) {
   const asked = momentIn(location.hash);
   const begin = asked && asked.chain < run.chains ? asked : { chain, step: 0 };
   const onmoment = ({ chain: number, step }) => { root.dataset.at = `${number} ${step}`; };
-  const made = await runPlayer(root, storedLink(answers), { ...begin, onchoose: tell, onmoment });
+  const speed = Math.min(1000, 10 * run.every); // ten states a second
+  const made = await runPlayer(root, storedLink(answers), { ...begin, speed, onchoose: tell, onmoment });
   const go = ({ chain: number, step }) => {
     if (number >= run.chains) return;
     // A trap leads to where its text stands; in a thinned film, to the first state from there on.
