@@ -22,7 +22,7 @@ from glauber import progress
 from glauber.errors import GlauberError
 from glauber.result import Result, visible
 
-FROM = "File of texts, one a line, or FASTA; - for standard input."
+FROM = "File of texts, one a line, or FASTA, also by gzip; - for standard input."
 OUT = "Write the answer: .html (a page), .png, .json, .csv, or a new folder with all of it."
 JSON = "Print one JSON object and nothing else."
 SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times

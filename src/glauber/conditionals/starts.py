@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
-from glauber.conditionals.texts import Texts, passages, read_named, read_texts
+from glauber.conditionals.texts import Given, Texts, passages, read_named, read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
 
 __all__ = [
-    "bundled_texts", "check_length", "passages", "people_of", "positions_of", "read_named",
-    "read_sites", "read_texts", "readable", "reads_english", "spell_sites", "starts",
+    "bundled_texts", "check_length", "named_starts", "passages", "people_of", "positions_of",
+    "read_named", "read_sites", "read_texts", "readable", "reads_english", "spell_sites", "starts",
 ]  # fmt: skip
 
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
@@ -47,25 +47,50 @@ def starts(
     freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
             and without the prefix
     """
+    found = named_starts(
+        model, texts, chains=chains, length=length, least=least, prefix=prefix, freeze=freeze
+    )
+    return found[:2]
+
+
+def named_starts(
+    model: Any,
+    texts: Texts = None,
+    *,
+    chains: int | None = None,
+    length: int | None = None,
+    least: int | None = None,
+    prefix: str = "",
+    freeze: Sequence[int] | str = (),
+) -> tuple[Tensor, Tensor, list[str]]:
+    """As `starts`, with the names that a FASTA file gives the texts; none where it gives none."""
     for name, number in (("number of chains", chains), ("length", length)):
         if number is not None:
             check_count(name, number)
     held = read_sites(freeze)
     vocabulary = model.vocabulary
-    given = bundled_texts(model) if texts is None else read_texts(texts)
-    known = readable(vocabulary, given)
+    given = list(map(Given, bundled_texts(model))) if texts is None else read_named(texts)
+    names = [one.name for one in given]
+    known = readable(vocabulary, [one.text for one in given], _called(names))
     before = _prefix(vocabulary, prefix)
     rows = [_behind(vocabulary, prefix, before, text) for text in known]
     if length is not None:
         bundled = texts is None
         enough = length if least is None or bundled else min(least, length)
+        names = [name for name, row in zip(names, rows, strict=True) if len(row) >= enough]
         rows = _long_enough(rows, length, least=enough, quiet=bundled)
     if chains is not None:
         check_memory(32.0 * chains * (max(map(len, rows)) + len(before) + 2), f"{chains:,} chains")
+        names = [names[i % len(rows)] for i in range(chains)]
         rows = [rows[i % len(rows)] for i in range(chains)]
     tokens, free = vocabulary.rows(rows, before=before)
     check_length(model, tokens)
-    return tokens, _freeze(free, held)
+    return tokens, _freeze(free, held), names if any(names) else []
+
+
+def _called(names: Sequence[str]) -> list[str]:
+    """What a refusal calls texts: the record that a file names, or their number."""
+    return [f"the record {name!r:.60}" if name else f"text {i}" for i, name in enumerate(names, 1)]
 
 
 def _prefix(vocabulary: Vocabulary, prefix: str) -> list[int]:

@@ -1,8 +1,14 @@
-"""Which texts were given? A string, a list, a file, standard input, FASTA, or the bundled ones."""
+"""Which texts were given? A string, a list, a file, standard input, FASTA, or the bundled ones.
 
+Files may be compressed by gzip. FASTA is written here too, so that what is read keeps its name.
+"""
+
+import gzip
+import io
 import stat
 import sys
 import warnings
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +18,8 @@ from glauber.conditionals.weights import PACKAGE
 from glauber.errors import GlauberError, GlauberWarning
 
 LARGEST = 64 * 2**20  # bytes of a file of texts
+GZIP = b"\x1f\x8b"  # how a compressed file begins
+WRAPPED = 80  # letters of a line of FASTA
 
 Texts = str | Path | Sequence[str] | None
 
@@ -65,20 +73,27 @@ def _text(number: int, text: Any) -> Given:
 
 def _read_file(path: Path) -> list[Given]:
     """The lines of a file of texts, without empty ones, or its FASTA records."""
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        text = _bytes(path, name).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GlauberError(f"{name} cannot be read: it is not UTF-8 text.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GlauberError(f"{name} cannot be read: {reason}.") from error
+    name, text = read_whole(path)
     if _is_fasta(text):
         return _fasta(text, name)
     found = [Given(line.strip("\r")) for line in text.split("\n") if line.strip()]
     if not found:
         raise GlauberError(f"{name} holds no text.")
     return found
+
+
+def read_whole(path: Path) -> tuple[str, str]:
+    """What a message calls a file, and its text, unpacked if it is compressed."""
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        return name, _bytes(path, name).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlauberError(f"{name} cannot be read: it is not UTF-8 text.") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GlauberError(f"{name} cannot be read: it is damaged gzip.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GlauberError(f"{name} cannot be read: {reason}.") from error
 
 
 def _bytes(path: Path, name: str) -> bytes:
@@ -91,6 +106,9 @@ def _bytes(path: Path, name: str) -> bytes:
             raise GlauberError(f"{name} is a device, not a file of texts.")
         with path.open("rb") as file:
             found = file.read(LARGEST + 1)
+    if found[:2] == GZIP:  # never more of it than is taken: a small file may hold a huge one
+        with gzip.GzipFile(fileobj=io.BytesIO(found)) as packed:
+            found = packed.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
     return found
@@ -126,3 +144,13 @@ def _check_sequence(record_name: str, sequence: str) -> None:
             f"{record_name} is read as FASTA because the file begins with >, but {strange!r} is no "
             "letter of a sequence."
         )
+
+
+def fasta(records: Iterable[Given]) -> str:
+    """FASTA text of records, their sequences in lines of 80 letters."""
+    found = []
+    for record in records:
+        lines = range(0, len(record.text), WRAPPED)
+        wrapped = "\n".join(record.text[first : first + WRAPPED] for first in lines)
+        found.append(f">{' '.join(record.name.split())}\n{wrapped}\n")
+    return "".join(found)

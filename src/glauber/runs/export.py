@@ -1,4 +1,4 @@
-"""How does a run leave for other tools: ArviZ, Parquet, JSON lines, plain text?"""
+"""How does a run leave for other tools: ArviZ, Parquet, JSON lines, plain text, FASTA?"""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.texts import Given, fasta
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, one_of, study
@@ -32,15 +33,16 @@ __all__ = ["Exported", "export", "forced", "survival", "to_arviz", "trajectory"]
 def export(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
-    to: Annotated[str, "arviz, parquet, jsonl or text."],
+    to: Annotated[str, "arviz, parquet, jsonl, text or fasta."],
     out: Annotated[str | Path, "File to write; an existing one is kept."],
     every: Annotated[int, "jsonl: one object every so many steps."] = 1,
 ) -> "Exported":
-    """Write a run as ArviZ netCDF, Parquet, JSON lines or plain text.
+    """Write a run as ArviZ netCDF, Parquet, JSON lines, plain text or FASTA.
 
-    text is the last text of each chain, one a line, as `--from` reads them; parquet has a row per
-    event, by position as it is stored; jsonl counts sites from 0 without special tokens and
-    prefix. The whole run is replayed first: one that is damaged is not exported.
+    text is the last text of each chain, one a line, as `--from` reads them; fasta the same for
+    models of letters, with the names that the starts had; parquet has a row per event, by position
+    as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole run is
+    replayed first: one that is damaged is not exported.
     """
     one_of("the format", to, WRITERS)
     check_count("number of steps between objects", every, most=10**15)
@@ -167,6 +169,8 @@ def _write_jsonl(run: Run, out: Path, every: int) -> None:
             changed = _changed_sites(run, step) if step else [[] for _ in tokens]
             for chain, row in enumerate(tokens):
                 line: dict[str, Any] = {"chain": chain, "step": step}
+                if run.spec.names:
+                    line["name"] = run.spec.names[chain]
                 line["text"] = run.spelled(row)
                 line["changed"] = changed[chain]
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -184,11 +188,27 @@ def _write_text(run: Run, out: Path, every: int) -> None:
     out.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
 
+def _write_fasta(run: Run, out: Path, every: int) -> None:
+    """The last text of each chain under its start's name, with chain and step in the header."""
+    if not run.vocabulary.letters:
+        raise GlauberError(
+            "FASTA holds sequences of letters, but the tokens of this run are words."
+        )
+    names = run.spec.names or [""] * run.n_chains
+    rows = zip(names, run.tokens(), strict=True)
+    records = [
+        Given(run.spelled(row), f"{name} chain={chain} step={run.steps}")
+        for chain, (name, row) in enumerate(rows)
+    ]
+    out.write_text(fasta(records), encoding="utf-8")
+
+
 WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "arviz": _write_arviz,
     "parquet": _write_parquet,
     "jsonl": _write_jsonl,
     "text": _write_text,
+    "fasta": _write_fasta,
 }
 
 

@@ -47,6 +47,7 @@ class Spec:
     standard_only: bool = False  # of a protein alphabet only the standard residues; not before 0.2
     unmasking: dict[str, Any] | None = None  # of a generation: how its hidden sites are filled
     constraints: dict[str, Any] | None = None  # that every chain keeps to: `Constraints`
+    names: list[str] = field(default_factory=list)  # of the chains' texts, where a file names them
 
     @property
     def temperatures(self) -> list[float]:
@@ -130,6 +131,8 @@ def write_spec(folder: Path, spec: Spec) -> None:
         del record["unmasking"]
     if spec.constraints is None:
         del record["constraints"]
+    if not spec.names:
+        del record["names"]
     write_json(folder / HEADER, record)
 
 
@@ -156,6 +159,7 @@ KINDS: dict[str, Any] = {
     "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,
     "versions": dict, "format": int, "forbid": list, "standard_only": bool,
     "unmasking": (dict, type(None)), "constraints": (dict, type(None)),
+    "names": list,
 }  # fmt: skip
 
 

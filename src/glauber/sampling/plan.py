@@ -22,7 +22,7 @@ from glauber.conditionals.constraints import (
     read_constraints,
 )
 from glauber.conditionals.load import Model, load
-from glauber.conditionals.starts import positions_of, read_sites, starts
+from glauber.conditionals.starts import named_starts, positions_of, read_sites
 from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
 from glauber.dynamics.fills import Fill, fill_named
@@ -186,7 +186,8 @@ def plan(
         )
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
-    tokens, free = starts(opened, texts, chains=chains, length=length, prefix=prefix, freeze=sites)
+    cut: dict[str, Any] = {"chains": chains, "length": length, "prefix": prefix, "freeze": sites}
+    tokens, free, names = named_starts(opened, texts, **cut)
     spec = Spec(
         model=opened.name,
         fingerprint=opened.fingerprint,
@@ -209,6 +210,7 @@ def plan(
         forbid=_names(forbid),
         standard_only=True,
         constraints=asked.to_dict() or None,
+        names=names,
     )
     planned = Plan(opened, spec, tokens, free, others)
     _check_plan(planned)

@@ -1,0 +1,97 @@
+"""Names go from FASTA through a run and out again; gzip is read; what is wrong has its place."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from glauber.conditionals.own import Own
+from glauber.conditionals.starts import named_starts, starts
+from glauber.conditionals.table import normals
+from glauber.conditionals.texts import Given, fasta, read_named, read_texts
+from glauber.errors import GlauberError, GlauberWarning
+from glauber.runs.export import export
+from glauber.sampling.sample import sample
+
+RECORDS = ">heavy chain\nEVQL\nVESG\n>light\nDIQMTQSP\n"
+
+
+class Independent:
+    """Residues that do not depend on each other."""
+
+    vocab_size, vocabulary = 20, "ACDEFGHIKLMNPQRSTVWY"
+
+    def scores(self, tokens, sites):
+        return normals((1, 1, 20), 0).expand(*sites.shape, 20)
+
+
+@pytest.fixture
+def packed(tmp_path):
+    path = tmp_path / "two.fasta.gz"
+    path.write_bytes(gzip.compress(RECORDS.encode()))
+    return path
+
+
+def test_gzip_is_read_like_the_plain_file(packed, monkeypatch):
+    assert read_named(packed) == [("EVQLVESG", "heavy chain"), ("DIQMTQSP", "light")]
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(packed.read_bytes())))
+    assert read_texts(Path("-")) == ["EVQLVESG", "DIQMTQSP"]
+
+
+def test_damaged_and_huge_gzip_is_refused(packed, monkeypatch):
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:-12])
+    with pytest.raises(GlauberError, match=r"two\.fasta\.gz cannot be read: it is damaged gzip"):
+        read_named(packed)
+    packed.write_bytes(gzip.compress(b"A" * 2000))
+    monkeypatch.setattr("glauber.conditionals.texts.LARGEST", 1000)
+    with pytest.raises(GlauberError, match="holds more than"):
+        read_named(packed)
+
+
+def test_fasta_is_read_as_it_was_written(tmp_path):
+    records = [Given("ACDEFGHIKL" * 17, "long one score=-1.5"), Given("AC", "b")]
+    path = tmp_path / "out.fasta"
+    path.write_text(fasta(records))
+    assert read_named(path) == records
+    assert max(map(len, path.read_text().splitlines())) == 80
+
+
+def test_an_unknown_residue_is_named_with_its_record_and_place(packed):
+    model = Own(Independent())
+    with pytest.raises(GlauberError, match="the record 'light' has 'X' at character 3"):
+        starts(model, ">heavy\nEVQ\n>light\nDIX\n")
+
+
+def test_names_go_through_a_run_and_out_again(packed, tmp_path):
+    run = sample(Independent(), packed, steps=30, chains=3, out=tmp_path / "run")
+    assert run.spec.names == ["heavy chain", "light", "heavy chain"]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["names"] == run.spec.names
+    export(run, to="fasta", out=tmp_path / "last.fasta")
+    found = read_named(tmp_path / "last.fasta")
+    assert [one.name for one in found] == [
+        f"{name} chain={chain} step=30" for chain, name in enumerate(run.spec.names)
+    ]
+    assert [one.text for one in found] == [run.text(chain) for chain in range(3)]
+    export(run, to="jsonl", out=tmp_path / "run.jsonl", every=30)
+    first = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[1])
+    assert first["name"] == "light" and first["text"] == "DIQMTQSP"
+
+
+def test_texts_that_are_left_out_take_their_names_along():
+    given = ">a\nEVQLV\n>b\nEV\n>c\nEVQLVQ\n"
+    with pytest.warns(GlauberWarning, match="left out: text 2"):
+        _, _, names = named_starts(Own(Independent()), given, length=5)
+    assert names == ["a", "c"]
+    assert named_starts(Own(Independent()), ["EVQLV"])[2] == []
+
+
+def test_a_run_of_words_has_no_fasta(tiny_folder, tmp_path):
+    run = sample(str(tiny_folder), ["the cat sat ."], steps=4, out=tmp_path / "run")
+    assert "names" not in json.loads((tmp_path / "run" / "run.json").read_text())
+    with pytest.raises(GlauberError, match="tokens of this run are words"):
+        export(run, to="fasta", out=tmp_path / "x.fasta")
+    assert not (tmp_path / "x.fasta").exists()
