@@ -67,11 +67,19 @@ class Text:
         names = [self.spell(token) for token in row]
         if self._joiner == self._joined:
             return names
-        if any(name.startswith("Ġ") for name in names):  # byte-level BPE spells bytes, not letters
+        if self._begins == "Ġ":  # byte-level BPE spells bytes, not letters
             return [self.decode([token]) for token in row]
-        if any(name.startswith("▁") for name in names):  # sentencepiece marks where a word begins
+        if self._begins == "▁":  # sentencepiece marks where a word begins
             return [name.replace("▁", " ") for name in names]
         return [name[2:] if name.startswith("##") else " " + name for name in names]
+
+    @cached_property
+    def _begins(self) -> str:
+        """The sign that the vocabulary puts before tokens that begin a word; none in WordPiece."""
+        signs = ("Ġ", "▁")
+        count = {one: sum(name.startswith(one) for name in self._vocabulary) for one in signs}
+        most = max(signs, key=lambda one: count[one])
+        return most if count[most] > len(self._vocabulary) // 100 else ""
 
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text, without the special ones around it."""

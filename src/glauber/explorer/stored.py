@@ -80,6 +80,7 @@ class StoredRun:
             "planned": max(spec.steps, run.steps),
             "finished": self._finished,
             "temperatures": spec.temperatures,
+            "seed": spec.seed,
             "scan": spec.scan,
             "kind": "chain" if spec.unmasking is None else "generation",
             "first_site": max(0, run.first_site - min(first for first, _ in spans)),

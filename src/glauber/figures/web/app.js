@@ -60,6 +60,12 @@ export async function mount(root, link, state = {}) {
     }
   }
 
+  /** Opens what an address says; what it says wrongly is told. */
+  function follow(next) {
+    show(next);
+    if (next.notes?.length) parts.say(next.notes.join(" "));
+  }
+
   parts.build(about, {
     choose: (view) => show(kept[view] ?? { view }),
     send: sendButtons({ link, state: () => kept[open.view], say: parts.say }),
@@ -68,9 +74,8 @@ export async function mount(root, link, state = {}) {
     if (!event.defaultPrevented && open?.made.key(event)) event.preventDefault();
   });
   if (own && about.run) document.title = `${about.run.name}: glauber explore`;
-  if (own) addEventListener("hashchange", () => show(decodeState(location.hash)));
-  show(first);
-  if (first.notes?.length) parts.say(first.notes.join(" "));
+  if (own) addEventListener("hashchange", () => follow(decodeState(location.hash)));
+  follow(first);
 }
 
 /** The address behind #, written a few times a second (browsers refuse more) and after each press. */

@@ -234,8 +234,8 @@ const usual = (about) => (about.scans.includes("uniform") ? "uniform" : about.sc
 function defaults(about, start) {
   const usually = { model: about.models[0], seed: 0, chain: 0, scan: usual(about), temperature: 1, frozen: [], edits: [], step: 0 };
   if (!start || !about.run) return usually;
-  const { model, temperatures, scan } = about.run;
-  return { ...usually, model, scan: scan ?? usually.scan, temperature: temperatures?.[start.chain] ?? 1, chain: start.chain };
+  const { model, temperatures, scan, seed } = about.run;
+  return { ...usually, model, scan: scan ?? usually.scan, seed: seed ?? 0, temperature: temperatures?.[start.chain] ?? 1, chain: start.chain };
 }
 
 /** Text, model, scan and seed; after a start it steps back behind a line that opens it again. */

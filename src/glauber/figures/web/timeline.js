@@ -38,6 +38,7 @@ export function timeline(player, { onband = () => {}, label = "Step" } = {}) {
       bands.append(row.element);
     }
     rows.get(kind).fill(answer, chain, end);
+    rows.get(kind).point(player.at / end);
   }
 
   function setChain(number) {

@@ -56,10 +56,12 @@ export function trailsOf(state) {
  */
 export function trailSource(link, trails, tracks, { onreplay = () => {}, last = Infinity } = {}) {
   let age = 0;
+  let far = last; // a page in one file knows where its film ends
   async function slice(first, count) {
     const begun = age;
     for (;;) {
       const answer = await link.ask("film", { source: { trails: trails() }, first, count, every: 1 });
+      if (Number.isFinite(far)) far = Math.max(far, answer.end ?? 0);
       if (begun !== age) return answer;
       if (answer.count > 0 || answer.replayed === undefined) {
         tracks.add(answer);
@@ -88,7 +90,7 @@ export function trailSource(link, trails, tracks, { onreplay = () => {}, last = 
     }
     return every === 1 ? made : thinned(made, every);
   }
-  return { film, end: () => last, chunk: 40, changed: () => (age += 1) };
+  return { film, end: () => far, chunk: 40, changed: () => (age += 1) };
 }
 
 const COLUMNS = ["frame", "chain", "site", "token", "log_prob", "entropy"];
