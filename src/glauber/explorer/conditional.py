@@ -126,7 +126,7 @@ def _held(
     return {
         "margin": plain(found.margin),
         "holding": {"steps": held["value"], "log10": held["log10"], "kind": kind},
-        "note": f"Redraws of this very site are counted, in expectation; the scores are in {dtype}.",
+        "note": f"Redraws of this site are counted, in expectation; scores are in {dtype}.",
     }
 
 
