@@ -32,7 +32,7 @@ ARROWS = {
     "figures": BELOW
     | {
         "compatibility", "exact", "generation", "ising", "landscape", "metastability", "mixing",
-        "translation",
+        "proteins", "translation",
     },
     "papers": BELOW
     | {

@@ -58,6 +58,9 @@ STUDIES = {
         "frontier": "generation.frontier",
         "correction": "generation.corrected",
     },
+    "Proteins": {
+        "mutate": "proteins.mutate",
+    },
     "Translation": {
         "translate": "translation.translate",
         "train_translator": "translation.training",

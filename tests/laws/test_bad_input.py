@@ -30,7 +30,8 @@ SMALL = {
     "steps": 2, "pairs": 1, "samples": 2, "replacements": 2, "chains": 2, "count": 1, "length": 4,
     "levels": 1, "top": 5, "sweeps": 1, "states": 5, "first": 1, "last": 2, "lag": 1,
     "temperatures": (1.0,), "lengths": (4,), "rectangles": 2, "embedder": "tokens",
-    "token": "the", "text": "the cat sat on the mat .", "device": "cpu", "batch_size": 8,
+    "token": "the", "text": "the cat sat on the mat .", "parent": "the cat sat",
+    "device": "cpu", "batch_size": 8,
 }  # fmt: skip
 CHOICES = {
     "device", "dtype", "scan", "fill", "within", "coupling", "detector", "variant", "scale",

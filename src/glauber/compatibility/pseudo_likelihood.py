@@ -4,7 +4,7 @@ The pseudo-log-likelihood hides each token in turn, or with the later pieces of 
 hides each token together with all that come after it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,14 +199,37 @@ def hidden_log_probs(
             visible = hide(tokens[rows[part]], sites[part, 1:], packer.hidden_token)
             found[part, 0] = packer.log_probs(visible, sites[part, 0], temperature=temperature)
             _count(advance, len(part))
-    for part, k in _parts(conditionals, sites, lengths, (~fit).nonzero()[:, 0], asked):
-        laws = _laws(conditionals, tokens[rows[part]], sites[part, :k], asked, temperature)
-        about = sites[part, : min(k, asked)]
+    chosen = (~fit).nonzero()[:, 0]
+    for part, laws in hidden_laws(
+        conditionals, tokens, rows, sites, asked=asked, temperature=temperature, chosen=chosen
+    ):
+        about = sites[part, : min(laws.shape[1], asked)]
         stood = tokens[rows[part]].gather(1, about.clamp(min=0))
         each = laws[:, : about.shape[1]].gather(2, stood[..., None].to(laws.device))[..., 0].cpu()
         found[part, : about.shape[1]] = each.masked_fill(about == PAD, torch.nan)
         _count(advance, len(part))
     return found
+
+
+def hidden_laws(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    rows: Tensor,
+    sites: Tensor,
+    *,
+    asked: int = 1,
+    temperature: float = 1.0,
+    chosen: Tensor | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Log-probabilities of every token at hidden sites, part by part as they are asked.
+
+    Questions as in `hidden_log_probs`, all or the chosen ones. Each part is the numbers of some
+    questions (n,) and their laws (n, asked sites, vocab) float64; what stands at PAD says nothing.
+    """
+    lengths = lengths_of(tokens)[rows]
+    chosen = torch.arange(len(rows)) if chosen is None else chosen
+    for part, k in _parts(conditionals, sites, lengths, chosen, asked):
+        yield part, _laws(conditionals, tokens[rows[part]], sites[part, :k], asked, temperature)
 
 
 def _laws(

@@ -1,0 +1,101 @@
+"""What are a parent and its variants, as the model reads them?"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from glauber.conditionals.starts import starts
+from glauber.conditionals.texts import Given
+from glauber.errors import GlauberError
+from glauber.proteins.fasta import (
+    TABLES,
+    as_file,
+    check_letters,
+    read_column,
+    read_sequences,
+    suffix_of,
+)
+from glauber.proteins.mutations import Mutations, apply, are_mutations, differences, read_mutations
+from glauber.proteins.order_scores import Changed
+from glauber.result import counted, model_parts
+
+
+class Parent(NamedTuple):
+    """The parent as the model reads it."""
+
+    model: Any
+    tokens: Tensor  # (length,)
+    sites: list[int]  # columns of its letters
+    letters: list[str]
+    name: str
+
+    @property
+    def spelled(self) -> str:
+        return str(self.model.vocabulary.decode(self.tokens.tolist()))
+
+    @property
+    def kind(self) -> str:
+        return f"exact up to rounding in {self.model.dtype}"
+
+    def parts(self) -> dict[str, Any]:
+        """What a signature says."""
+        return {**model_parts(self.model), "parent": self.name or f"{len(self.letters)} letters"}
+
+
+def read_parent(given: str | Path) -> Given:
+    if not isinstance(given, str | Path):
+        raise GlauberError(f"the parent is {given!r:.60}, but it must be one sequence or a file.")
+    found = read_sequences(given)
+    if len(found) > 1:
+        raise GlauberError(
+            f"one parent is needed, but {counted(len(found), 'sequence')} were given."
+        )
+    return found[0]
+
+
+def read_variants(given: Any, column: str | None) -> list[Given]:
+    """What was given, each as mutations or as a whole sequence, with its name."""
+    if isinstance(given, str | Path):
+        path = as_file(given)
+        if path is not None and suffix_of(path) in TABLES:
+            return read_column(path, column)
+        if path is None and not str(given).lstrip().startswith(">"):
+            parts = [part.strip() for part in str(given).replace(";", ",").split(",")]
+            if all(map(are_mutations, filter(None, parts))):
+                given = [part for part in parts if part]
+    return read_sequences(given)
+
+
+def open_parent(model: Any, parent: Given) -> Parent:
+    check_letters(model.vocabulary, parent.text, f"the parent {parent.name}".rstrip())
+    tokens, free = starts(model, [parent.text])
+    sites = free[0].nonzero()[:, 0].tolist()
+    letters = [model.vocabulary.spell(int(tokens[0, site])) for site in sites]
+    return Parent(model, tokens[0], sites, letters, parent.name)
+
+
+def mutations_of(parent: Parent, given: Given, number: int) -> Mutations:
+    """The mutations that a variant is, whichever way it was given."""
+    if are_mutations(given.text):
+        found = read_mutations(given.text)
+        apply(parent.letters, found)
+        return found
+    name = f"the variant {given.name!r:.60}" if given.name else f"variant {number}"
+    vocabulary = parent.model.vocabulary
+    check_letters(vocabulary, given.text, name)
+    vocabulary.check(given.text, name)
+    letters = [vocabulary.spell(token) for token in vocabulary.pieces(given.text)]
+    return differences(parent.letters, letters, name)
+
+
+def changed_tokens(parent: Parent, mutations: Mutations) -> Changed:
+    sites = [parent.sites[one.position - 1] for one in mutations]
+    allowed = parent.model.vocabulary.proposable()
+    new = []
+    for one in mutations:
+        token = parent.model.vocabulary.token(one.new)
+        if not bool(allowed[token]):
+            raise GlauberError(f"the mutation {one} puts {one.new!r}, which is never proposed.")
+        new.append(token)
+    return Changed(tuple(sites), tuple(int(parent.tokens[site]) for site in sites), tuple(new))
