@@ -26,7 +26,7 @@ from glauber.progress import check_count
 from glauber.runs.curves import NAMES, POINTS, Curves, window_of
 from glauber.runs.film import Film, column, thinned
 
-LIMIT = 0.04  # seconds of new steps in one answer
+LIMIT = 0.08  # seconds of new steps in one answer, less where somebody else waits
 PATIENCE = 2.0  # seconds that a click waits for steps that are not there
 TRAILS = 8
 FRAMES = 20_000  # of one film

@@ -3,7 +3,8 @@
 //
 // A source is { film(first, count, every) -> Promise of a film, end() -> last step there is
 // (Infinity for a living chain), growing() -> whether more may come (optional), chunk: frames
-// asked for at once (optional), stride: steps between the states that there are (optional, 1) }.
+// asked for at once (optional), stride: steps between the states that there are (optional, 1),
+// each: true where single steps come so slowly that a frame never skips one on purpose (optional) }.
 
 import { Reel, Reels } from "./film.js";
 
@@ -225,6 +226,7 @@ export class Player {
       this.progress = film.replayed === undefined ? null : { done: film.replayed, of: film.of };
       const reel = this.progress ? { first, count: 0 } : this.#reels.keep(new Reel(film));
       this.#told();
+      if (this.playing && this.#source.each) setTimeout(() => this.#prefetch(every), 0);
       return reel;
     } catch (error) {
       if (age === this.#age) {
@@ -237,7 +239,7 @@ export class Player {
 
   #tick(now) {
     if (!this.playing) return;
-    const every = strideOf(this.#speed, this.#stride());
+    const every = this.#source.each ? this.#stride() : strideOf(this.#speed, this.#stride());
     const interval = (1000 * every) / this.#speed;
     this.#owed = Math.min(this.#owed + (now - this.#then) / interval, LATE);
     this.#then = now;

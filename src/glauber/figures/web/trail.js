@@ -90,7 +90,7 @@ export function trailSource(link, trails, tracks, { onreplay = () => {}, last = 
     }
     return every === 1 ? made : thinned(made, every);
   }
-  return { film, end: () => far, chunk: 40, changed: () => (age += 1) };
+  return { film, end: () => far, chunk: 40, each: true, changed: () => (age += 1) };
 }
 
 const COLUMNS = ["frame", "chain", "site", "token", "log_prob", "entropy"];
