@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "load", "models", "refuse_int8", "starts"]
 
 Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
+INVERSE_FOLDING, _INVERSE = "proteinmpnn", "glauber.proteins.inverse_folding"
 KINDS = ("auto", "masked", "causal", "diffusion")
 
 
@@ -51,6 +52,7 @@ def load(
     trust_remote_code: bool = False,
     mask_token: str | int | None = None,
     shift: bool | None = None,
+    structure: str | Path | None = None,
 ) -> Model:
     """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
 
@@ -66,6 +68,7 @@ def load(
            may carry it too: NAME?mask_token=TOKEN
     shift  whether a diffusion LM's scores of a site are read one place to the left; its config
            knows it, and another answer is refused
+    structure  a PDB file, for proteinmpnn; a name may carry it too: proteinmpnn:FILE.pdb
     """
     one_of("the kind", kind, KINDS)
     choose_dtype(dtype)
@@ -74,6 +77,8 @@ def load(
             raise GlauberError("mask_token and shift are for a model that is given by its name.")
         return _object(model, device, dtype)
     choose_devices(device)
+    if model.partition(":")[0] == INVERSE_FOLDING or structure is not None:
+        return _inverse_folding(model, structure, device=device, dtype=dtype)
     if model.endswith(".gguf"):
         return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     name, _, named = model.partition(MASK)
@@ -122,6 +127,19 @@ def _kind(name: str, asked: str) -> str:
     return there if asked == "diffusion" else asked  # a masked LM that writes is a masked LM
 
 
+def _inverse_folding(model: str, structure: str | Path | None, **how: Any) -> Model:
+    """A model of residues on a backbone, which the room of proteins knows."""
+    name, _, file = model.partition(":")
+    if name != INVERSE_FOLDING:
+        raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {model}.")
+    if file and structure is not None:
+        raise GlauberError(f"{model} names a structure, and {structure} is another: give one.")
+    if not Path(name).is_dir():
+        check_fetched(name)
+    asked = model if structure is None else f"{name}:{structure}"
+    return import_module(_INVERSE).load(asked, **how)
+
+
 def _gguf(file: Path, **how: Any) -> CausalLM:
     """An autoregressive model from one GGUF file."""
     if not file.is_file():
@@ -158,7 +176,7 @@ def models(
     name: Annotated[str | None, "A model to look at closely."] = None,
     *,
     get: Annotated[
-        str | None, "A model to fetch once: antibody, sapiens-heavy or sapiens-light."
+        str | None, "A model to fetch once: antibody, sapiens-heavy, sapiens-light or proteinmpnn."
     ] = None,
     error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
     texts: Annotated[
@@ -194,6 +212,8 @@ def models(
         here = [*(f"bundled:{one}" for one in bundled_names()), *cached_names()]
         found = [_listed(one) for one in here]
         return Models(found, sorted(HEADS), signature(models="bundled"))
+    if get == INVERSE_FOLDING:
+        return Models([_listed(get) | brought], sorted(HEADS), signature(models=get))
     opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
     looked_at = [_looked_at(opened) | brought]
     if not error:
@@ -278,10 +298,16 @@ class Models(Result):
 
 def _listed(name: str) -> dict[str, Any]:
     size = sum(file.stat().st_size for file in Path(place_of(name)).iterdir())
-    return _looked_at(load(name, device="cpu")) | {"megabytes": round(size / 1e6, 1)}
+    if name == INVERSE_FOLDING:  # a model only with a structure
+        row = import_module(_INVERSE).about(Path(place_of(name)))
+    else:
+        row = _looked_at(load(name, device="cpu"))
+    return row | {"megabytes": round(size / 1e6, 1)}
 
 
 def _looked_at(model: Model) -> dict[str, Any]:
+    if hasattr(model, "about"):
+        return model.about | {"fingerprint": model.fingerprint}
     diffusion = isinstance(model, DiffusionLM)
     kind = "diffusion" if diffusion else "masked" if model.whole_vocabulary else "causal"
     return {

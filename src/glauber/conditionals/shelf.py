@@ -13,7 +13,7 @@ from glauber.errors import GlauberError
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 # What can be fetched, and how many megabytes travel.
-FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9}
+FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9, "proteinmpnn": 68}
 
 
 def cache_home() -> Path:

