@@ -184,8 +184,9 @@ def test_mutations_are_read_applied_and_found_again():
     assert spelled_mutations(read) == "A2G:Y5F"
     mutant = apply("MACDY", read)
     assert "".join(mutant) == "MGCDF" and differences("MACDY", mutant, "it") == read
-    assert read_positions("9-11,3", "", 20) == [3, 9, 10, 11]
-    assert read_positions([4, 2], "", 20) == [2, 4]
+    assert read_positions("9-11,3", "A" * 20) == [3, 9, 10, 11]
+    assert read_positions([4, 2], ["the", "cat", "sat", "."]) == [2, 4]
+    assert read_positions("2-4", ["the", "cat", "sat", "."]) == [2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -218,10 +219,12 @@ def test_bad_input_is_one_sentence(protein, parent, variants, said):
 
 def test_bad_positions_columns_and_files(protein, tmp_path):
     for positions, said in (
-        ("0-3", "position 0"),
-        ("9-11", "position 11"),
-        ("5-2", "not a range"),
-        ("", "no position"),
+        ("0-3", "residues 0-3 are not there"),
+        ("9-11", "residues 9-11 are not there"),
+        ("5-2", "residues 5-2 are not there"),
+        ("", "names no residues"),
+        ([0], "position 0"),
+        ([], "no position"),
         ([2.5], "no position"),
     ):
         with pytest.raises(GlauberError, match=said):

@@ -37,15 +37,15 @@ def plot_singles(
         "Single mutants",
         "log-ratio to the parent's letter in nats, its site hidden; a dot marks the parent's own",
     )
-    reach = float(np.quantile(np.abs(scores), 0.98)) or 1.0
+    low, high = max(1.0, float(np.quantile(-scores, 0.98))), max(1.0, float(scores.max()))
     columns = list(range(len(positions)))
     named = [f"{old}{place}" for old, place in zip(_plain(wild_type), positions, strict=True)]
     spelled = _plain(letters)
     figure.add_heatmap(
         z=scores.T,
-        zmin=-reach,
-        zmax=reach,
-        colorscale=[[0, AGAINST], [0.5, "white"], [1, STRONG]],
+        zmin=-low,
+        zmax=high,
+        colorscale=[[0, AGAINST], [low / (low + high), "white"], [1, STRONG]],
         customdata=[[f"{old}{new}" for old in named] for new in spelled],
         hovertemplate="%{customdata}: %{z:+.2f} nats<extra></extra>",
         colorbar=dict(title=dict(text="nats", font=dict(color=QUIET)), thickness=12),
@@ -80,19 +80,20 @@ def plot_order_scores(variants: "Sequence[Variant]") -> go.Figure:
     names = _plain([one.name if len(one.name) < 40 else one.name[:37] + "…" for one in shown])
     means = [one.mean.value for one in shown]
     figure.add_scatter(
-        x=means, y=rows, mode="markers", name="mean over orders, range", marker=dict(color=STRONG),
+        x=means, y=rows, mode="markers", name="one sd over orders", hoverinfo="skip",
+        marker=dict(color=STRONG, size=1),
+        error_x=dict(
+            type="data", color=STRONG, thickness=4, width=0, array=[one.sd.value for one in shown]
+        ),
+    )  # fmt: skip
+    figure.add_scatter(
+        x=means, y=rows, mode="markers", name="mean over orders, range", 
+        marker=dict(color="white", size=8, line=dict(color=STRONG, width=2)),
         text=names, hovertemplate="%{text}: mean %{x:+.2f}<extra></extra>",
         error_x=dict(
             type="data", symmetric=False, color=QUIET, thickness=1, width=0,
             array=[one.high - one.mean.value for one in shown],
             arrayminus=[one.mean.value - one.low for one in shown],
-        ),
-    )  # fmt: skip
-    figure.add_scatter(
-        x=means, y=rows, mode="markers", name="one sd over orders", hoverinfo="skip",
-        marker=dict(color=STRONG, size=1),
-        error_x=dict(
-            type="data", color=STRONG, thickness=4, width=0, array=[one.sd.value for one in shown]
         ),
     )  # fmt: skip
     for name, mark in MARKS.items():
@@ -142,7 +143,7 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> g
     """Each convention against the mean over orders, with one standard deviation over orders."""
     figure = empty_figure(
         "Conventions beside the mean over orders",
-        "nats; on the line if a joint law existed; bars: one standard deviation over orders",
+        "log-ratio to the parent in nats; bars: one standard deviation over orders",
     )
     means = [one.mean.value for one in variants]
     ends = [min(means), max(means)]

@@ -63,7 +63,7 @@ def mutate(
     ] = None,
     *,
     positions: Annotated[
-        Sequence[int] | str | None, "Of single mutants: such as 97-109,31, counted from 1."
+        Sequence[int] | str | None, "Of single mutants: such as 97-109,31 or H3, counted from 1."
     ] = None,
     orders: Annotated[
         int, "Orders to follow; all of them, exactly, where that costs no more rows."

@@ -6,16 +6,12 @@ parent is part of the spelling, so that a wrong parent or a shifted count is not
 
 import re
 from collections.abc import Iterable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import NamedTuple
 
 from glauber.errors import GlauberError
+from glauber.proteins.regions import positions
 
 ONE = re.compile(r"([^\d\s:,;]+)(\d+)([^\d\s:,;]+)")
-RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-REGIONS = "glauber.proteins.regions"  # positions(parent, name) of named regions such as H3
-LARGEST = 10**9  # no position has more digits than this
 
 
 class Mutation(NamedTuple):
@@ -98,40 +94,17 @@ def check_position(position: int, length: int, what: str) -> None:
         )
 
 
-def read_positions(listed: str | Iterable[int], parent: str, length: int) -> list[int]:
-    """Positions from 1 in rising order, of `97-109,31`, of named regions, or of a list.
-
-    parent is the sequence that regions are looked up in, length the number of its letters.
-    """
-    parts = listed.split(",") if isinstance(listed, str) else list(listed)
-    found: set[int] = set()
-    for part in parts:
-        if isinstance(part, str):
-            found.update(_read_range(part.strip(), parent) if part.strip() else ())
-        elif isinstance(part, bool) or not hasattr(part, "__index__"):
-            raise GlauberError(f"{part!r:.60} is no position: positions are whole numbers from 1.")
-        else:
-            found.add(int(part))
+def read_positions(listed: str | Iterable[int], letters: Sequence[str]) -> list[int]:
+    """Positions from 1 in rising order, of `97-109,31`, of loops such as H3, or of a list."""
+    if isinstance(listed, str):
+        residues = all(len(letter) == 1 for letter in letters)
+        return positions("".join(letters) if residues else "X" * len(letters), listed)
+    found = set()
+    for one in listed:
+        if isinstance(one, bool) or not hasattr(one, "__index__"):
+            raise GlauberError(f"{one!r:.60} is no position: positions are whole numbers from 1.")
+        check_position(int(one), len(letters), "the list of positions")
+        found.add(int(one))
     if not found:
         raise GlauberError("no position was named: give some, such as 97-109,31.")
-    for position in (min(found), max(found)):
-        check_position(position, length, f"{listed!s:.60}")
     return sorted(found)
-
-
-def _read_range(part: str, parent: str) -> Iterable[int]:
-    read = RANGE.fullmatch(part)
-    if read is None:
-        return _region(part, parent)
-    first, last = int(read[1]), int(read[2] or read[1])
-    if last < first or last > LARGEST:
-        raise GlauberError(f"{part!r:.60} is not a range of positions such as 97-109.")
-    return range(first, last + 1) if last - first < 10**6 else (first, last)
-
-
-def _region(name: str, parent: str) -> Iterable[int]:
-    """The positions of a region by its name, where the package can number the parent."""
-    if find_spec(REGIONS) is None:
-        raise GlauberError(f"{name!r:.60} is not a range of positions such as 97-109.")
-    found: Iterable[int] = import_module(REGIONS).positions(parent, name)
-    return found

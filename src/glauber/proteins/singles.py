@@ -119,7 +119,7 @@ def single_mutants(parent: Parent, positions: Any) -> Singles:
     model = parent.model
     places = list(range(1, len(parent.sites) + 1))
     if positions is not None:
-        places = read_positions(positions, parent.spelled, len(parent.sites))
+        places = read_positions(positions, parent.letters)
     columns = model.vocabulary.proposable().nonzero()[:, 0].tolist()
     if len(columns) > WIDEST:
         raise GlauberError(

@@ -30,6 +30,13 @@ LABELS = {
     "pll": "pll",
 }
 
+HEADS = {
+    "wild_type_fill": "wild type",
+    "mutant_fill": "mutant",
+    "all_hidden": "hidden",
+    "pll": "pll",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Variant:
@@ -204,18 +211,18 @@ class Variants(SequenceResult):
         }
 
     def lines(self) -> Iterable[str]:
-        names = [LABELS[name] for name in self.variants[0].scores]
-        head = "".join(f"  {name:>14}" for name in names)
-        yield f"rank      mean  sd (orders)  lowest  highest{head}  swaps  variant    (nats)"
+        yield "over orders:  mean     sd  lowest highest | by each convention, nats"
+        head = "".join(f" {HEADS[name]:>9}" for name in self.variants[0].scores)
+        yield f"rank                                     |{head} | swaps  variant"
         for rank, (one, swaps) in enumerate(zip(self.variants, self.swaps, strict=True), 1):
             if rank > PRINTED:
                 yield f"and {counted(len(self.variants) - PRINTED, 'variant')} more"
                 break
             mark = " " if one.exact else "~"
-            shown = "".join(f"  {value:14.3f}" for value in one.scores.values())
-            orders = f"{mark}{one.mean.value:8.3f}  {mark}{one.sd.value:10.3f}"
-            ends = f"{one.low:6.2f}  {one.high:7.2f}"
-            yield f"{rank:4} {orders}  {ends}{shown}  {swaps:5}  {one.name}"
+            shown = "".join(f" {value:9.3f}" for value in one.scores.values())
+            orders = f"{mark}{one.mean.value:8.3f} {mark}{one.sd.value:6.3f}"
+            ends = f"{one.low:7.2f} {one.high:7.2f}"
+            yield f"{rank:4}     {orders} {ends} |{shown} | {swaps:5}  {one.name}"
         yield from self._meaning()
         if self._comparable:
             yield from self._compared()
