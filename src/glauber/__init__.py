@@ -60,6 +60,7 @@ STUDIES = {
     },
     "Proteins": {
         "mutate": "proteins.mutate",
+        "design": "proteins.design",
     },
     "Translation": {
         "translate": "translation.translate",
