@@ -14,6 +14,7 @@ from conftest import SIZES
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.conditionals.texts import read_named
+from glauber.dynamics.constrained import constrain
 from glauber.errors import GlauberError
 from glauber.proteins.mutate import mutate
 from glauber.proteins.mutations import (
@@ -254,6 +255,16 @@ def test_words_are_letters_too(tiny_folder, glauber, tmp_path):
     same = next(each for each in found.variants if each.name == "cat2dog:sat3ran")
     assert one["mean_over_orders"]["value"] == pytest.approx(same.mean.value, abs=1e-6)
     assert one["mean_over_orders"]["kind"] == "exact"
+
+
+def test_what_has_no_log_ratio_is_refused(protein):
+    entries = Table.random(3, 4, 1).entries
+    entries[..., 2] = -torch.inf
+    for variants in (None, "A1D:C2A"):
+        with pytest.raises(GlauberError, match="no chance at all"):
+            mutate(Lettered(Table(entries)), "ACAA", variants)
+    with pytest.raises(GlauberError, match="give it without constraints"):
+        mutate(constrain(protein, allow="1:AV"), PARENT)
 
 
 def test_a_large_vocabulary_needs_variants():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
+from glauber.proteins.mutate import mutate
 from glauber.proteins.weights import fetch
 
 TRASTUZUMAB = (
@@ -29,3 +30,13 @@ def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
     assert share >= 0.83
     assert model.vocabulary.decode(tokens[0]) == TRASTUZUMAB
     assert torch.equal(model.vocabulary.proposable().nonzero()[:, 0], torch.arange(5, 25))
+    # Single mutants are what transformers' own pass says, with the site hidden in the parent.
+    found = mutate(model, TRASTUZUMAB, positions="97-99")
+    for position, ours in zip((97, 98, 99), found.scores, strict=True):
+        hidden = tokens.clone()
+        hidden[0, position] = model.hidden_token
+        with torch.no_grad():
+            theirs = model.model(input_ids=hidden).logits[0, position, 5:25].double()
+        stands = theirs[tokens[0, position] - 5]
+        assert (torch.from_numpy(ours) - (theirs - stands)).abs().max() < 1e-5 * theirs.abs().max()
+    assert str(found.ranked[0][0]) == "S97A"  # the germline's residue

@@ -13,6 +13,7 @@ import numpy as np
 
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.texts import Given
+from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
@@ -89,6 +90,8 @@ def mutate(
     named = read_parent(needed("parent", parent))  # type: ignore[arg-type]
     listed = None if variants is None else read_variants(variants, column)
     _check_asked(listed, positions, column)
+    if isinstance(model, Constrained):
+        raise GlauberError("mutants are scored by the model itself: give it without constraints.")
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     if not getattr(opened, "whole_vocabulary", True):

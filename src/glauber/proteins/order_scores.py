@@ -29,6 +29,7 @@ from torch import Tensor
 from glauber.compatibility.pseudo_likelihood import hidden_laws
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.noise import random_bits, uniform
+from glauber.errors import GlauberError
 from glauber.progress import Advance
 from glauber.statistics import Floats
 
@@ -94,8 +95,17 @@ class Questions:
                 wanted = self._wanted[contexts[row]]
                 slot = {site: place for place, site in enumerate(contexts[row][1])}
                 wanted.update({(at, token): float(law[slot[at], token]) for at, token in wanted})
+                check_finite(min(wanted.values()))
             if advance is not None:
                 advance(len(part))
+
+
+def check_finite(least: float) -> None:
+    """Refuses letters that the model never puts: their log-ratio has no value."""
+    if not np.isfinite(least):
+        raise GlauberError(
+            "the model gives a letter that is asked about no chance at all, so it has no log-ratio."
+        )
 
 
 # ---- the conventions, each one number

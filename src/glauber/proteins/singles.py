@@ -17,6 +17,7 @@ from glauber.errors import GlauberError
 from glauber.progress import say, track
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.mutations import Mutation, apply, read_positions
+from glauber.proteins.order_scores import check_finite
 from glauber.proteins.parent import Parent
 from glauber.result import counted, plain, signature
 from glauber.statistics import Floats
@@ -133,6 +134,7 @@ def single_mutants(parent: Parent, positions: Any) -> Singles:
     laws = _laws_alone(parent, sites)
     own = laws.gather(1, parent.tokens[sites][:, None])
     scores = (laws - own)[:, [columns[i] for i in order]].numpy()
+    check_finite(float(scores.min()))
     asked = {"positions": len(places), "score": "wild-type fill"}
     return Singles(
         parent.spelled,

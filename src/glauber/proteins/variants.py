@@ -22,8 +22,9 @@ CONTRARY = 0.05  # share of orders that rank two variants the other way round: t
 COMPARED = 1000  # variants, the best, of which every pair is compared
 PRINTED = 40  # variants that are printed
 PAIRS = 1000  # flagged pairs that a record holds, those that orders agree on least
+MEAN = "mean_over_orders"
 LABELS = {
-    "mean_over_orders": "mean over orders",
+    MEAN: "mean over orders",
     "wild_type_fill": "wild-type fill",
     "mutant_fill": "mutant fill",
     "all_hidden": "all hidden",
@@ -60,7 +61,7 @@ class Variant:
 
     @property
     def by_convention(self) -> dict[str, float]:
-        return {"mean_over_orders": self.mean.value, **self.scores}
+        return {MEAN: self.mean.value, **self.scores}
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -211,9 +212,10 @@ class Variants(SequenceResult):
         }
 
     def lines(self) -> Iterable[str]:
-        yield "over orders:  mean     sd  lowest highest | by each convention, nats"
         head = "".join(f" {HEADS[name]:>9}" for name in self.variants[0].scores)
-        yield f"rank                                     |{head} | swaps  variant"
+        over = f"rank {'mean':>9} {'sd':>7} {'lowest':>7} {'highest':>7}"
+        yield f"{'over orders':>34} | by each convention, nats"
+        yield f"{over} |{head} | swaps  variant"
         for rank, (one, swaps) in enumerate(zip(self.variants, self.swaps, strict=True), 1):
             if rank > PRINTED:
                 yield f"and {counted(len(self.variants) - PRINTED, 'variant')} more"
@@ -222,7 +224,7 @@ class Variants(SequenceResult):
             shown = "".join(f" {value:9.3f}" for value in one.scores.values())
             orders = f"{mark}{one.mean.value:8.3f} {mark}{one.sd.value:6.3f}"
             ends = f"{one.low:7.2f} {one.high:7.2f}"
-            yield f"{rank:4}     {orders} {ends} |{shown} | {swaps:5}  {one.name}"
+            yield f"{rank:4} {orders} {ends} |{shown} | {swaps:5}  {one.name}"
         yield from self._meaning()
         if self._comparable:
             yield from self._compared()
@@ -252,7 +254,8 @@ class Variants(SequenceResult):
         )
         yield f"one order's ranking against another's, Spearman: {self.agreement.spoken()}"
         for (one, other), found in self.correlations.items():
-            yield f"Spearman of {LABELS[one]} and {LABELS[other]}: {found.spoken()}"
+            if one == MEAN and len(self.variants) > 3:
+                yield f"Spearman of {LABELS[one]} and {LABELS[other]}: {found.spoken()}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per variant, the best first."""
