@@ -136,8 +136,9 @@ def plot_prefix_words(found: Contrast) -> go.Figure:
     """A dot and its interval for the distinctive words of both prefixes."""
     words = [*found.more, *found.less]
     words.sort(key=lambda one: one.log_odds)
-    figure = _contrast_figure(found, "log-odds of a word, 95% intervals", len(words))
-    for sure, name in ((True, "sure over all words together"), (False, "not sure")):
+    what = f"log-odds of a {found.called[:-1]}, 95% intervals"
+    figure = _contrast_figure(found, what, len(words))
+    for sure, name in ((True, f"sure over all {found.called} together"), (False, "not sure")):
         chosen = {one.word: _odds(one) for one in words if one.sure is sure}
         _dots(figure, chosen, name, sure)
     figure.update_xaxes(title_text="", tickformat="+.1f")

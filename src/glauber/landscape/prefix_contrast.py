@@ -12,7 +12,7 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.load import Model as Opened
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import SIMILARITY, Floats, Scorer, scorer_for, topic_scores
-from glauber.runs.distinctive_words import WordContrast, distinctive_words
+from glauber.runs.distinctive_words import WordContrast, distinctive_words, tokens_of
 from glauber.runs.embedding import TOKENS
 from glauber.runs.snapshots import Snapshots
 from glauber.statistics import Mean, mean_over_chains
@@ -31,6 +31,7 @@ class Contrast:
     more: list[WordContrast]  # words of the first, the surest first
     less: list[WordContrast]  # words of the second
     texts: tuple[list[str], list[str]]  # last texts of a few chains, pair by pair
+    called: str = "words"  # letters, of a vocabulary of single ones
 
     @property
     def names(self) -> tuple[str, str]:
@@ -48,8 +49,8 @@ class Contrast:
         if self.topics:
             named = [_difference(label, self.topics[label][2]) for label in self.differing()]
             yield "  topics  " + ("; ".join(named) or self._nothing())
-        yield f"  words of {first}: {_words(self.more)}"
-        yield f"  words of {second}: {_words(self.less)}"
+        yield f"  {self.called} of {first}: {_words(self.more)}"
+        yield f"  {self.called} of {second}: {_words(self.less)}"
         for word, (mine, other, apart) in self.probabilities.items():
             less = _difference("", apart, 4)
             yield f"  P({word})  {mine.value:.4f} and {other.value:.4f}, {less}"
@@ -110,7 +111,8 @@ def scores_of(
 
 def token_of(opened: Opened, word: str) -> int:
     """The token of a word; refuses words that the model writes in several."""
-    for text in (f" {word}", word):
+    spellings = [word] if opened.vocabulary.text.letters else [f" {word}", word]
+    for text in spellings:
         tokens, free = opened.vocabulary.encode([text])
         if int(free.sum()) == 1:
             return int(tokens[free][0])
@@ -152,7 +154,9 @@ def contrast_of(
     by: Scorer | None,
 ) -> Contrast:
     one, other = (read[name] for name in pair)
-    found = distinctive_words(_spelled(one, by), _spelled(other, by))
+    letters = bool(one.run.vocabulary.letters)
+    how = {"counts_of": tokens_of} if letters and by is None else {}
+    found = distinctive_words(_spelled(one, by), _spelled(other, by), **how)
     last = [
         [snap.run.vocabulary.decode(row) for row in snap.tokens[:EXAMPLES, -1]]
         for snap in (one, other)
@@ -164,6 +168,7 @@ def contrast_of(
         more=[word for word in found if word.log_odds > 0][:listed],
         less=sorted((w for w in found if w.log_odds < 0), key=lambda w: (w.z, w.word))[:listed],
         texts=(last[0], last[1]),
+        called="letters" if letters else "words",
     )
 
 

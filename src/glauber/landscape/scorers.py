@@ -29,7 +29,7 @@ from glauber.landscape.labels import (
     sentences,
 )
 from glauber.progress import track
-from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
+from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder, not_english
 from glauber.runs.snapshots import Snapshots
 from glauber.statistics import Mean, mean_over_chains, share_interval
 
@@ -126,12 +126,22 @@ def scorer_for(
         return load_scorer(scorer, labels, device=device)
     chosen = choose_embedder(found, embedder, device=device)
     if not chosen.reads_meaning:
-        why = f" ({chosen.why})" if chosen.why else ""
-        raise GlauberError(
-            f"topics are read by a sentence embedding, and there is none for these texts{why}: "
-            "give a scorer or an embedder that reads them."
-        )
+        raise GlauberError(_unread(chosen.why))
     return similarity_scorer(chosen, labels)
+
+
+def refuse_other_languages(found: Snapshots) -> None:
+    """Refuses texts that the default embedding surely does not read, before it is loaded."""
+    if why := not_english(found):
+        raise GlauberError(_unread(why))
+
+
+def _unread(why: str) -> str:
+    because = f" ({why})" if why else ""
+    return (
+        f"topics are read by a sentence embedding, and there is none for these texts{because}: "
+        "give a scorer or an embedder that reads them."
+    )
 
 
 def load_scorer(

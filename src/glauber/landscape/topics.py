@@ -22,6 +22,7 @@ from glauber.landscape.scorers import (
     agreement,
     place_of,
     read_labels,
+    refuse_other_languages,
     scorer_for,
     topic_scores,
 )
@@ -80,6 +81,8 @@ def topics(
     place_of(followed, own)
     opened = Run.of(run)
     stride(opened, every)
+    if SIMILARITY in scorers and embedder is None:
+        refuse_other_languages(snapshots(opened, count=2))  # no number of chains would help
     check_several(opened.n_chains)
     begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
     found = snapshots(opened, every=every)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.metastability.basin_model import LAG, BasinModel, basin_model
-from glauber.metastability.clusters import Readable, cluster, readable
+from glauber.metastability.clusters import Readable, cluster, letters_at_sites, readable
 from glauber.parameters import Device, Seed, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, counted, plain, study
@@ -79,7 +79,7 @@ def basins(
     own = vars(found) | {"notes": (*found.notes, chosen.description)}
     return Basins(
         **own,
-        readable=readable(texts.texts, vectors, found.basin_of),
+        readable=readable(texts.texts, vectors, found.basin_of, letters_at_sites(texts)),
         snapshots=texts,
         vectors=vectors,
         n_clusters=int(labels.max()) + 1,
@@ -152,13 +152,14 @@ class Basins(BasinModel, Result):
             f"{len(self.model.states)} connected states of {self.n_clusters} clusters, lag "
             f"{self.model.lag_steps:,} steps (all figures estimates, in brackets 95% intervals)"
         )
+        called = "sites" if self.snapshots.run.vocabulary.letters else "words"
         for k, own in enumerate(self.readable):
             yield (
                 f"basin {k}: {written(self.shares.part(k), '.2f')} of the stationary distribution "
                 f"of the connected part, {written(self.staying.part(k), '.2f')} to be in it one "
                 f"lag later, seen in {own.n_chains} of {counted(self.snapshots.n_chains, 'chain')}"
             )
-            yield f"    words  {', '.join(own.words)}"
+            yield f"    {called}  {', '.join(own.words)}"
             yield from (f"    text   {text}" for text in own.texts)
         shown = range(min(len(self.slow.value), max(2, self.n_basins - 1)))
         slow = ", ".join(written(self.slow.part(k), ",.0f") for k in shown)

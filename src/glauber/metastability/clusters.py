@@ -1,13 +1,14 @@
 """Which texts count as the same state, and what is a basin of such states about?
 
 States are clusters of the texts' embeddings. A basin is read by its most central texts and by the
-words that tell it from the other basins.
+words that tell it from the other basins; of texts without words, such as proteins, by the letters
+at their sites.
 """
 
 import re
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.metastability.state_model import MISSING, Assignment, Labels
 from glauber.runs.distinctive_words import distinctive
+from glauber.runs.snapshots import Snapshots
 
 MOST = 40  # clusters, where nothing else is said
 TEXTS = 3
@@ -61,21 +63,26 @@ class Readable:
     """A basin in words."""
 
     texts: tuple[str, ...]  # nearest to the mean of the basin's embeddings, each once
-    words: tuple[str, ...]  # those that tell it from the other basins best
+    words: tuple[str, ...]  # those that tell it from the other basins best; or letters at sites
     n_snapshots: int
     n_chains: int  # that were ever in it
 
 
 def readable(
-    texts: Sequence[Sequence[str]], vectors: NDArray[np.float32], basins: Assignment
+    texts: Sequence[Sequence[str]],
+    vectors: NDArray[np.float32],
+    basins: Assignment,
+    words: Mapping[str, set[str]] | None = None,
 ) -> tuple[Readable, ...]:
     """Each basin in words, from texts (chains, snapshots) and vectors (chains, snapshots, d).
 
-    basins (chains, snapshots) says where a snapshot is, -1 for nowhere.
+    basins (chains, snapshots) says where a snapshot is, -1 for nowhere; words are those of each
+    text (default: as they are written).
     """
     n_basins = int(basins.max()) + 1
     every = np.array(texts, dtype=object)  # (chains, snapshots)
-    bags = [_bag(set(every[basins == basin])) for basin in range(n_basins)]
+    said = words or {text: set(re.findall(r"\w+", text.lower())) for text in set(every.ravel())}
+    bags = [_bag(set(every[basins == basin]), said) for basin in range(n_basins)]
     everything = sum(bags, Counter())
     return tuple(
         Readable(
@@ -88,9 +95,27 @@ def readable(
     )
 
 
-def _bag(texts: set[str]) -> Counter[str]:
+def letters_at_sites(found: Snapshots) -> dict[str, set[str]] | None:
+    """The letters of each text with their sites, as in 96:G; nothing where tokens are no letters.
+
+    Sites are counted from 0, without special tokens and prefix; frozen ones are left out.
+    """
+    run = found.run
+    if not run.vocabulary.letters:
+        return None
+    return {
+        text: {
+            f"{site - run.first_site}:{run.vocabulary.spell(int(row[site]))}"
+            for site in np.flatnonzero(free)
+        }
+        for texts, rows, free in zip(found.texts, found.tokens, run.free, strict=True)
+        for text, row in zip(texts, rows, strict=True)
+    }
+
+
+def _bag(texts: set[str], words: Mapping[str, set[str]]) -> Counter[str]:
     """In how many of the texts each word stands."""
-    return Counter(word for text in texts for word in set(re.findall(r"\w+", text.lower())))
+    return Counter(word for text in texts for word in words[text])
 
 
 def _central(texts: Sequence[str], vectors: NDArray[np.float32]) -> tuple[str, ...]:

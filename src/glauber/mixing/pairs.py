@@ -186,6 +186,23 @@ def pairs_of_texts(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
     return order.reshape(-1, 2)[:n_pairs]
 
 
+def different_texts(tokens: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens and free sites (texts, length) of each different text once: equal ones are no pair.
+
+    Texts that begin alike, as proteins of one family do, may be equal once they are cut.
+    """
+    first: dict[tuple[int, ...], int] = {}
+    for place, row in enumerate(tokens.tolist()):
+        first.setdefault(tuple(row), place)
+    if len(first) == 1 < len(tokens):
+        raise GlauberError(
+            "all texts are the same, so two chains would have met before the first step: give "
+            "different texts, or a larger length."
+        )
+    kept = torch.tensor(list(first.values()), device=tokens.device)
+    return tokens[kept], free[kept]
+
+
 def begin_texts(
     model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -193,7 +210,7 @@ def begin_texts(
 
     Two chains must hold the same tokens where nothing is redrawn: the left ones are taken.
     """
-    begun = starts(model, texts, length=length, freeze=freeze)
+    begun = different_texts(*starts(model, texts, length=length, freeze=freeze))
     rows, free = (part.to(model.state_device) for part in begun)
     check_memory(pairs * rows.shape[1] * 60, f"{pairs:,} pairs of chains")
     chosen = pairs_of_texts(len(rows), pairs, seed=seed).to(rows.device)

@@ -21,7 +21,7 @@ from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Finished, finished
-from glauber.mixing.pairs import pairs_of_texts
+from glauber.mixing.pairs import different_texts, pairs_of_texts
 from glauber.progress import Advance, counter, track
 from glauber.runs.spec import write_json
 from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
@@ -162,7 +162,7 @@ def some_texts(model: Any, texts: Any, length: int) -> tuple[Tensor, Tensor]:
             f"a pair needs two different texts of {length} tokens or more, but there is "
             f"{'one' if long else 'none'}."
         )
-    return starts(model, long, length=length)
+    return different_texts(*starts(model, long, length=length))
 
 
 def begin_pairs(

@@ -265,7 +265,8 @@ def _time_line(times: HittingTimes) -> str:
     if median.value is None:
         return f"{line}; the median time lies beyond the run"
     low, high = ("open" if end is None else f"{end:,.0f}" for end in median.interval)
+    ends = f"no interval: {median.reason}" if median.reason else f"95% interval {low} to {high}"
     return (
-        f"{line}; median time {median.value:,.0f} steps (Kaplan-Meier estimate, 95% interval "
-        f"{low} to {high}, snapshots {times.every} steps apart)"
+        f"{line}; median time {median.value:,.0f} steps (Kaplan-Meier estimate, {ends}, "
+        f"snapshots {times.every} steps apart)"
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glauber.metastability.regimes import Regime
     from glauber.mixing.phase import Phase
     from glauber.mixing.semantic_drift import Distances
+    from glauber.runs.embedding import Embedder
     from glauber.runs.run import Run
 
 COLD, HOT = 0.1, 2.0  # compared in figure 2
@@ -80,13 +81,13 @@ def figure2(settings: Settings) -> Reproduction:
     from glauber.figures.semantic_drift import plot_drift_by_temperature
 
     found = settings.over(FORGETTING[settings.scale])
-    curves, name = _curves(settings, found)
-    forgotten = diagram(settings, found)
+    curves, embedder = _curves(settings, found)
+    forgotten, name = diagram(settings, found), embedder.name
     rows = [_forget_row(settings, found, forgotten, t, curves[t], name) for t in found.temperatures]
     how = (
         f"{found.chains} pairs of chains under the maximal coupling, and {found.chains} chains, of "
         f"{found.steps:,} steps each, of {LENGTH} tokens; the chains have the same starts and seed "
-        "at every temperature; distance: 1 - cosine to the start"
+        f"at every temperature. {embedder.description}"
     )
     ours = (
         "that figure 2 shows the time to forget is our reading of the introduction; the distance "
@@ -115,8 +116,8 @@ def figure2_chains(settings: Settings) -> list[Chains]:
     ]  # fmt: skip
 
 
-def _curves(settings: Settings, found: Forgetting) -> "tuple[dict[float, Distances], str]":
-    """The distances over time at each temperature, and the embedder's name."""
+def _curves(settings: Settings, found: Forgetting) -> "tuple[dict[float, Distances], Embedder]":
+    """The distances over time at each temperature, and what embeds the texts."""
     from glauber.mixing.semantic_drift import distances
 
     runs = [settings.run(chains) for chains in figure2_chains(settings)]
@@ -126,7 +127,7 @@ def _curves(settings: Settings, found: Forgetting) -> "tuple[dict[float, Distanc
         t: distances(run, embedder, every=every)
         for t, run in zip(found.temperatures, runs, strict=True)
     }
-    return curves, embedder.name
+    return curves, embedder
 
 
 def _forget_row(

@@ -16,7 +16,7 @@ from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.papers.claims import EXACT, Claim, Quantity, above, at_least
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Chains, Piece, Scale, Settings, weights
-from glauber.runs.embedding import Embedder, load_embedder
+from glauber.runs.embedding import Embedder, choose_embedder, load_embedder
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.statistics import Mean, mean_over_chains
 
@@ -203,9 +203,10 @@ def _paths(settings: Settings, n_chains: int) -> tuple[Trajectory, Snapshots, li
     """The chains in one plane, their snapshots, and a row of figures for each."""
     found = settings.over(PATHS[settings.scale])
     run = settings.run(_chains(settings, n_chains)[0])
-    embedder = _embedder(found)
     read = snapshots(run, every=min(found.every, found.steps))
-    plane = trajectory_in_plane(embedder.vectors(read), read.steps, read.texts)
+    embedder = _embedder(found, read)
+    what = "its embeddings" if embedder.reads_meaning else "its tokens"
+    plane = trajectory_in_plane(embedder.vectors(read), read.steps, read.texts, what=what)
     rows = [
         {
             "chain": chain,
@@ -225,10 +226,11 @@ def _paths(settings: Settings, n_chains: int) -> tuple[Trajectory, Snapshots, li
     return plane, read, rows
 
 
-def _embedder(found: PathConditions) -> Embedder:
-    return load_embedder(
-        found.embedder, trust_remote_code=found.trust_remote_code and found.embedder is not None
-    )
+def _embedder(found: PathConditions, read: Snapshots) -> Embedder:
+    """The one of that name; without a name, the one in the package where it reads these texts."""
+    if found.embedder is None:
+        return choose_embedder(read)
+    return load_embedder(found.embedder, trust_remote_code=found.trust_remote_code)
 
 
 def _repeated(texts: tuple[str, ...]) -> float:

@@ -81,12 +81,14 @@ def table5_chains(settings: Settings) -> list[Chains]:
 def table5(settings: Settings) -> Reproduction:
     """Summaries of both detectors beside the published one, their longest traps, and pictures."""
     from glauber.metastability.traps import traps
-    from glauber.runs.embedding import load_embedder
+    from glauber.runs.embedding import choose_embedder, load_embedder
 
     found = settings.over(CONDITIONS[settings.scale])
-    embedder = load_embedder(found.embedder, **found.how)
     (chains,) = table5_chains(settings)
-    study = traps(settings.run(chains), embedder=embedder, device=settings.device)
+    run = settings.run(chains)
+    named = found.embedder is not None
+    embedder = load_embedder(found.embedder, **found.how) if named else choose_embedder(run)
+    study = traps(run, embedder=embedder, device=settings.device)
     rows = [_summary_row(each) for each in study.catalogues]
     periods = _periods(settings, found)
     rows += [] if periods is None else [periods]

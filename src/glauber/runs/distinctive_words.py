@@ -10,7 +10,7 @@ once where that is larger.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,22 @@ class WordContrast:
         return self.log_odds - reach, self.log_odds + reach
 
 
+def words_of(texts: Sequence[str]) -> Counter[str]:
+    """How often each word stands in the texts of one chain, in small letters."""
+    return Counter(word for text in texts for word in WORD.findall(text.lower()))
+
+
+def tokens_of(texts: Sequence[str]) -> Counter[str]:
+    """The same of texts that are tokens with blanks between them, each as it is spelled."""
+    return Counter(token for text in texts for token in text.split())
+
+
 def distinctive_words(
-    first: Sequence[Sequence[str]], second: Sequence[Sequence[str]], *, fewest: int = 5
+    first: Sequence[Sequence[str]],
+    second: Sequence[Sequence[str]],
+    *,
+    fewest: int = 5,
+    counts_of: Callable[[Sequence[str]], Counter[str]] = words_of,
 ) -> list[WordContrast]:
     """Words by how surely the first group of chains uses them more, the surest first.
 
@@ -61,7 +75,7 @@ def distinctive_words(
     """
     if min(len(first), len(second)) < 2:
         raise GlauberError("there is one chain only, but words are compared between several.")
-    tables = [[words_of(texts) for texts in group] for group in (first, second)]
+    tables = [[counts_of(texts) for texts in group] for group in (first, second)]
     words = _frequent(tables, fewest)
     if not words or len(set().union(*(one for group in tables for one in group))) < 2:
         return []  # a single word all over has no odds
@@ -101,11 +115,6 @@ def distinctive(own: Counter[str], others: Counter[str], count: int) -> tuple[st
     z = log_odds(counts, totals, prior) / np.sqrt(variances(counts, prior))
     order = np.argsort(-z, kind="stable")  # words of one z in the order of the alphabet
     return tuple(words[place] for place in order if z[place] > 0)[:count]
-
-
-def words_of(texts: Sequence[str]) -> Counter[str]:
-    """How often each word stands in the texts of one chain, in small letters."""
-    return Counter(word for text in texts for word in WORD.findall(text.lower()))
 
 
 def log_odds(counts: Sequence[Floats], totals: Sequence[ArrayLike], prior: Floats) -> Floats:

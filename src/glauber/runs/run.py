@@ -50,6 +50,7 @@ class Run(Result):
         self._group = open_group(self.folder)
         self.fields = fields_of(self._group)  # of the events
         self._seen: dict[int, NDArray[np.int64]] = {}
+        self._before: Run | str | Path | None = None
         self._check()
 
     @classmethod
@@ -62,6 +63,11 @@ class Run(Result):
                 "and the command that began it resumes it."
             )
         return found
+
+    def instead_of(self, other: "Run | str | Path") -> "Run":
+        """This run, which keeps the other one: a temporary folder is deleted with its first run."""
+        self._before = other
+        return self
 
     def _check(self) -> None:
         for name in (*FIELDS, "tokens", "free"):

@@ -33,7 +33,8 @@ def show(
     """Show a chain's text over time, with what changed since the row above.
 
     Sites are counted from 0 without special tokens and prefix. What changed stands between
-    asterisks in the printed lines, and is highlighted in a notebook.
+    asterisks in the printed lines, for an alphabet of capital letters (proteins) in small letters,
+    and is highlighted in a notebook.
     """
     check_count("number of rows", rows, most=MOST)
     if every is not None:
@@ -75,6 +76,12 @@ class Snapshot(NamedTuple):
         """The text with asterisks around what changed."""
         return "".join(_marked(piece) for piece in self.pieces).strip()
 
+    @property
+    def lowered(self) -> str:
+        """The text with what changed in small letters: sites stay under each other."""
+        pieces = (p.text.lower() if p.changed else p.text for p in self.pieces)
+        return "".join(pieces).strip()
+
 
 def _marked(piece: Piece) -> str:
     bare = piece.text.lstrip(" ")
@@ -107,8 +114,12 @@ class Timeline(Result):
         return self.run.text(self.chain, snapshot.step)
 
     def lines(self) -> Iterable[str]:
+        letters = self.run.vocabulary.letters
+        capitals = bool(letters) and not any(one.islower() for one in letters)
+        if capitals:  # an asterisk is a letter of some alphabets, and would shift the sites
+            yield "small letters changed since the row above"
         for snapshot in self.snapshots:
-            yield f"{snapshot.step:>8,} {snapshot.marked}"
+            yield f"{snapshot.step:>8,} {snapshot.lowered if capitals else snapshot.marked}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per moment."""

@@ -164,7 +164,8 @@ def resume(
 
     What is there is replayed first: a run that was damaged is refused.
     """
-    return _go_on(run, None, model, batch_size, memo, device, trust_remote_code, session)
+    found = _go_on(run, None, model, batch_size, memo, device, trust_remote_code, session)
+    return found.instead_of(run)
 
 
 @study
@@ -181,7 +182,8 @@ def extend(
 ) -> Run:
     """Make a run longer: steps is the new total, so the same command can be given again."""
     check_count("number of steps", steps, least=0, most=STEPS)
-    return _go_on(run, steps, model, batch_size, memo, device, trust_remote_code, session)
+    found = _go_on(run, steps, model, batch_size, memo, device, trust_remote_code, session)
+    return found.instead_of(run)
 
 
 def _go_on(

@@ -1,0 +1,223 @@
+"""Every study on a protein model: a vocabulary of 25, of which 20 residues may be drawn.
+
+A study answers with residues and never with English (no topics, no meaning, no words), or refuses
+in one sentence. The model is tiny and random, with the alphabet of the antibody model.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import conftest
+import glauber
+from conditionals.alphabets import RESIDUES, letters
+from glauber.landscape.labels import TOPICS
+from glauber.result import Result
+
+VH = (
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYY"
+    "CSRWGGDGFYAMDYWGQGTLVTVSS"
+)
+PIECES = [VH[first : first + 12] for first in range(0, 96, 12)]
+ONE = VH[96:108]
+STUDIES = {name for group in glauber.STUDIES.values() for name in group}
+
+
+@dataclass(frozen=True)
+class At:
+    """What a call may use."""
+
+    model: Any
+    run: glauber.Run  # four chains at temperature 1
+    cold: glauber.Run  # one chain at 0.05
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return str(self.model.name)
+
+
+# What each study answers; a pair is a call and the sentence that it refuses with.
+Call = Callable[[At], Any]
+ANSWERS: dict[str, Call] = {
+    "sample": lambda at: glauber.sample(at.model, PIECES[:2], steps=4, temperature=[3.0, 0.05]),
+    "resume": lambda at: glauber.resume(at.run),
+    "extend": lambda at: glauber.extend(glauber.sample(at.model, ONE, steps=3), steps=5),
+    "show": lambda at: glauber.show(at.run, rows=4),
+    "export": lambda at: glauber.export(at.run, to="text", out=at.folder / "texts.txt"),
+    "models": lambda at: glauber.models(at.name),
+    "rectangles": lambda at: glauber.rectangles(at.model, PIECES, count=8, length=10),
+    "single_mask": lambda at: glauber.single_mask(
+        at.model, PIECES, count=3, length=8, top=3, chains=3, steps=30
+    ),
+    "entropy_production": lambda at: glauber.entropy_production(at.run),
+    "potential": lambda at: glauber.potential(at.run, states=6, neighbours=1),
+    "score": lambda at: glauber.score(at.model, PIECES[:3]),
+    "influence": lambda at: glauber.influence(
+        at.model, ONE, samples=1, replacements=2, chains=3, sweeps=1
+    ),
+    "couple": lambda at: glauber.couple(at.model, PIECES, pairs=3, steps=30, temperature=3.0),
+    "phase": lambda at: glauber.phase(
+        at.model, PIECES, temperatures=[0.05, 3.0], lengths=[4, 6], pairs=3, steps=20
+    ),
+    "semantic_drift": lambda at: glauber.semantic_drift(at.run, every=5),
+    "diagnose": lambda at: glauber.diagnose(at.run),
+    "unbiased": lambda at: glauber.unbiased(
+        at.model, ONE[:6], pairs=3, temperature=20.0, steps=80, first=2, last=5, lag=2
+    ),
+    "scan_bias": lambda at: glauber.scan_bias(at.model, ONE, sites=[3], tokens=30),
+    "margins": lambda at: glauber.margins(at.model, ONE, temperature=0.05),
+    "drift": lambda at: glauber.drift(
+        at.model, PIECES, token="K", count=2, levels=1, samples=6, length=10
+    ),
+    "traps": lambda at: glauber.traps(
+        at.cold, window=20, stride=5, shortest=8, threshold=0.5
+    ),
+    "basins": lambda at: glauber.basins(at.run, every=2, lag=2, clusters=3),
+    "prefixes": lambda at: glauber.prefixes(
+        at.model, PIECES, prefixes=["EVQL", "QVQLK"], words="K,Y", chains=3, length=6, steps=40,
+        every=2,
+    ),
+    "compare": lambda at: glauber.compare(
+        [at.model, at.model], PIECES, chains=3, length=6, steps=20, rectangles=6, every=5
+    ),
+    "report": lambda at: glauber.report(at.run, out=at.folder / "report.html", listed=2),
+    "generate": lambda at: glauber.generate(at.model, length="4-6", prefix="EVQ", chains=3),
+    "infill": lambda at: glauber.infill(at.model, "EVQL[MASK:1-2]ESG[MASK]", chains=2),
+    "parallel_cost": lambda at: glauber.parallel_cost(at.model, ONE, sites="1,2,5", samples=8),
+    "calibrate": lambda at: glauber.calibrate(
+        at.model, PIECES * 4, length=6, error=0.5, passes=1, samples=4, written=3
+    ),
+    "frontier": lambda at: glauber.frontier(
+        at.model, PIECES, length=4, chains=3, orders="confidence"
+    ),
+    "correction": lambda at: glauber.correction(
+        at.model, ONE, hide=3, correct=(0, 1), chains=4
+    ),
+    "mutate": lambda at: glauber.mutate(at.model, ONE, ["S1K", "S1K:R2Y"], orders=4),
+    "paper": lambda at: glauber.paper("A-fig4", PIECES, model=at.name, steps=20),
+}  # fmt: skip
+
+UNREAD = (
+    r"^topics are read by a sentence embedding, and there is none for these texts "
+    r"\(the model's tokens are single characters, not words\): give a scorer or an embedder"
+)
+NO_PASSAGES = "does not read the bundled English passages: give texts to start from.$"
+NO_TRANSLATOR = r"^there is no vocabulary .*residues/vocabulary.model\.$"
+REFUSALS: dict[str, list[tuple[Call, str]]] = {
+    "topics": [
+        (lambda at: glauber.topics(at.run), UNREAD),
+        (lambda at: glauber.topics(at.cold), UNREAD),  # not that one chain is too few
+    ],
+    "translate": [(lambda at: glauber.translate([ONE], model=at.name), NO_TRANSLATOR)],
+    "train_translator": [
+        (
+            lambda at: glauber.train_translator(_lines(at.folder), out=at.folder / "trained"),
+            "^line 1 of .* has no source and target with a tab.$",
+        )
+    ],
+    "evaluate_translator": [
+        (lambda at: glauber.evaluate_translator(model=at.name, limit=2), NO_TRANSLATOR)
+    ],
+    "sample": [(lambda at: glauber.sample(at.model, steps=2), NO_PASSAGES)],
+    "couple": [
+        (lambda at: glauber.couple(at.model, [ONE, ONE], pairs=2), "^all texts are the same, so"),
+        (lambda at: glauber.couple(at.model, ONE), "^a pair needs two texts, but 1 was given"),
+    ],
+    "phase": [
+        (
+            lambda at: glauber.phase(at.model, [VH, VH[:4] + VH[9:]], lengths=[4], pairs=2),
+            "^all texts are the same, so two chains would have met before the first step",
+        )
+    ],
+    "prefixes": [(lambda at: glauber.prefixes(at.model, VH), "^the prefix has 'l' at")],
+    "drift": [
+        (lambda at: glauber.drift(at.model, PIECES, token="the", count=2), "'the' is not a single")
+    ],
+    "paper": [
+        (lambda at: glauber.paper("A-table2", PIECES, model=at.name), "'!' is not a single token"),
+        (lambda at: glauber.paper("A-fig5", model=at.name), NO_PASSAGES),
+    ],
+    "infill": [(lambda at: glauber.infill(at.model, "EVQL[MASK]J"), "'J' at character")],
+}  # fmt: skip
+for _name in ("rectangles", "single_mask", "calibrate"):
+    REFUSALS[_name] = [(lambda at, _study=_name: getattr(glauber, _study)(at.model), NO_PASSAGES)]
+
+# English, blanks between residues, tokens that are no residue, numbers that are none.
+NEVER = [
+    *(rf"\b{topic}\b" for topic in TOPICS),
+    r"\bmeanings?\b", r"sentence embeddings of", r"\bwords? of\b", r"    words  ",
+    r"\b(?:[A-Z] ){4}", r"\[UNK\]", r"\[MASK\]", r"\bnan\b", r"##",
+]  # fmt: skip
+
+
+def _lines(folder: Path) -> Path:
+    """A file of sequences, which are no pairs of sentences."""
+    path = folder / "sequences.txt"
+    path.write_text("\n".join(PIECES) + "\n")
+    return path
+
+
+def _save_protein_model(folder: Path) -> None:
+    torch.manual_seed(7)
+    config = transformers.BertConfig(**conftest.SIZES | {"vocab_size": 25})
+    model = transformers.BertForMaskedLM(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(std=0.16)
+    model.save_pretrained(folder)
+    letters(RESIDUES).save_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "residues"
+    _save_protein_model(folder)
+    model = glauber.load(str(folder), device="cpu")
+    runs = tmp_path_factory.mktemp("runs")
+    run = glauber.sample(model, PIECES[:4], steps=120, seed=1, out=runs / "run")
+    cold = glauber.sample(model, ONE, steps=60, temperature=0.05, seed=1, out=runs / "cold")
+    return model, run, cold
+
+
+@pytest.fixture
+def at(ground, tmp_path):
+    return At(*ground, tmp_path)
+
+
+def test_every_study_is_walked():
+    assert set(ANSWERS) | set(REFUSALS) == STUDIES
+
+
+def wrong(found: Result) -> list[str]:
+    """What a protein's answer must not say."""
+    said = f"{found}\n{json.dumps(found.to_dict())}"
+    said = said.replace(str(found.signature), "")
+    return [pattern for pattern in NEVER if re.search(pattern, said)]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_answer_is_about_residues(name, at):
+    found = ANSWERS[name](at)
+    print(found)
+    assert wrong(found) == []
+    assert len(found.frame().columns) and found.figures()
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [(name, place) for name, all_ in REFUSALS.items() for place in range(len(all_))],
+)
+def test_a_refusal_is_one_sentence(name, place, at):
+    call, sentence = REFUSALS[name][place]
+    with pytest.raises(glauber.GlauberError, match=sentence) as refused:
+        call(at)
+    assert "\n" not in str(refused.value) and str(refused.value).endswith(".")
