@@ -21,7 +21,7 @@ def embed(texts):
 def tiny_scale(monkeypatch, tiny_folder):
     small = replace(pieces.PATHS["small"], model=str(tiny_folder), length=4, steps=60, every=4)
     monkeypatch.setitem(pieces.PATHS, "small", small)
-    monkeypatch.setattr(pieces, "_embedder", lambda _: Embedder("words", embed))
+    monkeypatch.setattr(pieces, "_embedder", lambda *_: Embedder("words", embed))
 
 
 def test_figure_1_is_one_chain(tmp_path):
