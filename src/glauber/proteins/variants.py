@@ -214,7 +214,7 @@ class Variants(SequenceResult):
     def lines(self) -> Iterable[str]:
         head = "".join(f" {HEADS[name]:>9}" for name in self.variants[0].scores)
         over = f"rank {'mean':>9} {'sd':>7} {'lowest':>7} {'highest':>7}"
-        yield f"{'over orders':>34} | by each convention, nats"
+        yield f"{'over orders':>38} | by each convention, nats"
         yield f"{over} |{head} | swaps  variant"
         for rank, (one, swaps) in enumerate(zip(self.variants, self.swaps, strict=True), 1):
             if rank > PRINTED:
