@@ -161,6 +161,13 @@ def test_several_parents_have_their_own_designs(tmp_path):
     assert {"logo-1", "logo-2"} <= set(answer.figures())
 
 
+def test_parents_without_names_get_numbers():
+    answer = design(OTHER, [PARENT, "EEEEE"], free="1-2", designs=2, chains=2, temperature=2.0)
+    assert [family.name for family in answer.families] == ["parent1", "parent2"]
+    with pytest.raises(GlauberError, match="4 designs of parent1 were asked for"):
+        design(OTHER, [PARENT, "EEEEE"], free="1", designs=4)
+
+
 def test_what_is_written_can_be_read_again(tmp_path):
     answer = design(OTHER, PARENT, designs=7, chains=4)
     folder = answer.write(tmp_path / "all")
@@ -247,10 +254,10 @@ def test_no_set_of_designs_is_larger_than_the_bound(choices, budget, distance):
         (dict(allow="1:A,1-2:C"), "position 1 twice"),
         (dict(allow="4:A", free="1-3"), "position 4 has allowed residues, but it is not free"),
         (dict(allow="1:C", omit="C"), "position 1 may change to C only, which is omitted"),
-        (dict(omit="ACDE"), "no free position may take another residue"),
+        (dict(omit="ACDE"), "no free position of the parent may take another residue"),
         (dict(max_mutations=0), "number of mutations is 0"),
         (dict(designs=0), "number of designs is 0"),
-        (dict(designs=1024), "1,024 designs were asked for, but .* allow 1,023 only"),
+        (dict(designs=1024), "1,024 designs of the parent were asked for, but .* allow 1,023 only"),
         (dict(free="1", designs=4), "allow 3 only"),
         (dict(min_distance=6, designs=2), "no more than 1 can differ from each other at 6"),
         (dict(min_distance=3, max_mutations=1, designs=2), "no more than 1 can differ"),

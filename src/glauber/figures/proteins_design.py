@@ -20,6 +20,7 @@ CLASSES = {
     "other": ("", "#9aa1ab"),
 }
 READABLE = 0.035  # share below which a letter has no room in its bar
+CROWDED = 10  # positions above which their names are small
 LONG = 45  # positions that a logo can show side by side
 
 
@@ -61,8 +62,10 @@ def _across(figure: go.Figure, family: Family, places: list[int]) -> None:
     figure.update_xaxes(
         tickmode="array", tickvals=list(range(len(places))), ticktext=_labels(family, places),
         tickangle=0, range=[-0.6, len(places) - 0.4], rangemode="normal",
-        title_text="parent's residue and position",
+        title=dict(text="parent's residue and position", standoff=10), automargin=True,
+        tickfont_size=10 if len(places) > CROWDED else 13,
     )  # fmt: skip
+    figure.update_layout(margin_b=76)
 
 
 def _stacks(family: Family, places: list[int]) -> list[dict[str, Any]]:
@@ -112,8 +115,10 @@ def plot_logo(family: Family, of: str = "") -> go.Figure:
             customdata=[f"{bar['letter']} {bar['share']:.1%}" for bar in listed],
             hovertemplate="%{customdata}<extra></extra>",
         )
-    figure.update_layout(barmode="overlay", height=460, bargap=0)
+    figure.update_layout(barmode="overlay", height=520, bargap=0)
     _across(figure, family, places)
+    below = dict(yref="container", y=0.01, yanchor="bottom")  # it has several rows on a phone
+    figure.update_layout(legend=below, margin_b=140, title_y=0.97)
     figure.update_yaxes(range=[0, 1.0], tickformat=".0%", showgrid=False)
     return figure
 
@@ -134,7 +139,7 @@ def plot_frequencies(family: Family, of: str = "") -> go.Figure:
     figure.add_heatmap(
         z=np.where(shares > 0, shares, np.nan), zmin=0, zmax=1,
         x=places, y=list(range(len(family.alphabet))),
-        colorscale=[[0, "#eaf3fa"], [1, STRONG]], xgap=1, ygap=1, hoverongaps=False,
+        colorscale=[[0, FAINT], [1, STRONG]], xgap=1, ygap=1, hoverongaps=False,
         customdata=[
             [f"{letter} at {position}" for position in family.positions]
             for letter in family.alphabet
@@ -148,7 +153,7 @@ def plot_frequencies(family: Family, of: str = "") -> go.Figure:
             type="rect", x0=x - 0.5, x1=x + 0.5, y0=y - 0.5, y1=y + 0.5,
             line=dict(color=QUIET, width=1.5),
         )  # fmt: skip
-    height = 180 + 20 * len(family.alphabet)
+    height = 200 + 20 * len(family.alphabet)
     figure.update_layout(height=height, title_y=1 - 12 / height)
     _across(figure, family, places)
     if len(places) > LONG:
@@ -182,7 +187,7 @@ def plot_scores(family: Family, of: str = "") -> go.Figure:
     figure.add_hline(y=0, line=dict(color=QUIET, width=1, dash="dot"))
     figure.update_xaxes(title_text="mutations", dtick=1, rangemode="normal")
     figure.update_yaxes(title_text="nats", rangemode="normal")
-    figure.update_layout(height=400, showlegend=False, margin_l=60)
+    figure.update_layout(height=400, showlegend=False, margin_l=66)
     return figure
 
 
@@ -214,7 +219,7 @@ def plot_distances(family: Family, of: str = "") -> go.Figure:
     )  # fmt: skip
     figure.update_xaxes(title_text="positions that differ", dtick=1, rangemode="normal")
     figure.update_yaxes(title_text="pairs")
-    figure.update_layout(margin_l=60)
+    figure.update_layout(margin_l=66)
     return figure
 
 

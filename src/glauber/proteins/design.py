@@ -39,7 +39,7 @@ from glauber.runs.replay import replay
 from glauber.runs.run import Run
 from glauber.runs.store import check_new
 from glauber.sampling.plan import Plan, plan, read_temperature
-from glauber.sampling.session import advance, begin, check_batch_size
+from glauber.sampling.session import Session, advance, begin, check_batch_size
 
 MOST = 10_000  # designs of one parent: each is compared with all others
 RUNGS = 8  # temperatures from hot to cold, where only the two ends are given
@@ -94,7 +94,7 @@ def design(
     check_seed(seed)
     check_batch_size(batch_size)
     refuse_int8(dtype)
-    given = read_sequences(needed("parent", parents))  # type: ignore[arg-type]
+    given = _named(read_sequences(needed("parent", parents)))  # type: ignore[arg-type]
     asked = [read_asked(one, free, allow, omit) for one in given]
     _check_run(keep_run, given, ladder)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
@@ -138,6 +138,13 @@ def read_ladder(given: Any) -> list[float]:
     if any(hot <= cold for hot, cold in pairwise(found)):
         raise GlauberError("temperatures of an annealing fall from hot to cold, such as 2,0.5.")
     return np.geomspace(found[0], found[1], RUNGS).tolist() if len(found) == 2 else found
+
+
+def _named(given: list[Given]) -> list[Given]:
+    """Several parents all have names."""
+    if len(given) == 1:
+        return given
+    return [Given(one.text, one.name or f"parent{i}") for i, one in enumerate(given, 1)]
 
 
 def _check_run(run: str | Path | None, given: list[Given], ladder: list[float]) -> None:
@@ -218,7 +225,8 @@ def _walk(
         more = SWEEPS * every if len(ladder) > 1 else _block(picked, planned, every, done)
         last = min(done + more, steps)
         spec = replace(planned.spec, steps=last, temperature=here)
-        advance(replace(planned, spec=spec), folder, batch_size=batch_size)
+        session = Session(lambda now: bar(to=len(picked.met), note=f"step {now.step:,}"))
+        advance(replace(planned, spec=spec), folder, batch_size=batch_size, session=session)
         for step, tokens in _looks(Run(folder), done, every):
             rows = tokens[:, space.columns]
             kept.append((rows == space.tokens).mean(axis=1))

@@ -125,7 +125,8 @@ def design_space(
         if named is not None or stay:
             allow[position - 1] = sorted(other | {own})
     budget = min(mutations or len(choices), len(choices))
-    size = check_room(list(map(len, choices)), budget, designs, distance)
+    name = parent.name or "the parent"
+    size = check_room(list(map(len, choices)), budget, designs, distance, f"{name:.60}")
     forbid = [vocabulary.spell(token) for token in sorted(never - stay)]
     return Space(parent, asked.positions, choices, budget, size, forbid, allow)
 

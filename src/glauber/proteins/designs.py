@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 PRINTED = 20  # designs that are printed
+DRAWN = 8  # parents whose designs are drawn
+FALLEN = 0.95  # of the way to what is kept in the end: then the parent is forgotten
 FEW_LOOKS = 4  # below which nothing is said about forgetting
 
 
@@ -88,12 +90,15 @@ class Walk:
 
     @property
     def forgotten(self) -> int | None:
-        """Steps until the share kept, mean over chains, fell to its mean over the later half."""
+        """Steps until the share kept, mean over chains, did 95% of its fall to its later mean.
+
+        The later mean is that over the second half of the looks.
+        """
         looks = self.kept.mean(axis=0)
         if len(looks) < FEW_LOOKS:
             return None
         later = looks[len(looks) // 2 :].mean()
-        return int((looks <= later).argmax()) * self.every
+        return int((looks - later <= (1 - FALLEN) * (1 - later)).argmax()) * self.every
 
     def to_dict(self) -> dict[str, Any]:
         found = {
@@ -268,10 +273,11 @@ class Designs(SequenceResult):
         return pandas.DataFrame(rows)
 
     def figures(self) -> "dict[str, go.Figure]":
+        """The pictures of each of the first parents."""
         from glauber.figures.proteins_design import design_figures
 
         found: dict[str, go.Figure] = {}
-        for number, family in enumerate(self.families, 1):
+        for number, family in enumerate(self.families[:DRAWN], 1):
             behind = f"-{number}" if len(self.families) > 1 else ""
             drawn = design_figures(family, named=len(self.families) > 1)
             found |= {f"{name}{behind}": figure for name, figure in drawn.items()}

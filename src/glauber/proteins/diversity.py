@@ -44,21 +44,25 @@ def most_apart(choices: Sequence[int], budget: int, distance: int) -> int:
     return min(every, 1 + count_designs(moving[: len(moving) - distance + 1], budget))
 
 
-def check_room(choices: Sequence[int], budget: int, designs: int, distance: int) -> int:
+def check_room(
+    choices: Sequence[int], budget: int, designs: int, distance: int, name: str = "the parent"
+) -> int:
     """The number of possible designs; refuses to look for more than can be."""
-    every = count_designs(choices, budget)
+    every, wanted = count_designs(choices, budget), f"{counted(designs, 'design')} of {name}"
     if every == 0:
-        raise GlauberError("no free position may take another residue, so there is no design.")
+        raise GlauberError(
+            f"no free position of {name} may take another residue, so there is no design."
+        )
     if every < designs:
         raise GlauberError(
-            f"{counted(designs, 'design')} were asked for, but the free positions, their residues "
-            f"and the number of mutations allow {every:,} only."
+            f"{wanted} were asked for, but the free positions, their residues and the number of "
+            f"mutations allow {every:,} only."
         )
     most = most_apart(choices, budget, distance)
     if most < designs:
         raise GlauberError(
-            f"{counted(designs, 'design')} were asked for, but no more than {most:,} can differ "
-            f"from each other at {distance} positions (an upper bound)."
+            f"{wanted} were asked for, but no more than {most:,} can differ from each other at "
+            f"{distance} positions (an upper bound)."
         )
     return every
 
