@@ -204,6 +204,13 @@ def test_fewer_designs_than_asked_are_kept_with_a_note():
     assert answer.notes[0] in str(answer)
 
 
+def test_a_chain_that_never_moves_is_told_and_leaves_nothing(tmp_path):
+    best = "".join(LETTERS[i] for i in np.unravel_index(int(JOINT.log_weights.argmax()), (4,) * 5))
+    with pytest.raises(GlauberError, match="2 chains met no design in 30 steps"):
+        design(LAW, best, temperature=0.01, chains=2, steps=30, keep_run=tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
 # ---- how many there are
 
 

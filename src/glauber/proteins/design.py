@@ -5,6 +5,7 @@ Chains start at the parent and redraw its free positions under the constraints o
 state is a design if it is not the parent and differs enough from the designs before it.
 """
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -185,6 +186,7 @@ def _family(
         with track("designs", picked.wanted) as bar:
             walk = _walk(planned, place, space, ladder, picked, steps, batch_size, bar)
     if not picked.met:
+        shutil.rmtree(place, ignore_errors=True)
         raise GlauberError(
             f"{counted(chains, 'chain')} met no design in {walk.steps:,} steps: take more steps, "
             "or a higher temperature."
