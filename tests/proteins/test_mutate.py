@@ -247,6 +247,8 @@ def test_bad_positions_columns_and_files(protein, tmp_path):
 def test_words_are_letters_too(tiny_folder, glauber, tmp_path):
     found = mutate(str(tiny_folder), "the cat sat .", ["cat2dog:sat3ran", "the dog sat ."])
     assert {one.sequence for one in found.variants} == {"the dog ran .", "the dog sat ."}
+    with pytest.raises(GlauberError, match="these are words"):
+        found.write(tmp_path / "words.fasta")
     code, out, _ = glauber(
         "mutate", "the cat sat .", "cat2dog:sat3ran", "--model", tiny_folder, "--json"
     )

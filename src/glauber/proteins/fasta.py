@@ -116,7 +116,10 @@ class SequenceResult(Result):
             made = io.BytesIO()
             self.frame().to_parquet(made, index=False)
             return write_bytes(place, made.getvalue())
-        text = fasta(self.records()).encode()
+        records = list(self.records())
+        if any(" " in one.text for one in records):
+            raise GlauberError("FASTA holds sequences of letters, but these are words: write .csv.")
+        text = fasta(records).encode()
         packed = place.name.lower().endswith(".gz")
         return write_bytes(place, gzip.compress(text, mtime=0) if packed else text)
 

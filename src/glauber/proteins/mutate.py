@@ -101,7 +101,7 @@ def mutate(
     begun = open_parent(opened, named)
     if listed is None:
         return single_mutants(begun, positions)
-    return _variants(begun, listed, orders=orders, pll=pll, seed=seed)
+    return score_variants(begun, listed, orders=orders, pll=pll, seed=seed)
 
 
 def _check_asked(listed: list[Given] | None, positions: Any, column: str | None) -> None:
@@ -114,9 +114,10 @@ def _check_asked(listed: list[Given] | None, positions: Any, column: str | None)
             read_mutations(one.text)  # what is spelled wrongly is refused before a model is loaded
 
 
-def _variants(
+def score_variants(
     parent: Parent, listed: list[Given], *, orders: int, pll: bool, seed: int
 ) -> Variants:
+    """The variants of a parent by every convention and over orders, the best first."""
     mutations = [mutations_of(parent, one, number) for number, one in enumerate(listed, 1)]
     changed = [changed_tokens(parent, one) for one in mutations]
     rankings = _rankings(changed, orders, seed)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from glauber.conditionals.starts import starts
+from glauber.conditionals.starts import readable, starts
 from glauber.conditionals.texts import Given
 from glauber.errors import GlauberError
 from glauber.proteins.fasta import (
@@ -44,6 +44,7 @@ class Parent(NamedTuple):
 
 
 def read_parent(given: str | Path) -> Given:
+    """The one sequence that was given, with its name."""
     if not isinstance(given, str | Path):
         raise GlauberError(f"the parent is {given!r:.60}, but it must be one sequence or a file.")
     found = read_sequences(given)
@@ -68,6 +69,7 @@ def read_variants(given: Any, column: str | None) -> list[Given]:
 
 
 def open_parent(model: Any, parent: Given) -> Parent:
+    """The tokens and letters of a parent."""
     check_letters(model.vocabulary, parent.text, f"the parent {parent.name}".rstrip())
     tokens, free = starts(model, [parent.text])
     sites = free[0].nonzero()[:, 0].tolist()
@@ -84,12 +86,13 @@ def mutations_of(parent: Parent, given: Given, number: int) -> Mutations:
     name = f"the variant {given.name!r:.60}" if given.name else f"variant {number}"
     vocabulary = parent.model.vocabulary
     check_letters(vocabulary, given.text, name)
-    vocabulary.check(given.text, name)
-    letters = [vocabulary.spell(token) for token in vocabulary.pieces(given.text)]
+    (text,) = readable(vocabulary, [given.text], [name])
+    letters = [vocabulary.spell(token) for token in vocabulary.pieces(text)]
     return differences(parent.letters, letters, name)
 
 
 def changed_tokens(parent: Parent, mutations: Mutations) -> Changed:
+    """The changed columns with their tokens, old and new."""
     sites = [parent.sites[one.position - 1] for one in mutations]
     allowed = parent.model.vocabulary.proposable()
     new = []
