@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import transformers
 import conftest
 import glauber
 from conditionals.alphabets import RESIDUES, letters
+from glauber.explorer.explore import explore
 from glauber.landscape.labels import TOPICS
+from glauber.proteins.weights import fetch
 from glauber.result import Result
 
 VH = (
@@ -221,3 +224,119 @@ def test_a_refusal_is_one_sentence(name, place, at):
     with pytest.raises(glauber.GlauberError, match=sentence) as refused:
         call(at)
     assert "\n" not in str(refused.value) and str(refused.value).endswith(".")
+
+
+def test_a_basin_is_read_by_the_residues_at_its_sites(at):
+    found = ANSWERS["basins"](at)
+    said = [word for basin in found.readable for word in basin.words]
+    assert said and all(re.fullmatch(r"(\d|1[01]):[A-Z]", word) for word in said)
+
+
+def test_what_changed_stands_under_its_site(at):
+    first, *rows = glauber.show(at.run, rows=4).lines()
+    assert first == "small letters changed since the row above"
+    texts = [row.split()[-1] for row in rows]
+    assert [text.upper() for text in texts] == [
+        one.text for one in glauber.show(at.run, rows=4).snapshots
+    ]
+    for above, below in pairwise(texts):
+        changed = {site for site, letter in enumerate(below) if letter.islower()}
+        assert changed == {s for s in range(12) if above.upper()[s] != below.upper()[s]}
+
+
+def test_texts_that_begin_alike_are_no_pair(at):
+    family = [VH[:4] + piece for piece in (PIECES[1], PIECES[1][::-1])] + [VH, VH + "A"]
+    found = glauber.couple(at.model, family, pairs=6, length=6, steps=1)
+    assert all(left != right for left, right in found.texts)
+
+
+class Potts:
+    """A rule of one's own over 25 letters: a joint law in which neighbours like to be equal."""
+
+    name, vocab_size = "potts", 25
+    vocabulary = (*RESIDUES, *"BJOUX")
+
+    def scores(self, tokens, sites):
+        padded = torch.nn.functional.pad(tokens.scatter(1, sites, -1), (1, 1), value=-1)
+        beside = torch.stack([padded.gather(1, sites), padded.gather(1, sites + 2)], dim=-1)
+        equal = beside[..., None] == torch.arange(self.vocab_size)
+        return equal.sum(dim=2).double() + torch.linspace(0, 1, self.vocab_size).double()
+
+
+OWN = {
+    "sample": lambda rule, run: run,
+    "show": lambda rule, run: glauber.show(run, rows=3),
+    "semantic_drift": lambda rule, run: glauber.semantic_drift(run, every=10),
+    "basins": lambda rule, run: glauber.basins(run, every=2, lag=2, clusters=3),
+    "rectangles": lambda rule, run: glauber.rectangles(rule, PIECES, count=6, length=8),
+    "couple": lambda rule, run: glauber.couple(rule, PIECES, pairs=3, steps=60),
+    "margins": lambda rule, run: glauber.margins(rule, ONE, temperature=0.05),
+    "mutate": lambda rule, run: glauber.mutate(rule, ONE, ["S1K:R2Y"]),
+    "prefixes": lambda rule, run: glauber.prefixes(
+        rule, PIECES, prefixes=["EVQL", "QVQLK"], words="K", chains=3, length=6, steps=20, every=2
+    ),
+    "generate": lambda rule, run: glauber.generate(rule, length=6, chains=2),
+}
+
+
+def test_a_rule_of_ones_own_over_25_letters(tmp_path):
+    rule = Potts()
+    run = glauber.sample(rule, PIECES[:4], steps=120, seed=2, out=tmp_path / "run")
+    for name, call in OWN.items():
+        found = call(rule, run)
+        assert wrong(found) == [], name
+    assert glauber.rectangles(rule, PIECES, count=6, length=8).summary()["mean"] < 1e-9
+    with pytest.raises(glauber.GlauberError, match=UNREAD):
+        glauber.topics(run)
+
+
+def test_the_explorer_answers_in_residues(at):
+    found = explore(at.run, browser=False)
+    living = {"trails": [{"model": at.name, "text": ONE}]}
+    try:
+        answers = found.answers
+        for source in ("run", living):
+            film = answers("film", {"source": source, "first": 0, "count": 3})
+            assert set(film["words"].values()) <= set(RESIDUES)
+            asked = {"source": source, "chain": 0, "step": 1, "site": 2}
+            top = answers("conditional", asked)["top"]
+            assert 0 < len(top) <= 20 and {one["text"] for one in top} <= set(RESIDUES)
+        filled = answers("fill", {"model": at.name, "text": "EVQL[MASK]ES"})
+        assert "EVQL" in json.dumps(filled) and "E V Q" not in json.dumps(filled)
+        why = _searched(answers, "topics")["why"]
+        assert re.search(UNREAD.lstrip("^"), why)
+        assert not re.search(r"[a-z]{12}", json.dumps(_searched(answers, "basins")["bands"]))
+    finally:
+        found.stop()
+
+
+def _searched(answers, kind):
+    """What a search in the background finds, once it has ended."""
+    found = answers("bands", {"kind": kind})
+    while found["state"] == "working":
+        found = answers("bands", {"kind": kind})
+    return found
+
+
+@pytest.mark.weights
+def test_the_antibody_model_is_walked(tmp_path):
+    """A few studies with the real weights: trastuzumab's CDR-H3."""
+    fetch("antibody", wheels=Path(".cache/antibody"), out=tmp_path / "antibody")
+    model = glauber.load(str(tmp_path / "antibody"), device="cpu")
+    pieces = [VH[92:104], VH[94:106]]
+    run = glauber.sample(model, pieces, steps=10, seed=1, out=tmp_path / "run")
+    cold = glauber.sample(model, pieces[0], steps=6, temperature=0.05, out=tmp_path / "cold")
+    answers = [
+        run,
+        glauber.show(run, rows=3),
+        glauber.semantic_drift(run, every=5),
+        glauber.rectangles(model, pieces, count=2, length=8),
+        glauber.couple(model, pieces, pairs=1, steps=4, temperature=3.0),
+        glauber.infill(model, "EVQLVESGG[MASK]LVQ"),
+        glauber.mutate(model, pieces[0], ["V1G"]),
+    ]
+    for found in answers:
+        assert wrong(found) == [], found
+    assert "EVQLVESGGGLVQ" in str(answers[5])
+    with pytest.raises(glauber.GlauberError, match=UNREAD):
+        glauber.topics(cold)

@@ -52,7 +52,14 @@ class Own:
         self._takes_candidates = len(inspect.signature(rule.scores).parameters) > 2
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
-        """The rule's own scores (rows, k, vocab or candidates)."""
+        """The rule's own scores (rows, k, vocab or candidates).
+
+        Where a row has fewer hidden sites than the others, generation fills up with PAD: a rule
+        need not know that, and is asked for one of the row's sites again.
+        """
+        if sites.shape[1] > 1:
+            last = sites.amax(dim=1, keepdim=True).clamp(min=0)
+            sites = torch.where(sites >= 0, sites, last)
         if self._takes_candidates:
             return self.rule.scores(tokens, sites, candidates)
         scores = self.rule.scores(tokens, sites)

@@ -12,7 +12,12 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.load import Model as Opened
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import SIMILARITY, Floats, Scorer, scorer_for, topic_scores
-from glauber.runs.distinctive_words import WordContrast, distinctive_words, tokens_of
+from glauber.runs.distinctive_words import (
+    WordContrast,
+    distinctive_words,
+    tokens_of,
+    words_of,
+)
 from glauber.runs.embedding import TOKENS
 from glauber.runs.snapshots import Snapshots
 from glauber.statistics import Mean, mean_over_chains
@@ -155,8 +160,8 @@ def contrast_of(
 ) -> Contrast:
     one, other = (read[name] for name in pair)
     letters = bool(one.run.vocabulary.letters)
-    how = {"counts_of": tokens_of} if letters and by is None else {}
-    found = distinctive_words(_spelled(one, by), _spelled(other, by), **how)
+    counts_of = tokens_of if letters and by is None else words_of
+    found = distinctive_words(_spelled(one, by), _spelled(other, by), counts_of=counts_of)
     last = [
         [snap.run.vocabulary.decode(row) for row in snap.tokens[:EXAMPLES, -1]]
         for snap in (one, other)
