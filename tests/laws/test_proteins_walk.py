@@ -105,6 +105,9 @@ ANSWERS: dict[str, Call] = {
         at.model, ONE, hide=3, correct=(0, 1), chains=4
     ),
     "mutate": lambda at: glauber.mutate(at.model, ONE, ["S1K", "S1K:R2Y"], orders=4),
+    "design": lambda at: glauber.design(
+        at.model, ONE, free="3-6", omit="C", max_mutations=2, designs=3, temperature=3.0
+    ),
     "paper": lambda at: glauber.paper("A-fig4", PIECES, model=at.name, steps=20),
 }  # fmt: skip
 
