@@ -160,7 +160,7 @@ for _name in ("rectangles", "single_mask", "calibrate"):
 NEVER = [
     *(rf"\b{topic}\b" for topic in TOPICS),
     r"\bmeanings?\b", r"sentence embeddings of", r"\bwords? of\b", r"    words  ",
-    r"\b(?:[A-Z] ){4}", r"\[UNK\]", r"\[MASK\]", r"\bnan\b", r"##",
+    r"\b(?:[A-Z] ){4}", r"\[UNK\]", r"\[MASK\]", r"\bnan\b", r"##", r"MiniLM",
 ]  # fmt: skip
 
 
@@ -205,7 +205,8 @@ def test_every_study_is_walked():
 
 def wrong(found: Result) -> list[str]:
     """What a protein's answer must not say."""
-    said = f"{found}\n{json.dumps(found.to_dict())}"
+    titles = [str(figure.layout.title.text) for figure in found.figures().values()]
+    said = "\n".join([str(found), json.dumps(found.to_dict()), *titles])
     said = said.replace(str(found.signature), "")
     return [pattern for pattern in NEVER if re.search(pattern, said)]
 
@@ -215,7 +216,7 @@ def test_the_answer_is_about_residues(name, at):
     found = ANSWERS[name](at)
     print(found)
     assert wrong(found) == []
-    assert len(found.frame().columns) and found.figures()
+    assert len(found.frame().columns)
 
 
 @pytest.mark.parametrize(

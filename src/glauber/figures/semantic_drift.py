@@ -26,11 +26,12 @@ def plot_semantic_drift(
 ) -> go.Figure:
     """The median distance from the start over steps, the band of nine chains in ten, the level."""
     low, middle, high = np.quantile(found.values, [0.05, 0.5, 0.95], axis=0)
-    figure = empty_figure(
-        "How far the meaning moved",
-        "1 - cosine between the embeddings of the text and of its start, "
-        + counted(len(found.values), "chain"),
+    title, what = (
+        ("How far the text moved", "share of free sites with another token than at the start")
+        if found.farthest <= 1
+        else ("How far the meaning moved", "1 - cosine between embeddings of text and start")
     )
+    figure = empty_figure(title, f"{what}, {counted(len(found.values), 'chain')}")
     figure.update_yaxes(tickformat=".1f", range=[-0.02, max(1.02, float(high.max()) + 0.04)])
     edge = dict(mode="lines", line=dict(width=0), hoverinfo="skip")
     figure.add_scatter(x=found.steps, y=high, showlegend=False, **edge)

@@ -78,6 +78,7 @@ class Distances:
     steps: NDArray[np.int64]  # (snapshots,): 0, every, 2 every, …
     values: Floats  # (chains, snapshots)
     every: int
+    farthest: float = 2.0  # 1 - cosine of opposite embeddings; 1 for the share of sites that differ
 
     def at(self, step: int) -> Floats:
         """The distances (chains,) at a step: the first protocol of the paper, d at a fixed t."""
@@ -196,10 +197,12 @@ class SemanticDrift(Result):
 def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) -> Distances:
     """The distances of a stored run's chains, with a snapshot every so many steps."""
     found = snapshots(run, every=every)
-    vectors = as_embedder(embedder).vectors(found).astype(np.float64)
+    chosen = as_embedder(embedder)
+    vectors = chosen.vectors(found).astype(np.float64)
     apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
     # Rounding may put the distance of equal texts a little below zero.
-    return Distances(found.steps, apart.clip(min=0), every)
+    farthest = 2.0 if chosen.reads_meaning else 1.0
+    return Distances(found.steps, apart.clip(min=0, max=farthest), every, farthest)
 
 
 def hitting_times(found: Distances, threshold: float) -> HittingTimes:
