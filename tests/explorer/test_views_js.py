@@ -95,6 +95,8 @@ def test_a_chain_is_run_asked_and_changed(page: Page, address: str) -> None:
     expect(site_of(page, 2)).to_have_text("woman")
     panel.get_by_role("button", name="Freeze").click()
     expect(panel.get_by_role("button", name="Release")).to_be_visible()
+    expect(panel.locator(".facts")).to_contain_text("none: frozen")
+    expect(page.get_by_text("not the same in both")).to_be_hidden()
     panel.get_by_role("button", name="Branch").click()
     expect(text_of(page, 1)).to_have_text(text_of(page).inner_text())
     run_until(page, step_of(page) + 30)
@@ -135,6 +137,29 @@ def test_an_edit_in_the_past_drops_what_came_later_and_says_so(page: Page, addre
     page.get_by_label("Temperature").fill("1.5")
     expect(page.get_by_role("status").first).to_contain_text("after step 15 is dropped")
     expect(page).to_have_url(re.compile(r"edits=10t0.5,15t1.5$"))
+
+
+def test_a_view_that_was_left_and_a_refused_text_leave_nothing_behind(
+    page: Page, address: str
+) -> None:
+    page.goto(f"{address}{TRAIL}&step=900000")
+    expect(page.get_by_role("status").first).to_contain_text("Recomputing")
+    page.get_by_role("tab", name="Fill in").click()
+    expect(page.get_by_role("status").first).to_have_text("")
+    page.get_by_label("Text", exact=True).fill("the [MASK] .")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("group", name="Player")).to_be_visible()
+    page.get_by_text("A new text").click()
+    page.get_by_label("Text", exact=True).fill("no blank")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("no blank")
+    expect(page.get_by_role("group", name="Player")).to_have_count(0)
+    page.get_by_role("tab", name="Chain").click()
+    page.get_by_text("A new chain").click()
+    page.get_by_label("Text", exact=True).fill("")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert").first).to_contain_text("empty")
+    expect(page.get_by_role("group", name="Player")).to_be_hidden()
 
 
 def test_two_texts_with_shared_noise_meet(page: Page, address: str) -> None:

@@ -71,7 +71,8 @@ def test_a_generation_says_what_is_hidden(runs):
     filled = (run.read("site") >= 0) & (run.read("token") != 4)
     expected = np.where(filled, run.read("entropy"), 0).sum(axis=(1, 2)) / filled.sum(axis=(1, 2))
     assert np.allclose(found.entropy[:, -1], expected, atol=1e-6)
-    assert "hidden" in found.names["left"]
+    assert "hidden" in found.names["left"] and "Passes" in found.names["changed"]
+    assert found.to_dict()["notes"][0].endswith("passes.")
 
 
 def test_a_run_without_steps_has_one_point(runs, tmp_path):

@@ -278,6 +278,6 @@ def _summary(run: Run) -> str:
     spec = run.spec
     low, high = min(spec.temperatures), max(spec.temperatures)
     heat = f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}"
-    steps = "passes" if spec.unmasking else "steps"
+    one, steps = ("text", "passes") if spec.unmasking else ("chain", "steps")
     how = "" if spec.unmasking else f", scan {spec.scan}"
-    return f"{counted(run.n_chains, 'chain')}, {run.steps:,} {steps}, {heat}{how}"
+    return f"{counted(run.n_chains, one)}, {run.steps:,} {steps}, {heat}{how}"

@@ -24,7 +24,12 @@ NAMES = {
     "entropy": "How open the draws were, in nats",
     "left": "What is left of the start",
 }
-HIDDEN = {"left": "What is still hidden"}  # of a generation, which starts from hidden sites
+WRITTEN = {  # of a generation, which starts from hidden sites
+    "changed": "Passes that changed a token",
+    "entropy": NAMES["entropy"],
+    "left": "What is still hidden",
+}
+LINES = "Numbers and thick lines are means over all chains; the dark thin line is the chain shown."
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +49,18 @@ class Curves:
     def to_dict(self) -> dict[str, Any]:
         """As a page draws them: the mean over all chains, and chains one by one if not too many."""
         rows = {"changed": self.changed, "entropy": self.entropy, "left": self.left}
-        mean = f"Shares and entropies are means over the last {self.window:,} steps."
         return {
             "steps": self.steps.tolist(),
             "series": {name: _series(values) for name, values in rows.items()},
             "names": self.names,
-            "notes": [mean] if self.window else [],
+            "notes": self._notes(),
         }
+
+    def _notes(self) -> list[str]:
+        steps = "passes" if self.names is WRITTEN else "steps"
+        mean = f"Shares and entropies are means over the last {self.window:,} {steps}."
+        several = [LINES] if 1 < len(self.changed) <= MOST else []
+        return [mean, *several] if self.window else several
 
 
 def curves(run: Run, *, points: int = POINTS) -> Curves:
@@ -70,7 +80,7 @@ def curves(run: Run, *, points: int = POINTS) -> Curves:
         changed=np.where(whole, changed / max(1, window), np.nan),
         entropy=np.where(whole & (drawn > 0), entropy / np.maximum(1, drawn), np.nan),
         left=1 + at[3] / run.free.sum(axis=1, keepdims=True),
-        names=NAMES if run.spec.unmasking is None else NAMES | HIDDEN,
+        names=NAMES if run.spec.unmasking is None else WRITTEN,
     )
 
 

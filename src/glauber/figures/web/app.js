@@ -45,14 +45,19 @@ export async function mount(root, link, state = {}) {
     old?.made.close();
     const now = { ...(next.view === view ? next : {}), view };
     kept[view] = now;
-    const page = { link, about, state: now, keep, say: parts.say, trouble: parts.trouble, open: show };
+    const page = { link, about, state: now, keep, say: mine(parts.say), trouble: mine(parts.trouble), open: show };
     parts.trouble(null);
+    parts.say("");
     parts.choose(view);
     const made = VIEWS[view].make(page);
     open = { view, made };
     parts.view.replaceChildren(made.element);
     address.write(now);
 
+    /** A view that was left says nothing more, though its answers still come. */
+    function mine(act) {
+      return (given) => (open && open.made !== made ? undefined : act(given));
+    }
     function keep(changed) {
       if (open && open.made !== made) return;
       kept[view] = { ...changed, view };

@@ -10,11 +10,14 @@ export function thousands(number) {
   return Math.round(number).toLocaleString("en");
 }
 
-/** "step 120 of 400"; for a living chain, which has no end, "step 120". */
+/** "step 120 of 400"; for a living chain, which has no end, "step 120"; a generation has passes. */
 export function whereText(player) {
   const open = !Number.isFinite(player.source.end());
-  return open ? `step ${thousands(player.at)}` : `step ${thousands(player.at)} of ${thousands(player.end)}`;
+  const here = `${unitOf(player)} ${thousands(player.at)}`;
+  return open ? here : `${here} of ${thousands(player.end)}`;
 }
+
+const unitOf = (player) => player.source.unit ?? "step";
 
 /** Step back, play or pause, step on, where one is, and the speed. */
 export function playerControls(player, { where = whereText } = {}) {
@@ -57,7 +60,8 @@ function speedSlider(player) {
   function change() {
     const nearest = SPEEDS.findIndex((speed) => speed >= player.speed);
     if (Number(slider.value) !== nearest) slider.value = nearest;
-    const unit = player.speed === 1 ? "step a second" : "steps a second";
+    const one = unitOf(player);
+    const unit = `${player.speed === 1 ? one : one === "pass" ? "passes" : `${one}s`} a second`;
     const said = `${thousands(player.speed) === "1" && player.speed < 1 ? "½" : thousands(player.speed)} ${unit}`;
     if (text.textContent === said) return;
     text.textContent = said;

@@ -76,13 +76,22 @@ class Fill {
       if (ticket !== this.#asked) return;
       say("");
       trouble(error.message);
+      this.#clear();
     }
+  }
+
+  /** What was filled before does not stand under the refusal of another text. */
+  #clear() {
+    this.#player?.close();
+    this.#player = null;
+    this.place.replaceChildren();
+    this.form.element.open = true;
   }
 
   #show(answer) {
     this.#player?.close();
     const { film } = answer;
-    const player = new Player({ film: async () => film, end: () => film.count, chunk: film.count + 1 }, { speed: 2 });
+    const player = new Player({ film: async () => film, end: () => film.count, chunk: film.count + 1, unit: "pass" }, { speed: 2 });
     this.#player = player;
     const passes = this.#state.mode === "translate" ? film.count : answer.passes;
     const placed = placings(film, maskTokens(film, answer.hidden));

@@ -5,7 +5,7 @@
 // It returns { element, key(event) -> true where the key was used, close() }.
 
 import { button, choice, labelled, numberBox, numberOf, startForm, temperatureSlider, textBox } from "./forms.js";
-import { conditionalPanel } from "./panel.js";
+import { conditionalPanel, siteName } from "./panel.js";
 import { Stage } from "./stage.js";
 import { branchAt, frozenAt, temperatureAt, trailsOf, withEdit } from "./trail.js";
 import { make, visible } from "./tokens.js";
@@ -86,10 +86,11 @@ class Live {
     player.seek(step).then(there);
   }
 
-  /** A refusal is shown as such; before anything was seen the form is open again. */
+  /** A refusal is shown as such; before anything was seen the form is open again, with no player. */
   #trouble(sentence) {
     this.#page.trouble(sentence);
-    if (sentence && !this.#stage.player.moment) this.form.element.open = true;
+    this.place.hidden = Boolean(sentence) && !this.#stage.player.moment;
+    if (this.place.hidden) this.form.element.open = true;
   }
 
   #names() {
@@ -98,11 +99,17 @@ class Live {
     return branch ? [first, "Branch"] : [first];
   }
 
+  /** Tokens before site 0: a chain that goes on from the run keeps the run's prefix. */
+  get #prefix() {
+    return this.#state.start ? (this.#page.about.run?.first_site ?? 0) : 0;
+  }
+
   #layOut() {
     const { link } = this.#page;
     this.#panel = conditionalPanel({
       link,
       model: this.#state.model,
+      prefix: this.#prefix,
       onput: (where, token, text) => this.#put(where, token, text),
       onfreeze: (where, freeze) => this.#freeze(where, freeze),
       onbranch: (where) => this.#branch(where.chain),
@@ -111,6 +118,7 @@ class Live {
     this.beside = make("div", { class: "beside chain-view" }, this.#stage.element, this.#panel.element, this.#stage.charts);
     if (link.live) this.#stage.controls.append(this.temperature.field, this.appliesTo);
     this.form.element.open = false;
+    this.place.hidden = false;
     this.place.replaceChildren(this.beside);
     this.#showBranch();
   }
@@ -144,13 +152,13 @@ class Live {
   #put(where, token, text) {
     const step = this.#stage.player.at;
     this.#edit([trailName(where.chain)], { step, site: where.site, token });
-    this.#changed(step, true, `“${visible(text)}” was put at site ${where.site} after step ${step}.`);
+    this.#changed(step, true, `“${visible(text)}” was put at ${siteName(where.site, this.#prefix)} after step ${step}.`);
   }
 
   #freeze(where, freeze) {
     const step = this.#stage.player.at;
     this.#edit([trailName(where.chain)], freeze ? { step, freeze: where.site } : { step, free: where.site });
-    this.#changed(step, true, `Site ${where.site} is ${freeze ? "frozen" : "released"} from step ${step} on.`);
+    this.#changed(step, true, `${capital(siteName(where.site, this.#prefix))} is ${freeze ? "frozen" : "released"} from step ${step} on.`);
   }
 
   /** One more edit of some trails; what they did later is dropped, and that is said. */
@@ -166,6 +174,7 @@ class Live {
 
   async #changed(step, shown, said) {
     this.#page.say(said + this.lost);
+    this.#page.keep(this.state); // before the model answers: a link copied meanwhile has the edit
     await this.#stage.changed(step, shown);
     this.#page.keep(this.state);
   }
@@ -227,6 +236,7 @@ class Live {
   }
 }
 
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 const trailName = (c) => (c === 0 ? "edits" : "branch");
 const usual = (about) => (about.scans.includes("uniform") ? "uniform" : about.scans[0]);
 

@@ -83,13 +83,15 @@ class Pair {
     if (link.live) this.#stage.controls.append(this.temperature.field);
     this.#stage.texts.after(this.said);
     this.form.element.open = false;
+    this.place.hidden = false;
     this.place.replaceChildren(make("div", { class: "stack" }, this.#stage.element, this.#stage.charts));
     this.#stage.player.seek(this.#state.step);
   }
 
   #trouble(sentence) {
     this.#page.trouble(sentence);
-    if (sentence && !this.#stage.player.moment) this.form.element.open = true;
+    this.place.hidden = Boolean(sentence) && !this.#stage.player.moment;
+    if (this.place.hidden) this.form.element.open = true;
   }
 
   #moved({ step, chains }) {

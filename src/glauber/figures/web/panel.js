@@ -5,10 +5,10 @@ import { make, visible } from "./tokens.js";
 
 /**
  * The region "Conditional". show({ source, chain, step, site }) asks what stands there; `model` is the
- * name of the model whose tokens are searched. Handlers get that place back: onput(where, token, text),
+ * name of the model whose tokens are searched, `prefix` how many tokens stand before site 0. Handlers get that place back: onput(where, token, text),
  * onfreeze(where, freeze), onbranch(where), onclose(). A handler that is absent has no button.
  */
-export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclose = () => {} }) {
+export function conditionalPanel({ link, model, prefix = 0, onput, onfreeze, onbranch, onclose = () => {} }) {
   const body = make("div", { class: "conditional-body" });
   const element = make("section", { class: "conditional card", hidden: true, "aria-label": "Conditional" }, body);
   let where = null;
@@ -19,6 +19,7 @@ export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclo
     const ticket = ++asked;
     element.hidden = false;
     element.setAttribute("aria-busy", "true");
+    if (!body.firstChild) body.append(make("p", { class: "note" }, "Asking the model …"));
     try {
       const answer = await link.ask("conditional", next);
       if (ticket === asked) draw(answer);
@@ -35,7 +36,7 @@ export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclo
     const searched = body.querySelector("input[type=search]")?.value ?? "";
     const focused = nameOf(body.contains(document.activeElement) ? document.activeElement : null);
     body.replaceChildren(
-      make("div", { class: "spread" }, heading(answer), closing()),
+      make("div", { class: "spread" }, heading(answer, prefix), closing()),
       facts(answer, place.step),
       actions(answer, place, putting),
       ...(putting ? [putting.said, search(link, model, searched, putting.choose)] : []),
@@ -63,18 +64,22 @@ export function conditionalPanel({ link, model, onput, onfreeze, onbranch, onclo
   return { element, show, close, get where() { return where; } };
 }
 
-function heading(answer) {
-  const place = `site ${answer.site}${answer.frozen ? ", frozen" : ""}`;
+/** "site 3", counted without the prefix as everywhere else. */
+export const siteName = (site, prefix = 0) => (site < prefix ? `token ${site} of the prefix` : `site ${site - prefix}`);
+
+function heading(answer, prefix) {
+  const place = `${siteName(answer.site, prefix)}${answer.frozen ? ", frozen" : ""}`;
   return make("h3", {}, make("span", { class: "word" }, visible(answer.text)), " ", make("small", {}, place));
 }
 
 /** Entropy, margin and how long it stays, and whether these are exact. */
 function facts(answer, step) {
   const { steps, log10 } = answer.holding ?? {};
+  const held = Number.isFinite(steps) ? decimals(steps) : log10 === undefined ? "–" : `10^${decimals(log10)}`;
   const rows = [
     ["Entropy", `${decimals(answer.entropy)} nats`],
     ["Margin", answer.margin === null ? "–" : decimals(answer.margin)],
-    ["Redraws until it changes", Number.isFinite(steps) ? decimals(steps) : log10 === undefined ? "–" : `10^${decimals(log10)}`],
+    ["Redraws until it changes", answer.frozen ? `none: frozen (free: ${held})` : held],
   ];
   const list = make("dl", { class: "facts" });
   for (const [name, value] of rows) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
@@ -98,7 +103,7 @@ function bar({ token, text, word, probability }, present, choose) {
   const parts = [
     make("span", { class: "word" }, word),
     make("span", { class: "track" }, make("span", { class: "fill" })),
-    make("span", { class: "percent" }, share(probability)),
+    make("span", { class: "percent" }, rest ? share(probability, true) : share(probability)),
   ];
   parts[1].firstChild.style.width = `${Math.min(100, 100 * probability)}%`;
   const attributes = { class: "bar", "data-probability": probability, "data-token": token };
@@ -163,8 +168,9 @@ function spelling(tokens) {
 
 const nameOf = (element) => element && (element.getAttribute("aria-label") ?? element.textContent);
 
-function share(probability) {
+/** In percent; what is left over by rounding is never said to be nothing. */
+function share(probability, rest = false) {
   const hundred = 100 * probability;
-  if (hundred > 0 && hundred < 0.01) return "<0.01%";
+  if ((rest || hundred > 0) && hundred < 0.01) return "<0.01%";
   return `${hundred.toFixed(hundred < 1 ? 2 : 1)}%`;
 }

@@ -23,7 +23,8 @@ export function runSource(link, about, chains = null) {
   const many = chains?.length ?? about().chains;
   const film = (first, count, every) => link.ask("film", { source: "run", first, count, every, chains });
   const chunk = Math.min(300, Math.max(40, Math.round(EVENTS / many)));
-  return { film, end, stride, chunk, growing: () => link.live && !about().finished };
+  const unit = about().kind === "generation" ? "pass" : "step";
+  return { film, end, stride, chunk, unit, growing: () => link.live && !about().finished };
 }
 
 /** Looks again and again, after as many ms as `look` answers; 0 ends it. Returns what stops it. */
@@ -88,7 +89,7 @@ class RunPlayer {
     view.left.prepend(this.large.element);
     view.controls.append(playerControls(player), this.line.element, view.found);
     view.charts.append(this.charts.element);
-    if (this.about.chains > 1) view.small.append(make("h2", {}, "All chains"), this.small.element, this.pages.element);
+    if (this.about.chains > 1) view.small.append(make("h2", {}, this.about.kind === "generation" ? "All texts" : "All chains"), this.small.element, this.pages.element);
     this.#describe();
     player.watch({ moment: (moment) => this.#show(moment), change: () => this.#changed() });
   }
@@ -224,7 +225,7 @@ class RunPlayer {
 
   #describe() {
     const { steps, planned, finished, model, summary } = this.about;
-    const far = finished ? "" : `still running, ${thousands(planned - steps)} steps to go`;
+    const far = finished ? "" : `unfinished, ${thousands(planned - steps)} steps to go`;
     const sentence = [summary, summary?.includes(model) ? "" : model, far].filter(Boolean).join(", ");
     if (this.view.about.textContent !== sentence) this.view.about.textContent = sentence;
   }

@@ -42,7 +42,7 @@ export function runView(page) {
     panel.close();
   }
   const branch = ({ chain, step }) => page.open({ view: "live", model: page.about.run?.model, start: { chain, step } });
-  const panel = conditionalPanel({ link: page.link, onbranch: page.link.live ? branch : null, onclose: shut });
+  const panel = conditionalPanel({ link: page.link, prefix: page.about.run?.first_site ?? 0, onbranch: page.link.live ? branch : null, onclose: shut });
   open().catch((error) => page.trouble(error.message));
   return {
     element,

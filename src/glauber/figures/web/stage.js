@@ -6,7 +6,7 @@ import { curves } from "./curves.js";
 import { decodeColumn } from "./film.js";
 import { Player } from "./player.js";
 import { timeline } from "./timeline.js";
-import { Tracks } from "./tracks.js";
+import { Tracks, windowOf } from "./tracks.js";
 import { trailSource } from "./trail.js";
 import { make, sureLegend, tokenText } from "./tokens.js";
 
@@ -66,6 +66,8 @@ export class Stage {
     while (this.#texts.length < names.length) this.#addText(this.#texts.length);
     names.forEach((name, c) => (this.#texts[c].title.textContent = name));
     this.texts.classList.toggle("two", names.length > 1);
+    const differs = this.legend.querySelector('[data-mark="differs"]');
+    if (differs) differs.hidden = names.length < 2;
     if (this.player.moment) this.#show(this.player.moment);
   }
 
@@ -191,7 +193,9 @@ function curvesOf(tracks, last) {
     const [mean, ...chains] = tracks.chains.map((_, c) => tracks.values(c, name, steps));
     series[name] = { mean, chains };
   }
-  return { steps, series, names: CURVES, notes: [] };
+  const notes = [`Shares and entropies are means over the last ${windowOf(steps)} steps, fewer at the start.`];
+  if (tracks.chains.length > 1) notes.push("Numbers and thick lines are the first chain's, thin lines the second's.");
+  return { steps, series, names: CURVES, notes };
 }
 
 function differingSites(a, b) {

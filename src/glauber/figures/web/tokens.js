@@ -165,6 +165,6 @@ export function sureLegend(marks = []) {
     make("span", { class: "scale" }, "under 1% ", make("span", { class: "steps", "aria-hidden": "true" }, ...steps), " over 90%"),
     make("span", {}, make("span", { class: "token unknown" }, "no colour"), ": not drawn yet"),
     make("span", {}, make("span", { class: "token changed" }, "underlined"), ": changed last"),
-    ...marks.map((name) => make("span", {}, make("span", { class: `token ${name}` }, name), `: ${extra[name]}`)),
+    ...marks.map((name) => make("span", { "data-mark": name }, make("span", { class: `token ${name}` }, name), `: ${extra[name]}`)),
   );
 }

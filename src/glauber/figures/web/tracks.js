@@ -66,8 +66,7 @@ export class Tracks {
   values(chain, name, steps) {
     const values = this.chains[chain]?.[name] ?? [];
     if (name === "left") return steps.map((step) => values[step] ?? null);
-    const window = Math.max(WINDOW, steps.length > 1 ? steps[1] - steps[0] : 1);
-    return steps.map((step) => mean(values, Math.max(1, step - window + 1), step));
+    return steps.map((step) => mean(values, Math.max(1, step - windowOf(steps) + 1), step));
   }
 
   #run(film, tokens) {
@@ -100,6 +99,9 @@ export class Tracks {
     if (tokens.length > 1) this.apart[step] = apart;
   }
 }
+
+/** Over how many steps shares and entropies are averaged where a chart has these steps. */
+export const windowOf = (steps) => Math.max(WINDOW, steps.length > 1 ? steps[1] - steps[0] : 1);
 
 export function differing(a, b) {
   let count = Math.abs(a.length - b.length);

@@ -48,6 +48,8 @@ export function trailsOf(state) {
   return state.branch ? [first, trail(state.text, state.branch)] : [first];
 }
 
+const MOST = 10000; // steps asked for at once; the server refuses more than twice as many
+
 /**
  * The films of some trails, as a player takes them. Every step is asked for and recorded in `tracks`,
  * from the beginning on; a player that shows every tenth step gets a thinned film. A server that
@@ -57,8 +59,7 @@ export function trailsOf(state) {
 export function trailSource(link, trails, tracks, { onreplay = () => {}, last = Infinity } = {}) {
   let age = 0;
   let far = last; // a page in one file knows where its film ends
-  async function slice(first, count) {
-    const begun = age;
+  async function slice(first, count, begun) {
     for (;;) {
       const answer = await link.ask("film", { source: { trails: trails() }, first, count, every: 1 });
       if (Number.isFinite(far)) far = Math.max(far, answer.end ?? 0);
@@ -74,7 +75,7 @@ export function trailSource(link, trails, tracks, { onreplay = () => {}, last = 
     const begun = age;
     while (tracks.known < first && begun === age) {
       const known = Math.max(0, tracks.known);
-      const { count } = await slice(known, Math.max(1, first - known));
+      const { count } = await slice(known, Math.min(MOST, Math.max(1, first - known)), begun);
       if (!count) return;
       onreplay(Math.min(first, tracks.known), first);
     }
@@ -82,9 +83,9 @@ export function trailSource(link, trails, tracks, { onreplay = () => {}, last = 
   async function film(first, count, every = 1) {
     const begun = age;
     await catchUp(first);
-    let made = await slice(first, count * every);
+    let made = await slice(first, count * every, begun); // once if nobody waits any more
     while (made.count < every && begun === age) {
-      const more = await slice(made.first + made.count, count * every);
+      const more = await slice(made.first + made.count, count * every, begun);
       if (!more.count) break;
       made = joined(made, more);
     }
