@@ -176,7 +176,7 @@ function options(place, many, chosen, { ready, scaled, drawn }) {
     cursor: { y: false, points: { show: false }, drag: { x: true, y: false, dist: 6 } },
     scales: { x: { time: false }, y: { range: (u, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : 1] } },
     axes: [
-      { ...axis, size: 28, space: 60, values: (u, steps) => steps.map(thousands), grid: { show: false } },
+      { ...axis, size: 28, space: 60, values: (u, steps) => steps.map((step) => (Number.isInteger(step) ? thousands(step) : "")), grid: { show: false } },
       { ...axis, size: 44, space: 34 },
     ],
     series: [{}, { stroke: css("--curve"), width: 2, points: { show: false } }, ...thin],

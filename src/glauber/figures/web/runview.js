@@ -42,7 +42,8 @@ export function runView(page) {
     panel.close();
   }
   const branch = ({ chain, step }) => page.open({ view: "live", model: page.about.run?.model, start: { chain, step } });
-  const panel = conditionalPanel({ link: page.link, prefix: page.about.run?.first_site ?? 0, onbranch: page.link.live ? branch : null, onclose: shut });
+  const goesOn = page.link.live && page.about.run?.kind !== "generation"; // which is no chain
+  const panel = conditionalPanel({ link: page.link, prefix: page.about.run?.first_site ?? 0, onbranch: goesOn ? branch : null, onclose: shut });
   open().catch((error) => page.trouble(error.message));
   return {
     element,
