@@ -218,7 +218,7 @@ function fillForm(page, onstart) {
   const { about, state } = page;
   const modes = [["fill", "blanks"], ["translate", "a translation, English to Spanish"]];
   const mode = choice(about.translator ? modes : modes.slice(0, 1), state.mode ?? "fill", () => show());
-  const text = textBox(state.text ?? BLANKS);
+  const text = textBox(state.text ?? (about.models[0].startsWith("bundled:") ? BLANKS : ""));
   const model = choice(about.models, state.model);
   const order = choice(ORDERS, state.order ?? "confidence");
   const count = choice(COUNTS, state.count ?? "1");

@@ -252,8 +252,9 @@ function defaults(about, start) {
 function chainForm(page, onstart) {
   const { about, state } = page;
   const passages = about.passages.map(({ topic, text }, i) => [String(i), `${topic}: ${text.slice(0, 50)}…`]);
-  const text = textBox(state.text ?? about.passages[0]?.text ?? OWN);
-  const passage = choice([["", "your own"], ...passages], state.text === undefined && passages.length ? "0" : "", () => {
+  const english = about.models[0].startsWith("bundled:"); // another model may not read our passages
+  const text = textBox(state.text ?? (english ? (about.passages[0]?.text ?? OWN) : ""));
+  const passage = choice([["", "your own"], ...passages], state.text === undefined && english && passages.length ? "0" : "", () => {
     if (passage.value) text.value = about.passages[Number(passage.value)].text;
   });
   text.addEventListener("input", () => (passage.value = ""));

@@ -132,8 +132,9 @@ class Pair {
 
 function pairForm(page, onstart) {
   const { about, link, state } = page;
-  const first = textBox(state.text ?? FIRST, { rows: 2 });
-  const second = textBox(state.text2 ?? SECOND, { rows: 2 });
+  const english = about.models[0].startsWith("bundled:"); // another model may not read our texts
+  const first = textBox(state.text ?? (english ? FIRST : ""), { rows: 2 });
+  const second = textBox(state.text2 ?? (english ? SECOND : ""), { rows: 2 });
   const model = choice(about.models, state.model, () => count());
   const scan = choice(about.scans, state.scan);
   const seed = numberBox(state.seed ?? 0);
