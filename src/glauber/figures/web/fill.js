@@ -218,7 +218,8 @@ function fillForm(page, onstart) {
   const { about, state } = page;
   const modes = [["fill", "blanks"], ["translate", "a translation, English to Spanish"]];
   const mode = choice(about.translator ? modes : modes.slice(0, 1), state.mode ?? "fill", () => show());
-  const text = textBox(state.text ?? (about.models[0].startsWith("bundled:") ? BLANKS : ""));
+  const blanks = about.models[0].startsWith("bundled:") ? BLANKS : ""; // another model may not read ours
+  const text = textBox(state.text ?? blanks);
   const model = choice(about.models, state.model);
   const order = choice(ORDERS, state.order ?? "confidence");
   const count = choice(COUNTS, state.count ?? "1");
@@ -239,7 +240,7 @@ function fillForm(page, onstart) {
     filling.hidden = translate;
     translating.hidden = !translate;
     hint.textContent = translate ? HINTS.translate : HINTS.fill;
-    if ([BLANKS, ENGLISH, ""].includes(text.value)) text.value = translate ? ENGLISH : BLANKS;
+    if ([BLANKS, ENGLISH, ""].includes(text.value)) text.value = translate ? ENGLISH : blanks;
   }
   function read() {
     if (mode.value === "translate") return { mode: "translate", text: text.value, passes: numberOf(passes, "Passes") };
