@@ -130,3 +130,5 @@ def test_the_model_is_asked_in_turns(rule):
         assert not done.is_set()
     other.join(30)
     assert done.is_set()
+    with pytest.raises(GlauberError, match="stopped"):
+        InTurns(rule, turns, lambda: True).scores(tokens, sites)

@@ -36,6 +36,7 @@ class InTurns:
 
     base: Conditionals
     turns: Turns
+    closed: Callable[[], bool] = lambda: False  # whether nobody waits for the answer any more
 
     @property
     def vocab_size(self) -> int:
@@ -48,6 +49,8 @@ class InTurns:
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         parts = []
         for first in range(0, len(tokens), ROWS):
+            if self.closed():
+                raise GlauberError("the explorer was stopped.")
             rows = slice(first, first + ROWS)
             with self.turns:
                 asked = None if candidates is None else candidates[rows]
@@ -107,6 +110,9 @@ class Bands:
             if self._workers is not None:
                 self._workers.close()
 
+    def _closed(self) -> bool:
+        return self._workers is not None and self._workers.closed
+
     def _begin(self, kind: str, run: Run, last: _Job | None) -> _Job:
         if self._workers is None:
             self._workers = Workers(1)
@@ -138,7 +144,7 @@ class Bands:
             return _none(f"Traps were not looked for: {error}")
         _check_paths(run)
         drawn = self._drawn(run)
-        law = InTurns(drawn.conditionals, self._turns)
+        law = InTurns(drawn.conditionals, self._turns, self._closed)
         found = usual_traps(run, law, self._read(run)[1], device=drawn.device)
         notes = [*([] if found.traps else [found.none_found()]), what_a_trap_is(found)]
         return found_bands(trap_bands(run, found), " ".join([*notes, *drawn.notes]))

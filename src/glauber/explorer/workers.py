@@ -1,9 +1,13 @@
 """Who answers when many ask at once? A few threads; what waits for them is bounded.
 
-The threads are daemons: an answer that takes minutes does not keep the program from ending.
+The threads are daemons: an answer that takes minutes does not keep the program from ending. When
+Python ends they are given a few seconds to end before it, because a thread that is inside a
+model's C++ code then would abort the whole process.
 """
 
+import atexit
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -13,6 +17,7 @@ from glauber.errors import GlauberError
 
 THREADS = 4
 WAITING = 32
+PATIENCE = 5.0  # seconds for threads that still work when Python ends
 
 
 class Busy(GlauberError):
@@ -34,6 +39,12 @@ class Workers:
         ]
         for thread in self._threads:
             thread.start()
+        _all.add(self)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is begun: what runs long may look and end early."""
+        return not self._open
 
     def submit(self, do: Callable[[], Any]) -> "Future[Any]":
         """What `do` gives, later; refused at once if too many wait already."""
@@ -82,3 +93,14 @@ class Workers:
                 self._changed.wait()
             self._idle -= 1
             return self._waiting.popleft() if self._waiting else None
+
+
+_all: "weakref.WeakSet[Workers]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end() -> None:
+    for one in list(_all):
+        one.close()
+    for one in list(_all):
+        one.join(PATIENCE)
