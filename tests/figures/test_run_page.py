@@ -198,6 +198,10 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Pat
             {"frozen": [2, 4]},
             "Never redrawn: the sites 2, 4 (counted from 0, without special tokens).",
         ),
+        (
+            {"constraints": {"allowed": {"1": ["a"], "2": ["b"]}, "budget": 3}, "format": 3},
+            "Kept to: only certain tokens at the sites 1-2; at most 3 changes from each start.",
+        ),
     ],
 )
 def test_the_summary_tells_the_dynamics(tmp_path: Path, changes: dict[str, Any], told: str) -> None:

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.constraints import Constraints
 from glauber.conditionals.weights import check_device
 from glauber.figures import bundle
 from glauber.figures.page import check_place, page, write_text
@@ -226,7 +227,8 @@ def title(spec: Spec) -> str:
 
 def summary(run: Run) -> str:
     """A few sentences: what was run, how much it moved, what is left of the start."""
-    return " ".join([_what(run), *_held(run.spec), *(_moved(run) if run.steps else ())])
+    said = [_what(run), *_held(run.spec), *_kept_to(run.spec)]
+    return " ".join([*said, *(_moved(run) if run.steps else ())])
 
 
 def _what(run: Run) -> str:
@@ -271,6 +273,20 @@ def _held(spec: Spec) -> list[str]:
         sites = "the site" if len(spec.frozen) == 1 else "the sites"
         held.append(f"{sites} {ranges(spec.frozen)} (counted from 0, without special tokens)")
     return [f"Never redrawn: {' and '.join(held)}."] if held else []
+
+
+def _kept_to(spec: Spec) -> list[str]:
+    """A sentence on the constraints that every chain kept to, if there are any."""
+    found = Constraints.from_dict(spec.constraints)
+    kinds = [
+        (found.allowed, "only certain tokens at the sites {}"),
+        (found.bias, "a bias at the sites {}"),
+        ([site for group in found.tied for site in group], "one token for each tied group of {}"),
+    ]
+    parts = [words.format(ranges(sites)) for sites, words in kinds if sites]
+    if found.budget is not None:
+        parts.append(f"at most {counted(found.budget, 'change')} from each start")
+    return [f"Kept to: {'; '.join(parts)}."] if parts else []
 
 
 def ranges(sites: Iterable[int]) -> str:
