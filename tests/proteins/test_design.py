@@ -16,6 +16,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.conditionals.texts import read_named
 from glauber.errors import GlauberError
 from glauber.proteins.design import RUNGS, SWEEPS, design, read_ladder
+from glauber.proteins.designs import Walk
 from glauber.proteins.diversity import count_designs, most_apart
 from glauber.proteins.weights import residue_tokenizer
 
@@ -209,6 +210,16 @@ def test_a_chain_that_never_moves_is_told_and_leaves_nothing(tmp_path):
     with pytest.raises(GlauberError, match="2 chains met no design in 30 steps"):
         design(LAW, best, temperature=0.01, chains=2, steps=30, keep_run=tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("still", "told"), [(1, 20), (2, None)])
+def test_chains_that_stand_still_have_not_forgotten(still, told):
+    """By hand: kept falls from 1 to 0.5 by the second look and stays; half of four is too many."""
+    changed = np.ones((4, 80), bool)
+    changed[:still, 30:] = False
+    kept = np.tile([1.0, 0.9, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], (4, 1))
+    walk = Walk(kept, changed, every=10, ladder=[1.0], stage=80, looks=32)
+    assert walk.forgotten == told and walk.trapped == still
 
 
 # ---- how many there are

@@ -13,6 +13,7 @@ from glauber.conditionals.starts import named_starts, starts
 from glauber.conditionals.table import normals
 from glauber.conditionals.texts import Given, fasta, read_named, read_texts
 from glauber.errors import GlauberError, GlauberWarning
+from glauber.proteins.fasta import read_sequences
 from glauber.runs.export import export
 from glauber.sampling.sample import sample
 
@@ -95,3 +96,11 @@ def test_a_run_of_words_has_no_fasta(tiny_folder, tmp_path):
     with pytest.raises(GlauberError, match="tokens of this run are words"):
         export(run, to="fasta", out=tmp_path / "x.fasta")
     assert not (tmp_path / "x.fasta").exists()
+
+
+def test_a_file_is_read_whatever_its_name_ends_in(tmp_path, monkeypatch):
+    """Not taken for a sequence that is spelled like the file's name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parents").write_text(RECORDS)
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(RECORDS.encode()))
+    assert read_sequences("parents") == read_sequences("packed.gz") != read_sequences("EVQL")

@@ -92,10 +92,11 @@ class Walk:
     def forgotten(self) -> int | None:
         """Steps until the share kept, mean over chains, did 95% of its fall to its later mean.
 
-        The later mean is that over the second half of the looks.
+        The later mean is that over the second half of the looks. None where half of the chains
+        stand still there: what they keep says where they are stuck.
         """
         looks = self.kept.mean(axis=0)
-        if len(looks) < FEW_LOOKS:
+        if len(looks) < FEW_LOOKS or 2 * self.trapped >= len(self.kept):
             return None
         later = looks[len(looks) // 2 :].mean()
         return int((looks - later <= (1 - FALLEN) * (1 - later)).argmax()) * self.every
@@ -227,11 +228,16 @@ class Designs(SequenceResult):
         """Where the steps did not bring as many designs as were asked for."""
         return [
             f"Only {len(one.designs):,} of {self.wanted:,} designs of {one.short} were met in "
-            f"{one.walk.steps:,} steps that are {self.min_distance} apart: take more steps or "
-            "chains, or a higher temperature."
+            f"{one.walk.steps:,} steps{self._apart}: take more steps or chains, or a higher "
+            "temperature."
             for one in self.families
             if len(one.designs) < self.wanted
         ]
+
+    @property
+    def _apart(self) -> str:
+        far = self.min_distance
+        return f" that differ at {far} positions" if far > 1 else ""
 
     def records(self) -> Iterable[Given]:
         """Each design under its name, with score, spread over orders, distance and mutations."""

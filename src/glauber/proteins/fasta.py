@@ -7,6 +7,7 @@ model would not be told, so here it is refused; `--from` of other studies reads 
 import csv
 import gzip
 import io
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -28,12 +29,13 @@ def suffix_of(path: Path) -> str:
 
 
 def as_file(given: str | Path) -> Path | None:
-    """The file that a Path, or a string that ends as names of sequence files do, is about."""
+    """The file that a Path is about, or a string that names one or ends as sequence files do."""
     if isinstance(given, Path):
         return given
     path = Path(given.strip())
     known = suffix_of(path) in (*FASTA, *TABLES, ".txt")
-    return path if known and "\n" not in given and len(given) < 4096 else None
+    named = "\n" not in given and (known or os.path.isfile(path))
+    return path if named and len(given) < 4096 else None
 
 
 def read_sequences(given: str | Path | Sequence[str]) -> list[Given]:
