@@ -7,7 +7,7 @@ prefix. `people_of` and `positions_of` go between these numbers and the columns 
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -26,31 +26,19 @@ __all__ = [
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
 
 
-def starts(
-    model: Any,
-    texts: Texts = None,
-    *,
-    chains: int | None = None,
-    length: int | None = None,
-    least: int | None = None,
-    prefix: str = "",
-    freeze: Sequence[int] | str = (),
-) -> tuple[Tensor, Tensor]:
-    """Starting tokens and free sites (chains, length) of texts, a file, or the bundled passages.
+class Cut(TypedDict, total=False):
+    """How texts become starts; `named_starts` says what each part does."""
 
-    texts   a string is one text, a Path is a file (see `read_texts`); without any, a model that
-            reads English gets all bundled passages
-    chains  number of chains; they take the texts in turn (default: one per text)
-    length  tokens of each text, without special ones and prefix; shorter texts are left out
-    least   a shorter text of one's own that has so many tokens is taken whole instead
-    prefix  text put before each start and never redrawn
-    freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
-            and without the prefix
-    """
-    found = named_starts(
-        model, texts, chains=chains, length=length, least=least, prefix=prefix, freeze=freeze
-    )
-    return found[:2]
+    chains: int | None
+    length: int | None
+    least: int | None
+    prefix: str
+    freeze: Sequence[int] | str
+
+
+def starts(model: Any, texts: Texts = None, **cut: Unpack[Cut]) -> tuple[Tensor, Tensor]:
+    """Starting tokens and free sites (chains, length); the parameters are those of named_starts."""
+    return named_starts(model, texts, **cut)[:2]
 
 
 def named_starts(
@@ -63,7 +51,19 @@ def named_starts(
     prefix: str = "",
     freeze: Sequence[int] | str = (),
 ) -> tuple[Tensor, Tensor, list[str]]:
-    """As `starts`, with the names that a FASTA file gives the texts; none where it gives none."""
+    """Starting tokens and free sites (chains, length) of texts, with the names that FASTA gives.
+
+    The names are none where there are none.
+
+    texts   a string is one text, a Path is a file (see `read_texts`); without any, a model that
+            reads English gets all bundled passages
+    chains  number of chains; they take the texts in turn (default: one per text)
+    length  tokens of each text, without special ones and prefix; shorter texts are left out
+    least   a shorter text of one's own that has so many tokens is taken whole instead
+    prefix  text put before each start and never redrawn
+    freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
+            and without the prefix
+    """
     for name, number in (("number of chains", chains), ("length", length)):
         if number is not None:
             check_count(name, number)
