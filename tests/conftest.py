@@ -8,8 +8,9 @@ os.environ["GLAUBER_CACHE"] = "/nowhere"  # no test sees what was fetched on thi
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -153,6 +154,19 @@ def glauber(
         return (code if isinstance(code, int) else 0), said.out, said.err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A real browser, for the tests marked `browser`."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        yield found
+        found.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

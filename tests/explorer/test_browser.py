@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 import glauber
 from glauber.explorer.explore import Explorer
@@ -38,20 +38,10 @@ def explorer(run: glauber.Run, model: Any) -> Iterator[Explorer]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        yield found
-        found.close()
-
-
 @contextmanager
-def watched(browser: Browser, **how: Any) -> Iterator[Page]:
+def watched(chromium: Browser, **how: Any) -> Iterator[Page]:
     """A page that may complain about nothing and reach nobody but this machine."""
-    page = browser.new_page(**({"viewport": {"width": 1280, "height": 900}} | how))
+    page = chromium.new_page(**({"viewport": {"width": 1280, "height": 900}} | how))
     page.set_default_timeout(LONG)
     complaints: list[str] = []
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
@@ -66,8 +56,8 @@ def watched(browser: Browser, **how: Any) -> Iterator[Page]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with watched(browser) as found:
+def page(chromium: Browser) -> Iterator[Page]:
+    with watched(chromium) as found:
         yield found
 
 
@@ -120,8 +110,8 @@ def test_a_run_is_opened_sought_and_its_trap_leads_to_its_text(page, explorer, r
     assert tokens(page) == [t for t in shown if t >= 0 and t not in special]
 
 
-def test_a_saved_page_opens_from_disk(browser, explorer, run, tmp_path):
-    with watched(browser) as page:
+def test_a_saved_page_opens_from_disk(chromium, explorer, run, tmp_path):
+    with watched(chromium) as page:
         page.goto(f"{explorer.url}#view=run&step=120&chain=1")
         until(page, 120, 120)
         shown = tokens(page)
@@ -130,7 +120,7 @@ def test_a_saved_page_opens_from_disk(browser, explorer, run, tmp_path):
             page.get_by_role("button", name="Save page").click()
         saving.value.save_as(tmp_path / "saved.html")
     assert (tmp_path / "saved.html").stat().st_size < 2e6
-    with watched(browser) as page:
+    with watched(chromium) as page:
         page.goto((tmp_path / "saved.html").as_uri())
         until(page, 120, 120)
         assert tokens(page) == shown
@@ -153,8 +143,8 @@ def test_text_with_markup_is_text(page, explorer):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_is_wider_than_the_window(browser, explorer, scheme, width):
-    with watched(browser, viewport={"width": width, "height": 844}, color_scheme=scheme) as page:
+def test_nothing_is_wider_than_the_window(chromium, explorer, scheme, width):
+    with watched(chromium, viewport={"width": width, "height": 844}, color_scheme=scheme) as page:
         for view in ("run", "live", "pair", "fill"):
             page.goto(f"{explorer.url}#view={view}")
             page.reload()
@@ -176,13 +166,14 @@ def test_keys_play_and_step(page, explorer):
     page.get_by_role("button", name="Play").wait_for()
     page.locator("body").press("Home")
     until(page, 0, 0)
+    assert step(page) == 0
 
 
-def test_the_report_plays_and_its_traps_lead_to_their_texts(browser, run, tmp_path):
+def test_the_report_plays_and_its_traps_lead_to_their_texts(chromium, run, tmp_path):
     out = tmp_path / "report.html"
     glauber.report(run, out=out)
     assert out.stat().st_size < 2e6
-    with watched(browser) as page:
+    with watched(chromium) as page:
         page.goto(Path(out).as_uri())
         page.get_by_role("slider", name="Step").fill("100")
         until(page, 100, 100)

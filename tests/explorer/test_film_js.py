@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from crafted_run import crafted_run
 from glauber.figures.bundle import script
@@ -44,20 +44,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def browser_page(run: Run) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.expose_function(
-            "filmOf",
-            lambda first, count, every: film(run, first=first, count=count, every=every).to_dict(),
-        )
-        for name in ("film", "player", "tokens"):
-            page.evaluate(f"window.{name}Module = {script(f'{name}.js')}; null")
-        yield page
-        browser.close()
+def browser_page(run: Run, chromium: Browser) -> Iterator[Page]:
+    page = chromium.new_page()
+    page.expose_function(
+        "filmOf",
+        lambda first, count, every: film(run, first=first, count=count, every=every).to_dict(),
+    )
+    for name in ("film", "player", "tokens"):
+        page.evaluate(f"window.{name}Module = {script(f'{name}.js')}; null")
+    yield page
+    page.close()
 
 
 @pytest.fixture

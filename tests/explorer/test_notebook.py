@@ -101,29 +101,23 @@ async ([esm, css, link]) => {
 
 
 @pytest.mark.browser
-def test_the_page_opens_in_a_cell(page):
+def test_the_page_opens_in_a_cell(page, chromium):
     """The widget's own script, in Chromium, with messages that go to the widget and back."""
-    from playwright.sync_api import sync_playwright
-
     about = glauber.explore(browser=False).answers
     page._answers = about
 
     def kernel(message):
         return {"id": message["id"], "answer": ask(page, message["name"], message["args"], "x")}
 
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        cell, faults = chromium.new_page(), []
-        cell.on("pageerror", lambda fault: faults.append(str(fault)))
-        cell.expose_function("kernel", kernel)
-        cell.evaluate(CELL, [page._esm, page._css, "#view=pair"])
-        chosen = cell.get_by_role("tab", name="Pair")
-        chosen.wait_for()
-        assert chosen.get_attribute("aria-selected") == "true"
-        assert faults == []
-        chromium.close()
+    cell, faults = chromium.new_page(), []
+    cell.on("pageerror", lambda fault: faults.append(str(fault)))
+    cell.expose_function("kernel", kernel)
+    cell.evaluate(CELL, [page._esm, page._css, "#view=pair"])
+    chosen = cell.get_by_role("tab", name="Pair")
+    chosen.wait_for()
+    assert chosen.get_attribute("aria-selected") == "true"
+    assert faults == []
+    cell.close()
 
 
 def test_an_explorer_shows_itself_in_a_notebook_without_a_server():

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from glauber.figures.bundle import script
 
@@ -42,15 +42,11 @@ STATES: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.evaluate(f"window.permalink = {script('permalink.js')}; null")
-        yield page
-        browser.close()
+def page(chromium: Browser) -> Iterator[Page]:
+    page = chromium.new_page()
+    page.evaluate(f"window.permalink = {script('permalink.js')}; null")
+    yield page
+    page.close()
 
 
 def encoded(page: Page, state: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from crafted_run import crafted_run
 from glauber.figures.bundle import css, script
@@ -53,25 +53,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
-def page(run: Run) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.expose_function(
-            "filmOf",
-            lambda first, count, every, chains: film(
-                run, first=first, count=count, every=every, chains=chains
-            ).to_dict(),
-        )
-        page.add_style_tag(content=css())
-        page.evaluate(f"window.player = {script('runplayer.js')}; null")
-        yield page
-        browser.close()
-        assert errors == []
+def page(run: Run, chromium: Browser) -> Iterator[Page]:
+    page = chromium.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.expose_function(
+        "filmOf",
+        lambda first, count, every, chains: film(
+            run, first=first, count=count, every=every, chains=chains
+        ).to_dict(),
+    )
+    page.add_style_tag(content=css())
+    page.evaluate(f"window.player = {script('runplayer.js')}; null")
+    yield page
+    page.close()
+    assert errors == []
 
 
 def large(page: Page) -> list[int]:

@@ -203,16 +203,6 @@ def test_what_is_too_much_is_refused(run, monkeypatch):
         saved.save(told_of(run), None, LIVE | {"step": 2})
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 def states(found):
     """(place of a chain, frame) -> tokens and log-probabilities of a film as a page reads it."""
     columns = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 import glauber
 from glauber.figures.bundle import script
@@ -25,21 +25,11 @@ def address() -> Iterator[str]:
         yield explorer.url
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
+def page(chromium: Browser, address: str) -> Iterator[Page]:
     """A fresh page; it made no error and asked nobody else."""
     wrong: list[str] = []
-    page = browser.new_page()
+    page = chromium.new_page()
     page.set_default_timeout(60_000)
     expect.set_options(timeout=60_000)
     page.on("pageerror", lambda error: wrong.append(str(error)))

@@ -5,6 +5,7 @@
 // used, close() }. What `keep` is given stands in the address, so that the same is shown again.
 
 import { make } from "./tokens.js";
+import { themeOf } from "./theme.js";
 import { decodeState, encodeState } from "./permalink.js";
 import { sendButtons } from "./send.js";
 import { runView } from "./runview.js";
@@ -26,7 +27,7 @@ export async function mount(root, link, state = {}) {
   const own = link.kind !== "notebook";
   const first = own && location.hash.length > 1 ? decodeState(location.hash) : state;
   root.classList.add("glauber", "page");
-  const parts = layout(root);
+  const parts = layout(root, themeOf(root));
   let about;
   try {
     about = await link.ask("about", {});
@@ -102,7 +103,7 @@ function addressLine() {
   };
 }
 
-function layout(root) {
+function layout(root, theme) {
   const said = make("p", { class: "said note", role: "status" });
   const alarm = make("p", { class: "trouble", role: "alert", hidden: true });
   const title = make("h1", {}, "glauber");
@@ -116,7 +117,7 @@ function layout(root) {
 
   function build(found, { choose, send }) {
     about.textContent = found.run ? [found.run.name, found.run.title].filter(Boolean).join(": ") : "";
-    buttons.append(send, themeSwitch(root));
+    buttons.append(send, themeSwitch(theme));
     made = found.views.map((name) => tab(name, () => choose(name)));
     tabs.replaceChildren(...made);
     tabs.addEventListener("keydown", (event) => walk(event, made));
@@ -153,32 +154,11 @@ function walk(event, tabs) {
   next.click();
 }
 
-/** Dark or light: as the system has it until one says otherwise, then remembered. */
-function themeSwitch(root) {
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const shown = () => root.dataset.theme ?? (system.matches ? "dark" : "light");
-  const other = () => (shown() === "dark" ? "light" : "dark");
-  const button = make("button", { type: "button", class: "plain", onclick: () => set(other()) });
-  const write = () => (button.textContent = THEMES[other()]);
-  function set(theme) {
-    root.dataset.theme = theme;
-    remember("glauber-theme", theme);
-    write();
-    document.dispatchEvent(new Event("glauber-theme"));
-  }
-  const before = remember("glauber-theme");
-  if (before in THEMES) root.dataset.theme = before;
-  system.addEventListener("change", write);
+/** Dark or light, by one press. */
+function themeSwitch(theme) {
+  const button = make("button", { type: "button", class: "plain", onclick: () => theme.set(theme.other) });
+  const write = () => (button.textContent = THEMES[theme.other]);
+  document.addEventListener("glauber-theme", write);
   write();
   return button;
-}
-
-/** A word that this browser keeps; it may refuse to. */
-function remember(name, value = undefined) {
-  try {
-    if (value !== undefined) localStorage.setItem(name, value);
-    return localStorage.getItem(name);
-  } catch {
-    return null;
-  }
 }

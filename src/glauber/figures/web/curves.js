@@ -72,13 +72,10 @@ export function curves(player, { charts = null } = {}) {
     drawn.forEach((chart) => chart.redraw());
   }
 
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   const repaint = () => drawn.forEach((chart) => chart.redraw());
-  dark.addEventListener("change", repaint);
   document.addEventListener("glauber-theme", repaint);
   player.watch({ moment: moved });
   function close() {
-    dark.removeEventListener("change", repaint);
     document.removeEventListener("glauber-theme", repaint);
     drawn.forEach((chart) => chart.close());
   }

@@ -3,9 +3,11 @@
 
 import { storedLink } from "./link.js";
 import { runPlayer } from "./runplayer.js";
+import { themeOf } from "./theme.js";
 
 /** Plays in `root` what `packed` holds: base64 of compressed JSON, as figures/watch.py writes it. */
 export async function watch(root, packed) {
+  themeOf(root, { remembered: false }); // the page around it follows the system
   const { run, film, curves, bands, chain } = await unpacked(packed);
   const answers = { run, film, curves, bands: ({ kind }) => bands[kind] };
   const tell = (number) => document.dispatchEvent(new CustomEvent("chain", { detail: number }));
