@@ -44,6 +44,8 @@ ESM = TINY | dict(
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", TINY),
     "roberta": ("Roberta", TINY),
+    "xlm-roberta": ("XLMRoberta", TINY),
+    "camembert": ("Camembert", TINY),
     "electra": ("Electra", TINY | {"embedding_size": 16}),
     "bert, heads of 24": ("Bert", TINY | {"hidden_size": 48}),
     "distilbert": (
