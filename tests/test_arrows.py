@@ -10,7 +10,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
 FOUNDATION = {
-    "errors", "parameters", "progress", "result", "statistics", "tables", "threads",
+    "errors", "extras", "parameters", "progress", "result", "statistics", "tables", "threads",
     "__version__",
 }  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
@@ -29,6 +29,8 @@ ARROWS = {
     "ising": {"conditionals", "exact"},
     "translation": {"conditionals", "dynamics"},
     "proteins": BELOW | {"compatibility"},
+    "evaluation": BELOW | {"compatibility"},
+    "machine": BELOW | {"exact"},
     "figures": BELOW
     | {
         "compatibility", "exact", "generation", "ising", "landscape", "metastability", "mixing",

