@@ -9,8 +9,8 @@ import sys
 import torch
 import torch.nn.functional as F
 
+from bench import check_constraints, check_writing
 from bench import check_families as of
-from bench import check_writing
 from bench.check_families import check, failed
 from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
@@ -183,6 +183,7 @@ def training() -> None:
 PARTS = (noise, draws, forward, of.refused, graphs, remembered, multi_steps, training)
 PARTS += (of.families, of.base_sizes, of.recorded, of.deberta)
 PARTS += (check_writing.written, check_writing.filled)
+PARTS += (check_constraints.constrained, check_constraints.on_a_backbone)
 for part in (*PARTS, of.times):
     if part.__name__ in sys.argv[1:] or (len(sys.argv) == 1 and part is not of.times):
         part()
