@@ -86,10 +86,11 @@ def tiny(name: str) -> Any:
     torch.manual_seed(7)
     config = getattr(transformers, f"{shape}Config")(**options)
     model = transformers.AutoModelForMaskedLM.from_config(config)
+    spread = 1.2 / getattr(config, "hidden_size", 64) ** 0.5  # wider ones would amplify rounding
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
-                weight.normal_(std=0.15)
+                weight.normal_(std=spread)
             else:
                 weight.add_(0.3 * torch.randn_like(weight))
     return model.double().eval()

@@ -222,14 +222,14 @@ def by_site(constraints: Constraints, base: Conditionals, vocabulary: Any, first
     which[[first + site for site in named]] = torch.arange(1, len(named) + 1)
     allowed = torch.ones((len(named) + 1, base.vocab_size), dtype=torch.bool)
     bias = torch.zeros(allowed.shape, dtype=torch.float64)
-    known = proposable(base)
+    place = proposable(base).device
+    known = proposable(base).cpu()
     for row, site in enumerate(named, start=1):
         if site in constraints.allowed:
             tokens = _numbers(vocabulary, constraints.allowed[site], site, known)
             allowed[row] = torch.zeros_like(known).index_fill(0, torch.tensor(tokens), True)
         for token, value in constraints.bias.get(site, ()):
             bias[row, _numbers(vocabulary, [token], site, known)] += value
-    place = known.device
     biased = bias.to(place) if constraints.bias else None
     return BySite(base, which.to(place), allowed.to(place), biased)
 

@@ -80,7 +80,7 @@ class Group:
 def _log_probs(joint: Conditionals, tokens: Tensor, sites: Tensor) -> Tensor:
     """Of the first of the sites, all of them hidden: (rows, vocab) float64."""
     scores = joint.scores(tokens, sites.expand(len(tokens), -1))[:, 0]
-    return torch.log_softmax(scores.double(), dim=-1)
+    return torch.log_softmax(scores.to(tokens.device).double(), dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,9 @@ class Ball:
         return scores.masked_fill(full & ~own, -torch.inf)
 
 
-def tied_group(conditionals: Conditionals, columns: tuple[int, ...], names: str) -> Group:
+def tied_group(
+    conditionals: Conditionals, columns: tuple[int, ...], names: str, *, device: torch.device
+) -> Group:
     """The group of these columns, with what all of its sites may hold."""
     sets, biases = zip(*(at_column(conditionals, column) for column in columns), strict=True)
     allowed = torch.stack(sets).all(dim=0)
@@ -193,7 +195,8 @@ def tied_group(conditionals: Conditionals, columns: tuple[int, ...], names: str)
             f"the tied sites {names} may hold {count:,} tokens, and each is weighed by itself: "
             f"allow at most {MOST_TOKENS} there."
         )
-    return Group(columns, allowed.nonzero()[:, 0], torch.stack(biases).sum(dim=0)[allowed])
+    bias = torch.stack(biases).sum(dim=0)[allowed]
+    return Group(columns, allowed.nonzero()[:, 0].to(device), bias.to(device))
 
 
 def constrained(

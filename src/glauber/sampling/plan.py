@@ -104,15 +104,17 @@ class Plan:
         asked = self.constraints
         if asked.budget is None and not asked.tied:
             return None
+        place = self.model.state_device
         groups = tuple(
             tied_group(
                 self.conditionals,
                 tuple(self.first + site for site in group),
                 "=".join(map(str, group)),
+                device=place,
             )
             for group in asked.tied
         )
-        return Limits(self.tokens.to(self.model.state_device), asked.budget, groups, self.model)
+        return Limits(self.tokens.to(place), asked.budget, groups, self.model)
 
     @property
     def kernel(self) -> Kernel:
