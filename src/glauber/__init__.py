@@ -70,6 +70,9 @@ STUDIES = {
     "Papers": {
         "paper": "papers.paper",
     },
+    "This machine": {
+        "doctor": "machine.doctor",
+    },
 }
 # What is no command by itself.
 OTHERS = {

@@ -189,7 +189,7 @@ def test_a_tiny_model_in_whole_numbers(name, tokenizer, monkeypatch):
     laws = MaskedLM(model, tokenizer, int8=True)
     rows = random_rows(laws, 15)
     found = laws.scores(*rows)
-    monkeypatch.setattr(encoder_int8, "_check_machine", lambda: None)
+    monkeypatch.setattr(encoder_int8, "check_machine", lambda: None)
     monkeypatch.setattr(encoder_int8, "_product", Emulated)
     emulated = MaskedLM(model, tokenizer, int8=True)
     assert isinstance(emulated.encoder.layers[0].out, Emulated)

@@ -101,7 +101,7 @@ class EncoderInt8(Encoder):
     """Hidden states of the last layer at the hidden sites, (rows, k, d), with rounded products."""
 
     def __init__(self, described: Description) -> None:
-        _check_machine()
+        check_machine()
         with one_thread_each(), torch.no_grad():
             super().__init__(described._replace(layers=_rounded(described)))
             width, last = described.width, self.layers[-1].queries_keys_values
@@ -209,7 +209,7 @@ def round_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
-def _check_machine() -> None:
+def check_machine() -> None:
     """Refuses a machine whose byte products are missing or not exact (some saturate)."""
     try:
         product = Product(Affine(torch.full((64, 256), float(LEVELS)), None))

@@ -1,0 +1,173 @@
+"""The doctor finds what is wrong, says it in a line, and never falls over itself."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+import glauber
+from glauber.machine import facts, self_test
+from glauber.machine.doctor import Checkup
+from glauber.machine.facts import Fact
+
+
+@pytest.fixture
+def tiny(tiny_folder, monkeypatch):
+    """The self-test on a tiny model, which is fast."""
+    model = glauber.load(str(tiny_folder), device="cpu")
+    monkeypatch.setattr(self_test, "_model", cache(lambda device: model))
+    text = "the cat sat on the mat and the dog ran under the old tree ."
+    monkeypatch.setattr(self_test, "TEXT", text)
+    return model
+
+
+def test_a_sound_machine_is_well(tiny):
+    found = self_test.self_test()
+    assert [one.passed for one in found] == [True] * 7, found
+    by_name = {one.name: one for one in found}
+    assert by_name["one step from every state"].number >= self_test.LEVEL
+    assert 0 < by_name["our forward pass"].number < 1e-4
+    exact = {"batches of 1, 3 and all", "a run stopped and resumed", "steps that ask ahead"}
+    assert {by_name[name].number for name in exact} == {0.0}
+    assert all(one.said and "0 differ" in one.said for one in map(by_name.get, exact))
+
+
+def test_an_engine_at_another_temperature_is_found(monkeypatch):
+    begun = self_test._begun
+
+    def hotter(tokens, device):
+        return begun(tokens, device)._replace(temperature=torch.full((len(tokens),), 1.3).double())
+
+    monkeypatch.setattr(self_test, "_begun", hotter)
+    for check in (self_test.one_step, self_test.long_run):
+        found = check("cpu")
+        assert not found.passed and found.number < 1e-6, found
+
+
+def test_a_pass_bytes_and_events_that_differ_are_found(tiny, monkeypatch):
+    from glauber.conditionals.forward import encoder_int8
+
+    scores = tiny.scores
+    monkeypatch.setattr(tiny, "scores", lambda *asked: scores(*asked) * 1.001)
+    assert not self_test.forward_pass("cpu").passed
+    monkeypatch.setattr(tiny, "scores", scores)
+    multiply = encoder_int8.Product._multiply
+    monkeypatch.setattr(  # sums that saturate, as without exact byte products
+        encoder_int8.Product, "_multiply", lambda *a: multiply(*a).clamp(-(2**18), 2**25)
+    )
+    assert self_test.byte_products().number > 0
+    sampled, seeds = self_test._sampled, iter(range(9))
+    monkeypatch.setattr(self_test, "SEED", 0)
+
+    def another(**how):
+        monkeypatch.setattr(self_test, "SEED", next(seeds))
+        return sampled(**how)
+
+    monkeypatch.setattr(self_test, "_sampled", another)
+    assert not self_test.batches().passed and not self_test.resumed().passed
+
+
+def test_what_is_raised_is_a_line(monkeypatch):
+    def broken():
+        raise RuntimeError(f"no kernel image in {Path.home()}/torch\nmore")
+
+    found = self_test._checked("a test", "cuda:0", broken)
+    assert not found.passed and found.said == "RuntimeError: no kernel image in ~/torch"
+    monkeypatch.setattr(self_test, "devices", broken)
+    (only,) = self_test.self_test()
+    assert not only.passed and "no kernel image" in only.said
+
+
+def test_without_torch_the_doctor_says_so():
+    code = "import sys; sys.modules['torch'] = None; from glauber.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "doctor", "--json"], capture_output=True, text=True, timeout=60
+    )
+    told = json.loads(ended.stdout)
+    assert ended.returncode == 1, ended.stderr
+    assert "torch" in told["failed"] and "torch (cpu)" in told["failed"]
+    assert "cannot be imported" in told["facts"]["versions"]["torch"]
+    assert told["facts"]["versions"]["numpy"][0].isdigit()
+    assert told["facts"]["in the package"]["english"] == "5 files as released"
+
+
+def test_the_command_prints_a_report_without_this_users_home(glauber, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GLAUBER_CACHE", f"{tmp_path}/models")
+    code, out, err = glauber("doctor", "--quick")
+    assert code == 0 and err == ""
+    assert "GLAUBER_CACHE      ~/models, not there yet, writable" in out
+    assert str(tmp_path) not in out and socket.gethostname() not in out.split()
+    assert "self-test left out" in out and "well" in out.splitlines()[-2]
+
+
+def test_damaged_and_missing_files_of_the_package_are_found(tmp_path, monkeypatch):
+    (tmp_path / "models" / "one").mkdir(parents=True)
+    for name in ("whole", "changed", "gone"):
+        (tmp_path / "models" / "one" / name).write_bytes(b"weights")
+    sums = [
+        f"{facts.checksum(p)}  models/one/{p.name}\n" for p in tmp_path.rglob("*") if p.is_file()
+    ]
+    (tmp_path / "SUMS").write_text("".join(sorted(sums)))
+    monkeypatch.setattr(facts, "PACKAGE", tmp_path)
+    monkeypatch.setattr(facts, "SUMS", tmp_path / "SUMS")
+    assert list(facts._bundled()) == [("one", "3 files as released", "")]
+    (tmp_path / "models/one/changed").write_bytes(b"Weights")
+    (tmp_path / "models/one/gone").unlink()
+    ((name, said, state),) = facts._bundled()
+    assert state == "failed" and "changed differs" in said and "gone is missing" in said
+
+
+def test_the_checksums_are_of_what_the_package_carries():
+    listed = dict(reversed(line.split("  ")) for line in facts.SUMS.read_text().splitlines())
+    there = {str(p.relative_to(facts.PACKAGE)): facts.checksum(p) for p in facts.carried()}
+    assert listed == there, (
+        "cd src/glauber && find models/*/* data/* -type f ! -name '*.md' ! -name SHA256SUMS | "
+        "LC_ALL=C sort | xargs sha256sum > data/SHA256SUMS"
+    )
+
+
+def test_a_hub_that_never_answers_is_given_up():
+    with socket.socket() as silent:  # takes the connection and says nothing
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.perf_counter()
+        said = facts.reached(f"http://127.0.0.1:{silent.getsockname()[1]}", 0.2)
+    assert "did not answer within 0.2 s" in said and time.perf_counter() - began < 1
+    assert "is not reachable" in facts.reached("http://127.0.0.1:1", 2.0)
+
+
+def test_the_hub_is_asked_unless_that_is_forbidden(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "https://somebody:secret@mirror.example")
+    asked = []
+    monkeypatch.setattr(facts, "reached", lambda *how: asked.append(how) or "")
+    ((_, said, state),) = facts._hub()  # the tests themselves are offline
+    assert (asked, state) == ([], "note") and "not asked" in said and "secret" not in said
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert list(facts._hub()) == [("hub", "https://mirror.example is reachable", "")]
+
+
+def test_a_cache_that_cannot_be_written_is_worth_knowing(monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *how: False)
+    assert {state for _, _, state in facts._caches()} == {"note"}
+
+
+def test_a_section_that_fails_is_a_line_and_the_others_stay(monkeypatch):
+    def fails():
+        raise OSError("gone")
+
+    monkeypatch.setattr(facts, "SECTIONS", {"one": fails, "two": lambda: [("a", "b")]})
+    found = list(facts.facts())
+    assert found == [
+        Fact("one", "one", "cannot be found out: OSError: gone", "failed"),
+        Fact("two", "a", "b"),
+    ]
+    assert Checkup(found, [], 0.0, "glauber:0").exit_code == 1
+    assert Checkup(found[1:], [], 0.0, "glauber:0").exit_code == 0
