@@ -1,5 +1,6 @@
 """Which packages beyond the core are here? Asked before any work is done."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from glauber.errors import GlauberError
@@ -23,8 +24,15 @@ def missing(extra: str) -> list[str]:
     return [name for name in EXTRAS[extra] if find_spec(name) is None]
 
 
-def need(extra: str, what: str) -> None:
-    """Refuses, in one sentence, what an extra is needed for and cannot be done without it."""
-    lacking = missing(extra)
+def need(
+    extra: str, what: str, *, of: Sequence[str] | None = None, otherwise: str | None = None
+) -> None:
+    """Refuses, in one sentence, what an extra is needed for and cannot be done without it.
+
+    of names those of its modules that are used, if not all are; otherwise says what else to do.
+    """
+    lacking = [name for name in of or EXTRAS[extra] if find_spec(name) is None]
     if lacking:
-        raise GlauberError(f"{what} needs {' and '.join(lacking)}: pip install 'glauber[{extra}]'.")
+        end = f", or {otherwise}." if otherwise else "."
+        names = " and ".join(lacking)
+        raise GlauberError(f"{what} needs {names}: pip install 'glauber[{extra}]'{end}")

@@ -1,6 +1,5 @@
 """What opens for a run, a name, an object; and what is refused before anything opens."""
 
-import importlib.util
 import sys
 import types
 import urllib.request
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 import glauber
-from glauber.explorer import explore as explorer
 
 
 class Coin:
@@ -99,10 +97,7 @@ def test_a_folder_that_is_no_run_is_one_sentence(tmp_path):
 
 
 def test_a_missing_extra_is_named_before_anything_else(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        explorer, "find_spec", lambda name: None if name == "uvicorn" else find(name)
-    )
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(glauber.GlauberError, match=r"pip install 'glauber\[explore\]'"):
         glauber.explore("nowhere")
 

@@ -5,6 +5,9 @@ import gzip
 import json
 import os
 import re
+import sys
+import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -90,7 +93,13 @@ def test_a_png_without_a_browser_is_one_sentence(tmp_path, monkeypatch):
         raise RuntimeError("no browser\nat all")
 
     monkeypatch.setattr(go.Figure, "write_image", fail)
-    with pytest.raises(GlauberError, match="a PNG needs kaleido"):
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(GlauberError, match="a PNG needs kaleido: pip install"):
+        write_picture(go.Figure(), path=tmp_path / "p.png")
+    there = types.ModuleType("kaleido")
+    there.__spec__ = ModuleSpec("kaleido", None)
+    monkeypatch.setitem(sys.modules, "kaleido", there)
+    with pytest.raises(GlauberError, match=r"\(no browser\): it needs a Chrome"):
         write_picture(go.Figure(), path=tmp_path / "p.png")
 
 

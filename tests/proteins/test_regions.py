@@ -77,5 +77,5 @@ def test_without_the_package_ranges_still_work(monkeypatch):
     monkeypatch.setattr(regions, "_numberer", regions._numberer.__wrapped__)
     numbering.cache_clear()
     assert positions(HEAVY, "97-98") == [97, 98]
-    with pytest.raises(GlauberError, match=r"pip install glauber\[proteins\]"):
+    with pytest.raises(GlauberError, match=r"pip install 'glauber\[proteins\]', or give ranges"):
         positions(HEAVY, "H3")

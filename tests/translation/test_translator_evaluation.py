@@ -215,8 +215,8 @@ def test_what_cannot_be_evaluated_is_said_before_anything_is_translated(
 
 def test_a_missing_sacrebleu_is_said_first(folder, monkeypatch):
     monkeypatch.setattr("glauber.translation.systems.translate_texts", None)
-    monkeypatch.setattr("glauber.translation.score.find_spec", lambda name: None)
-    with pytest.raises(GlauberError, match="scoring needs sacrebleu"):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(GlauberError, match=r"BLEU needs sacrebleu: pip install 'glauber"):
         evaluate_translator(folder / "pairs.tsv", model=folder)
 
 

@@ -4,12 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.parameters import Device, Trust
 from glauber.runs.run import Run
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from glauber.explorer.server import Server
     from glauber.explorer.stored import StoredRun
 
-NEEDED = ("starlette", "uvicorn", "anywidget")
 PASSAGES = 20  # starting texts that a page offers
 BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
 SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere", "adaptive:entropy")
@@ -47,9 +46,7 @@ def explore(
     The page plays stored runs (also while they grow), runs chains live, couples two texts, fills
     in blanks and translates. Only this machine can reach it.
     """
-    for name in NEEDED:
-        if find_spec(name) is None:
-            raise GlauberError("the explorer needs more packages: pip install 'glauber[explore]'.")
+    need("explore", "the explorer")
     how = {"device": device, "trust_remote_code": trust_remote_code}
     run, models = _opened(what, model, **how)
     found = Explorer(_answers(run, models, **how), link=link, port=port)

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.figures.bundle import WEB
 from glauber.figures.style import DARK, HEIGHT
 from glauber.result import Result, visible
@@ -49,6 +50,8 @@ def write_result(result: Result, path: Path) -> Path:
 
 def check_place(path: Path) -> None:
     """Refuses a place that cannot be written, lies in a run, or holds what is not ours."""
+    if path.suffix.lower() == ".png":
+        need("png", "a PNG", otherwise="write to a name with .html")
     try:
         whole = path.absolute()
         if "\0" in str(path):
@@ -197,7 +200,9 @@ def _write_png(figures: tuple[go.Figure, ...], path: Path) -> None:
         try:
             figure.write_image(name, width=WIDTH, height=figure.layout.height, scale=SHARPNESS)
         except (ImportError, ValueError, RuntimeError) as error:
+            need("png", "a PNG", otherwise="write to a name with .html")
+            first = (str(error).strip() or repr(error)).splitlines()[0].rstrip(".")
             raise GlauberError(
-                "a PNG needs kaleido and a Chrome or Chromium: pip install 'glauber[png]', or "
-                "write to a name with .html."
+                f"kaleido cannot draw a PNG ({first}): it needs a Chrome or Chromium; or write to "
+                "a name with .html."
             ) from error

@@ -18,7 +18,15 @@ from glauber.conditionals.load import Model, load, starts
 from glauber.conditionals.starts import read_texts
 from glauber.conditionals.weights import reachable
 from glauber.errors import GlauberError
-from glauber.landscape.scorers import SIMILARITY, Scorer, TopicScores, read_labels, scorer_for
+from glauber.landscape.scorers import (
+    NO_TOPICS,
+    SIMILARITY,
+    Scorer,
+    TopicScores,
+    check_scorer,
+    read_labels,
+    scorer_for,
+)
 from glauber.landscape.scorers import topic_scores as scored
 from glauber.landscape.topics import Embeds, Labels
 from glauber.metastability.catalogue import hamming_traps
@@ -26,6 +34,7 @@ from glauber.parameters import Device, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, quiet, say, track
 from glauber.result import Result, counted, model_parts, plain, study
 from glauber.result import signature as signed
+from glauber.runs.embedding import TOKENS
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
@@ -71,6 +80,7 @@ def compare(
     check_temperature(temperature)
     check_count("length", length)
     check_count("number of first choices", top, least=2)
+    check_scorer(scorer, embedder, otherwise=NO_TOPICS)
     how: dict[str, Any] = dict(
         steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
     )
@@ -275,7 +285,7 @@ def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
             found, asked.scorer, asked.labels, embedder=asked.embedder, device=asked.device
         )
     except GlauberError as error:
-        if asked.scorer != SIMILARITY or asked.embedder is not None:
+        if asked.scorer != SIMILARITY or asked.embedder not in (None, TOKENS):
             raise
         return row | {"notes": (f"topics: {error}",)}
     scores = scored(found, chosen)

@@ -25,7 +25,7 @@ from glauber.landscape.prefix_contrast import (
     scores_of,
     token_of,
 )
-from glauber.landscape.scorers import SIMILARITY, Scorer, read_labels
+from glauber.landscape.scorers import NO_TOPICS, SIMILARITY, Scorer, check_scorer, read_labels
 from glauber.landscape.topics import Embeds, Labels
 from glauber.parameters import Device, Length, Model, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
@@ -101,6 +101,7 @@ def prefixes(
     wanted = tuple(word.strip() for word in asked_for if word.strip())
     labels = read_labels(labels)
     pairs = _pairs(asked, against)
+    check_scorer(scorer, embedder, otherwise=NO_TOPICS)
     opened = load(model, device=device, trust_remote_code=trust_remote_code)
     tokens = [token_of(opened, word) for word in wanted]
     groups = [NONE, *asked] if any(NONE in pair for pair in pairs) else list(asked)

@@ -29,12 +29,20 @@ from glauber.landscape.labels import (
     sentences,
 )
 from glauber.progress import track
-from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder, not_english
+from glauber.runs.embedding import (
+    Choice,
+    Embedder,
+    as_embedder,
+    check_embedder,
+    choose_embedder,
+    not_english,
+)
 from glauber.runs.snapshots import Snapshots
 from glauber.statistics import Mean, mean_over_chains, share_interval
 
 Floats = NDArray[np.float64]
 SIMILARITY = "similarity"
+NO_TOPICS = "leave topics out by giving tokens as the embedder"
 BLOCK = 512  # texts scored between two reports of progress
 SHARPEST, SOFTEST = 1e-3, 10.0  # temperatures searched
 BUNDLED = {"topics": tuple(TOPICS), "sentiments": tuple(SENTIMENTS)}
@@ -128,6 +136,12 @@ def scorer_for(
     if not chosen.reads_meaning:
         raise GlauberError(_unread(chosen.why))
     return similarity_scorer(chosen, labels)
+
+
+def check_scorer(scorer: str | Scorer, embedder: Choice, *, otherwise: str) -> None:
+    """Says what scoring texts lacks, before anything is loaded or computed for it."""
+    if isinstance(scorer, str) and scorer == SIMILARITY:
+        check_embedder(embedder, otherwise=otherwise)
 
 
 def refuse_other_languages(found: Snapshots) -> None:

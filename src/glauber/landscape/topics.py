@@ -20,6 +20,7 @@ from glauber.landscape.scorers import (
     Scorer,
     TopicScores,
     agreement,
+    check_scorer,
     place_of,
     read_labels,
     refuse_other_languages,
@@ -83,6 +84,8 @@ def topics(
     stride(opened, every)
     if SIMILARITY in scorers and embedder is None:
         refuse_other_languages(snapshots(opened, count=2))  # no number of chains would help
+    for one in scorers:
+        check_scorer(one, embedder, otherwise="give an entailment model as the scorer")
     check_several(opened.n_chains)
     begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
     found = snapshots(opened, every=every)

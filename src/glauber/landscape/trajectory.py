@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 
 Floats = NDArray[np.float64]
 Method = Literal["pca", "umap"]
@@ -80,15 +81,10 @@ def _first_two(centred: Floats) -> tuple[Floats, Floats]:
 
 
 def _umap(flat: Floats, seed: int) -> Floats:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import umap
-    except ImportError as error:
-        raise GlauberError(
-            "this projection needs a package more: pip install 'glauber[umap]'."
-        ) from error
+    need("umap", "the projection umap", otherwise="take pca")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that a seed means one thread
+        import umap
+
         fitted: Any = umap.UMAP(n_components=2, metric="cosine", random_state=seed)
         return np.asarray(fitted.fit_transform(flat), np.float64)

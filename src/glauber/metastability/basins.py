@@ -12,10 +12,11 @@ from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.metastability.basin_model import LAG, BasinModel, basin_model
 from glauber.metastability.clusters import Readable, cluster, letters_at_sites, readable
+from glauber.metastability.state_model import check_basins
 from glauber.parameters import Device, Seed, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, counted, plain, study
-from glauber.runs.embedding import Choice, choose_embedder
+from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.runs.snapshots import stride as stride_of
@@ -59,6 +60,7 @@ def basins(
     chains from three on. They are those of the connected part: the clusters that all lead
     to each other.
     """
+    check_basins()
     opened = Run.of(run)
     check_seed(seed)
     check_device(device)
@@ -70,6 +72,7 @@ def basins(
         check_count("number of clusters", clusters, least=2)
         needed = 8.0 * TABLES * opened.n_chains * clusters**2
         check_memory(needed, f"counting the transitions of {clusters:,} clusters")
+    check_embedder(embedder, opened)
     texts = snapshots(opened, every=step)
     say(f"{texts.n_chains * len(texts):,} texts to embed and to cluster")
     chosen = choose_embedder(texts, embedder, device=device, trust_remote_code=trust_remote_code)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.metastability.state_model import MISSING, Assignment, Labels
+from glauber.metastability.state_model import Assignment, Labels, check_basins
 from glauber.runs.distinctive_words import distinctive
 from glauber.runs.snapshots import Snapshots
 
@@ -48,12 +48,10 @@ def cluster(
             f"{n_clusters} clusters are asked for, but the snapshots have only {different} "
             "different embeddings."
         )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from sklearn.cluster import KMeans
-    except ImportError as error:
-        raise GlauberError(MISSING) from error
+    check_basins("sklearn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from sklearn.cluster import KMeans
     found = KMeans(min(n_clusters, different), n_init=4, random_state=seed % 2**32).fit(flat)
     return np.asarray(found.labels_, np.int64).reshape(vectors.shape[:2])
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.metastability.state_model import MISSING, Assignment, StateModel, deeptime
+from glauber.metastability.state_model import Assignment, StateModel, check_basins, deeptime
 from glauber.statistics import Floats
 
 MOST = 8  # sets, where the number is not given
@@ -98,12 +98,10 @@ def _note(asked: int | None, wanted: int, number: int) -> str:
 
 
 def _gpcca() -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it looks for PETSc and SLEPc
-            import pygpcca
-    except ImportError as error:
-        raise GlauberError(MISSING) from error
+    check_basins("pygpcca")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for PETSc and SLEPc
+        import pygpcca
     return pygpcca
 
 

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.statistics import FEW, Estimate, Floats, over_chains
 
 Labels = NDArray[np.int64]  # (chains, snapshots): a state for each snapshot
 Assignment = NDArray[np.int64]  # (n,): the basin of each state
-MISSING = "basins need packages more: pip install 'glauber[basins]'."
 SHOWN = 5  # timescales
 MULTIPLES = (2, 3, 4, 5)  # lags of the check
 
@@ -276,11 +276,14 @@ def _both(counts: list[Floats], basin: Assignment, multiples: tuple[int, ...]) -
 
 def deeptime() -> Any:
     """The library, which is an extra; it warns of what it misses when it is imported."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import deeptime as library
-            import deeptime.markov.tools
-    except ImportError as error:
-        raise GlauberError(MISSING) from error
+    check_basins("deeptime")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import deeptime as library
+        import deeptime.markov.tools
     return library
+
+
+def check_basins(*of: str) -> None:
+    """Says which packages a search for basins lacks, all or these, before anything is computed."""
+    need("basins", "a search for basins", of=of)

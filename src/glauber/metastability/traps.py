@@ -29,7 +29,7 @@ from glauber.metastability.trap_census import check_kernel
 from glauber.parameters import Trust
 from glauber.progress import check_count
 from glauber.result import Result, one_of, plain, study
-from glauber.runs.embedding import Choice, choose_embedder
+from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.spec import signature as signed
 from glauber.sampling.reopened import drawn_from
@@ -94,6 +94,7 @@ def traps(
     check_count("number of traps to show", show, least=0)
     if detector != "hamming":
         check_window(opened, window, stride, threshold)
+        check_embedder(embedder, opened)
     drawn = drawn_from(
         opened, model=model, device=device, trust_remote_code=trust_remote_code, precise=True
     )

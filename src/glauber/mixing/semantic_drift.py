@@ -18,7 +18,7 @@ from glauber.errors import GlauberError
 from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
 from glauber.result import Result, counted, plain, study
-from glauber.runs.embedding import Choice, Embedder, as_embedder, choose_embedder
+from glauber.runs.embedding import Choice, Embedder, as_embedder, check_embedder, choose_embedder
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
@@ -57,6 +57,7 @@ def semantic_drift(
     check_threshold(threshold)
     opened = Run.of(run)
     stride(opened, every)
+    check_embedder(embedder, opened)
     chosen = choose_embedder(opened, embedder, device=device, trust_remote_code=trust_remote_code)
     found = distances(opened, chosen, every=every)
     return SemanticDrift(

@@ -74,6 +74,7 @@ def make(asked: Asked, out: str | Path | None, place: Place = ("local", None, No
     _check_taken(asked)
     on, workers, address = place
     executor = executor_named(on, workers=workers, address=address)
+    _check_extras(asked, out)
     folder = Path(tempfile.mkdtemp(prefix="glauber-")) if out is None else check_folder(Path(out))
     asked = replace(asked, settings=replace(asked.settings, folder=folder.absolute()))
     try:
@@ -132,6 +133,16 @@ def _check_taken(asked: Asked) -> None:
         raise GlauberError(f"no piece takes {', '.join(wrong)}.")
 
 
+def _check_extras(asked: Asked, out: str | Path | None) -> None:
+    """Refuses one piece whose extra is missing; of all pieces, each says so in its place."""
+    if asked.settings.piece == "all" or asked.until != "answers":
+        return
+    for cell in asked.cells:
+        kept = out is not None and answer_path(replace(cell, folder=Path(out))).is_file()
+        if not kept:
+            pieces()[cell.piece].check_extras(cell)
+
+
 def _say_cost(asked: Asked, needed: Sequence[Chains]) -> None:
     """What is still to do: runs, steps of chains, and the rest where it was measured."""
     left = [one for one in needed if not finished(asked.settings.folder, one)]
@@ -174,6 +185,7 @@ def answer(cell: Settings) -> Reproduction:
     path = answer_path(cell)
     with locked(path):
         if not path.is_file():
+            pieces()[cell.piece].check_extras(cell)
             made = pieces()[cell.piece].make(cell)
             pictures = {name: json.loads(one.to_json()) for name, one in made.pictures.items()}
             write_json(path, made.to_dict() | {"pictures": pictures})

@@ -28,7 +28,7 @@ from glauber.papers.recurrence_claims import (
     claims_of,
     model_claims,
 )
-from glauber.papers.settings import Chains, Piece, Scale, Settings
+from glauber.papers.settings import Chains, Piece, Scale, Settings, embeddings
 from glauber.statistics import Mean, MedianTime, mean_over_chains
 
 LENGTH = 20
@@ -115,6 +115,10 @@ def conditions(settings: Settings) -> Conditions:
     if settings.model is not None:
         found = replace(found, models={settings.model: settings.model})
     return replace(found, scorers=(settings.scorer,)) if settings.scorer else found
+
+
+def _extras(settings: Settings) -> tuple[str, ...]:
+    return embeddings(settings) if SIMILARITY in conditions(settings).scorers else ()
 
 
 def _chains(settings: Settings, found: Conditions, model: str) -> Chains:
@@ -274,8 +278,14 @@ PIECES = {
         TAKES,
         table3_chains,
         seconds=115,
+        extras=_extras,
     ),
     "A-table4": Piece(
-        "how political chains are at the end, by model", table4, TAKES, table4_chains, seconds=115
+        "how political chains are at the end, by model",
+        table4,
+        TAKES,
+        table4_chains,
+        seconds=115,
+        extras=_extras,
     ),
 }

@@ -13,7 +13,7 @@ import numpy as np
 from glauber.papers.claims import Claim, Quantity, Region, above
 from glauber.papers.mixing import TAKES, differs
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Chains, Piece, Scale, Settings
+from glauber.papers.settings import Chains, Piece, Scale, Settings, embeddings
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
@@ -274,9 +274,11 @@ PIECES = {
     "A-fig3a": Piece(
         "embedding distance from the start after a fixed number of steps, by length",
         figure3a, (*TAKES, "temperature", "embedder"), needs=figure3_chains, seconds=175,
+        extras=embeddings,
     ),
     "A-fig3b": Piece(
         "hitting time of an embedding distance by length, against n, n log n, n^2 and any power",
         figure3b, (*TAKES, "temperature", "embedder"), needs=figure3_chains, seconds=90,
+        extras=embeddings,
     ),
 }  # fmt: skip

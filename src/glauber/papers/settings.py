@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 import glauber
 from glauber.conditionals.shelf import bundled_folder
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.progress import say
 from glauber.result import counted, plain
 from glauber.runs.run import Run
@@ -39,6 +40,7 @@ FLAGS = {
     "steps": "--steps", "embedder": "--embedder", "scorer": "--scorer", "device": "--device",
 }  # fmt: skip
 BUNDLED = "bundled"  # the embedder in the package, which a default has as none
+TOKENS = "tokens"  # the embedder that compares tokens
 CHAINS = "chains.json"
 FILES = (".html", ".json", ".png", ".csv")
 FORMAT = 1  # of the chains: another number where the same settings give other bits
@@ -151,6 +153,21 @@ def no_chains(settings: Settings) -> list[Chains]:
     return []
 
 
+def no_extras(settings: Settings) -> tuple[str, ...]:
+    """Of a piece that needs the core alone."""
+    return ()
+
+
+def embeddings(settings: Settings) -> tuple[str, ...]:
+    """Of a piece that reads meaning, unless tokens are given as the embedder."""
+    return () if settings.embedder == TOKENS else ("embeddings",)
+
+
+def scoring(settings: Settings) -> tuple[str, ...]:
+    """Of a piece that has BLEU."""
+    return ("translation",)
+
+
 @dataclass(frozen=True)
 class Piece:
     """A table or figure: what it shows, how it is made, and what it can be asked."""
@@ -160,6 +177,7 @@ class Piece:
     takes: tuple[str, ...] = ()  # of FLAGS
     needs: Callable[[Settings], list[Chains]] = no_chains  # every run that `make` asks for
     seconds: float | None = None  # at the small scale on two cores, measured
+    extras: Callable[[Settings], tuple[str, ...]] = no_extras  # without which `make` fails
 
     def check(self, name: str, settings: Settings) -> None:
         """Refuses what the piece does not take, in one sentence."""
@@ -167,6 +185,13 @@ class Piece:
         if wrong := [FLAGS[one] for one in asked if one not in self.takes]:
             known = ", ".join([*(FLAGS[one] for one in self.takes), "--scale and --seeds"])
             raise GlauberError(f"{name} does not take {', '.join(wrong)}: it takes {known}.")
+
+    def check_extras(self, settings: Settings) -> None:
+        """Says which extra making the piece lacks, before anything is made for it."""
+        for extra in self.extras(settings):
+            tokens = extra == "embeddings" and "embedder" in self.takes
+            otherwise = "give tokens as the embedder" if tokens else None
+            need(extra, settings.piece, otherwise=otherwise)
 
 
 def check_folder(folder: Path) -> Path:

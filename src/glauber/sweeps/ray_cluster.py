@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.sweeps.executor import TASKS_EACH, TRIES, Executor, Result, open_alone
 from glauber.sweeps.folder import Cell, Sweep, pack, read_sweep
 
@@ -23,6 +24,7 @@ PATIENCE = 10.0  # seconds for a cluster's first answer
 
 def on_ray(n_workers: int, address: str | None = None) -> Executor:
     """That many actors on the cluster at the address, or on one of this machine."""
+    need("ray", "a sweep on Ray", otherwise="run it on processes")
     if n_workers < 1:
         raise GlauberError(f"there are {n_workers} workers, but a sweep needs at least one.")
 
@@ -39,10 +41,8 @@ def on_ray(n_workers: int, address: str | None = None) -> Executor:
 @contextmanager
 def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
     """Ray, connected; a cluster of our own ends with us."""
-    try:
-        import ray
-    except ImportError:
-        raise GlauberError("Ray is not installed: pip install 'glauber[ray]'.") from None
+    import ray
+
     if address is not None:
         _check_answers(address)
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}

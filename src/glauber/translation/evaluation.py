@@ -87,7 +87,7 @@ def evaluate_translator(
     """
     check_tokenizer(tokenizer)
     if learned is not None:
-        check_learned(learned)
+        check_learned(learned, weights)
     check_seed(seed)
     check_count("number of timed sentences", timed, least=1 if frontier else 0)
     like = Decoding(

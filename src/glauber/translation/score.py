@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.extras import need
 from glauber.result import one_of
 from glauber.statistics import Floats, over_chains
 from glauber.translation.data import Judged
@@ -42,15 +43,9 @@ class Quality:
     kind: str = "estimate"
 
 
-def check_sacrebleu() -> None:
-    """Says that sacrebleu is missing, before anything is translated for it."""
-    if find_spec("sacrebleu") is None:
-        raise GlauberError("scoring needs sacrebleu: pip install 'glauber[translation]'.")
-
-
 def check_tokenizer(name: str) -> None:
     """Says which tokenizers BLEU has, or what one of them lacks."""
-    check_sacrebleu()
+    need("translation", "BLEU")
     one_of("the tokenizer of BLEU", name, TOKENIZERS)
     from sacrebleu.metrics import BLEU
 
@@ -62,11 +57,13 @@ def check_tokenizer(name: str) -> None:
         raise GlauberError(f"the tokenizer {name} of BLEU cannot be had: {message}") from problem
 
 
-def check_learned(metric: str) -> None:
-    """Says that a learned metric is not known, or that its package is missing."""
+def check_learned(metric: str, weights: str | None = None) -> None:
+    """Says that a learned metric is not known, or that its package or checkpoint is missing."""
     one_of("the learned metric", metric, MISSING)
     if find_spec(metric) is None:
         raise GlauberError(MISSING[metric])
+    if metric == "bleurt" and weights is None:
+        raise GlauberError("BLEURT needs the folder of a checkpoint, such as BLEURT-20.")
 
 
 def quality(
