@@ -1,0 +1,1 @@
+"""Does a run's folder outlast what can befall it: damage, kills and power cuts?"""
