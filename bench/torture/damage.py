@@ -17,7 +17,7 @@ from typing import Any
 
 import glauber
 from bench.torture.readers import Refusal, Seen, frozen, observe
-from bench.torture.subjects import EVERY, SUBJECTS, Subject, contents, small_parts
+from bench.torture.subjects import EVERY, SUBJECTS, Subject, differences, small_parts, sound
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 
@@ -168,18 +168,6 @@ def befall(run: Path, other: Path, kind: str, draw: random.Random) -> tuple[str,
             return f"{kind} {' and '.join(str(p.relative_to(run)) for p in hit)}", hit
 
 
-def sound(folder: Path) -> bool:
-    """Whether `verify` calls a run sound."""
-    try:
-        verify = getattr(glauber, "verify", None)
-        if verify is None:
-            Run(folder).verify()
-            return True
-        return bool(verify(folder).sound)
-    except GlauberError:
-        return False
-
-
 @dataclass
 class Trial:
     """What came of one damage."""
@@ -239,7 +227,7 @@ def _check_writer(found: Trial, made: Made, name: str, end: str) -> None:
         return
     except Exception as error:
         return found.fail(f"{name} breaks down: {type(error).__name__}: {error}")
-    if contents(made.place) == contents(getattr(made, end)):
+    if not differences(made.place, getattr(made, end)):
         return
     wrong = [k for k, seen in observe(made.place).items() if seen != made.seen[end][k]]
     if wrong:
@@ -260,7 +248,7 @@ def _check_repair(found: Trial, made: Made, which: str, hit: list[str]) -> None:
         _check_kept(found, Run(getattr(made, which)), Run(run), hit)
         with small_parts():
             made.subject.resume(run)
-        differ = _differences(contents(run), contents(made.whole))
+        differ = differences(run, made.whole)
         if differ:
             found.fail(f"repaired and resumed, the bytes differ: {', '.join(differ)}")
     except GlauberError as error:
@@ -273,7 +261,7 @@ def _check_repair(found: Trial, made: Made, which: str, hit: list[str]) -> None:
 
 def _check_kept(found: Trial, before: Run, after: Run, hit: list[str]) -> None:
     found.kept = after.steps / before.steps
-    least = min([before.steps, *map(_sound_before, hit)])
+    least = min([before.steps, *map(sound_before, hit)])
     if after.steps < least:
         found.fail(f"{after.steps} steps are kept, but {least} are sound")
     for name in before.fields:
@@ -285,15 +273,11 @@ def _check_kept(found: Trial, before: Run, after: Run, hit: list[str]) -> None:
     return None
 
 
-def _sound_before(hit: str) -> int:
+def sound_before(hit: str) -> int:
     """The steps before what was hit; a mark is made again from the one before it."""
     parts = hit.split("/")
     chunk = parts[0] == "events.zarr" and parts[-1] != "zarr.json"
     return EVERY * int(parts[-2]) if chunk and parts[1] not in ("tokens", "free") else 10**9
-
-
-def _differences(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in one | other if one.get(name) != other.get(name))
 
 
 def damage(home: Path, *, count: int = 200, seed: int = 0, names: tuple[str, ...] = ()) -> int:
