@@ -1,9 +1,10 @@
-"""python -m bench.torture damage|kills|power [--count N] [--seed S]
+"""python -m bench.torture damage|kills|power|beside [--count N] [--seed S]
 
 damage: bits flipped, files lost, cut, blanked, edited, swapped or taken from another run.
 kills:  SIGKILL at random moments of `sample`, `extend`, `generate`, `repair` and the migration of
         earlier formats.
 power:  cuts after every sync of the same commands; what was not synced is lost, or half of it.
+beside: readers while a writer works.
 
 Prints a line for each kind with its counts; the exit code is 1 if anything failed.
 """
@@ -21,7 +22,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("which", choices=("damage", "kills", "power"))
+    parser.add_argument("which", choices=("damage", "kills", "power", "beside"))
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

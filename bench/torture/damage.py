@@ -6,23 +6,20 @@ must all be readable; a repair must keep what was not hit; and `resume` must end
 the run that nothing befell.
 """
 
-import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import glauber
+from bench.torture.harm import KINDS, befall, lost_for_good, sound_before
 from bench.torture.readers import Refusal, Seen, frozen, observe
-from bench.torture.subjects import EVERY, SUBJECTS, Subject, differences, small_parts, sound
+from bench.torture.subjects import SUBJECTS, Subject, differences, small_parts, sound
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 
 STOPPED = {"generation": 11}  # passes after which the unfinished run is stopped
-LOST_FOR_GOOD = ("tokens/c/0/0/0", "free/c/0/0")  # the start: nothing else tells it
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class Made:
     stopped: Path
     other: Path  # by another seed
     longer: Path
+    unmarked: Path  # whole, but killed before its finish mark was set
     seen: dict[str, Seen]  # of each of these
 
     def copy(self, which: str) -> Path:
@@ -45,127 +43,23 @@ class Made:
 
 def made(subject: Subject, home: Path) -> Made:
     """Makes a subject's runs in a folder."""
-    names = ("whole", "stopped", "other", "longer")
-    whole, stopped, other, longer = (home / name for name in names)
+    names = ("whole", "stopped", "other", "longer", "unmarked")
+    whole, stopped, other, longer, unmarked = (home / name for name in names)
     with small_parts():
         subject.begin(whole)
         subject.stop(stopped, STOPPED.get(subject.name, 22))
         subject.begin(other, seed=1000)
         shutil.copytree(whole, longer)
         subject.extend(longer)
-    found = Made(subject, home / "run", whole, stopped, other, longer, {})
-    for name in ("whole", "stopped", "longer"):
+    shutil.copytree(whole, unmarked)
+    (unmarked / "finished.json").unlink()
+    found = Made(subject, home / "run", whole, stopped, other, longer, unmarked, {})
+    for name in ("whole", "stopped", "longer", "unmarked"):
         found.seen[name] = observe(found.copy(name))
         bad = {k: v for k, v in found.seen[name].items() if isinstance(v, Refusal)}
         if bad:
             raise SystemExit(f"{subject.name}: the undamaged run cannot be read: {bad}")
     return found
-
-
-def kind_of(path: Path, folder: Path) -> str:
-    """What a file of a run is."""
-    inside = path.relative_to(folder).parts
-    if inside[0] != "events.zarr":
-        return inside[0]
-    if inside[-1] == "zarr.json":
-        return "array header" if len(inside) > 2 else "group header"
-    return f"{inside[1]} chunk"
-
-
-def files_of(folder: Path) -> dict[str, list[Path]]:
-    """The files of a run by their kind; the lock holds nothing."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.name != "lock":
-            found.setdefault(kind_of(path, folder), []).append(path)
-    return found
-
-
-def flip(path: Path, draw: random.Random) -> None:
-    """One bit."""
-    data = bytearray(path.read_bytes())
-    at = draw.randrange(8 * len(data))
-    data[at // 8] ^= 1 << at % 8
-    path.write_bytes(data)
-
-
-def lose(path: Path, draw: random.Random) -> None:
-    """The whole file."""
-    path.unlink()
-
-
-def shorten(path: Path, draw: random.Random) -> None:
-    """Its end, or everything."""
-    data = path.read_bytes()
-    path.write_bytes(data[: draw.choice((0, draw.randrange(len(data))))])
-
-
-def blank(path: Path, draw: random.Random) -> None:
-    """A stretch of it, which becomes zeros."""
-    data = bytearray(path.read_bytes())
-    first = draw.randrange(len(data))
-    last = draw.randint(first + 1, len(data))
-    data[first:last] = bytes(last - first)
-    path.write_bytes(data)
-
-
-def edit(path: Path, draw: random.Random) -> None:
-    """One entry of a JSON file: another value, or none."""
-    whole = json.loads(path.read_bytes())
-    at: Any = whole
-    while True:
-        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
-        key = draw.choice(keys)
-        if not isinstance(at[key], dict | list) or not at[key] or draw.random() < 0.1:
-            break
-        at = at[key]
-    if draw.random() < 0.3:
-        del at[key]
-    else:
-        at[key] = _other(at[key], draw)
-    path.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _other(value: Any, draw: random.Random) -> Any:
-    """Another value of the same kind."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int | float):
-        return draw.choice((0, 1, 2, 3, value + 1, value - 1, 2 * value))
-    if isinstance(value, str):
-        return draw.choice((value + "x", value[:-1], value[::-1]))
-    return {} if isinstance(value, dict) else [] if isinstance(value, list) else 0
-
-
-DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
-    "flip": flip,
-    "lose": lose,
-    "shorten": shorten,
-    "blank": blank,
-    "edit": edit,
-}
-KINDS = (*DAMAGES, "swap", "foreign")
-
-
-def befall(run: Path, other: Path, kind: str, draw: random.Random) -> tuple[str, list[Path]]:
-    """Damages a run at random; says how, and which files were hit."""
-    while True:
-        of = files_of(run)
-        path = draw.choice(of[draw.choice(list(of))])
-        if kind == "edit" and path.suffix != ".json":
-            continue
-        hit, before = [path], path.read_bytes()
-        if kind in DAMAGES:
-            DAMAGES[kind](path, draw)
-        elif kind == "foreign":
-            theirs = other / path.relative_to(run)
-            path.write_bytes(theirs.read_bytes() if theirs.is_file() else before)
-        else:
-            hit.append(draw.choice([p for k in of for p in of[k] if p.suffix == path.suffix]))
-            path.write_bytes(hit[1].read_bytes())
-            hit[1].write_bytes(before)
-        if not path.is_file() or path.read_bytes() != before:
-            return f"{kind} {' and '.join(str(p.relative_to(run)) for p in hit)}", hit
 
 
 @dataclass
@@ -190,13 +84,15 @@ def trial(made: Made, which: str, kind: str, draw: random.Random) -> Trial:
     damaged = run.with_name("damaged")
     shutil.rmtree(damaged, ignore_errors=True)
     shutil.copytree(run, damaged)
-    _check_readers(found, made.seen[which], run)
+    places = [str(path.relative_to(run)) for path in hit]
+    # Without its mark a finished run is one that was killed just before it.
+    same = ["unmarked"] if which == "whole" and places == ["finished.json"] else []
+    _check_readers(found, run, [made.seen[one] for one in [which, *same]])
     for name, end in (("resume", "whole"), ("extend", "longer")):
         _again(damaged, run)
         _check_writer(found, made, name, end)
     _again(damaged, run)
-    places = [path.relative_to(run) for path in hit]
-    _check_repair(found, made, which, [str(one) for one in places])
+    _check_repair(found, made, which, places)
     return found
 
 
@@ -205,7 +101,8 @@ def _again(damaged: Path, run: Path) -> None:
     shutil.copytree(damaged, run)
 
 
-def _check_readers(found: Trial, before: Seen, run: Path) -> None:
+def _check_readers(found: Trial, run: Path, before: list[Seen]) -> None:
+    """Every reader refuses, or sees what it saw before, and none refuses what verifies."""
     now = observe(run)
     found.noticed = not sound(run)
     for name, value in now.items():
@@ -214,7 +111,7 @@ def _check_readers(found: Trial, before: Seen, run: Path) -> None:
                 found.fail(f"{name} breaks down: {value.why}")
             elif not found.noticed:
                 found.fail(f"verify sees nothing, but {name} says: {value.why}")
-        elif value != before[name]:
+        elif all(value != one[name] for one in before):
             found.fail(f"{name} shows something else")
 
 
@@ -253,7 +150,7 @@ def _check_repair(found: Trial, made: Made, which: str, hit: list[str]) -> None:
             found.fail(f"repaired and resumed, the bytes differ: {', '.join(differ)}")
     except GlauberError as error:
         found.refused = str(error)
-        if not any(one.endswith(LOST_FOR_GOOD) for one in hit):
+        if not lost_for_good(hit):
             found.fail(f"not repaired: {error}")
     except Exception as error:
         found.fail(f"repair breaks down: {type(error).__name__}: {error}")
@@ -271,13 +168,6 @@ def _check_kept(found: Trial, before: Run, after: Run, hit: list[str]) -> None:
         if (after.tokens(step) != before.tokens(step)).any():
             return found.fail(f"the tokens after step {step} differ")
     return None
-
-
-def sound_before(hit: str) -> int:
-    """The steps before what was hit; a mark is made again from the one before it."""
-    parts = hit.split("/")
-    chunk = parts[0] == "events.zarr" and parts[-1] != "zarr.json"
-    return EVERY * int(parts[-2]) if chunk and parts[1] not in ("tokens", "free") else 10**9
 
 
 def damage(home: Path, *, count: int = 200, seed: int = 0, names: tuple[str, ...] = ()) -> int:

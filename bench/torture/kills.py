@@ -65,19 +65,25 @@ def phase(path: str) -> str:
     return "events" if "events.zarr" in path else "folder"
 
 
+def forking(act: Callable[[], Any]) -> int:
+    """The number of a child that acts and ends."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        torch.set_num_threads(1)
+        act()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
 def forked(act: Callable[[], Any], after: float | None = None) -> bool:
     """Whether a child that acts was killed, maybe from here after so many seconds."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            torch.set_num_threads(1)
-            act()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+    child = forking(act)
     if after is not None:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)
@@ -142,8 +148,7 @@ def kills(home: Path, *, count: int = 100, seed: int = 0, names: tuple[str, ...]
             if why:
                 print(f"  FAILED {operation.name}, {dict(phases)}: {'; '.join(why)}", flush=True)
         parts = ", ".join(f"{n} {name}" for name, n in sorted(hit.items()))
-        print(
-            f"kills, {operation.name}: {trials} trials, {hit.total()} kills ({parts}), {wrong} failed"
-        )
+        done = f"{trials} trials, {hit.total()} kills ({parts})"
+        print(f"kills, {operation.name}: {done}, {wrong} failed", flush=True)
         failed += wrong
     return failed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import glauber
-from bench.torture.damage import flip, sound_before
+from bench.torture.harm import flip, sound_before
 from bench.torture.subjects import (
     SUBJECTS,
     Subject,

@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 from bench.torture.operations import Operation, operations
 from bench.torture.subjects import small_parts
-from glauber.runs.run import Run
 from glauber.runs.store import Writer
 
 Names = dict[str, int]  # the inode of each name in a folder
