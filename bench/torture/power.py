@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from bench.torture.operations import Operation, operations
 from bench.torture.subjects import small_parts
-from glauber.runs.store import Writer
+from glauber.sampling.session import Writer
 
 Names = dict[str, int]  # the inode of each name in a folder
 
