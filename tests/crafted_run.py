@@ -6,8 +6,9 @@ import numpy as np
 
 from conftest import make_tokenizer
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, write_spec
-from glauber.runs.store import Writer, create
+from glauber.runs.spec import Spec
+from glauber.runs.store import create, seal
+from glauber.runs.writer import Writer
 
 
 def crafted_run(
@@ -19,9 +20,7 @@ def crafted_run(
     folder.mkdir()
     create(folder, start, np.ones(start.shape, bool), 1)
     make_tokenizer().save_pretrained(folder / "tokenizer")
-    write_spec(
-        folder, Spec("crafted", "0" * 12, "cpu", "float32", 0, n_steps, n_chains, temperature)
-    )
+    seal(folder, Spec("crafted", "0" * 12, "cpu", "float32", 0, n_steps, n_chains, temperature))
     rows, now, changed, marks = np.arange(n_chains), start.copy(), [], {}
     with Writer(folder) as writer:
         for step in range(n_steps):

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from glauber.runs.integrity import sealed
 from glauber.runs.run import Run
 
 BIN = [sys.executable, "-c", "from glauber.cli import main; main()"]
@@ -218,7 +219,7 @@ def damage(run, how):
         (run / "run.json").write_text("{")
     elif how == "newer":
         spec = json.loads((run / "run.json").read_text())
-        (run / "run.json").write_text(json.dumps(spec | {"format": 99}))
+        (run / "run.json").write_text(json.dumps(sealed(spec | {"format": 99})))
     elif how == "no commit":
         (run / "committed.json").unlink()
     elif how == "no events":
@@ -240,7 +241,7 @@ def damage(run, how):
         ("newer", "newer glauber"),
         ("no commit", "damaged"),
         ("no events", "damaged"),
-        ("no header", "not a run"),
+        ("no header", "run.json is missing"),
         ("chunk lost", "damaged"),
         ("chunk garbled", "damaged"),
     ],

@@ -13,8 +13,8 @@ from glauber.explorer.bands import InTurns
 from glauber.explorer.models import Models, Turns
 from glauber.explorer.stored import StoredRun
 from glauber.metastability.basins import basins
-from glauber.runs import store
 from glauber.runs.run import Run
+from resealed import committed_to
 from table_chains import LAW
 
 STARTS = ["0000", "1111", "2222", "0120"]
@@ -86,7 +86,7 @@ def test_what_cannot_be_looked_for_is_said(tiny_folder, tmp_path):
     swept = glauber.sample(model, TEXTS[:1], steps=3, scan="sweep", out=tmp_path / "sweep")
     assert searched(StoredRun(swept), "traps")["state"] == "none"
     begun = StoredRun(swept)
-    store.write_json(swept.folder / store.COMMIT, {"steps": 0})
+    committed_to(swept.folder, 0)
     assert begun.about()["steps"] == 0 and begun.bands("basins")["state"] == "none"
     written = glauber.generate(model, length=4, chains=2, out=tmp_path / "generation").run
     assert StoredRun(written).bands("traps")["state"] == "none"
@@ -103,12 +103,12 @@ def test_a_long_path_is_not_held(folder, rule, monkeypatch):
 def test_a_run_that_grew_is_looked_through_again(folder, rule, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
     (copy / "finished.json").unlink()
-    store.write_json(copy / store.COMMIT, {"steps": 320})
+    committed_to(copy, 320)
     stored = StoredRun(copy, models=Models.of(rule))
     first = searched(stored, "traps")
-    store.write_json(copy / store.COMMIT, {"steps": 330})
+    committed_to(copy, 330)
     assert stored.bands("traps") == first  # hardly longer
-    store.write_json(copy / store.COMMIT, {"steps": 600})
+    committed_to(copy, 600)
     said = stored.bands("traps")
     assert said["state"] == "done" or said["bands"] == first["bands"]  # meanwhile
     whole = StoredRun(folder, models=Models.of(rule))

@@ -16,7 +16,8 @@ from glauber.explorer.models import Models
 from glauber.explorer.stored import StoredRun
 from glauber.runs import store
 from glauber.runs.run import Run
-from glauber.runs.store import Writer
+from glauber.runs.writer import Writer
+from resealed import committed_to
 
 CHUNK = 16
 
@@ -187,7 +188,7 @@ def test_a_run_that_grows_is_read_again(folder):
     events = {name: whole.read(name) for name in whole.fields}
     states = dict(whole.states())
     (folder / "finished.json").unlink()
-    store.write_json(folder / store.COMMIT, {"steps": 20})
+    committed_to(folder, 20)
     stored = StoredRun(folder)
     assert stored.about()["steps"] == 20 and not stored.about()["finished"]
     assert stored.about()["planned"] == 50

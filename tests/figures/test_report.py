@@ -3,7 +3,6 @@
 import re
 import shutil
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from glauber.figures import report_parts
 from glauber.figures.report import report
 from glauber.figures.report_parts import remembered
 from glauber.runs.embedding import Embedder
-from glauber.runs.spec import write_spec
+from resealed import said_otherwise
 
 
 def letters(texts):
@@ -45,8 +44,7 @@ def no_basins(monkeypatch):
 def copied(run, folder, **changes):
     """The run in another folder, with a changed spec."""
     shutil.copytree(run.folder, folder)
-    write_spec(folder, replace(run.spec, **changes))
-    return folder
+    return said_otherwise(folder, **changes)
 
 
 def test_a_run_has_every_part(run, tmp_path):

@@ -16,8 +16,9 @@ from glauber.figures import bundle
 from glauber.figures import report as reports
 from glauber.figures.report import MOST, ranges, report, summary
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, signature, write_spec
-from glauber.runs.store import Writer, create
+from glauber.runs.spec import Spec, signature
+from glauber.runs.store import create, seal
+from glauber.runs.writer import Writer
 
 WORDS = ["[UNK]", "<b>", "&", '"', "cat", "</script>", "dog", "##s"]
 LENGTH = 6
@@ -40,10 +41,10 @@ def make_run(folder: Path, n_chains: int = 2, n_steps: int = 60, model: str = "t
         tokens[place] = token[chain, step, slot]
     figures = {name: rng.random(shape) for name in ("log_prob_old", "log_prob_new", "entropy")}
     create(folder, start, free, 1)
-    write_spec(folder, Spec(model, "f" * 64, "cpu", "float32", 0, n_steps, n_chains, 0.7))
     (folder / "tokenizer").mkdir()
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
     backend.save(str(folder / "tokenizer" / "tokenizer.json"))
+    seal(folder, Spec(model, "f" * 64, "cpu", "float32", 0, n_steps, n_chains, 0.7))
     with Writer(folder) as writer:
         if n_steps:
             writer.append({"site": site, "token": token, "changed": changed, **figures}, {})

@@ -11,6 +11,7 @@ from glauber.runs import store
 from glauber.runs.curves import curves, window_of
 from glauber.runs.export import survival
 from glauber.runs.run import Run
+from resealed import committed_to
 from table_chains import LAW
 
 HEAT = [9.0, 0.01, 1.0]
@@ -78,7 +79,7 @@ def test_a_generation_says_what_is_hidden(runs):
 def test_a_run_without_steps_has_one_point(runs, tmp_path):
 
     folder = shutil.copytree(runs["one site"].folder, tmp_path / "run")
-    store.write_json(folder / store.COMMIT, {"steps": 0})
+    committed_to(folder, 0)
     found = curves(Run(folder))
     assert found.steps.tolist() == [0] and (found.left == 1).all() and np.isnan(found.changed).all()
     json.dumps(found.to_dict(), allow_nan=False)

@@ -12,9 +12,11 @@ from glauber.errors import GlauberError
 from glauber.runs import spec as spec_module
 from glauber.runs import store
 from glauber.runs.export import export
+from glauber.runs.integrity import sealed
 from glauber.runs.run import Run
 from glauber.sampling.reopened import model_of
 from glauber.sampling.sample import extend, resume, sample
+from resealed import said_otherwise
 
 CODE = """
 import pathlib, transformers
@@ -40,11 +42,6 @@ def run(stored, tmp_path):
     return shutil.copytree(stored, tmp_path / "run")
 
 
-def rewrite(run, **entries):
-    told = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(told | entries))
-
-
 def test_a_run_cannot_trust_itself(run, tiny_folder):
     """A folder from somebody else that brings its own model with code."""
     inside = shutil.copytree(tiny_folder, run / "model")
@@ -53,18 +50,18 @@ def test_a_run_cannot_trust_itself(run, tiny_folder):
     (inside / "config.json").write_text(json.dumps(config | {"model_type": "own"}))
     (inside / "code.py").write_text(CODE)
     for asks in (True, False):
-        rewrite(run, model=str(inside), trust_remote_code=asks)
+        said_otherwise(run, model=str(inside), trust_remote_code=asks)
         for reads in (model_of, resume, lambda run: extend(run, steps=60)):
             if reads is resume:
                 (run / "finished.json").unlink(missing_ok=True)
-                rewrite(run, steps=50)
+                said_otherwise(run, steps=50)
             with pytest.raises(GlauberError, match="trust"):
                 reads(run)
     assert not (inside / "ran").exists()
 
 
 def test_a_run_that_asks_for_trust_says_so(run):
-    rewrite(run, trust_remote_code=True)
+    said_otherwise(run, trust_remote_code=True)
     with pytest.raises(GlauberError, match="asks to run code"):
         extend(run, steps=50)
     assert extend(run, steps=41, trust_remote_code=True).steps == 41
@@ -147,17 +144,19 @@ def test_a_commit_is_on_the_disk_before_it_is_said(run, tiny_folder, monkeypatch
     replaced = type(run).replace
 
     def renamed(self, target):
-        synced.append(("renamed", target.name))
+        synced.append(("renamed", target))
         return replaced(self, target)
 
     monkeypatch.setattr(type(run), "replace", renamed)
     extend(run, steps=41)
-    mark = synced.index(("renamed", "committed.json"))
+    mark = synced.index(("renamed", run / "committed.json"))
     before, after = synced[:mark], synced[mark + 1 :]
     for name in store.FIELDS:
-        chunk = run / "events.zarr" / name / "c/0/2/0"
-        assert chunk in before and chunk.parent in before
-        assert run / "events.zarr" / name / "zarr.json" in before
+        for path in (f"{name}/c/0/2/0", f"{name}/zarr.json"):
+            chunk = run / "events.zarr" / path
+            draft = next(one for one in before if str(one).startswith(f"{chunk.parent}/."))
+            renamed = before.index(("renamed", chunk))
+            assert before.index(draft) < renamed < before.index(chunk.parent)
     assert after[0] == run
 
 
@@ -182,7 +181,8 @@ def test_nobody_elses_files_are_deleted(tiny_folder, texts, tmp_path):
      {"frozen": 3}, {"versions": []}, {"temperature": -1.0}],
 )  # fmt: skip
 def test_a_header_with_wrong_entries_is_one_sentence(entries, run):
-    rewrite(run, **entries)
+    told = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(sealed(told | entries)))
     with pytest.raises(GlauberError, match="damaged"):
         Run(run)
 

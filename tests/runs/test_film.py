@@ -18,6 +18,7 @@ from glauber.runs import film as film_module
 from glauber.runs import store
 from glauber.runs.film import column, film, keep_decoded, whole_film
 from glauber.runs.run import Run
+from resealed import committed_to
 
 CHUNK = 16  # steps, so that a short run has several
 AROUND = {-1, 0, 2, 3}  # padding, [PAD], [CLS] and [SEP] of the tiny vocabulary
@@ -180,7 +181,7 @@ def test_a_whole_film_keeps_to_its_budget(runs):
 
 def test_a_run_that_has_not_moved_has_a_film_of_its_start(tmp_path):
     folder = crafted_run(tmp_path / "run", [[7, 8, 9]], [[0]], [[8]]).folder
-    store.write_json(folder / store.COMMIT, {"steps": 0})
+    committed_to(folder, 0)
     run = Run(folder)
     for found in (film(run, first=0, count=5), whole_film(run)):
         assert found.count == 0 and len(found.frame) == 0

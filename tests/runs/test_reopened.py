@@ -1,6 +1,5 @@
 """What a stored run drew from is what it goes on with, and what studies ask."""
 
-import json
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from glauber.errors import GlauberError
 from glauber.sampling.reopened import drawn_from, reopen
 from glauber.sampling.sample import resume, sample
 from glauber.sampling.session import Session
+from resealed import said_otherwise
 
 TEXTS = ["EVQLVESGGG", "LAGVSERTID"]
 ODD = set("XBUZO.-")
@@ -54,10 +54,7 @@ def stopped(protein, folder, **how):
 
 def of_before(run):
     """The header as it was written before non-standard residues were left out."""
-    told = json.loads((run.folder / "run.json").read_text())
-    del told["standard_only"]
-    (run.folder / "run.json").write_text(json.dumps(told))
-    return run.folder
+    return said_otherwise(run.folder, standard_only=False)
 
 
 def drawn(run):

@@ -6,7 +6,7 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
-from glauber.runs.store import Writer
+from glauber.runs.writer import Writer
 from glauber.sampling import session as session_module
 from glauber.sampling.sample import advance, begin, extend, plan, reopen, resume, sample
 from run_bytes import contents
@@ -117,8 +117,6 @@ def test_another_model_under_the_same_name_is_refused(tiny_folder, texts, tmp_pa
 def test_a_full_disk_keeps_what_was_committed(tiny_folder, texts, tmp_path, monkeypatch):
     import errno
 
-    from zarr.storage import _local
-
     run = sample(str(tiny_folder), texts, steps=20, seed=2, out=tmp_path / "run")
     before = contents(run.folder)
 
@@ -126,7 +124,7 @@ def test_a_full_disk_keeps_what_was_committed(tiny_folder, texts, tmp_path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_local, "_put", full)
+        patch.setattr(Path, "write_bytes", full)
         with pytest.raises(GlauberError, match="disk is full"):
             extend(run.folder, steps=40)
     assert Run(run.folder).steps == 20

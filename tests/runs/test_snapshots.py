@@ -15,8 +15,9 @@ from glauber.runs.embedding import (
 )
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
-from glauber.runs.spec import Spec, write_spec
-from glauber.runs.store import Writer, create
+from glauber.runs.spec import Spec
+from glauber.runs.store import create, seal
+from glauber.runs.writer import Writer
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def residues(folder, letters, chains=4, length=120):
     start = generator.integers(len(letters), size=(chains, length))
     create(folder, start, np.ones(start.shape, bool), 1)
     backend.save(str(folder / "tokenizer" / "tokenizer.json"))
-    write_spec(folder, Spec("protein", "0" * 12, "cpu", "float32", 0, 40, chains, 1.0))
+    seal(folder, Spec("protein", "0" * 12, "cpu", "float32", 0, 40, chains, 1.0))
     sites = generator.integers(length, size=(chains, 40, 1))
     tokens = generator.integers(len(letters), size=(chains, 40, 1))
     same = np.zeros(sites.shape)

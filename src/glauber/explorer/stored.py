@@ -177,7 +177,10 @@ class StoredRun:
         with self._reading:
             try:
                 if thoroughly or committed_steps(self.folder) != self._run.steps:
-                    self._take(Run.of(self.folder, generations=True))
+                    fresh = Run.of(self.folder, generations=True)
+                    if thoroughly:
+                        fresh.check_files()
+                    self._take(fresh)
                 self._finished, self._lost = self._run.finished, None
             except GlauberError as error:
                 gone = f"the run {self.folder} is not there any more."
@@ -201,7 +204,7 @@ class StoredRun:
     def _take(self, fresh: Run) -> None:
         """Goes on with the run as it was opened again, and keeps what was read of it."""
         old = self._run
-        same = replace(fresh.spec, steps=0) == replace(old.spec, steps=0)
+        same = replace(fresh.spec, steps=0, format=0) == replace(old.spec, steps=0, format=0)
         same = same and np.array_equal(fresh.tokens(0), old.tokens(0))
         if same and fresh.steps == old.steps:
             old.spec = fresh.spec

@@ -18,8 +18,9 @@ from glauber.generation.writing import Job, Trace, Written, passes, state_of, wr
 from glauber.progress import check_memory, say
 from glauber.result import counted
 from glauber.runs.run import Run
-from glauber.runs.spec import HEADER, write_spec
-from glauber.runs.store import Events, Writer, bytes_needed, check_new, create, make_folder
+from glauber.runs.spec import HEADER
+from glauber.runs.store import Events, bytes_needed, check_new, create, make_folder, seal
+from glauber.runs.writer import Writer
 from glauber.sampling.plan import check_disk
 from glauber.sampling.session import COMMIT_SECONDS
 
@@ -72,14 +73,16 @@ def _stored(job: Job, folder: Path, batch_size: int | None) -> Written:
 def _create(job: Job, draft: Path) -> None:
     create(draft, job.tokens.numpy(), job.begin.numpy(), job.slots)
     job.model.vocabulary.save(draft / "tokenizer")
-    write_spec(draft, job.spec)
+    seal(draft, job.spec)
 
 
 def _check_same(job: Job, run: Run) -> None:
     """A folder is resumed by the call that began it, and by no other."""
     kept, asked = asdict(run.spec), asdict(job.spec)
     differ = [
-        name for name in asked if name not in ("steps", "versions") and kept[name] != asked[name]
+        name
+        for name in asked
+        if name not in ("steps", "versions", "format") and kept[name] != asked[name]
     ]
     same = run.free.shape == job.begin.shape and bool((run.tokens(0) == job.tokens.numpy()).all())
     if differ or not same:
@@ -109,7 +112,7 @@ def _advance(job: Job, run: Run, batch_size: int | None) -> None:
                     since = time.perf_counter()
         finally:
             _commit(writer, held, state)
-        write_spec(run.folder, replace(run.spec, steps=writer.steps))
+        writer.describe(replace(run.spec, steps=writer.steps))
         writer.finish()
 
 

@@ -23,7 +23,7 @@ from glauber.generation.unmasking import Passes, Unmasking, unmasking
 from glauber.progress import check_count, check_seed, track
 from glauber.result import counted
 from glauber.runs.run import Run
-from glauber.runs.spec import GENERATION, Spec, versions
+from glauber.runs.spec import Spec, versions
 from glauber.runs.store import Events
 from glauber.sampling.session import as_events, check_batch_size
 
@@ -80,7 +80,6 @@ class Job:
             frozen=list(self.frozen),
             trust_remote_code=self.trust_remote_code,
             versions=versions(),
-            format=GENERATION,
             standard_only=True,
             unmasking=asdict(self.how),
         )

@@ -4,6 +4,7 @@ Events are stored by position, the special tokens included. People count sites f
 special tokens and prefix: `run.first_site` is the position of that site 0.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,17 +16,18 @@ from numpy.typing import NDArray
 from glauber.errors import DamagedRun, GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
+from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, Commit, damaged, damaged_file
 from glauber.runs.replay import contradiction, replay
-from glauber.runs.spec import Spec, read_spec
+from glauber.runs.spec import FORMAT, Spec, read_spec
 from glauber.runs.store import (
-    EVENTS,
     FIELDS,
     FINISH,
+    check_together,
     chunk_file,
-    committed_steps,
     fields_of,
     missing_chunk,
     open_group,
+    read_commit,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +48,10 @@ class Run(Result):
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.spec: Spec = read_spec(self.folder)
-        self.steps = committed_steps(self.folder)
-        self._group = open_group(self.folder)
-        self.fields = fields_of(self._group)  # of the events
+        self.commit = self._committed()
+        self.steps = self.commit.steps
+        self._stored = Checked(self.folder, open_group(self.folder), self.commit)
+        self.fields = fields_of(self._stored.group)  # of the events
         self._seen: dict[int, NDArray[np.int64]] = {}
         self._before: Run | str | Path | None = None
         self._check()
@@ -69,26 +72,38 @@ class Run(Result):
         self._before = other
         return self
 
+    def _committed(self) -> Commit:
+        """What is committed; of earlier formats the steps alone."""
+        commit = read_commit(self.folder)
+        if self.spec.format < FORMAT:
+            return Commit(commit.steps)
+        check_together(self.folder, self.spec, commit)
+        return commit
+
     def _check(self) -> None:
-        for name in (*FIELDS, "tokens", "free"):
-            self._array(name)
-        if self._array("site").shape[1] < self.steps:
+        arrays = {name: self._stored.array(name) for name in (*FIELDS, "tokens", "free")}
+        if arrays["site"].shape[1] < self.steps:
             raise self._damaged("committed steps are missing")
         try:
-            self.mark_every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-            chains = {self._array(name).shape[0] for name in (*self.fields, "free")}
-            same = self._array("tokens").shape[1:] == self._array("free").shape
+            self.mark_every = int(self._stored.group.attrs["steps_between_marks"])  # type: ignore[arg-type]
+            chains = {arrays[name].shape[0] for name in (*FIELDS, "free")}
+            same = arrays["tokens"].shape[1:] == arrays["free"].shape
             sound = self.mark_every > 0 and chains == {self.spec.chains} and same
         except (KeyError, TypeError, ValueError, IndexError):
             sound = False
         if not sound:
             raise self._damaged(f"the arrays of {EVENTS} do not fit each other")
-        lost = missing_chunk(self.folder, self.steps, self.mark_every)
+        if not self.commit.of:
+            self.check_files()
+
+    def check_files(self) -> None:
+        """Refuses a run of which a chunk is missing, without reading the others."""
+        lost = missing_chunk(self.folder, self._stored.group, self.commit)
         if lost is not None:
             raise self._damaged(f"{lost} is missing")
 
     def _damaged(self, why: str) -> DamagedRun:
-        return DamagedRun(f"the run {self.folder} is damaged: {why}.")
+        return damaged(self.folder, why)
 
     @property
     def signature(self) -> str:  # type: ignore[override]
@@ -97,8 +112,12 @@ class Run(Result):
 
     @property
     def finished(self) -> bool:
-        """Whether the run reached its planned number of steps."""
-        return (self.folder / FINISH).is_file()
+        """Whether the run reached its planned number of steps, and its mark says so."""
+        try:
+            marked = json.loads((self.folder / FINISH).read_bytes())["steps"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return bool(marked == self.steps == self.spec.steps)
 
     @property
     def n_chains(self) -> int:
@@ -127,12 +146,17 @@ class Run(Result):
         """What turns this run's tokens into text."""
         from glauber.conditionals.vocabulary import Text
 
-        return Text.open(self.folder / "tokenizer")
+        if self.commit.of:
+            why = damaged_file(self.folder, self.commit, inside=TOKENIZER)
+            if why is not None:
+                hope = f"`glauber repair {self.folder}` writes it again from the run's model"
+                raise damaged(self.folder, why, hope)
+        return Text.open(self.folder / TOKENIZER)
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Sites that are redrawn, (chains, length)."""
-        free = self._read("free", slice(None))
+        free = self._stored.free()
         if not free.any(axis=1).all():
             raise self._damaged("a chain has no free site")
         return free
@@ -147,25 +171,34 @@ class Run(Result):
         return max(0, first - rank)
 
     def events(self) -> "xarray.Dataset":
-        """The committed events: (chain, step, slot) variables, opened lazily."""
+        """The committed events: (chain, step, slot) variables, verified and opened lazily."""
         import xarray
 
-        return xarray.open_zarr(self.folder / EVENTS).isel(step=slice(0, self.steps))
+        self.verify()
+        found = xarray.open_zarr(self.folder / EVENTS, consolidated=False)
+        marks = 1 + self.steps // self.mark_every
+        wanted = found[[*self.fields, "tokens", "free"]]
+        return wanted.isel(step=slice(0, self.steps), mark=slice(0, marks))
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """One field of the events for the steps first <= step < last: (chains, steps, slots)."""
         last = self.steps if last is None else last
-        values = self._read(name, (slice(None), slice(first, last)))
-        if name == "site" and values.size:
+        values = self._stored.events(name, first, last)
+        if not self.commit.of and values.size:
+            self._check_values(name, values, first, last)
+        return values
+
+    def _check_values(self, name: str, values: NDArray[Any], first: int, last: int) -> None:
+        """What of events without digests cannot be; zarr takes a lost chunk for an empty one."""
+        if name == "site":
             if self.spec.unmasking is None and (values[:, :, 0] < 0).any():
                 raise self._damaged("committed steps are missing")
-            if values.max() >= self._array("free").shape[1]:
+            if values.max() >= self._stored.array("free").shape[1]:
                 raise self._damaged("an event lies outside the texts")
-        if name == "changed" and values.size:
+        if name == "changed":
             for place in range(first // self.mark_every, -(-last // self.mark_every)):
                 if not (self.folder / chunk_file("changed", place)).is_file():
                     self._verify_part(place)  # it is not there while nothing changes
-        return values
 
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
         """The tokens of every chain after that many steps (default: the last): (chains, length)."""
@@ -177,7 +210,7 @@ class Run(Result):
                 f"step {step} is outside the run, which has steps 0 to {self.steps}."
             )
         first = step // self.mark_every * self.mark_every
-        tokens = self._read("tokens", step // self.mark_every).astype(np.int64)
+        tokens = self._stored.mark(step // self.mark_every).astype(np.int64)
         replay(tokens, self.read("site", first, step), self.read("token", first, step))
         if len(self._seen) < 64:  # views of one chain after another ask for the same steps
             self._seen[step] = tokens.copy()
@@ -226,20 +259,27 @@ class Run(Result):
         return chain
 
     def verify(self) -> None:
-        """Replays the whole run against its marks and refuses what does not fit: swapped parts.
+        """Reads all of the run and refuses one that is damaged.
 
-        What is left unseen are figures that are wrong and possible; zarr's checksums see flips.
+        Runs of earlier formats have no digests: they are replayed against their marks, which sees
+        swapped and lost parts; figures that are wrong but possible stay unseen.
         """
         for place in range(-(-self.steps // self.mark_every)):
             self._verify_part(place)
+        if self.commit.of:
+            self._stored.mark(self.steps // self.mark_every)
+            self._stored.free()
+            self.vocabulary  # noqa: B018
 
     def _verify_part(self, place: int) -> None:
         """The steps from one mark to the next."""
         first, last = place * self.mark_every, min((place + 1) * self.mark_every, self.steps)
-        part = {name: self._read(name, (slice(None), slice(first, last))) for name in self.fields}
-        start = self._read("tokens", place).astype(np.int64)
+        part = {name: self._stored.events(name, first, last) for name in self.fields}
+        start = self._stored.mark(place).astype(np.int64)
+        if self.commit.of:
+            return
         whole = last % self.mark_every == 0
-        end = self._read("tokens", place + 1).astype(np.int64) if whole else None
+        end = self._stored.mark(place + 1).astype(np.int64) if whole else None
         gaps = self.spec.unmasking is not None
         why = contradiction(part, start, end, self.free, gaps=gaps)
         if why is not None:
@@ -337,17 +377,3 @@ class Run(Result):
         state = "finished" if self.finished else f"of {self.spec.steps}"
         many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
         return f"<Run {self.folder}: {many}, {state}>"
-
-    def _array(self, name: str) -> Any:
-        try:
-            return self._group[name]
-        except KeyError as error:
-            raise self._damaged(f"{EVENTS} lacks {name}") from error
-        except Exception as error:  # what zarr raises depends on where its header is broken
-            raise self._damaged(f"{EVENTS}/{name}/zarr.json cannot be read") from error
-
-    def _read(self, name: str, where: Any) -> NDArray[Any]:
-        try:
-            return np.asarray(self._array(name)[where])
-        except Exception as error:
-            raise self._damaged(f"{name} cannot be read") from error

@@ -13,10 +13,9 @@ from typing import Any
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
 from glauber.errors import GlauberError
+from glauber.runs.integrity import COPIES, damaged, digest_of_json, is_sealed, sealed
 
-FORMAT = 1
-GENERATION = 2  # the format of generations, which older versions would take for chains
-CONSTRAINED = 3  # of runs with constraints, which older versions would go on with without them
+FORMAT = 4  # with digests; 1 (chains), 2 (generations) and 3 (constraints) had none
 HEADER = "run.json"
 DRAFT = ".glauber-draft"  # how the names of files and folders end that are not finished yet
 
@@ -122,36 +121,55 @@ def _own_version() -> str:
     return __version__
 
 
+def record_of(spec: Spec) -> dict[str, Any]:
+    """The entries of `run.json`; those that came later are there only where they say something."""
+    record = asdict(spec) | {"format": FORMAT}
+    for name in ("forbid", "unmasking", "constraints", "names"):
+        if not record[name]:
+            del record[name]
+    return record
+
+
+CHANGING = ("steps", "versions", "device", "format")  # what a writer that goes on may change
+
+
+def spec_digest(spec: Spec) -> str:
+    """The digest of what never changes about a run, so that parts of two runs are told apart."""
+    return digest_of_json({k: v for k, v in record_of(spec).items() if k not in CHANGING})
+
+
 def write_spec(folder: Path, spec: Spec) -> None:
-    """Writes `run.json` atomically."""
-    record = asdict(spec)
-    if not spec.forbid:
-        del record["forbid"]
-    if spec.unmasking is None:
-        del record["unmasking"]
-    if spec.constraints is None:
-        del record["constraints"]
-    if not spec.names:
-        del record["names"]
-    write_json(folder / HEADER, record)
+    """Writes `run.json` atomically, in the present format, and then its copy."""
+    write_twice(folder / HEADER, sealed(record_of(spec)))
 
 
-def read_spec(folder: Path) -> Spec:
+def read_spec(folder: Path, name: str = HEADER) -> Spec:
     """The spec of a run's folder; refuses damaged and newer ones."""
     try:
-        if not (folder / HEADER).is_file():
-            raise GlauberError(f"{folder} is not a run: it has no {HEADER}.")
-        found = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        if not (folder / name).is_file():
+            if name in COPIES and (folder / COPIES[name]).is_file():
+                raise damaged(folder, f"{name} is missing", restored(folder, name))
+            raise GlauberError(f"{folder} is not a run: it has no {name}.")
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
         number = int(found["format"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise GlauberError(f"the run {folder} is damaged: {HEADER} cannot be read.") from error
-    if number > CONSTRAINED:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+        raise damaged(folder, f"{name} cannot be read", restored(folder, name)) from error
+    if ("digest" in found or number == FORMAT) and not is_sealed(found):
+        why = f"{name} is not what was written"
+        raise damaged(folder, why, restored(folder, name))
+    if number > FORMAT:
         raise GlauberError(
             f"the run {folder} has format {number}, but this version of glauber reads up to "
-            f"{CONSTRAINED}: use a newer glauber."
+            f"{FORMAT}: use a newer glauber."
         )
     _check_entries(folder, found)
     return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
+
+
+def restored(folder: Path, name: str) -> str:
+    """What can be done about a damaged small file, if anything."""
+    there = name in COPIES and (folder / COPIES[name]).is_file()
+    return f"`glauber repair {folder}` restores it from its copy" if there else ""
 
 
 KINDS: dict[str, Any] = {
@@ -170,15 +188,13 @@ def _check_entries(folder: Path, found: dict[str, Any]) -> None:
         if one.name not in found and not needed:
             continue
         if one.name not in found:
-            raise GlauberError(f"the run {folder} is damaged: {HEADER} lacks entries.")
+            raise damaged(folder, f"{HEADER} lacks entries")
         if not isinstance(found[one.name], KINDS.get(one.name, str)):
-            raise GlauberError(f"the run {folder} is damaged: {one.name} in {HEADER} is wrong.")
+            raise damaged(folder, f"{one.name} in {HEADER} is wrong")
     try:
         Constraints.from_dict(found.get("constraints"))
     except GlauberError as error:
-        raise GlauberError(
-            f"the run {folder} is damaged: constraints in {HEADER} is wrong."
-        ) from error
+        raise damaged(folder, f"constraints in {HEADER} is wrong") from error
     values = found["temperature"]
     several = values if isinstance(values, list) else [values] * max(1, found["chains"])
     try:
@@ -188,24 +204,35 @@ def _check_entries(folder: Path, found: dict[str, Any]) -> None:
             if value != 0 or not found.get("unmasking"):
                 check_temperature(value)
     except (GlauberError, TypeError) as error:
-        raise GlauberError(
-            f"the run {folder} is damaged: a number in {HEADER} is wrong."
-        ) from error
+        raise damaged(folder, f"a number in {HEADER} is wrong") from error
 
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file atomically: a reader, or a power cut, sees the old file or the new."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}")
+    content = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    replace_files({path: content.encode()}, path.parent)
+
+
+def write_twice(path: Path, value: Any) -> None:
+    """Writes a small file of a run, and then its copy."""
+    write_json(path, value)
+    write_json(path.with_name(COPIES[path.name]), value)
+
+
+def replace_files(files: dict[Path, bytes], root: Path) -> None:
+    """Replaces files below root, each whole: their content is on the disk before their name is."""
+    drafts = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}") for path in files}
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        for path, draft in drafts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(files[path])
+        sync(*drafts.values())
+        for path, draft in drafts.items():
+            draft.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
-    sync(path.parent)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+    sync(*{one for path in files for one in path.parents if one == root or root in one.parents})
 
 
 def sync(*places: Path) -> None:

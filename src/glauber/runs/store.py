@@ -2,17 +2,17 @@
 
     RUN/run.json        how it was made
     RUN/events.zarr     what happened: (chain, step, slot) arrays, and tokens at regular marks
-    RUN/committed.json  how many steps are safely there: replaced atomically
+    RUN/committed.json  how many steps are safely there, and their digests: replaced atomically
+    RUN/*.copy.json     both small files once more, each written after its first
     RUN/finished.json   the finish mark
     RUN/tokenizer/      what turns tokens into text
     RUN/lock            held by the one writer
 
 Steps are written and synced first and committed after; what lies beyond the commit is cut off on
-reopening.
+reopening. A chunk grows by being replaced, so whoever reads it sees its committed beginning.
 """
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -21,18 +21,35 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.runs.spec import DRAFT, HEADER, read_spec, sync, write_json
+from glauber.runs.integrity import (
+    EVENTS,
+    Commit,
+    damaged,
+    damaged_file,
+    digest_of,
+    measured,
+)
+from glauber.runs.spec import (
+    DRAFT,
+    HEADER,
+    Spec,
+    read_spec,
+    restored,
+    spec_digest,
+    sync,
+    write_spec,
+    write_twice,
+)
 
 if TYPE_CHECKING:
     import zarr
 
-EVENTS = "events.zarr"
 COMMIT = "committed.json"
 FINISH = "finished.json"
 
@@ -118,7 +135,7 @@ def create(
 
     n_chains, length = start.shape
     every = chunk_steps(n_chains, n_slots)
-    with _explained(folder):
+    with explained(folder):
         group = zarr.open_group(folder / EVENTS, mode="w-")
         for name, (dtype, nothing) in (FIELDS | (ACCEPTED if rejects else {})).items():
             _array(group, name, (n_chains, 0, n_slots), (n_chains, every, n_slots), dtype, nothing)
@@ -128,7 +145,47 @@ def create(
         group["free"][:] = free  # type: ignore[index]
         group.attrs["steps_between_marks"] = every
         _consolidate(folder)
-        write_json(folder / COMMIT, {"steps": 0})
+
+
+def seal(folder: Path, spec: Spec) -> None:
+    """The first commit of a new run, once its arrays and its tokenizer are there."""
+    with explained(folder):
+        write_spec(folder, spec)
+        write_commit(folder, measure(folder, spec))
+
+
+def measure(folder: Path, spec: Spec, steps: int = 0) -> Commit:
+    """The commit of so many steps that lie there, taken to be right."""
+    group = open_group(folder)
+    return measured(folder, group, fields_of(group), steps=steps, of=spec_digest(spec))
+
+
+def write_commit(folder: Path, commit: Commit) -> None:
+    """Writes `committed.json` atomically, and then its copy."""
+    write_twice(folder / COMMIT, commit.to_dict())
+
+
+def read_commit(folder: Path, name: str = COMMIT) -> Commit:
+    """What is safely stored."""
+    try:
+        return Commit.read(folder / name)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged(folder, f"{name} cannot be read", restored(folder, name)) from error
+
+
+def committed_steps(folder: Path) -> int:
+    """How many steps of every chain are safely stored."""
+    return read_commit(folder).steps
+
+
+def check_together(folder: Path, spec: Spec, commit: Commit) -> None:
+    """Refuses a spec, a commit and headers of arrays that are not of one run."""
+    if spec_digest(spec) != commit.of:
+        hope = restored(folder, HEADER)
+        raise damaged(folder, f"{HEADER} and {COMMIT} are not of one run", hope)
+    why = damaged_file(folder, commit, inside=EVENTS) or wrong_shape(folder, commit)
+    if why is not None:
+        raise damaged(folder, why, f"`glauber repair {folder}` may restore it")
 
 
 DIMENSIONS = {"tokens": ("mark", "chain", "position"), "free": ("chain", "position")}
@@ -179,17 +236,6 @@ def fields_of(group: "zarr.Group") -> list[str]:
     return [*FIELDS, *(name for name in ACCEPTED if name in group)]
 
 
-def committed_steps(folder: Path) -> int:
-    """How many steps of every chain are safely stored."""
-    try:
-        steps = int(json.loads((folder / COMMIT).read_text(encoding="utf-8"))["steps"])
-        if steps < 0:
-            raise ValueError
-        return steps
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise GlauberError(f"the run {folder} is damaged: {COMMIT} cannot be read.") from error
-
-
 def chunk_file(name: str, place: int) -> str:
     """The file of one chunk of an array: the events of so many steps, or the tokens at a mark."""
     if name == "free":
@@ -198,117 +244,88 @@ def chunk_file(name: str, place: int) -> str:
     return f"{EVENTS}/{name}/c/{inside}/0"
 
 
-def missing_chunk(folder: Path, steps: int, every: int) -> str | None:
-    """A chunk file that so many steps need and that is not there; zarr would read it as empty.
+def missing_chunk(folder: Path, group: "zarr.Group", commit: Commit) -> str | None:
+    """A chunk file that is not there though it holds something; zarr would read it as empty.
 
-    A chunk of `changed` is not written while nothing changes, so it is not asked for here; in a
-    generation, whose passes may do nothing, this holds for all events.
+    Chunks of nothing but empty slots need not be there. Digests tell which ones; in earlier formats
+    a chunk of `changed`, and in generations any chunk of events, is not asked for.
     """
+    steps, every = commit.steps, int(group.attrs["steps_between_marks"])  # type: ignore[arg-type]
+    places = range(-(-steps // every))
     needed = [("tokens", mark) for mark in range(1 + steps // every)] + [("free", 0)]
-    for name in FIELDS:
-        if name != "changed" and read_spec(folder).unmasking is None:
-            needed += [(name, place) for place in range(-(-steps // every))]
-    files = (chunk_file(name, place) for name, place in needed)
-    return next((one for one in files if not (folder / one).is_file()), None)
+    if commit.of or read_spec(folder).unmasking is None:
+        needed += [(name, place) for name in fields_of(group) for place in places]
+    lost = [one for one in needed if not (folder / chunk_file(*one)).is_file()]
+    for name, place in lost:
+        if name != "changed" if not commit.of else _holds_something(group, commit, name, place):
+            return chunk_file(name, place)
+    return None
 
 
-class Writer:
-    """The one writer of a run: holds its lock, appends steps and commits them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._lock = _take_lock(folder)
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self) -> None:
-        self.steps = committed_steps(self.folder)
-        self._group = open_group(self.folder, "r+")
-        self.fields = fields_of(self._group)
-        self.every = int(self._group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-        lost = missing_chunk(self.folder, self.steps, self.every)
-        if lost is not None:
-            raise GlauberError(f"the run {self.folder} is damaged: {lost} is missing.")
-        with _explained(self.folder):
-            # What a writer left that was killed in the middle of a file: zarr's, and our own.
-            left = [*(self.folder / EVENTS).rglob("*.partial"), *self.folder.glob(f".*{DRAFT}")]
-            for rest in left:
-                rest.unlink()
-            self._resize(self.steps)
-
-    def append(self, events: Events, marks: dict[int, NDArray[Any]]) -> None:
-        """Adds steps and commits them; marks holds the tokens after each multiple of `every`."""
-        first, last = self.steps, self.steps + events["site"].shape[1]
-        with _explained(self.folder):
-            self._resize(last)
-            for name in self.fields:
-                self._group[name][:, first:last] = events[name]  # type: ignore[index]
-            for step, tokens in marks.items():
-                self._group["tokens"][step // self.every] = tokens  # type: ignore[index]
-            _consolidate(self.folder)
-            self._sync(first, last, list(marks))
-            write_json(self.folder / COMMIT, {"steps": last})
-        self.steps = last
-
-    def _sync(self, first: int, last: int, marks: list[int]) -> None:
-        """What a commit rests on, on the disk before the commit is."""
-        places = range(first // self.every, -(-last // self.every))
-        names = [chunk_file(name, place) for name in self.fields for place in places]
-        names += [chunk_file("tokens", step // self.every) for step in marks]
-        files = [self.folder / name for name in names if (self.folder / name).exists()]
-        arrays = [self.folder / EVENTS / name for name in (*self.fields, "tokens")]
-        files += [array / "zarr.json" for array in (*arrays, self.folder / EVENTS)]
-        folders = {one for path in files for one in _between(path, self.folder)}
-        sync(*files)
-        sync(*folders)
-
-    def finish(self) -> None:
-        """Sets the finish mark."""
-        with _explained(self.folder):
-            write_json(self.folder / FINISH, {"steps": self.steps})
-
-    def reopen(self) -> None:
-        """Takes the finish mark away, before a run is extended."""
-        (self.folder / FINISH).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        self._lock.close()
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _resize(self, steps: int) -> None:
-        for name in self.fields:
-            array: Any = self._group[name]
-            array.resize((array.shape[0], steps, array.shape[2]))
-        marks: Any = self._group["tokens"]
-        marks.resize((1 + steps // self.every, *marks.shape[1:]))
+def _holds_something(group: "zarr.Group", commit: Commit, name: str, place: int) -> bool:
+    array: Any = group[name]
+    shape = array.shape if name == "free" else array.shape[1:]
+    if name in commit.digests:
+        first, last = commit.span(place)
+        shape = (array.shape[0], last - first, array.shape[2])
+    empty = np.full(shape, array.fill_value, array.dtype)
+    return digest_of(empty) != commit.expected(name, place)
 
 
-def _between(path: Path, folder: Path) -> list[Path]:
-    """The folders from a file up to the run's own."""
-    return [one for one in path.parents if one == folder or folder in one.parents]
+def read_headers(folder: Path) -> dict[str, dict[str, Any]]:
+    """The headers of the arrays by their names, and that of the group by the empty name."""
+    names = [path.parent.name for path in sorted((folder / EVENTS).glob("*/zarr.json"))]
+    return {
+        name: json.loads((folder / EVENTS / name / "zarr.json").read_bytes())
+        for name in ("", *names)
+    }
 
 
-def _take_lock(folder: Path) -> IO[str]:
-    with _explained(folder):
-        file = (folder / "lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise GlauberError(f"another process is writing the run {folder}.") from error
-    return file
+def with_shapes(headers: dict[str, Any], steps: int, every: int) -> dict[str, dict[str, Any]]:
+    """The headers of a run of so many steps; all but the steps follows from the chunks."""
+    arrays = {name: one for name, one in headers.items() if name}
+    grown = {name: one | {"shape": _shape(name, one, steps, every)} for name, one in arrays.items()}
+    inner = headers[""]["consolidated_metadata"]
+    told = {name: one | {"shape": grown[name]["shape"]} for name, one in inner["metadata"].items()}
+    return grown | {"": headers[""] | {"consolidated_metadata": inner | {"metadata": told}}}
+
+
+def _shape(name: str, header: dict[str, Any], steps: int, every: int) -> list[int]:
+    first, *rest = header["chunk_grid"]["configuration"]["chunk_shape"]
+    if name == "free":
+        return [first, *rest]
+    return [1 + steps // every, *rest] if name == "tokens" else [first, steps, rest[1]]
+
+
+def header_files(headers: dict[str, Any]) -> dict[str, bytes]:
+    """Headers as files, by their paths in the run's folder."""
+    place = {name: f"{EVENTS}/{name}/zarr.json" for name in headers} | {"": f"{EVENTS}/zarr.json"}
+    return {place[name]: json.dumps(one, indent=2).encode() for name, one in headers.items()}
+
+
+def wrong_shape(folder: Path, commit: Commit) -> str | None:
+    """A header whose array is not as large as the committed steps need."""
+    headers = read_headers(folder)
+    fits = with_shapes(headers, commit.steps, commit.every)
+    told = headers[""]["consolidated_metadata"]["metadata"]
+    for name in (one for one in headers if one):
+        axis = {"free": None, "tokens": 0}.get(name, 1)  # what grows beyond the commit
+        for where, one in ((f"{EVENTS}/{name}", headers[name]), (EVENTS, told.get(name))):
+            if one is None or not _reaches(one["shape"], fits[name]["shape"], axis):
+                return f"{where}/zarr.json has another shape"
+    return None
+
+
+def _reaches(shape: list[int], needed: list[int], axis: int | None) -> bool:
+    same = len(shape) == len(needed) and all(isinstance(one, int) for one in shape)
+    return same and all(
+        one == other or (place == axis and one > other)
+        for place, (one, other) in enumerate(zip(shape, needed, strict=True))
+    )
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def explained(folder: Path) -> Iterator[None]:
     """Says in one sentence why something could not be written."""
     try:
         yield

@@ -32,7 +32,7 @@ from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
-from glauber.runs.spec import CONSTRAINED, FORMAT, Spec, versions
+from glauber.runs.spec import Spec, versions
 from glauber.runs.store import bytes_needed
 
 STEPS = 10**15  # no run is longer
@@ -208,7 +208,6 @@ def plan(
         special_tokens=special_tokens,
         trust_remote_code=trust_remote_code,
         versions=versions(),
-        format=CONSTRAINED if asked else FORMAT,
         forbid=_names(forbid),
         standard_only=True,
         constraints=asked.to_dict() or None,

@@ -20,8 +20,8 @@ from glauber.dynamics.kernel import Info, State
 from glauber.dynamics.memo import Memo
 from glauber.progress import check_count
 from glauber.runs.run import Run
-from glauber.runs.spec import write_spec
-from glauber.runs.store import ACCEPTED, FIELDS, Events, Writer, check_new, create, make_folder
+from glauber.runs.store import ACCEPTED, FIELDS, Events, check_new, create, make_folder, seal
+from glauber.runs.writer import Writer
 from glauber.sampling.engine import Stream, check_memo, new_memo, on_its_device, stream
 from glauber.sampling.plan import Plan
 
@@ -104,7 +104,7 @@ def begin(planned: Plan, folder: Path) -> None:
         rejects = planned.scan.rejects
         create(draft, planned.tokens.numpy(), planned.free.numpy(), planned.slots, rejects=rejects)
         planned.model.vocabulary.save(draft / "tokenizer")
-        write_spec(draft, planned.spec)
+        seal(draft, planned.spec)
 
     make_folder(folder, fill)
 
@@ -135,7 +135,7 @@ def advance(
     with Writer(folder) as writer:
         if writer.steps < planned.spec.steps:
             writer.reopen()
-        write_spec(folder, planned.spec)
+        writer.describe(planned.spec)
         tokens = torch.from_numpy(Run(folder).tokens())
         for events, marks in _parts(planned, tokens, writer, batch_size, session):
             writer.append(events, marks)

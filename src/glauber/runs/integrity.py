@@ -1,0 +1,296 @@
+"""Is what a run's folder holds what its writer committed?
+
+A digest is a 64-bit BLAKE2b of content, not of files: of the decoded values of the committed steps
+in a chunk, in the order (steps, chains, slots), little endian. So a chunk that holds more than was
+committed, or that zarr left out because it is empty, has the digest of what was committed. Digests
+find damage and edits; whoever means to deceive can compute them too.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import DamagedRun, GlauberError
+from glauber.runs.replay import replaced
+
+if TYPE_CHECKING:
+    import zarr
+
+EVENTS = "events.zarr"
+TOKENIZER = "tokenizer"
+COPIES = {"run.json": "run.copy.json", "committed.json": "committed.copy.json"}
+
+
+def new_digest() -> "hashlib.blake2b":
+    """A digest of nothing yet, to be updated."""
+    return hashlib.blake2b(digest_size=8)
+
+
+def digest(content: bytes) -> str:
+    """16 letters for some bytes."""
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def in_order(values: NDArray[Any]) -> NDArray[Any]:
+    """Values as they are digested: events (chains, steps, slots) by step, all little endian."""
+    turned = values.transpose(1, 0, 2) if values.ndim == 3 else values
+    return np.ascontiguousarray(turned, values.dtype.newbyteorder("<"))
+
+
+def digest_of(values: NDArray[Any]) -> str:
+    """The digest of events (chains, steps, slots), of a mark or of `free` (chains, length)."""
+    return digest(in_order(values).data)  # type: ignore[arg-type]
+
+
+def digest_of_json(value: Any) -> str:
+    """The digest of a JSON value, however it is laid out."""
+    plain = json.loads(json.dumps(value))  # keys are strings, tuples are lists
+    told = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return digest(told.encode("utf-8", "surrogatepass"))
+
+
+def sealed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with a digest of its entries."""
+    entries = {name: value for name, value in record.items() if name != "digest"}
+    return entries | {"digest": digest_of_json(entries)}
+
+
+def is_sealed(record: dict[str, Any]) -> bool:
+    """Whether a record's digest is that of its entries."""
+    return "digest" in record and sealed(record)["digest"] == record["digest"]
+
+
+def header_digest(content: bytes) -> str:
+    """The digest of a `zarr.json` without its shapes, which grow with the run."""
+    return digest_of_json(_shapeless(json.loads(content)))
+
+
+def _shapeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shapeless(one) for name, one in value.items() if name != "shape"}
+    return [_shapeless(one) for one in value] if isinstance(value, list) else value
+
+
+def file_digest(path: Path) -> str | None:
+    """The digest of a file of a run; None where it cannot be read."""
+    try:
+        content = path.read_bytes()
+        return header_digest(content) if path.name == "zarr.json" else digest(content)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def kept_files(folder: Path) -> list[str]:
+    """The files that are digested whole: the tokenizer's, and the headers of the arrays."""
+    saved = [path for path in (folder / TOKENIZER).rglob("*") if path.is_file()]
+    mine = [path for path in saved if not path.name.startswith(".")]  # no system's droppings
+    headers = [folder / EVENTS / "zarr.json", *(folder / EVENTS).glob("*/zarr.json")]
+    return sorted(path.relative_to(folder).as_posix() for path in (*mine, *headers))
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What `committed.json` says; of earlier formats only the steps."""
+
+    steps: int
+    every: int = 0  # steps between two marks
+    digests: dict[str, list[str]] = field(default_factory=dict)  # of each field's chunks
+    tokens: list[str] = field(default_factory=list)  # of the marks
+    free: str = ""
+    files: dict[str, str] = field(default_factory=dict)  # by path in the folder
+    of: str = ""  # what of the spec never changes; empty in earlier formats
+
+    @classmethod
+    def read(cls, path: Path) -> "Commit":
+        """The commit in that file; ValueError, or one of its like, where it is damaged."""
+        found = json.loads(path.read_text(encoding="utf-8"))
+        steps = int(found["steps"])
+        if steps < 0 or (len(found) > 1 and not is_sealed(found)):
+            raise ValueError("not what was written")
+        return cls(**{name: one for name, one in found.items() if name != "digest"})
+
+    def to_dict(self) -> dict[str, Any]:
+        return sealed(asdict(self))
+
+    @property
+    def places(self) -> int:
+        """Chunks of each field that are needed, the last of which may be of a part."""
+        return -(-self.steps // self.every) if self.every else 0
+
+    def span(self, place: int) -> tuple[int, int]:
+        """The committed steps of a chunk."""
+        return place * self.every, min(self.steps, (place + 1) * self.every)
+
+    def expected(self, name: str, place: int) -> str | None:
+        """The digest of a chunk of a field, of a mark (`tokens`) or of `free`."""
+        listed = {"tokens": self.tokens, "free": [self.free]}.get(name, self.digests.get(name, []))
+        return listed[place] if place < len(listed) else None
+
+    def cut(self, places: int) -> "Commit":
+        """The same run with only its first chunks."""
+        return Commit(
+            min(self.steps, places * self.every),
+            self.every,
+            {name: listed[:places] for name, listed in self.digests.items()},
+            self.tokens[: places + 1],
+            self.free,
+            self.files,
+            self.of,
+        )
+
+
+def measured(
+    folder: Path, group: "zarr.Group", fields: Iterable[str], *, steps: int, of: str
+) -> Commit:
+    """The commit of what lies there, taken to be right: of a new run, or after a replay."""
+    bare = Commit(steps, int(group.attrs["steps_between_marks"]))  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {name: group[name] for name in (*fields, "tokens", "free")}
+    spans = [slice(*bare.span(place)) for place in range(bare.places)]
+    digests = {name: [digest_of(arrays[name][:, part]) for part in spans] for name in fields}
+    marks = [digest_of(arrays["tokens"][mark]) for mark in range(1 + steps // bare.every)]
+    files = {name: str(file_digest(folder / name)) for name in kept_files(folder)}
+    return Commit(steps, bare.every, digests, marks, digest_of(arrays["free"][:]), files, of)
+
+
+def damaged(folder: Path, what: str, hope: str = "") -> DamagedRun:
+    """The refusal of a damaged run."""
+    return DamagedRun(f"the run {folder} is damaged: {what}{hope and '; ' + hope}.")
+
+
+def damaged_file(folder: Path, commit: Commit, *, inside: str) -> str | None:
+    """A file below `inside` that is not what was committed, and why."""
+    for name, expected in commit.files.items():
+        if name.startswith(f"{inside}/") and (found := file_digest(folder / name)) != expected:
+            return f"{name} {'cannot be read' if found is None else 'is not what was committed'}"
+    strange = [name for name in kept_files(folder) if name not in commit.files]
+    return next((f"{n} is not the run's" for n in strange if n.startswith(f"{inside}/")), None)
+
+
+class Checked:
+    """The arrays of a run; each chunk is compared with its digest when it is first used.
+
+    Of earlier formats, whose commit has no digests, nothing is compared.
+    """
+
+    def __init__(self, folder: Path, group: "zarr.Group", commit: Commit) -> None:
+        self.folder, self.group, self.commit = folder, group, commit
+        self.has_digests = bool(commit.of)
+        self._sound: set[tuple[str, int]] = set()
+
+    def array(self, name: str) -> Any:
+        try:
+            return self.group[name]
+        except KeyError as error:
+            raise damaged(self.folder, f"{EVENTS} lacks {name}") from error
+        except Exception as error:  # what zarr raises depends on where its header is broken
+            why = f"{EVENTS}/{name}/zarr.json cannot be read"
+            raise damaged(self.folder, why) from error
+
+    def events(self, name: str, first: int, last: int) -> NDArray[Any]:
+        """A field of the events (chains, steps, slots); what is new to us is read by chunks."""
+        array = self.array(name)
+        if not self.has_digests or last <= first:
+            return self._read(name, 0, lambda: array[:, first:last])
+        every = self.commit.every
+        places = range(first // every, -(-last // every))
+        new = [place for place in places if (name, place) not in self._sound]
+        begin, end = (places[0] * every, self.commit.span(places[-1])[1]) if new else (first, last)
+        try:
+            values = np.asarray(array[:, begin:end])
+        except Exception as error:
+            torn = next((place for place in places if not self.whole(name, place)), places[0])
+            raise self.refusal(name, torn) from error
+        for place in new:
+            part = slice(place * every - begin, (place + 1) * every - begin)
+            self._compare(name, place, values[:, part])
+        return values[:, first - begin : last - begin]
+
+    def mark(self, place: int) -> NDArray[Any]:
+        """The tokens (chains, length) at a mark."""
+        return self._part("tokens", place)
+
+    def free(self) -> NDArray[Any]:
+        """The free sites (chains, length)."""
+        return self._part("free", 0)
+
+    def _part(self, name: str, place: int) -> NDArray[Any]:
+        values = self._read(name, place, lambda: self._values(name, place))
+        if self.has_digests and (name, place) not in self._sound:
+            self._compare(name, place, values)
+        return values
+
+    def _values(self, name: str, place: int) -> NDArray[Any]:
+        """A chunk, a mark or the free sites, not compared with anything."""
+        array = self.array(name)
+        if name in ("tokens", "free"):
+            return np.asarray(array[place] if name == "tokens" else array[:])
+        return np.asarray(array[:, slice(*self.commit.span(place))])
+
+    def _read(self, name: str, place: int, read: Callable[[], Any]) -> NDArray[Any]:
+        try:
+            return np.asarray(read())
+        except GlauberError:
+            raise
+        except Exception as error:
+            raise self.refusal(name, place) from error
+
+    def _compare(self, name: str, place: int, values: NDArray[Any]) -> None:
+        if digest_of(values) != self.commit.expected(name, place):
+            raise self.refusal(name, place)
+        self._sound.add((name, place))
+
+    def whole(self, name: str, place: int) -> bool:
+        """Whether a chunk, a mark (`tokens`) or `free` is what was committed."""
+        if (name, place) in self._sound:
+            return True
+        try:
+            same = digest_of(self._values(name, place)) == self.commit.expected(name, place)
+        except Exception:
+            return False
+        if same:
+            self._sound.add((name, place))
+        return same
+
+    def sound_steps(self) -> int:
+        """The longest beginning of which everything is there, or can be made again from it."""
+        if not self.whole("tokens", 0) or self.free_again() is None:
+            return 0
+        for place in range(self.commit.places):
+            if not all(self.whole(name, place) for name in self.commit.digests):
+                return self.commit.span(place)[0]
+        return self.commit.steps
+
+    def free_again(self) -> NDArray[np.bool_] | None:
+        """The free sites; where they are lost, the sites that were redrawn if that is all."""
+        if self.whole("free", 0):
+            return self.free()
+        found = np.zeros(self.array("tokens").shape[1:], bool)
+        for place in range(self.commit.places):
+            if self.whole("site", place):
+                sites = self._values("site", place)
+                chain, step, slot = np.nonzero(sites >= 0)
+                found[chain, sites[chain, step, slot]] = True
+        return found if digest_of(found) == self.commit.free else None
+
+    def mark_again(self, place: int, before: NDArray[Any]) -> NDArray[np.int32] | None:
+        """A mark made by replay from the tokens at the mark before it, if that gives its digest."""
+        sites, tokens = (self._values(name, place - 1) for name in ("site", "token"))
+        found = replaced(before, sites, tokens)[1].astype(np.int32)
+        return found if digest_of(found) == self.commit.expected("tokens", place) else None
+
+    def refusal(self, name: str, place: int) -> DamagedRun:
+        """Which part is damaged, and which steps are sound."""
+        if not self.has_digests:
+            return damaged(self.folder, f"{name} cannot be read")
+        first, last = self.commit.span(place)
+        what = {"tokens": f"the tokens at step {first}", "free": "free"}
+        sound = self.sound_steps()
+        kept = f"steps 0 to {sound} are" if sound else "no step is"
+        hope = f"{kept} sound: `glauber repair {self.folder}` keeps what is"
+        return damaged(self.folder, what.get(name, f"{name} of steps {first} to {last}"), hope)
