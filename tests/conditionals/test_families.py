@@ -283,6 +283,14 @@ def test_a_text_is_tried_that_is_longer_than_the_window_and_the_even_distances()
     assert guard.lengths_to_try(clamped) == [guard.SHORT, 5 + guard.BEYOND]
 
 
+def test_norms_of_float32_may_round_in_a_model_of_float64():
+    """The root-mean-square norm sums in float32: by another order of the sum it says 3e-8 else."""
+    plain, rounding = (describe(make(name).double()) for name in ("bert", "eurobert"))
+    assert guard.tolerance(plain, torch.float64) == guard.TOLERANCE[torch.float64]
+    assert guard.tolerance(rounding, torch.float64) == guard.ROUNDED
+    assert guard.tolerance(rounding, torch.float32) == guard.TOLERANCE[torch.float32]
+
+
 def test_angles_keep_their_bits_in_half_precision():
     model = in_precision(make("modernbert"), torch.device("cpu"), torch.bfloat16)
     whole = make("modernbert").model.rotary_emb

@@ -160,7 +160,7 @@ class MaskedLM(OnePass):
             hidden_token=self.hidden_token,
             lengths=guard.lengths_to_try(described),
         )
-        if apart <= guard.TOLERANCE[self.model.dtype]:
+        if apart <= guard.tolerance(described, self.model.dtype):
             return EncoderInt8(described) if self.int8 else encoder
         if self.int8:
             raise GlauberError(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from glauber.conditionals.forward.description import Description
+from glauber.conditionals.forward.description import Description, Norm
 from glauber.threads import one_thread_each
 
 TOLERANCE = {
@@ -19,11 +19,19 @@ TOLERANCE = {
     torch.float16: 0.03,
     torch.bfloat16: 0.1,
 }
+ROUNDED = 1e-6  # of models of float64 whose norms are formed in float32: the order of a sum shows
 SHORT = 11  # tokens of two rows
 BEYOND = 9  # tokens of one row beyond what is seen of a short text
 HIDDEN = 3  # sites of each row
 
 Scores = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (rows, k)
+
+
+def tolerance(described: Description, dtype: torch.dtype) -> float:
+    """What rounding may do to the scores of a model, in spreads of the scores."""
+    norms = [part for layer in described.layers for part in layer if isinstance(part, Norm)]
+    rounds = dtype == torch.float64 and not all(norm.centred for norm in norms)
+    return ROUNDED if rounds else TOLERANCE[dtype]
 
 
 def difference(
