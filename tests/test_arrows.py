@@ -29,7 +29,7 @@ ARROWS = {
     "ising": {"conditionals", "exact"},
     "translation": {"conditionals", "dynamics"},
     "proteins": BELOW | {"compatibility"},
-    "evaluation": BELOW | {"compatibility"},
+    "evaluation": BELOW | {"compatibility", "generation"},
     "machine": BELOW | {"exact"},
     "figures": BELOW
     | {

@@ -89,7 +89,7 @@ OTHERS = {
     "GlauberWarning": "errors",
     "allow_long": "progress",
 }
-ROOMS = {"ising", "exact", "sweeps"}  # laboratories with studies of their own
+ROOMS = {"ising", "exact", "sweeps", "evaluation"}  # with studies or objects of their own
 _HOMES = OTHERS | {name: home for group in STUDIES.values() for name, home in group.items()}
 __all__ = sorted({*_HOMES, *ROOMS})
 

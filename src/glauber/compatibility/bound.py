@@ -15,142 +15,22 @@ k uniform in 1..n and the set of k hidden sites uniformly random: the bound (ELB
 diffusion. How much log p_o(x) depends on o is incompatibility (paper A), summed along a text.
 """
 
-from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from glauber.compatibility.likelihoods import Likelihood
 from glauber.compatibility.pseudo_likelihood import hidden_log_probs
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.progress import Advance
-from glauber.result import plain
-from glauber.statistics import (
-    Floats,
-    Measured,
-    mean_by_chain,
-    mean_over_chains,
-    over_chains,
-    ratio_over_chains,
-)
 
 EXACT = 5  # free tokens up to which all hidden sets, and so all orders, are enumerated
 ASKED = 16  # hidden sites of a row that are asked about: a random choice where more are hidden
-TENTHS = 10  # of the hidden share
 FOLLOWED = 1 << 32  # the step of the first order that is followed; the samples' steps begin at 0
-
-
-@dataclass(frozen=True, eq=False)
-class Likelihood:
-    """What random orders say of the free tokens of a text, in nats."""
-
-    tokens: int  # that are scored
-    exact: bool  # everything enumerated
-    bounds: Floats  # (samples,) independent estimates of the bound; one, the bound itself, if exact
-    shares: Floats  # (rows,) hidden share of the free tokens
-    nll: Floats  # (rows,) mean over the hidden sites of -log pi
-    log_probs: Floats  # (orders,) log p_o(x); of all orders if exact
-    text: str = ""
-
-    @property
-    def bound(self) -> Measured:
-        """-log p(x) of the mixture over orders is at most this."""
-        return self._mean(self.bounds, (0.0, np.inf))
-
-    @property
-    def log_likelihood(self) -> Measured | None:
-        """The mean over orders of log p_o(x); None where no order was followed."""
-        return self._mean(self.log_probs, (-np.inf, 0.0)) if len(self.log_probs) else None
-
-    @property
-    def order_sd(self) -> Measured | None:
-        """The standard deviation of log p_o(x) over orders: 0 for a joint law."""
-        if self.exact:
-            return Measured(float(self.log_probs.std()), None, "exact")
-        if len(self.log_probs) < 2:
-            return None
-        return over_chains(self._sd, len(self.log_probs), scale="log").one()
-
-    @property
-    def log_mean(self) -> float | None:
-        """log of the mean of p_o(x): exact, or an estimate from below that rises with orders."""
-        if not len(self.log_probs):
-            return None
-        return float(np.logaddexp.reduce(self.log_probs) - np.log(len(self.log_probs)))
-
-    def _mean(self, values: Floats, bounds: tuple[float, float]) -> Measured:
-        if self.exact:
-            return Measured(float(values.mean()), None, "exact")
-        return mean_over_chains(values, bounds=bounds)
-
-    def _sd(self, weights: Floats) -> Floats:
-        """Over the orders of weight 1."""
-        return np.asarray(self.log_probs[weights > 0].std(ddof=1))
-
-    def to_dict(self) -> dict[str, Any]:
-        per_token = self.log_likelihood and scaled(self.log_likelihood, 1 / self.tokens)
-        return {
-            "text": self.text,
-            "tokens": self.tokens,
-            "kind": "exact" if self.exact else "estimate",
-            "bound": plain(self.bound),
-            "bound_per_token": plain(scaled(self.bound, 1 / self.tokens)),
-            "log_likelihood": plain(self.log_likelihood),
-            "log_likelihood_per_token": plain(per_token),
-            "order_sd": plain(self.order_sd),
-            "log_mean": plain(self.log_mean),
-            "log_probs": plain(self.log_probs),
-        }
-
-    def to_row(self) -> dict[str, Any]:
-        """A row of a table."""
-        low, high = self.bound.interval or (None, None)
-        mean, sd = self.log_likelihood, self.order_sd
-        return {
-            "tokens": self.tokens,
-            "kind": "exact" if self.exact else "estimate",
-            "bound": self.bound.value,
-            "bound_low": low,
-            "bound_high": high,
-            "bound_per_token": self.bound.value / self.tokens,
-            "log_likelihood": None if mean is None else mean.value,
-            "order_sd": None if sd is None else sd.value,
-            "log_mean": self.log_mean,
-            "words": self.text,
-        }
-
-
-def scaled(found: Measured, by: float) -> Measured:
-    """A figure in another unit."""
-    ends = found.interval and (by * found.interval[0], by * found.interval[1])
-    error = None if found.standard_error is None else by * found.standard_error
-    return replace(found, value=by * found.value, interval=ends, standard_error=error)
-
-
-def per_token(totals: list[Measured], tokens: list[int]) -> Measured:
-    """Nats a token over all texts, with the interval over texts; of one text, its own interval."""
-    if len(totals) == 1:
-        return scaled(totals[0], 1 / tokens[0])
-    return ratio_over_chains([one.value for one in totals], tokens)
-
-
-def per_text(totals: list[Measured]) -> Measured:
-    """Nats a text, with the interval over texts; of one text, its own interval."""
-    return totals[0] if len(totals) == 1 else mean_over_chains([one.value for one in totals])
-
-
-def by_hidden_share(texts: list[Likelihood]) -> list[tuple[float, Measured]]:
-    """Mean nll of a hidden token by tenths of the hidden share: (middle, nats), over texts."""
-    share = np.concatenate([one.shares for one in texts])
-    nll = np.concatenate([one.nll for one in texts])
-    text = np.repeat(np.arange(len(texts)), [len(one.nll) for one in texts])
-    tenth = np.ceil(np.round(share * TENTHS, 9)).astype(int) - 1
-    here = [(number, tenth == number) for number in range(TENTHS) if (tenth == number).any()]
-    return [((i + 0.5) / TENTHS, mean_by_chain(nll[at], text[at])) for i, at in here]
 
 
 def row_count(free: Tensor, *, samples: int, orders: int) -> int:
@@ -168,21 +48,23 @@ def random_order_likelihoods(
     samples: int,
     orders: int,
     seed: int = 0,
+    keys: Tensor | None = None,
     advance: Advance | None = None,
 ) -> list[Likelihood]:
     """The bound and the log-likelihood along random orders, of each row of tokens (rows, length).
 
     free (rows, length) says which sites are scored; the others are context. A sample is a pair of
-    hidden sets, an order is followed to its end. Noise is keyed by (seed, row, sample, site).
+    hidden sets, an order is followed to its end. Noise is keyed by (seed, key, sample, site); keys
+    (rows,) are by default the rows' numbers.
     """
-    found: dict[int, Likelihood] = {}
-    few = free.sum(dim=1) <= EXACT
-    for row in few.nonzero()[:, 0].tolist():
-        found[row] = enumerated(conditionals, tokens[row], free[row], advance)
+    keys = torch.arange(len(tokens)) if keys is None else keys
+    enough = free.sum(dim=1) > EXACT
+    few, many = (~enough).nonzero()[:, 0], enough.nonzero()[:, 0]
+    each = enumerated(conditionals, tokens[few], free[few], advance)
+    found = dict(zip(few.tolist(), each, strict=True))
     at_once = rows_at_once(8 * max(1, orders) * tokens.shape[1] ** 2)
-    many = (~few).nonzero()[:, 0]
     for rows in many.split(at_once) if len(many) else ():
-        chosen = tokens[rows], free[rows], rows
+        chosen = tokens[rows], free[rows], keys[rows]
         nll, hidden = hidden_sets(conditionals, *chosen, samples, seed, advance)
         paths = followed(conditionals, *chosen, orders, seed, advance)
         for place, row in enumerate(rows.tolist()):
@@ -270,24 +152,33 @@ def between(order: Tensor, begin: Tensor, end: Tensor) -> Tensor:
 
 def enumerated(
     conditionals: Conditionals, tokens: Tensor, free: Tensor, advance: Advance | None = None
-) -> Likelihood:
-    """The same of one text (length,) with few free tokens, from every set of hidden ones."""
-    free_sites = free.nonzero()[:, 0].tolist()
-    n = len(free_sites)
-    sets = [chosen for k in range(1, n + 1) for chosen in combinations(free_sites, k)]
-    sites = torch.tensor([[*chosen, *[PAD] * (n - len(chosen))] for chosen in sets])
-    row = torch.zeros(len(sets), dtype=torch.int64)
-    asked = hidden_log_probs(conditionals, tokens[None], row, sites, asked=ASKED, advance=advance)
-    said = {
-        frozenset(chosen): dict(zip(chosen, found, strict=False))
-        for chosen, found in zip(sets, asked.tolist(), strict=True)
-    }
+) -> list[Likelihood]:
+    """The same of rows (rows, length) with few free tokens, from every set of hidden ones."""
+    sets = [
+        [chosen for k in range(1, len(sites) + 1) for chosen in combinations(sites, k)]
+        for sites in (row.nonzero()[:, 0].tolist() for row in free)
+    ]
+    rows = torch.tensor([row for row, some in enumerate(sets) for _ in some], dtype=torch.int64)
+    hidden = [[*one, *[PAD] * (EXACT - len(one))] for some in sets for one in some]
+    sites = torch.tensor(hidden, dtype=torch.int64).view(-1, EXACT)
+    asked = hidden_log_probs(conditionals, tokens, rows, sites, asked=ASKED, advance=advance)
+    answers = iter(asked.tolist())
+    return [
+        _from_sets({one: dict(zip(one, next(answers), strict=False)) for one in some})
+        for some in sets
+    ]
+
+
+def _from_sets(said: dict[tuple[int, ...], dict[int, float]]) -> Likelihood:
+    """One text's, from log pi at the sites of every set of hidden ones (rising)."""
+    sites = max(said, key=len)
+    n = len(sites)
     means = [-np.mean(list(found.values())) for found in said.values()]
-    sizes = np.array([len(chosen) for chosen in sets])
+    sizes = np.array([len(chosen) for chosen in said])
     nll = np.array([np.mean(means, where=sizes == k) for k in range(1, n + 1)])
     along = [
-        sum(said[frozenset(order[j:])][site] for j, site in enumerate(order))
-        for order in permutations(free_sites)
+        sum(said[tuple(sorted(order[j:]))][site] for j, site in enumerate(order))
+        for order in permutations(sites)
     ]
     shares = np.arange(1, n + 1) / n
     return Likelihood(n, True, nll.sum(keepdims=True), shares, nll, np.array(along))

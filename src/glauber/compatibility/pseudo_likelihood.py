@@ -211,6 +211,26 @@ def hidden_log_probs(
     return found
 
 
+def likeliest(conditionals: Conditionals, tokens: Tensor, rows: Tensor, sites: Tensor) -> Tensor:
+    """Whether no token is likelier than the one that stands at the first hidden site, (questions,).
+
+    Questions as in `hidden_log_probs`.
+    """
+    found = torch.zeros(len(rows), dtype=torch.bool)
+    packer = conditionals.packed if isinstance(conditionals, OnePass) else None
+    fit = _fits(packer, lengths_of(tokens)[rows])
+    if packer is not None and bool(fit.any()):
+        for part in fit.nonzero()[:, 0].split(_packed_at_once(packer, tokens.shape[1])):
+            visible = hide(tokens[rows[part]], sites[part, 1:], packer.hidden_token)
+            found[part] = packer.likeliest(visible, sites[part, 0])
+    chosen = (~fit).nonzero()[:, 0]
+    for part, laws in hidden_laws(conditionals, tokens, rows, sites, chosen=chosen):
+        law = laws[:, 0].cpu()
+        stood = law.gather(1, tokens[rows[part]].gather(1, sites[part, :1]))
+        found[part] = stood[:, 0] >= law.amax(dim=1)
+    return found
+
+
 def hidden_laws(
     conditionals: Conditionals,
     tokens: Tensor,

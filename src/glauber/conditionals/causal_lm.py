@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide, log_probs
-from glauber.conditionals.batching import ExactRows, rows_at_once
+from glauber.conditionals.batching import ExactRows, lengths_of, rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     check_weights,
@@ -30,6 +30,8 @@ from glauber.conditionals.weights import (
     name_of,
 )
 from glauber.errors import GlauberError
+
+UNSAID = -1.0  # marks places at which nothing is said
 
 
 class CausalLM:
@@ -51,6 +53,7 @@ class CausalLM:
         self.longest = longest_text(model.config, tokenizer) - (self.opening is not None)
         self._fingerprint = fingerprint
         self._exact = ExactRows(lambda tokens, sites, _: self._rows(tokens), self.vocab_size)
+        self._exact_each = ExactRows(lambda tokens, sites, _: self._said(tokens), self.vocab_size)
 
     @classmethod
     def load(
@@ -147,30 +150,59 @@ class CausalLM:
             dummy = torch.zeros(len(tokens), 1, dtype=torch.int64)
             return self._exact(tokens, dummy, dummy[..., None])[:, 0, 0]
 
+    def token_log_probs(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """log p(x_t | x_<t) (rows, length) float64, and whether no token is likelier there, bool.
+
+        Not a number where nothing is said: at PAD, and at the token that opens a text. On a CPU a
+        row's answer does not depend on the other rows.
+        """
+        found, lengths = (
+            tokens.new_zeros((*tokens.shape, 2), dtype=torch.float64),
+            lengths_of(tokens),
+        )
+        found[..., 1] = UNSAID
+        for length in lengths.unique().tolist():
+            size = rows_at_once(8 * length * self.vocab_size, self.device)
+            for part in (lengths == length).nonzero()[:, 0].split(size):
+                found[part, :length] = self._in_one_length(tokens[part, :length])
+        said = found[..., 1] != UNSAID
+        return found[..., 0].masked_fill(~said, torch.nan), found[..., 1] == 1
+
+    def _in_one_length(self, tokens: Tensor) -> Tensor:
+        """What `_said` says of rows (rows, length) without PAD, each by itself on a CPU."""
+        with torch.no_grad():
+            if self.device.type == "cuda":
+                return self._said(tokens)
+            dummy = torch.zeros(*tokens.shape, 2, dtype=torch.int64)
+            return self._exact_each(tokens, dummy[..., 0], dummy)
+
     def _rows(self, tokens: Tensor) -> Tensor:
         """log p (rows, 1, 1) of rows of tokens in one call of the model."""
-        there = tokens != PAD
-        inputs = tokens.clamp(min=0)
-        if self.opening is not None:
-            inputs = torch.cat([torch.full_like(inputs[:, :1], self.opening), inputs], dim=1)
-            # The tokenizer may have put the opening token there already: it is not written twice.
-            twice = inputs[:, 1] == self.opening
-            inputs = torch.where(twice[:, None], inputs.roll(-1, dims=1), inputs)
-            there = torch.where(twice[:, None], there.roll(-1, dims=1), there)
-            there = there & ~(twice[:, None] & _last(there))
-            targets, counted = inputs[:, 1:], there
-        else:
-            targets, counted = inputs[:, 1:], there[:, 1:]
-        # PAD stands behind the text, where causal attention never looks.
-        logits = self.model(input_ids=inputs.to(self.device)).logits[:, :-1].to(tokens.device)
+        return self._said(tokens)[..., 0].sum(dim=1)[:, None, None]
+
+    def _said(self, tokens: Tensor) -> Tensor:
+        """log p(x_t | x_<t), and 1 where no token is likelier, else 0: (rows, length, 2) float64.
+
+        In one call of the model; 0 and UNSAID at PAD and at the token that opens a text.
+        """
+        inputs, said = tokens.clamp(min=0), tokens != PAD
+        first = (
+            inputs[:, :1] if self.opening is None else torch.full_like(inputs[:, :1], self.opening)
+        )
+        # The tokenizer may have put the opening token there already: it is not written twice, and
+        # each place then speaks of the next token. PAD stands behind the text, where causal
+        # attention never looks.
+        opened = inputs[:, :1] == first
+        targets = torch.where(opened, inputs.roll(-1, dims=1), inputs)
+        inputs = torch.where(opened, inputs, torch.cat([first, inputs[:, :-1]], dim=1))
+        logits = self.model(input_ids=inputs.to(self.device)).logits.to(tokens.device)
         log_probs = torch.log_softmax(logits.double(), dim=-1)
-        each = log_probs.gather(-1, targets[..., None])[..., 0]
-        return torch.where(counted, each, 0.0).sum(dim=1)[:, None, None]
-
-
-def _last(rows: Tensor) -> Tensor:
-    """True in the last column."""
-    return torch.arange(rows.shape[1], device=rows.device) == rows.shape[1] - 1
+        each = log_probs.gather(-1, targets[..., None])
+        found = torch.cat([each, (each >= log_probs.amax(dim=-1, keepdim=True)).double()], dim=-1)
+        found = torch.where(opened[..., None], found.roll(1, dims=1), found)
+        said[:, :1] &= ~opened
+        nothing = torch.tensor([0.0, UNSAID], dtype=torch.float64, device=tokens.device)
+        return torch.where(said[..., None], found, nothing)
 
 
 @dataclass(frozen=True)

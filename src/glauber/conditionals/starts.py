@@ -23,6 +23,7 @@ __all__ = [
     "read_named", "read_sites", "read_texts", "readable", "reads_english", "spell_sites", "starts",
 ]  # fmt: skip
 
+UNREAD = "what is not in the vocabulary was read as unknown tokens"
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
 
 
@@ -240,10 +241,13 @@ def _english(vocabulary: Vocabulary) -> list[str]:
     return found if len(found) >= ENGLISH * len(texts) else []
 
 
-def readable(vocabulary: Vocabulary, texts: Sequence[str], names: Sequence[str] = ()) -> list[str]:
+def readable(
+    vocabulary: Vocabulary, texts: Sequence[str], names: Sequence[str] = (), *, strict: bool = True
+) -> list[str]:
     """The texts as the vocabulary can spell them; what was repaired is said, the rest refused.
 
-    names are what a refusal calls them (default: text 1, text 2, …).
+    names are what a refusal calls them (default: text 1, text 2, …). Without strict nothing is
+    refused: it is said which texts have characters that are read as unknown tokens.
 
     For a vocabulary of single letters blanks are removed, or put between the letters, and lower
     case becomes upper case, where that makes every character known.
@@ -260,9 +264,13 @@ def readable(vocabulary: Vocabulary, texts: Sequence[str], names: Sequence[str] 
                 found.append(better)
                 break
         else:
-            vocabulary.check(text, names[i] if names else f"text {i + 1}")
+            if strict:
+                vocabulary.check(text, names[i] if names else f"text {i + 1}")
+            repaired.setdefault(UNREAD, []).append(i)
+            found.append(text)
     for how, which in repaired.items():
-        _warn(f"{how} in {_numbered(which)}, so that every character is in the vocabulary.")
+        end = "." if how == UNREAD else ", so that every character is in the vocabulary."
+        _warn(f"{how} in {_numbered(which)}{end}")
     return found
 
 

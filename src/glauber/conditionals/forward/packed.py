@@ -56,11 +56,23 @@ class PackedRows:
 
         The token at the site is the one that is asked about; the model does not see it.
         """
+        return self._asked(
+            tokens, sites, lambda scores, asked: _log_prob(scores, asked, temperature)
+        )
+
+    def likeliest(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """Whether no token is likelier at the site than the one that is asked about, (rows,)."""
+        return self._asked(tokens, sites, _is_largest)
+
+    def _asked(
+        self, tokens: Tensor, sites: Tensor, read: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """What is read (rows,) from the scores (some rows, vocab) and the tokens asked about."""
         asked = tokens.gather(1, sites[:, None])
         visible = tokens.scatter(1, sites[:, None], self.hidden_token)
         states = self._states(visible, sites)
         found = side_by_side(
-            lambda part: self._at(states[part], asked[part], temperature),
+            lambda part: read(self._scores(states[part]), asked[part]),
             list(torch.arange(len(tokens)).split(BLOCK)),
         )
         return torch.cat(found)
@@ -99,10 +111,10 @@ class PackedRows:
         few = self.log_probs(tokens[-3:], sites[-3:])
         return torch.equal(here, there) and torch.equal(here[-3:], few)
 
-    def _at(self, states: Tensor, asked: Tensor, temperature: float) -> Tensor:
+    def _scores(self, states: Tensor) -> Tensor:
+        """The head on states (up to BLOCK rows, d): (rows, vocab) float64."""
         filled = F.pad(states, (0, 0, 0, BLOCK - len(states)))
-        scores = self.read(filled[:, None])[: len(states), 0].double() / temperature
-        return scores.gather(1, asked)[:, 0] - scores.logsumexp(dim=1)
+        return self.read(filled[:, None])[: len(states), 0].double()
 
     def _states(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """Hidden states (rows, d) of the last layer at the sites."""
@@ -205,6 +217,15 @@ class PackedRows:
         pairs = zip(there, _blocks(self._attend(layer, parts, runs, sites)), strict=True)
         found = torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])
         return normed(self.encoder.described.norm, found)[: len(sites)]
+
+
+def _log_prob(scores: Tensor, asked: Tensor, temperature: float) -> Tensor:
+    scores = scores / temperature
+    return scores.gather(1, asked)[:, 0] - scores.logsumexp(dim=1)
+
+
+def _is_largest(scores: Tensor, asked: Tensor) -> Tensor:
+    return scores.gather(1, asked)[:, 0] >= scores.amax(dim=1)
 
 
 def _blocks(rows: Tensor) -> list[Tensor]:

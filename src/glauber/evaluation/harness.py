@@ -1,0 +1,242 @@
+"""How does a masked model answer lm-evaluation-harness?
+
+`answers.py` says what its figures are; `glauber.score(model, texts, given=contexts)` gives the
+same ones.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from lm_eval.api.model import LM
+from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
+
+from glauber.compatibility.score import SAMPLES
+from glauber.conditionals.base import Conditionals
+from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
+from glauber.conditionals.load import load, refuse_int8
+from glauber.errors import GlauberError
+from glauber.evaluation.answers import (
+    FIGURES,
+    GREEDY,
+    TOGETHER,
+    Answer,
+    Figure,
+    figure_named,
+    joined,
+)
+from glauber.generation.generate import rows_of
+from glauber.generation.stored import write
+from glauber.generation.unmasking import Unmasking
+from glauber.generation.writing import Job
+from glauber.progress import check_count, check_seed
+from glauber.result import model_parts, one_of, signature
+
+LOG = logging.getLogger("lm_eval.models.glauber")  # lm_eval's own, which shows it
+ORDERS = ("left-to-right", "confidence", "margin", "entropy")  # in which nothing is drawn
+WRITTEN = 64  # tokens that are written, where neither a task nor the user says how many
+
+
+class HarnessLM(LM):  # type: ignore[misc]
+    """A masked, diffusion or autoregressive model for `lm_eval.simple_evaluate(model=…)`.
+
+    pretrained  a name, a folder, or an object, as `glauber.load` takes it
+    score       pll, within-word or bound; exact for an autoregressive model; auto: pll, or exact
+    samples     of the bound: pairs of random hidden sets a text, two rows each
+    seed        of the bound; its noise depends on the context (of whole texts, on the text) alone
+    order       in which `generate_until` fills: left-to-right, confidence, margin or entropy
+    batch_size  requests in one pass; changes nothing else
+    answers     what the last call of each kind found, request by request, with standard errors
+    """
+
+    def __init__(
+        self,
+        pretrained: str | Conditionals = "bundled:english",
+        *,
+        score: str = "auto",
+        samples: int = SAMPLES,
+        seed: int = 0,
+        order: str = "left-to-right",
+        max_gen_toks: int = WRITTEN,
+        batch_size: int | str | None = None,
+        max_batch_size: int | None = None,
+        device: str = "auto",
+        dtype: str = "float32",
+        trust_remote_code: bool = False,
+        mask_token: str | int | None = None,
+    ) -> None:
+        super().__init__()
+        one_of("the score", score, ("auto", *FIGURES))
+        one_of("the order", order, ORDERS)
+        check_count("number of samples", samples)
+        check_count("number of tokens to write", max_gen_toks)
+        check_seed(seed)
+        size = _batch_size(batch_size)
+        refuse_int8(dtype)
+        self.model = load(
+            pretrained,
+            device=device,
+            dtype=dtype,
+            trust_remote_code=trust_remote_code,
+            mask_token=mask_token,
+        )
+        refuse_int8(self.model)
+        chosen = figure_named(self.model, score)
+        self.figure = Figure(self.model, chosen, samples, seed, size)
+        self.order, self.max_gen_toks = order, max_gen_toks
+        self.answers: dict[str, list[Answer]] = {}
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+    ) -> "HarnessLM":
+        """As lm_eval makes a model: its `--model_args`, which win, and its other flags.
+
+        What it says where nobody chose is left out: a batch of 1, and a GPU that is not there.
+        """
+        unchosen = {"batch_size": 1, "device": None if torch.cuda.is_available() else "cuda:0"}
+        more = {
+            name: value
+            for name, value in (additional_config or {}).items()
+            if value not in (None, unchosen.get(name))
+        }
+        return cls(**(more | arg_dict))
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: dict[str, Any] | None = None
+    ) -> "HarnessLM":
+        """The same from `pretrained=bundled:english,score=bound`."""
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """What lm_eval calls the tokenizer where it keeps requests."""
+        return str(self.model.name).replace("/", "__")
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the figures were made."""
+        asked = self.figure
+        drawn = {"samples": asked.samples, "seed": asked.seed} if asked.score == "bound" else {}
+        return signature(**model_parts(self.model), score=asked.score, **drawn)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What lm_eval writes beside its results: what the numbers are, and their error."""
+        found = [one for some in self.answers.values() for one in some]
+        errors = [one.standard_error for one in found if one.standard_error is not None]
+        return {
+            "loglikelihood_is": FIGURES[self.figure.score],
+            "is_greedy_is": GREEDY,
+            "loglikelihoods": len(found),
+            "loglikelihoods_estimated": sum(one.kind == "estimate" for one in found),
+            "mean_standard_error_of_an_estimate": sum(errors) / len(errors) if errors else None,
+            "signature": self.signature,
+        }
+
+    def loglikelihood(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[tuple[float, bool]]:
+        """The figure of each continuation given its context, in nats, and whether it is greedy."""
+        contexts, texts = [one.args[0] for one in requests], [one.args[1] for one in requests]
+        read = read_continuations(self.model, contexts, texts, strict=False)
+        answers = self.figure(cut_contexts(self.model, read))
+        self._tell("loglikelihood", answers)
+        return self._kept("loglikelihood", requests, [(one.value, one.greedy) for one in answers])
+
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
+        """The figure of each whole text, in nats: the sum over its windows, where it is long."""
+        texts = [one.args[0] for one in requests]
+        read = read_continuations(self.model, [""] * len(texts), texts, strict=False)
+        cut = [windows(one, room(self.model)) for one in read]
+        each = iter(self.figure([part for parts in cut for part in parts], whole=True))
+        answers = [joined([next(each) for _ in parts]) for parts in cut]
+        self._tell("loglikelihood_rolling", answers)
+        return self._kept("loglikelihood_rolling", requests, [one.value for one in answers])
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """So many tokens behind each context, filled greedily, cut where a stop is written."""
+        if self.figure.score == "exact":
+            raise GlauberError(
+                f"{self.model.name} is autoregressive: let lm_eval's own `--model hf` generate."
+            )
+        asked = [_generation(self.max_gen_toks, one.args[1]) for one in requests]
+        contexts, counts = [one.args[0] for one in requests], [n for n, _ in asked]
+        read = read_continuations(self.model, [""] * len(asked), contexts, strict=False)
+        rows = [self._hidden(one.pieces, n) for one, n in zip(read, counts, strict=True)]
+        texts = self._filled(rows, counts) if rows else []
+        found = [_until(text, stops) for text, (_, stops) in zip(texts, asked, strict=True)]
+        return self._kept("generate_until", requests, found)
+
+    def _tell(self, name: str, answers: list[Answer]) -> None:
+        """Keeps the answers, and says in lm_eval's log what they are."""
+        self.answers[name] = answers
+        said, info = f"{name} is a {FIGURES[self.figure.score]}", self.get_model_info()
+        if info["loglikelihoods_estimated"]:
+            error = info["mean_standard_error_of_an_estimate"]
+            said += f"; {info['loglikelihoods_estimated']} of {info['loglikelihoods']} are "
+            said += "estimates" + ("" if error is None else f", standard error {error:.3g} nats")
+        LOG.info(said)
+
+    def _kept(self, name: str, requests: Sequence[Any], found: list[Any]) -> list[Any]:
+        """The answers, kept in lm_eval's cache where it has one."""
+        for request, one in zip(requests, found, strict=True):
+            self.cache_hook.add_partial(name, request.args, one)
+        return found
+
+    def _hidden(self, pieces: list[int], n: int) -> list[int]:
+        """So many hidden tokens behind as much of the context as fits before them."""
+        most = room(self.model)
+        if n > most:
+            raise GlauberError(
+                f"{n} tokens are to be written, but {self.model.name} reads at most {most}: ask "
+                "for fewer (max_gen_toks)."
+            )
+        kept = pieces[max(0, len(pieces) + n - most) :]
+        return [*kept, *[self.model.hidden_token] * n]
+
+    def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
+        """What is written at the last tokens of each row, so many, one token a pass."""
+        tokens = rows_of(self.model, rows)
+        job = Job(self.model, Unmasking(order=self.order), tokens, 0.0, self.figure.seed)
+        written = write(job, batch_size=self.figure.batch_size or TOGETHER).tokens
+        opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
+        found = []
+        for row, given, n in zip(written, rows, counts, strict=True):
+            new = row[opening : opening + len(given)][-n:].tolist()
+            stop = next((place for place, token in enumerate(new) if token in ends), n)
+            found.append(self.model.vocabulary.decode(new[:stop]))
+        return found
+
+
+register_model("glauber")(HarnessLM)
+
+
+def _batch_size(given: int | str | None) -> int | None:
+    """A number, or None: lm_eval also says `auto`, and numbers as text."""
+    if given is None or str(given).startswith("auto"):
+        return None
+    if not str(given).isdecimal():
+        raise GlauberError(f"the batch size is {given!r}, but it must be a number or auto.")
+    check_count("batch size", int(given))
+    return int(given)
+
+
+def _generation(most: int, asked: Any) -> tuple[int, list[str]]:
+    """How many tokens to write, and where to stop; drawing is refused."""
+    how = dict(asked or {})
+    if how.get("do_sample") or float(how.get("temperature") or 0) > 0:
+        raise GlauberError("texts are written greedily here: leave out do_sample and temperature.")
+    stops, n = how.get("until") or [], how.get("max_gen_toks", most)
+    check_count("number of tokens to write", n)
+    return n, [stops] if isinstance(stops, str) else list(stops)
+
+
+def _until(text: str, stops: list[str]) -> str:
+    for stop in stops:
+        text = text.split(stop)[0] if stop else text
+    return text
