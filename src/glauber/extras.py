@@ -34,5 +34,5 @@ def need(
     lacking = [name for name in of or EXTRAS[extra] if find_spec(name) is None]
     if lacking:
         end = f", or {otherwise}." if otherwise else "."
-        names = " and ".join(lacking)
+        names = " and ".join([", ".join(lacking[:-1]), lacking[-1]] if lacking[1:] else lacking)
         raise GlauberError(f"{what} needs {names}: pip install 'glauber[{extra}]'{end}")

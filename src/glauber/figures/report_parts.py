@@ -88,7 +88,7 @@ def sections_of(
         return
     yield _trajectory(read, chosen, found, chain)
     say("scoring topics and finding basins")
-    yield Section("about", "Topics", (missing,)) if missing else _about(read, chosen, device)
+    yield _no_topics(missing) if missing else _about(read, chosen, device)
     yield _basins(run, chosen, read.every)
 
 
@@ -221,10 +221,14 @@ def _about(read: Snapshots, chosen: Embedder, device: str | None) -> Section:
     try:
         scores = topic_scores(read, scorer_for(read, embedder=chosen, device=device or "auto"))
     except GlauberError as error:
-        return Section("about", "Topics", (f"Topics are left out: {error}",))
+        return _no_topics(str(error))
     note = "Scores from the similarity to descriptions of the labels; an estimate."
     bands = found_bands(topic_bands(scores, read), note=note)
     return Section("about", "Topics", (note,), {"river": plot_topic_river(scores)}, bands=bands)
+
+
+def _no_topics(why: str) -> Section:
+    return Section("about", "Topics", (f"Topics are left out: {why}",))
 
 
 def _basins(run: Run, chosen: Embedder, every: int) -> Section:

@@ -48,6 +48,7 @@ from glauber.proteins.parent import (
     read_parent,
     read_variants,
 )
+from glauber.proteins.regions import check_loops
 from glauber.proteins.singles import Singles, single_mutants
 from glauber.proteins.variants import Variant, Variants
 from glauber.result import counted, needed, signature, study
@@ -109,6 +110,8 @@ def _check_asked(listed: list[Given] | None, positions: Any, column: str | None)
         raise GlauberError("positions choose single mutants, but variants say their own.")
     if listed is None and column is not None:
         raise GlauberError("a column is one of a CSV file of variants, and none was given.")
+    if isinstance(positions, str):
+        check_loops(positions)
     for one in listed or ():
         if are_mutations(one.text):
             read_mutations(one.text)  # what is spelled wrongly is refused before a model is loaded

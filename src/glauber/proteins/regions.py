@@ -42,6 +42,12 @@ def positions(sequence: str, name: str, scheme: str = "imgt") -> list[int]:
     return sorted(found)
 
 
+def check_loops(name: str) -> None:
+    """Says what a loop by its name lacks, before any model is loaded."""
+    if any(part.strip().upper() in LOOPS["imgt"] for part in name.split(",")):
+        need("proteins", "a loop by its name", otherwise="give ranges such as 97-109")
+
+
 def _range(sequence: str, part: str) -> range:
     read = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
     if read is None:
@@ -58,6 +64,7 @@ def _range(sequence: str, part: str) -> range:
 
 
 def _loop(sequence: str, name: str, scheme: str) -> list[int]:
+    check_loops(name)
     chain, numbers = numbering(sequence, scheme)
     wanted = "heavy" if name[0] == "H" else "light"
     if CHAINS[chain] != wanted:
@@ -88,7 +95,6 @@ def numbering(sequence: str, scheme: str = "imgt") -> tuple[str, dict[int, int]]
 
 def _anarcii(sequence: str, scheme: str) -> dict[str, Any]:
     """ANARCII's answer for one sequence; it prints and sets torch's threads, which is undone."""
-    need("proteins", "a loop by its name", otherwise="give ranges such as 97-109")
     threads = torch.get_num_threads()
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -88,7 +88,10 @@ TOKENS = "tokens"
 
 
 def check_embedder(
-    embedder: Choice, read: Run | Snapshots | None = None, *, otherwise: str = ""
+    embedder: Choice,
+    read: Run | Snapshots | None = None,
+    *,
+    otherwise: str | None = "give tokens as the embedder",
 ) -> None:
     """Says what the embedding of texts lacks, before anything is loaded or computed for it.
 
@@ -99,8 +102,7 @@ def check_embedder(
         embedder = TOKENS if not_english(found) else None
     if embedder is None or (isinstance(embedder, str) and embedder != TOKENS):
         of = ("sentence_transformers", WHEEL) if embedder is None else ("sentence_transformers",)
-        what = "a sentence embedding"
-        need("embeddings", what, of=of, otherwise=otherwise or "give tokens as the embedder")
+        need("embeddings", "a sentence embedding", of=of, otherwise=otherwise)
 
 
 def by_tokens(why: str = "") -> Embedder:
@@ -225,7 +227,7 @@ def load_embedder(
     tokens, so nothing is padded and a vector does not depend on its neighbours: to the bit where
     the machine's matrix products treat the rows of a call alike, within 1e-6 elsewhere.
     """
-    check_embedder(name)
+    check_embedder(name, otherwise=None)
     base, _, asked = (name or "").partition("?")
     how = {key: int(one) if one.isdecimal() else one for key, one in parse_qsl(asked)} | how
     place = base or str(_wheel_folder())
