@@ -26,6 +26,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m recipes.package
 
 bench: $(READY)
 	$(BIN)/python -m bench
