@@ -20,6 +20,8 @@ STUDIES = {
         "extend": "sampling.sample",
         "show": "runs.timeline",
         "export": "runs.export",
+        "verify": "runs.verify",
+        "repair": "runs.repair",
         "models": "conditionals.load",
     },
     "Could it be one law?": {

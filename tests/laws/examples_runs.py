@@ -20,6 +20,10 @@ EXAMPLES = {
     ),
     "show": lambda at: glauber.show(at.run, rows=4),
     "export": lambda at: glauber.export(at.run, to="text", out=at.folder / "texts.txt"),
+    "verify": lambda at: glauber.verify(at.run),
+    "repair": lambda at: glauber.repair(
+        glauber.sample(at.model, at.texts[:2], steps=5, out=at.folder / "run")
+    ),
     "sweeps.sample": _sweep,
     "sweeps.status": lambda at: glauber.sweeps.status(_sweep(at).folder),
     "sweeps.resume": lambda at: glauber.sweeps.resume(_sweep(at).folder),

@@ -163,13 +163,24 @@ def damaged(folder: Path, what: str, hope: str = "") -> DamagedRun:
     return DamagedRun(f"the run {folder} is damaged: {what}{hope and '; ' + hope}.")
 
 
-def damaged_file(folder: Path, commit: Commit, *, inside: str) -> str | None:
-    """A file below `inside` that is not what was committed, and why."""
-    for name, expected in commit.files.items():
-        if name.startswith(f"{inside}/") and (found := file_digest(folder / name)) != expected:
-            return f"{name} {'cannot be read' if found is None else 'is not what was committed'}"
-    strange = [name for name in kept_files(folder) if name not in commit.files]
-    return next((f"{n} is not the run's" for n in strange if n.startswith(f"{inside}/")), None)
+def damaged_files(folder: Path, commit: Commit, *, inside: str) -> list[str]:
+    """The files below `inside` that are not what was committed.
+
+    Where the tokenizer is one `tokenizer.json`, that alone is read, and a stranger beside it does
+    no harm; elsewhere it might.
+    """
+    kept = [name for name in commit.files if name.startswith(f"{inside}/")]
+    wrong = [name for name in kept if file_digest(folder / name) != commit.files[name]]
+    if inside == TOKENIZER and f"{TOKENIZER}/tokenizer.json" not in kept:
+        there = [name for name in kept_files(folder) if name.startswith(f"{inside}/")]
+        wrong += [name for name in there if name not in kept]
+    return wrong
+
+
+def refuse_files(folder: Path, commit: Commit, *, inside: str, hope: str) -> None:
+    """Refuses a run of which a file below `inside` is not what was committed."""
+    for name in damaged_files(folder, commit, inside=inside):
+        raise damaged(folder, f"{name} is not what was committed", hope)
 
 
 class Checked:

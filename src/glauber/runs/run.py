@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from glauber.errors import DamagedRun, GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
-from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, Commit, damaged, damaged_file
+from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, Commit, damaged, refuse_files
 from glauber.runs.replay import contradiction, replay
 from glauber.runs.spec import FORMAT, Spec, read_spec
 from glauber.runs.store import (
@@ -51,7 +51,7 @@ class Run(Result):
         self.commit = self._committed()
         self.steps = self.commit.steps
         self._stored = Checked(self.folder, open_group(self.folder), self.commit)
-        self.fields = fields_of(self._stored.group)  # of the events
+        self.fields = list(self.commit.digests) or fields_of(self._stored.group)  # of the events
         self._seen: dict[int, NDArray[np.int64]] = {}
         self._before: Run | str | Path | None = None
         self._check()
@@ -75,9 +75,8 @@ class Run(Result):
     def _committed(self) -> Commit:
         """What is committed; of earlier formats the steps alone."""
         commit = read_commit(self.folder)
-        if self.spec.format < FORMAT:
-            return Commit(commit.steps)
-        check_together(self.folder, self.spec, commit)
+        if commit.of or self.spec.format >= FORMAT:
+            check_together(self.folder, self.spec, commit)
         return commit
 
     def _check(self) -> None:
@@ -147,10 +146,8 @@ class Run(Result):
         from glauber.conditionals.vocabulary import Text
 
         if self.commit.of:
-            why = damaged_file(self.folder, self.commit, inside=TOKENIZER)
-            if why is not None:
-                hope = f"`glauber repair {self.folder}` writes it again from the run's model"
-                raise damaged(self.folder, why, hope)
+            hope = f"`glauber repair {self.folder}` writes it again from the run's model"
+            refuse_files(self.folder, self.commit, inside=TOKENIZER, hope=hope)
         return Text.open(self.folder / TOKENIZER)
 
     @cached_property
@@ -198,7 +195,7 @@ class Run(Result):
         if name == "changed":
             for place in range(first // self.mark_every, -(-last // self.mark_every)):
                 if not (self.folder / chunk_file("changed", place)).is_file():
-                    self._verify_part(place)  # it is not there while nothing changes
+                    self.verify_part(place)  # it is not there while nothing changes
 
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
         """The tokens of every chain after that many steps (default: the last): (chains, length)."""
@@ -265,13 +262,13 @@ class Run(Result):
         swapped and lost parts; figures that are wrong but possible stay unseen.
         """
         for place in range(-(-self.steps // self.mark_every)):
-            self._verify_part(place)
+            self.verify_part(place)
         if self.commit.of:
             self._stored.mark(self.steps // self.mark_every)
             self._stored.free()
             self.vocabulary  # noqa: B018
 
-    def _verify_part(self, place: int) -> None:
+    def verify_part(self, place: int) -> None:
         """The steps from one mark to the next."""
         first, last = place * self.mark_every, min((place + 1) * self.mark_every, self.steps)
         part = {name: self._stored.events(name, first, last) for name in self.fields}

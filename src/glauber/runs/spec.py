@@ -172,6 +172,27 @@ def restored(folder: Path, name: str) -> str:
     return f"`glauber repair {folder}` restores it from its copy" if there else ""
 
 
+def check_trust(folder: Path, spec: Spec, trusted: bool) -> None:
+    """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
+    name = spec.model
+    if name in ("", "unnamed"):
+        raise GlauberError(
+            f"the run {folder} was made from a model without a name: give the model itself "
+            "(model=…)."
+        )
+    if spec.trust_remote_code and not trusted:
+        raise GlauberError(
+            f"the run {folder} asks to run code that comes with the model {name}: allow it "
+            "with trust_remote_code (--trust-remote-code) if you trust both."
+        )
+    home, place = folder.resolve(), Path(os.path.realpath(name))
+    if not trusted and place.exists() and (place == home or home in place.parents):
+        raise GlauberError(
+            f"the run {folder} names a model inside its own folder: allow it with "
+            "trust_remote_code (--trust-remote-code) if you trust where the run comes from."
+        )
+
+
 KINDS: dict[str, Any] = {
     "seed": int, "steps": int, "chains": int, "temperature": (float, int, list), "frozen": list,
     "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,

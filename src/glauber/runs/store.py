@@ -31,9 +31,9 @@ from glauber.runs.integrity import (
     EVENTS,
     Commit,
     damaged,
-    damaged_file,
     digest_of,
     measured,
+    refuse_files,
 )
 from glauber.runs.spec import (
     DRAFT,
@@ -183,9 +183,10 @@ def check_together(folder: Path, spec: Spec, commit: Commit) -> None:
     if spec_digest(spec) != commit.of:
         hope = restored(folder, HEADER)
         raise damaged(folder, f"{HEADER} and {COMMIT} are not of one run", hope)
-    why = damaged_file(folder, commit, inside=EVENTS) or wrong_shape(folder, commit)
-    if why is not None:
-        raise damaged(folder, why, f"`glauber repair {folder}` may restore it")
+    hope = f"`glauber repair {folder}` may restore it"
+    refuse_files(folder, commit, inside=EVENTS, hope=hope)
+    for name in wrong_shapes(folder, commit):
+        raise damaged(folder, f"{name} has another shape", hope)
 
 
 DIMENSIONS = {"tokens": ("mark", "chain", "position"), "free": ("chain", "position")}
@@ -274,7 +275,8 @@ def _holds_something(group: "zarr.Group", commit: Commit, name: str, place: int)
 
 def read_headers(folder: Path) -> dict[str, dict[str, Any]]:
     """The headers of the arrays by their names, and that of the group by the empty name."""
-    names = [path.parent.name for path in sorted((folder / EVENTS).glob("*/zarr.json"))]
+    known = sorted((*FIELDS, *ACCEPTED, "tokens", "free"))
+    names = [name for name in known if (folder / EVENTS / name / "zarr.json").is_file()]
     return {
         name: json.loads((folder / EVENTS / name / "zarr.json").read_bytes())
         for name in ("", *names)
@@ -303,23 +305,25 @@ def header_files(headers: dict[str, Any]) -> dict[str, bytes]:
     return {place[name]: json.dumps(one, indent=2).encode() for name, one in headers.items()}
 
 
-def wrong_shape(folder: Path, commit: Commit) -> str | None:
-    """A header whose array is not as large as the committed steps need."""
+def wrong_shapes(folder: Path, commit: Commit) -> list[str]:
+    """The headers of arrays that are not as large as the committed steps need."""
     headers = read_headers(folder)
     fits = with_shapes(headers, commit.steps, commit.every)
     told = headers[""]["consolidated_metadata"]["metadata"]
-    for name in (one for one in headers if one):
+    wrong = set()
+    for name in (*commit.digests, "tokens", "free"):
         axis = {"free": None, "tokens": 0}.get(name, 1)  # what grows beyond the commit
-        for where, one in ((f"{EVENTS}/{name}", headers[name]), (EVENTS, told.get(name))):
-            if one is None or not _reaches(one["shape"], fits[name]["shape"], axis):
-                return f"{where}/zarr.json has another shape"
-    return None
+        for where, one in ((f"{EVENTS}/{name}", headers[name]), (EVENTS, told[name])):
+            if not _reaches(one.get("shape"), fits[name]["shape"], axis):
+                wrong.add(f"{where}/zarr.json")
+    return sorted(wrong)
 
 
-def _reaches(shape: list[int], needed: list[int], axis: int | None) -> bool:
-    same = len(shape) == len(needed) and all(isinstance(one, int) for one in shape)
-    return same and all(
-        one == other or (place == axis and one > other)
+def _reaches(shape: Any, needed: list[int], axis: int | None) -> bool:
+    if not isinstance(shape, list) or len(shape) != len(needed):
+        return False
+    return all(
+        one == other or (place == axis and isinstance(one, int) and one > other)
         for place, (one, other) in enumerate(zip(shape, needed, strict=True))
     )
 

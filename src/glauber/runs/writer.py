@@ -29,6 +29,8 @@ from glauber.runs.spec import (
     read_spec,
     record_of,
     replace_files,
+    spec_digest,
+    sync,
     write_json,
     write_spec,
 )
@@ -41,7 +43,6 @@ from glauber.runs.store import (
     check_together,
     chunk_file,
     explained,
-    fields_of,
     header_files,
     measure,
     open_group,
@@ -74,12 +75,12 @@ class Writer:
         check_together(self.folder, read_spec(self.folder), self._commit)
         self.steps, self.every = self._commit.steps, self._commit.every
         stored = open_group(self.folder)
-        self.fields = fields_of(stored)
+        self.fields = list(self._commit.digests)
         with explained(self.folder):
             clean(self.folder, self._commit)
             mend_copies(self.folder)
         self._headers = read_headers(self.folder)
-        self._held, self._group = _in_memory(header_files(self._headers))
+        self._held, self._group = in_memory(header_files(self._headers))
         self._running = {name: new_digest() for name in self.fields}
         if self.steps % self.every:
             for name in self.fields:
@@ -134,7 +135,7 @@ class Writer:
     def _resize(self, steps: int) -> None:
         self._headers = with_shapes(self._headers, steps, self.every)
         for name in (*self.fields, "tokens"):
-            self._group[name].resize(self._headers[name]["shape"])  # type: ignore[union-attr, arg-type]
+            self._group[name].resize(self._headers[name]["shape"])  # type: ignore[union-attr]
 
     def _files(self, first: int, last: int, marks: list[int]) -> dict[Path, bytes]:
         """What a commit rests on: the chunks that grew, and all headers."""
@@ -151,7 +152,9 @@ class Writer:
         return {self.folder / name: content for name, content in files.items()}
 
     def describe(self, spec: Spec) -> None:
-        """Writes how the run is made from now on."""
+        """Writes how the run is made from now on; what never changes must be what it was."""
+        if spec_digest(spec) != self._commit.of:
+            raise GlauberError(f"{self.folder} was begun with other settings: choose another one.")
         with explained(self.folder):
             write_spec(self.folder, spec)
 
@@ -162,7 +165,9 @@ class Writer:
 
     def reopen(self) -> None:
         """Takes the finish mark away, before a run is extended."""
-        (self.folder / FINISH).unlink(missing_ok=True)
+        with explained(self.folder):
+            (self.folder / FINISH).unlink(missing_ok=True)
+            sync(self.folder)
 
     def close(self) -> None:
         self._lock.close()
@@ -179,11 +184,15 @@ def upgrade(folder: Path) -> None:
     run = Run(folder)
     run.verify()
     with explained(folder):
-        commit = measure(folder, run.spec, run.steps)
-        records = {COMMIT: commit.to_dict(), HEADER: sealed(record_of(run.spec))}
-        for name, record in records.items():  # what makes it the new format comes last
-            write_json(folder / COPIES[name], record)
-            write_json(folder / name, record)
+        write_upgraded(folder, run.spec, measure(folder, run.spec, run.steps))
+
+
+def write_upgraded(folder: Path, spec: Spec, commit: Commit) -> None:
+    """Writes the small files of a run of an earlier format in this one."""
+    records = {COMMIT: commit.to_dict(), HEADER: sealed(record_of(spec))}
+    for name, record in records.items():  # what makes it the new format comes last
+        write_json(folder / COPIES[name], record)
+        write_json(folder / name, record)
 
 
 def clean(folder: Path, commit: Commit) -> None:
@@ -226,7 +235,7 @@ def take_lock(folder: Path) -> IO[str]:
     return file
 
 
-def _in_memory(headers: dict[str, bytes]) -> tuple[dict[str, Any], "zarr.Group"]:
+def in_memory(headers: dict[str, bytes]) -> tuple[dict[str, Any], "zarr.Group"]:
     """Arrays with these headers whose chunks zarr encodes into memory; their files are ours."""
     import zarr
     from zarr.buffer import cpu

@@ -5,7 +5,6 @@ model needs its own precision, so the same questions can be asked again, in floa
 that the run visited.
 """
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from glauber.errors import GlauberError
 from glauber.progress import say, track
 from glauber.runs.export import forced, trajectory
 from glauber.runs.run import Run
+from glauber.runs.spec import check_trust
 from glauber.sampling.plan import Plan, open_model
 
 Floats = NDArray[np.float64]
@@ -125,7 +125,7 @@ def _model_of(
     if isinstance(model, str) or model is None:
         name = spec.model if model is None else model
         if model is None:
-            _check_trust(run, trust_remote_code)
+            check_trust(run.folder, spec, trust_remote_code)
         where, kind = device or spec.device, dtype or spec.dtype
         found, others = open_model(name, where, kind, trust_remote_code)
     else:
@@ -136,27 +136,6 @@ def _model_of(
             "weights or its vocabulary have changed."
         )
     return found, others
-
-
-def _check_trust(run: Run, trusted: bool) -> None:
-    """A run can ask for trust; only the reader gives it. Nothing is loaded before."""
-    name = run.spec.model
-    if name in ("", "unnamed"):
-        raise GlauberError(
-            f"the run {run.folder} was made from a model without a name: give the model itself "
-            "(model=…)."
-        )
-    if run.spec.trust_remote_code and not trusted:
-        raise GlauberError(
-            f"the run {run.folder} asks to run code that comes with the model {name}: allow it "
-            "with trust_remote_code (--trust-remote-code) if you trust both."
-        )
-    home, place = run.folder.resolve(), Path(os.path.realpath(name))
-    if not trusted and place.exists() and (place == home or home in place.parents):
-        raise GlauberError(
-            f"the run {run.folder} names a model inside its own folder: allow it with "
-            "trust_remote_code (--trust-remote-code) if you trust where the run comes from."
-        )
 
 
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:
