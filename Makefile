@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser check bench docs format clean
+.PHONY: demo test test-browser check bench docs tutorials format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,23 +20,31 @@ test: $(READY)
 
 # The explorer in a real browser. Chromium comes from the system (Debian: apt-get install chromium).
 test-browser: $(READY)
-	$(BIN)/python -m pytest -m browser tests/explorer tests/figures
+	$(BIN)/python -m pytest -m browser tests/explorer tests/figures tests/test_site.py
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m recipes.package
+	$(BIN)/python -m glauber.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(READY)
 	$(BIN)/python -m bench
 
+# The site, strictly and offline: site/index.html can be opened as it is.
 docs: $(READY)
 	$(BIN)/python -m glauber.cli.reference > docs/commands.md
+	$(BIN)/python -m mkdocs build --strict
+
+# Executes the notebooks of examples/ and stores what they show; needs Chromium, takes minutes.
+tutorials: $(READY)
+	$(BIN)/python -m website.tutorials
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist demo
+	rm -rf $(VENV) build dist demo site

@@ -1,8 +1,11 @@
 """What the docs name is there: files, commands and flags, pieces of the papers, functions."""
 
 import re
+import shutil
+import textwrap
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,3 +123,124 @@ def test_every_function_named_beside_an_idea_exists():
     names = {part for name in called + bracketed for part in name.split(".")} - {"glauber"}
     there = set(re.findall(r"(?:def|class) (\w+)", source))
     assert names - there == set()
+
+
+def test_links_to_files_of_the_repository_lead_to_their_pages():
+    from website.repository import links, moved, site_path
+
+    assert moved("docs/runs.md", "../src/glauber/models/english/README.md") == (
+        "repository/src/glauber/models/english/README.md"
+    )
+    assert moved("docs/how-to/mixed.md", "../../examples/3-hot-and-cold.ipynb") == (
+        "../tutorials/3-hot-and-cold.md"
+    )
+    assert moved("CHANGELOG.md", "docs/runs.md") == "../runs.md"
+    assert moved("README.md", "docs/decisions") == "../decisions/README.md"
+    assert moved("docs/runs.md", "../no/such/file.py") == "../no/such/file.py"
+    assert site_path("bench/exact.py") == "repository/bench/exact.py.md"
+    text = "[a](x.md#y) `[b](x.md)`\n\n    [c](x.md)\n\n```\n[d](x.md)\n```\n[e](https://f.g)"
+    assert links(text, str.upper) == text.replace("[a](x.md", "[a](X.MD")
+
+
+BROKEN = ["docs/no.md", "docs/b.md#nowhere", "src/no.py", "docs/b.md#There"]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A small repository with the site's settings: says whether its site is sound."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+    from mkdocs.exceptions import Abort
+
+    for name in ("docs", "src", "examples"):
+        (tmp_path / name).mkdir()
+    shutil.copytree(ROOT / "website", tmp_path / "website")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    shutil.copy(ROOT / "examples" / "1-first-chain.ipynb", tmp_path / "examples" / "one.ipynb")
+    (tmp_path / "src" / "there.py").write_text("x = 1\n")
+    (tmp_path / "docs" / "b.md").write_text("# B\n\n## There\n")
+
+    def sound(page: str, readme: str, nav: list[str]) -> bool:
+        (tmp_path / "docs" / "a.md").write_text(f"# A\n\n{page}\n")
+        (tmp_path / "README.md").write_text(f"# R\n\n{readme}\n")
+        config = load_config(
+            str(tmp_path / "mkdocs.yml"), strict=True, nav=[*nav, "tutorials/one.md"],
+            theme={"name": "mkdocs"}, plugins=[], hooks=["website/repository.py"],
+            extra={}, extra_css=[],
+        )  # fmt: skip
+        try:
+            build(config)
+        except Abort:
+            return False
+        return True
+
+    return sound
+
+
+def test_a_broken_link_and_a_page_without_a_place_are_noticed(small):
+    both = ["a.md", "b.md"]
+    fine = "[a](../src/there.py) [b](../examples/one.ipynb) [c](b.md#there) [d](../src)"
+    assert small(fine, fine.replace("../", "").replace("(b", "(docs/b"), both)
+    assert not small(fine, "", ["a.md"])
+    for link in BROKEN:
+        assert not small(f"[a](../{link})", "", both), link
+        assert not small("", f"[a]({link})", both), link
+
+
+def test_a_parameter_shows_its_type_and_its_help(tmp_path):
+    """Also one whose type has a name, and one whose help is put together."""
+    pkg = loaded(
+        tmp_path,
+        """
+        from typing import Annotated
+        Seed = Annotated[int, "The same seed gives the same answer."]
+        ORDERS = ("a", "b")
+
+        def study(run: Annotated[str | None, "A run."], seed: Seed = 0,
+                  order: Annotated[str, f"Of {', '.join(ORDERS)}."] = "a") -> "Answer":
+            "Do it."
+
+        class Answer:
+            "What was done."
+            seed: int
+            found: float  # in nats
+            other: int
+            def tell(self): ...
+        """,
+    )
+    text, table = pkg["study"].docstring.parsed
+    rows = [(row.name, str(row.annotation), row.description) for row in table.value]
+    assert text.value == "Do it."
+    assert rows == [
+        ("run", "str | None", "A run."),
+        ("seed", "int", "The same seed gives the same answer."),
+        ("order", "str", "Of a, b."),
+    ]
+    fields = [(row.name, row.description) for row in pkg["Answer"].docstring.parsed[1].value]
+    assert fields == [("seed", "The same seed gives the same answer."), ("found", "In nats")]
+    from website.descriptions import help_of_results, undocumented
+
+    bare = undocumented(pkg, pkg["Answer"], help_of_results(pkg))
+    assert bare == ["glauber.Answer.other", "glauber.Answer.tell"]
+
+
+def loaded(folder: Path, source: str) -> Any:
+    """A package of that name and source, as the site reads it."""
+    import griffe
+
+    from website.descriptions import Descriptions
+
+    (folder / "glauber").mkdir()
+    (folder / "glauber" / "__init__.py").write_text(textwrap.dedent(source))
+    with_help = griffe.load_extensions(Descriptions())
+    return griffe.load("glauber", search_paths=[folder], extensions=with_help)
+
+
+def test_every_public_name_has_a_place_and_a_word():
+    import glauber
+    from website.api import pages, public, silent
+
+    shown = {path.split(".")[-1] for path in public()}
+    assert set(glauber.__all__) - glauber.ROOMS <= shown
+    assert {f"api/{room}.md" for room in glauber.ROOMS} <= set(pages())
+    assert silent() == []

@@ -96,16 +96,16 @@ class Production:
     The latter is too small where a batch does not outlast the chain's memory: then no interval.
     """
 
-    rate: float
-    standard_error: float
+    rate: float  # nats per step
+    standard_error: float  # of the rate
     interval: tuple[float, float] | None  # 95%, from 0 on: the true rate is never negative
     reason: str  # why there is none
     burn_in: int
     n_chains: int  # that were counted
     n_steps: int  # counted, all chains together
-    n_batches: int
+    n_batches: int  # that the error comes from
     batch_steps: int  # of the shortest batch; of three chains and more, each is one batch
-    kind: ClassVar[str] = "estimate"
+    kind: ClassVar[str] = "estimate"  # of the rate
 
 
 @dataclass(frozen=True)

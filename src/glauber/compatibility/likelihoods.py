@@ -139,8 +139,8 @@ class Likelihoods(Result):
     """Texts with the bound on -log p and their log-likelihood along random orders."""
 
     texts: list[Likelihood]
-    name: str
-    weights: str
+    name: str  # of the model
+    weights: str  # fingerprint of the model
     dtype: str
     samples: int
     orders: int

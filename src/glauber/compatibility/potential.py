@@ -122,7 +122,7 @@ class PotentialStudy(Result):
     by_chain: NDArray[np.int64]  # (chains, texts) the same for each chain
     temperature: float
     n_chains: int  # at that temperature
-    chains_of_run: int
+    chains_of_run: int  # of all temperatures
     dtype: str  # that the run was drawn in
     show: int
     signature: str

@@ -58,10 +58,10 @@ class Scores(Result):
     """Texts with their pseudo-log-likelihoods."""
 
     scores: list[Score]
-    name: str
-    weights: str
+    name: str  # of the model
+    weights: str  # fingerprint of the model
     dtype: str
-    kind: str
+    kind: str  # what the numbers are, in words
     note: str  # what was left out, and why
     signature: str
 

@@ -219,7 +219,7 @@ class Measured:
 class RectangleStudy(Measured, Result):
     """Random rectangles of one model: how far from closing, and which certify that no law fits."""
 
-    name: str
+    name: str  # of the model
     top: int  # first choices that replacements came from
     asked: int  # the number that was asked for: larger where the vocabulary has fewer
     readings: list[Reading]  # the strongest certificates, as sentences

@@ -111,12 +111,12 @@ class SingleMask(Result):
     """Single-mask ratios beside the chain's, text by text."""
 
     probes: list[Probe]
-    name: str
-    n_sites: int
+    name: str  # of the model
+    n_sites: int  # free in each text
     top: int
-    n_chains: int
-    n_steps: int
-    dtype: str
+    n_chains: int  # of each text
+    n_steps: int  # of each chain
+    dtype: str  # of the model
     signature: str
 
     @property

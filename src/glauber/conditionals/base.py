@@ -21,7 +21,8 @@ class Conditionals(Protocol):
     """Scores of every token at hidden sites, given the visible tokens."""
 
     @property
-    def vocab_size(self) -> int: ...
+    def vocab_size(self) -> int:
+        """Tokens that a site may hold."""
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Unnormalised log-probabilities (rows, k, vocab), in the model's dtype.

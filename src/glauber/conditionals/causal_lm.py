@@ -42,15 +42,16 @@ class CausalLM:
     def __init__(
         self, model: Any, tokenizer: Any, *, name: str = "", fingerprint: str = ""
     ) -> None:
-        self.model = model.eval().requires_grad_(False)
-        self.name = name or name_of(model)
-        self.vocab_size = int(model.config.vocab_size)
-        self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
+        self.model = model.eval().requires_grad_(False)  # of transformers
+        self.name = name or name_of(model)  # as it was asked for
+        self.vocab_size = int(model.config.vocab_size)  # tokens, special ones too
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size)  # texts to tokens and back
         first = tokenizer.bos_token_id
         # Without a token that opens a text, the first one is not scored: p(x_1) is then a
         # constant, which is a joint law too as long as site 0 is never hidden.
-        self.opening = None if first is None else int(first)
-        self.longest = longest_text(model.config, tokenizer) - (self.opening is not None)
+        self.opening = None if first is None else int(first)  # the token before a text
+        opened = self.opening is not None
+        self.longest = longest_text(model.config, tokenizer) - opened  # tokens of a text
         self._fingerprint = fingerprint
         self._exact = ExactRows(lambda tokens, sites, _: self._rows(tokens), self.vocab_size)
         self._exact_each = ExactRows(lambda tokens, sites, _: self._said(tokens), self.vocab_size)
@@ -82,10 +83,12 @@ class CausalLM:
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return torch.device(self.model.device)
 
     @property
     def dtype(self) -> str:
+        """The precision of the weights, such as float32."""
         return str(self.model.dtype).removeprefix("torch.")
 
     @property

@@ -41,7 +41,10 @@ GPT2 = "openai-community/gpt2"  # the tokenizer of the MDLM on OpenWebText, whic
 
 
 class DiffusionLM(OnePass):
-    """A diffusion LM as conditionals: scores at hidden sites, (rows, k, vocab)."""
+    """A diffusion LM as conditionals: scores at hidden sites, (rows, k, vocab).
+
+    `ends` are the tokens at which a text stops, and `encoder` is the forward pass.
+    """
 
     def __init__(
         self,
@@ -158,10 +161,12 @@ class DiffusionLM(OnePass):
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are; those of the first layer, where they are spread."""
         return self.described.embedding.words.device
 
     @property
     def dtype(self) -> str:
+        """The precision of the weights, such as float32, or int8."""
         kind = str(self.described.embedding.words.dtype).removeprefix("torch.")
         return "int8" if self.int8 else kind
 

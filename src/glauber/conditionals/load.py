@@ -256,7 +256,7 @@ class Models(Result):
     `forward` says by which pass: `described` (ours) or `transformers`.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]]  # one for each model
     known_shapes: list[str]  # those whose head is applied at the hidden sites only
     signature: str
     error: Precisions | None = None

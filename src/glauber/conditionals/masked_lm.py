@@ -39,12 +39,12 @@ from glauber.errors import GlauberError, GlauberWarning
 class OnePass:
     """What a model does for studies where one pass scores every token at hidden sites."""
 
-    whole_vocabulary = True
-    name: str
-    vocab_size: int
-    vocabulary: Vocabulary
-    hidden_token: int
-    longest: int
+    whole_vocabulary = True  # one pass scores all of it at a hidden site
+    name: str  # as it was asked for
+    vocab_size: int  # tokens, special ones too
+    vocabulary: Vocabulary  # texts to tokens and back
+    hidden_token: int  # the mask token
+    longest: int  # tokens of a text
     packed: PackedRows | None = None  # the fastest way to score many rows with one site each
     _head: Any  # states (rows, d) -> scores (rows, vocab); None where it is not known
     _batched: Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -115,18 +115,18 @@ class MaskedLM(OnePass):
     ) -> None:
         if tokenizer.mask_token_id is None:
             raise GlauberError(no_mask(name or name_of(model)))
-        self.model = model.eval().requires_grad_(False)
+        self.model = model.eval().requires_grad_(False)  # of transformers
         self.name = name or name_of(model)
         self._fingerprint = fingerprint
         self.vocab_size = int(model.config.vocab_size)
         self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
         self.hidden_token = int(tokenizer.mask_token_id)
-        self.pad_token = int(tokenizer.pad_token_id or 0)
+        self.pad_token = int(tokenizer.pad_token_id or 0)  # fills shorter rows
         self.longest = longest_text(model.config, tokenizer)
-        self.int8 = int8
+        self.int8 = int8  # whether the weights are rounded to bytes
         head = HEADS.get(model.config.model_type)
         self._head = None if head is None else head(self.model)
-        self.encoder = self._encoder()
+        self.encoder = self._encoder()  # our own forward pass, or None
         if self.encoder is not None and head is not None:
             self._head = head(with_head_laid_out(self.model))
         if self._head is None:
@@ -247,10 +247,12 @@ class MaskedLM(OnePass):
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return torch.device(self.model.device)
 
     @property
     def dtype(self) -> str:
+        """The precision of the weights, such as float32, or int8."""
         return "int8" if self.int8 else str(self.model.dtype).removeprefix("torch.")
 
     def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:

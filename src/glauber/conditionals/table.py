@@ -42,6 +42,7 @@ class Joint:
 
     @property
     def vocab_size(self) -> int:
+        """Tokens that a site may hold."""
         return self.log_weights.shape[0]
 
     @property
@@ -51,6 +52,7 @@ class Joint:
 
     @property
     def length(self) -> int:
+        """Sites of a sequence."""
         return self.log_weights.dim()
 
     def probabilities(self) -> Tensor:
@@ -89,7 +91,7 @@ class Joint:
 class Table:
     """Conditionals given entry by entry, which need not agree with each other.
 
-    entries (length, vocab+1, …, vocab+1, vocab): entries[site][context] are the scores of the
+    entries (length, vocab+1, …, vocab+1, vocab): `entries[site][context]` are the scores of the
     tokens at the site. The context has one index per site, which is the token there, or vocab
     for a hidden site; the site itself is always hidden.
     """
@@ -114,6 +116,7 @@ class Table:
 
     @property
     def vocab_size(self) -> int:
+        """Tokens that a site may hold."""
         return self.entries.shape[-1]
 
     @property
@@ -123,6 +126,7 @@ class Table:
 
     @property
     def length(self) -> int:
+        """Sites of a sequence."""
         return self.entries.shape[0]
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:

@@ -298,9 +298,9 @@ class Constrained:
         self.name, self.dtype, self.longest = model.name, model.dtype, model.longest
         self.length, self.whole_vocabulary = getattr(model, "length", None), model.whole_vocabulary
         self.device, self.state_device = model.device, model.state_device
-        self.hidden_token = getattr(model, "hidden_token", None)
+        self.hidden_token = getattr(model, "hidden_token", None)  # the mask token
         known = f"{model.fingerprint} {json.dumps(asked.to_dict())} {start}"
-        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
+        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()  # of model and constraints
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """The constrained scores (rows, k, vocab or candidates)."""

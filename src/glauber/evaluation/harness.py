@@ -84,7 +84,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         )
         refuse_int8(self.model)
         chosen = figure_named(self.model, score)
-        self.figure = Figure(self.model, chosen, samples, seed, size)
+        self.figure = Figure(self.model, chosen, samples, seed, size)  # the one asked for
         self.order, self.max_gen_toks = order, max_gen_toks
         self.answers: dict[str, list[Answer]] = {}
 

@@ -26,11 +26,11 @@ class Bottleneck:
     additive reversibilisation, by Cheeger's inequality).
     """
 
-    inside: Bools
+    inside: Bools  # (size,) the states of the set
     mass: float
     conductance: float
     at_least: float
-    kind: Literal["exact", "upper bound"]
+    kind: Literal["exact", "upper bound"]  # as the best of all sets
 
     @property
     def mixing_time_at_least(self) -> float:

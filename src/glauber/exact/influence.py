@@ -33,7 +33,7 @@ class Influence:
     temperature: float
     influence: Floats
     oscillation: Floats
-    kind: Literal["exact"] = "exact"
+    kind: Literal["exact"] = "exact"  # every context was tried
 
     @property
     def alpha(self) -> float:

@@ -63,6 +63,7 @@ class Pairwise:
 
     @property
     def n_sites(self) -> int:
+        """The number N of sites."""
         return len(self.fields)
 
     @property
@@ -95,7 +96,7 @@ class Pairwise:
 class Ising(Pairwise):
     """Fields h (N,) and symmetric couplings J (N, N) with a zero diagonal."""
 
-    fields: Floats
+    fields: Floats  # (N,)
     couplings: Floats
 
     def __post_init__(self) -> None:
@@ -123,6 +124,7 @@ class Ising(Pairwise):
 
     @property
     def space(self) -> Space:
+        """All states, of tokens 0 and 1 for -1 and 1."""
         return Space(2, self.n_sites)
 
     @cached_property
@@ -145,7 +147,7 @@ class Ising(Pairwise):
 class Potts(Pairwise):
     """Fields h (N, colours) and symmetric couplings J (N, N) with a zero diagonal."""
 
-    fields: Floats
+    fields: Floats  # (N, colours)
     couplings: Floats
 
     def __post_init__(self) -> None:
@@ -165,6 +167,7 @@ class Potts(Pairwise):
 
     @property
     def space(self) -> Space:
+        """All states, one token for each colour."""
         return Space(self.fields.shape[1], self.n_sites)
 
     @cached_property
@@ -192,12 +195,13 @@ class Family:
     """Statistics T (d, size) and a base (size,), both in the order of the states."""
 
     space: Space
-    statistics: Floats
+    statistics: Floats  # (d, size)
     base: Floats
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # (d,) of the parameters
 
     @property
     def n_parameters(self) -> int:
+        """The number d of statistics."""
         return len(self.statistics)
 
     def log_weights(self, theta: Floats) -> Floats:

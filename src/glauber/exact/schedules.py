@@ -40,9 +40,9 @@ class Procedure:
     passes: int | None = None
     block: int | None = None
     remask: str = "none"
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: float = 1.0  # of every draw
+    top_k: int | None = None  # draw among the k most probable
+    top_p: float | None = None  # draw among the most probable, up to this mass
     correct: int = 0
     correct_block: int | None = None
     between: bool = False

@@ -27,7 +27,7 @@ class Space:
 
     vocab_size: int
     length: int
-    limit: int = 2**20
+    limit: int = 2**20  # states; more are refused
 
     def __post_init__(self) -> None:
         if self.vocab_size < 1 or self.length < 1:

@@ -45,14 +45,14 @@ class Spectrum:
     matrices, a proved bound; for second_modulus of a chain that is not reversible, an estimate.
     """
 
-    n_states: int
+    n_states: int  # recurrent ones
     reversible: bool
     second_modulus: float
-    additive_gap: float
+    additive_gap: float  # of (P + P*) / 2
     pseudo_gap: float
     pseudo_k: int
     k_max: int
-    pseudo_kind: Literal["exact", "lower bound"]
+    pseudo_kind: Literal["exact", "lower bound"]  # of pseudo_gap
     error: float
 
     @property

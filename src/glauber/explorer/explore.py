@@ -59,7 +59,7 @@ class Explorer:
     """An open explorer: `url` in a browser, or shown by a notebook; `stop()` ends it."""
 
     def __init__(self, answers: "Answers", *, link: str = "", port: int = 0) -> None:
-        self.answers = answers
+        self.answers = answers  # what the page asks for
         self.link = "#" + link.lstrip("#") if link else ""
         self._port = port
         self._server: Server | None = None

@@ -95,8 +95,8 @@ class Report(Result):
 
     run: Run
     page: Path
-    summary: str
-    pictures: dict[str, go.Figure]
+    summary: str  # in a few sentences
+    pictures: dict[str, go.Figure]  # by name
     sections: tuple[Section, ...]
     signature: str
 

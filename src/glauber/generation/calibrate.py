@@ -146,7 +146,7 @@ class Calibration(Result):
     samples: int
     temperature: float
     model: str
-    fingerprint: str
+    fingerprint: str  # of the model
     signature: str
 
     @property
@@ -156,6 +156,7 @@ class Calibration(Result):
 
     @property
     def fastest(self) -> Calibrated:
+        """The calibrated rule that fills most tokens a pass."""
         return max(self.rules, key=lambda one: one.held_out.tokens.value)
 
     @property

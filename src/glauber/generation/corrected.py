@@ -237,7 +237,7 @@ class Correction(Result):
     text: str
     hidden: list[str]
     order: str
-    block: int
+    block: int  # sites that a sweep redraws together
     signature: str
 
     def to_dict(self) -> dict[str, Any]:

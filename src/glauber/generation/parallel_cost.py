@@ -118,7 +118,7 @@ class ParallelCost(Result):
     counts: list[FillCost]  # of k = 1, 2, … random hidden tokens
     plan: FillingPlan
     numbers: dict[int, int]  # column of each hidden token -> its number for people
-    spelled: dict[int, str]
+    spelled: dict[int, str]  # column of each hidden token -> its spelling
     model: str
     temperature: float
     samples: int

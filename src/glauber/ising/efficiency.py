@@ -98,7 +98,7 @@ class Covariances(Result):
 
     rows: tuple[MaskSize, ...]
     sites: int
-    parameters: int
+    parameters: int  # of the model
     signature: str
 
     def to_dict(self) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class ErrorCurves(Result):
     ks: tuple[int, ...]
     sizes: tuple[int, ...]
     drawing: Drawing
-    squared_errors: Floats
+    squared_errors: Floats  # (ks, sizes, repetitions)
     traces: Floats
     signature: str = ""
 

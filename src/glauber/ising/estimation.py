@@ -210,8 +210,8 @@ def _clusters(n_samples: int, in_a_row: int) -> NDArray[np.int64] | None:
 class IsingFit(Result):
     """Fields h_i and couplings J_ij (d,), estimated, with their standard errors."""
 
-    names: tuple[str, ...]
-    estimate: Floats
+    names: tuple[str, ...]  # (d,) such as h0 and J0,1
+    estimate: Floats  # (d,)
     standard_error: Floats  # of the sandwich, for many samples
     truth: Floats | None  # where the samples came from a known model
     expected_squared_error: float | None  # exact for many samples

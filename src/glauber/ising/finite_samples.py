@@ -176,7 +176,7 @@ def _row(
 class FiniteSamples(Result):
     """The bound and its terms for each number of sequences."""
 
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[dict[str, Any], ...]  # one for each number of sequences
     box: float
     signature: str
 

@@ -167,10 +167,10 @@ class Comparison(Result):
     """The models side by side."""
 
     rows: list[ModelRow]
-    n_chains: int
-    n_steps: int
+    n_chains: int  # of each model
+    n_steps: int  # of each chain
     signature: str
-    kind: str = "estimate"
+    kind: str = "estimate"  # of every number
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -149,11 +149,11 @@ class PrefixStudy(Result):
     note: str  # why topics are left out, or empty
     words: tuple[str, ...]  # whose probability at the site was asked for
     site: int
-    n_chains: int
+    n_chains: int  # of each prefix
     n_snapshots: int  # of each chain, behind the burn-in
     n_intervals: int  # that hold together
     signature: str
-    kind: str = "estimate"
+    kind: str = "estimate"  # of every number
 
     @property
     def correction(self) -> str:

@@ -58,6 +58,7 @@ class BasinModel:
 
     @property
     def n_basins(self) -> int:
+        """The number of basins."""
         return self.sets.n_sets
 
 

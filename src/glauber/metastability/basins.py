@@ -110,7 +110,7 @@ class Basins(BasinModel, Result):
     readable: tuple[Readable, ...]  # each basin in words
     snapshots: Snapshots
     vectors: NDArray[np.float32]  # (chains, snapshots, d)
-    n_clusters: int
+    n_clusters: int  # of snapshots, before they are joined to basins
     embedder: str
     signature: str
 

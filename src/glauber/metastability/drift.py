@@ -91,7 +91,7 @@ class DriftStudy(DriftCertificate, Result):
     temperature: float
     settle: int
     seed: int
-    name: str
+    name: str  # of the model
     signature: str
 
     @property

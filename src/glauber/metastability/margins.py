@@ -83,7 +83,7 @@ class MarginStudy(Margins, Result):
 
     text: str
     tokens: list[str]  # at the free sites, as the vocabulary spells them
-    name: str
+    name: str  # of the model
     signature: str
     rounded: Margins | None  # the same in a coarser dtype that was asked for
 

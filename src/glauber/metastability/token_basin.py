@@ -63,8 +63,8 @@ class DriftCertificate:
     """
 
     levels: tuple[LevelDrift, ...]  # of k, k + 1, …, k + m
-    kind: Literal["upper bound", "estimate"]
-    confidence: float
+    kind: Literal["upper bound", "estimate"]  # of the time to descend
+    confidence: float  # of all levels together
 
     @property
     def epsilon(self) -> float:

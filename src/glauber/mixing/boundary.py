@@ -143,18 +143,22 @@ class PhaseDiagram:
 
     @property
     def crossovers(self) -> tuple[Crossover, ...]:
+        """Where pairs begin to meet, for each length."""
         return self.boundary.crossovers
 
     @property
     def scaling(self) -> Scaling | None:
+        """How that temperature goes with the length."""
         return self.boundary.scaling
 
     @property
     def temperatures(self) -> list[float]:
+        """Of the cells, each once."""
         return sorted({cell.temperature for cell in self.cells})
 
     @property
     def lengths(self) -> list[int]:
+        """Of the cells, each once."""
         return sorted({cell.length for cell in self.cells})
 
     def cell(self, temperature: float, length: int) -> PhaseCell | None:

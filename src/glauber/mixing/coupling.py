@@ -121,7 +121,7 @@ class Coupling(Result):
     n_steps: int  # of the pair that may take most
     temperature: float
     seed: int
-    name: str
+    name: str  # of the model
     epsilon: float
     start: str  # of the lagged couplings
     changed: int  # pairs whose second text took tokens of the first at frozen sites

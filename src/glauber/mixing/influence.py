@@ -108,7 +108,7 @@ class Influence(Result):
     tokens: list[str]  # (n,) as the vocabulary spells them
     contexts: dict[str, int]  # how many, and how they were made
     epsilon: float
-    name: str
+    name: str  # of the model
     signature: str
 
     @property

@@ -133,7 +133,7 @@ class Phase(PhaseDiagram, Result):
     """The phase diagram of a model: where in temperature and length two chains meet."""
 
     ratios: tuple[ThresholdRatio, ...]  # one for each length, if they were asked for
-    name: str
+    name: str  # of the model
     folder: str | None  # that keeps the cells
     signature: str
 

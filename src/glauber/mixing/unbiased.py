@@ -135,7 +135,7 @@ class Unbiased(Estimates, Result):
     """The stationary mean of a number of the text, from pairs of chains that met."""
 
     statistic: str
-    name: str
+    name: str  # of the model
     text: str
     signature: str
 

@@ -161,10 +161,10 @@ def read_seeds(given: int | str | Sequence[int]) -> tuple[int, ...]:
 class Reproduction(Result):
     """A piece made again: the verdicts on its claims, our figures beside the published ones."""
 
-    name: str
+    name: str  # of the piece
     scale: Scale
     how: str  # the protocol in one sentence
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]]  # our figures beside the published ones
     seeds: tuple[int, ...]
     pictures: dict[str, Any] = field(default_factory=dict)  # Plotly's figures, or their JSON
     claims: tuple[Claim, ...] = ()
@@ -260,7 +260,7 @@ def pieces() -> dict[str, Piece]:
 class Pieces(Result):
     """The pieces of the papers that can be made again."""
 
-    summaries: dict[str, str]
+    summaries: dict[str, str]  # name of a piece -> what it is
     signature: str
 
     def to_dict(self) -> dict[str, Any]:

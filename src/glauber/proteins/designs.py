@@ -218,7 +218,7 @@ class Designs(SequenceResult):
 
     families: list[Family]
     model: str
-    wanted: int
+    wanted: int  # designs that were asked for, of each parent
     min_distance: int
     seed: int
     signature: str

@@ -37,11 +37,11 @@ class Singles(SequenceResult):
     parent: str
     positions: list[int]  # from 1
     wild_type: list[str]  # the parent's letters there
-    letters: list[str]
+    letters: list[str]  # of the columns
     scores: Floats  # (positions, letters) in nats; 0 for the parent's own letter
     sequences: list[str]  # the parent's letters, all of them
     name: str  # of the model
-    kind: str
+    kind: str  # exact up to rounding, in words
     signature: str
 
     @property

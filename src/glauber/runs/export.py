@@ -68,7 +68,7 @@ class Exported(Result):
 
     run: Run
     to: str
-    path: Path
+    path: Path  # the file
     size: int  # bytes
     signature: str
 

@@ -48,7 +48,7 @@ class Run(Result):
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.spec: Spec = read_spec(self.folder)
-        self.commit = self._committed()
+        self.commit = self._committed()  # what the writer calls safe
         self.steps = self.commit.steps
         self._stored = Checked(self.folder, open_group(self.folder), self.commit)
         self.fields = list(self.commit.digests) or fields_of(self._stored.group)  # of the events
@@ -120,6 +120,7 @@ class Run(Result):
 
     @property
     def n_chains(self) -> int:
+        """The number of chains."""
         return self.spec.chains
 
     @property

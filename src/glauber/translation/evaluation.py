@@ -127,8 +127,8 @@ def evaluate_translator(
 class TranslatorEvaluation(Result):
     """Several systems on the same sentences: quality, stutter and speed, all estimates."""
 
-    file: str
-    machine: str
+    file: str  # of the pairs
+    machine: str  # that the speeds are of
     systems: list[Evaluation]
     learned: list[Learned]  # one for each system, or none
     signature: str

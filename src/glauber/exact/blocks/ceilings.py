@@ -37,9 +37,9 @@ PROGRAMME = 4096  # states; beyond it the product of the geometric means is take
 class Ceiling:
     """An upper bound and the argument that proves it."""
 
-    value: float
-    by: str
-    kind: Literal["upper bound"] = "upper bound"
+    value: float  # the bound
+    by: str  # the argument, in words
+    kind: Literal["upper bound"] = "upper bound"  # what the value is
 
 
 def ceiling(

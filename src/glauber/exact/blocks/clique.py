@@ -30,9 +30,9 @@ from glauber.exact.space import Floats
 class Clique:
     """N sites, the first `size` coupled by J; a field in the clique, and one at the other sites."""
 
-    n_sites: int
+    n_sites: int  # N
     size: int
-    coupling: float
+    coupling: float  # J
     field: float = 0.0
     outside: float | None = None  # the field outside the clique, by default the same
 
@@ -48,6 +48,7 @@ class Clique:
 
     @property
     def field_outside(self) -> float:
+        """The field at the sites outside the clique."""
         return self.field if self.outside is None else self.outside
 
     def ising(self) -> Ising:
@@ -136,8 +137,8 @@ class Ferromagnet:
     margin is J_0 with the largest |h_i|; margin_of_sum is J_0 with the sum of the |h_i|.
     """
 
-    clique: tuple[int, ...]
-    coupling: float
+    clique: tuple[int, ...]  # its sites
+    coupling: float  # J, between all its sites
     clique_field: float  # h_G
     outside_field: float  # the sum of |h_i| outside the clique
     margin: float

@@ -37,9 +37,9 @@ class Asymptotics:
     All exact, up to rounding of about 1e-14 times their size.
     """
 
-    hessian: Floats
-    score_covariance: Floats
-    averaged_score_covariance: Floats
+    hessian: Floats  # (d, d) of the loss
+    score_covariance: Floats  # (d, d) of one sample and mask
+    averaged_score_covariance: Floats  # (d, d) of one sample, over masks
 
     @property
     def equality_gap(self) -> float:

@@ -46,7 +46,7 @@ class Gap:
     The error is the residual of the eigenpair, a proved bound for symmetric matrices, and rounding.
     """
 
-    value: float
+    value: float  # known up to error
     error: float
     function: Floats
     kind: Literal["exact"] = "exact"  # up to error
@@ -77,7 +77,7 @@ class BestMasks:
     gap: Gap  # of these masks: a lower bound on the best
     at_most: float  # an upper bound on the gap of any weights
     uniform: Gap  # of equal weights
-    rounds: int
+    rounds: int  # of the search
 
     @property
     def gain(self) -> float:
@@ -117,7 +117,7 @@ class BestAdaptiveMasks:
 
     masks: Masks
     gap: Gap  # of these masks: a lower bound on the best
-    start: float
+    start: float  # the gap of the masks that were given
 
 
 def best_adaptive_masks(

@@ -43,6 +43,7 @@ class ProductDistance:
 
     @property
     def is_product(self) -> bool:
+        """Whether it is one, but for rounding."""
         return self.at_most <= EXACT
 
 
@@ -125,7 +126,7 @@ class ParallelStationary:
     """The distribution (size,) that the sampler keeps, and its distances from p: all exact."""
 
     distribution: Floats
-    total_variation: float
+    total_variation: float  # between p and distribution
     divergence: float  # KL(p || distribution), in nats
     marginal: float  # the largest total variation between the distributions of one site
 

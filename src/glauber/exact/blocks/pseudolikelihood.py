@@ -165,8 +165,8 @@ class Fit:
     slope: Floats
     curvature: Floats
     found: NDArray[np.bool_]
-    n_steps: int
-    method: Literal["newton", "lbfgs"]
+    n_steps: int  # of the optimiser
+    method: Literal["newton", "lbfgs"]  # the optimiser
 
     @property
     def error(self) -> Floats:

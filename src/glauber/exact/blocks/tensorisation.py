@@ -205,13 +205,13 @@ class Decay:
     tensorisation is the upper bound on the constant that kl_bound rests on.
     """
 
-    chi_square: Floats
-    kl: Floats
-    chi_square_bound: Floats
+    chi_square: Floats  # (n_steps + 1,) exact
+    kl: Floats  # (n_steps + 1,) exact, in nats
+    chi_square_bound: Floats  # (n_steps + 1,) by the gap
     kl_bound: Floats
     tensorisation: float
-    kind: Literal["exact"] = "exact"
-    bound_kind: Literal["upper bound"] = "upper bound"
+    kind: Literal["exact"] = "exact"  # of both distances
+    bound_kind: Literal["upper bound"] = "upper bound"  # of both bounds
 
 
 def decay(distribution: Floats, masks: Masks, start: Floats, n_steps: int) -> Decay:

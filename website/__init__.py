@@ -1,0 +1,1 @@
+"""How docs/, the notebooks and the docstrings become one site: `make docs`."""
