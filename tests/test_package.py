@@ -145,6 +145,14 @@ def test_a_missing_extra_is_named_before_anything_is_done(command, said):
     assert found["new"] == [] and found["seconds"] < 3
 
 
+@pytest.mark.weights
+def test_the_harness_names_its_extra_too(bare):
+    asked = [bare, "-m", "glauber.evaluation", "--tasks", "any"]
+    done = subprocess.run(asked, capture_output=True, text=True, env={"ASKED": "x"})
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "needs lm_eval: pip install 'glauber[harness]'" in done.stderr
+
+
 def test_every_piece_of_the_papers_that_needs_an_extra_is_asked_above():
     from glauber.papers.paper import pieces
     from glauber.papers.settings import Settings
@@ -164,8 +172,8 @@ def test_only_these_files_import_what_an_extra_brings():
     sources = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
     users = {str(path.relative_to(SOURCE)) for path, text in sources.items() if late.search(text)}
     assert users == {
-        "explorer/notebook.py", "explorer/server.py", "landscape/trajectory.py",
-        "metastability/clusters.py", "metastability/metastable_sets.py",
+        "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
+        "landscape/trajectory.py", "metastability/clusters.py", "metastability/metastable_sets.py",
         "metastability/state_model.py", "proteins/regions.py", "runs/embedding.py",
         "sweeps/ray_cluster.py", "translation/score.py",
     }  # fmt: skip

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
@@ -196,6 +197,27 @@ def test_chains_are_made_where_little_is_installed(toys, tmp_path, tiny_folder):
     assert paper("A-toy2", out=there).to_dict() == paper("A-toy2", out=here).to_dict()
     with pytest.raises(GlauberError, match="no list of chains"):
         make_chains(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "changed", "said"),
+    [
+        ("../kept", {}, "is not ours"),
+        ("0" * 16, {"trust_remote_code": True}, "is not ours"),
+        ("0" * 16, {"texts": 3}, "is damaged"),
+        ("0" * 16, {"stepz": 3}, "is damaged"),
+    ],
+)
+def test_a_list_of_somebody_else_reaches_no_other_place(key, changed, said, tmp_path, tiny_folder):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("")
+    given = asdict(Chains(str(tiny_folder), steps=2)) | changed
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "chains.json").write_text(json.dumps({key: given}))
+    with pytest.raises(GlauberError, match=said):
+        make_chains(tmp_path / "plan")
+    assert (tmp_path / "kept" / "file").exists()
+    assert [path.name for path in (tmp_path / "plan").iterdir()] == ["chains.json"]
 
 
 def test_digests_know_the_weights_and_not_the_place(tiny_folder, tmp_path):

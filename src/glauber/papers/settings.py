@@ -15,6 +15,7 @@ only torch and transformers; copied back, the same command goes on with them.
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -228,11 +229,9 @@ def make_chains(folder: str | Path, *, device: str = "auto") -> list[Run]:
     path = Path(folder) / CHAINS
     if not path.is_file():
         raise GlauberError(f"{folder} has no list of chains: make one with --until plan.")
-    listed = json.loads(path.read_text(encoding="utf-8"))
+    listed = _read_chains(path)
     runs, missed = [], []
-    for number, (key, given) in enumerate(listed.items(), 1):
-        texts = None if given["texts"] is None else tuple(given["texts"])
-        chains = Chains(**(given | {"texts": texts}))
+    for number, (key, chains) in enumerate(listed.items(), 1):
         say(f"run {number} of {len(listed)}: {describe(chains)}")
         try:
             runs.append(chains.make(Path(folder) / "chains" / key, device=device))
@@ -241,6 +240,21 @@ def make_chains(folder: str | Path, *, device: str = "auto") -> list[Run]:
     if missed:
         raise GlauberError(f"{len(missed)} of {len(listed)} runs cannot be made: {missed[0]}")
     return runs
+
+
+def _read_chains(path: Path) -> dict[str, Chains]:
+    """A list that may be somebody else's: it names no place outside, and trusts no code."""
+    try:
+        found = {}
+        for key, given in json.loads(path.read_text(encoding="utf-8")).items():
+            texts = None if given["texts"] is None else tuple(given["texts"])
+            found[key] = Chains(**(given | {"texts": texts}))
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise GlauberError(f"{path} is damaged: it is no list of chains.") from error
+    for key, one in found.items():
+        if not re.fullmatch("[0-9a-f]{16}", key) or one.trust_remote_code:
+            raise GlauberError(f"{path} is not ours: {key!r:.40} is refused.")
+    return found
 
 
 def describe(chains: Chains) -> str:
