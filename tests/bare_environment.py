@@ -93,7 +93,16 @@ def answer(words: list[str]) -> dict:
     return {
         "words": words, "code": code, "out": out.getvalue(), "err": err.getvalue(),
         "seconds": time.process_time() - began, "new": sorted(set(os.listdir()) - before),
+        "network": asked_for(),
     }  # fmt: skip
+
+
+def asked_for() -> str:
+    """What was asked of a network since the last time."""
+    path = Path(os.environ["ASKED"])
+    found = path.read_text() if path.exists() else ""
+    path.unlink(missing_ok=True)
+    return found
 
 
 def refuse(*parts: object, **more: object) -> None:
