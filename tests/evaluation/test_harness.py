@@ -40,6 +40,12 @@ PAIRS = [
 SCORES = ("pll", "within-word", "bound")
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """lm_eval asks pip and git about this machine at the end of each evaluation: seconds."""
+    monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+
+
 @pytest.fixture(scope="module")
 def model():
     return MaskedLM(conftest.make_model("bert").double(), conftest.make_tokenizer(), name="tiny")
@@ -254,7 +260,7 @@ def test_an_autoregressive_model_is_exact(causal):
         each = [float(laws[t - 1, row[t]]) for t in range(1 + before, len(row))]
         best = [int(laws[t - 1].argmax()) == row[t] for t in range(1 + before, len(row))]
         assert value == pytest.approx(sum(each), abs=1e-10) and greedy == all(best)
-    assert HarnessLM(causal, batch_size=1).loglikelihood(asked(PAIRS)) == found
+    assert HarnessLM(causal, batch_size=1).loglikelihood(asked(PAIRS[::-1]))[::-1] == found
     tokens, _ = causal.vocabulary.encode([PAIRS[2][1]])
     if len(causal.vocabulary.text.around[1]) == 0:
         assert found[2][0] == pytest.approx(float(causal.log_joint(tokens)), abs=1e-10)
@@ -352,7 +358,7 @@ def test_the_minimal_pairs_of_the_bundled_model():
     manager = TaskManager(include_path=str(TASKS), include_defaults=False)
     lm = HarnessLM("bundled:english")
     names = ["glauber_minimal_pairs", "glauber_last_words"]
-    results = lm_eval.simple_evaluate(lm, tasks=names, task_manager=manager, limit=3)
+    results = lm_eval.simple_evaluate(lm, tasks=names, task_manager=manager, limit=2)
     for name in names:
         samples = results["samples"][name]
         arguments = [tuple(one) for sample in samples for one in sample["arguments"]]
@@ -360,7 +366,7 @@ def test_the_minimal_pairs_of_the_bundled_model():
         contexts, texts = zip(*arguments, strict=True)
         scores = glauber.score(lm.model, texts, given=contexts, variant="original").scores
         assert said == [one.original for one in scores]
-        right = [int(np.argmax(np.array(said).reshape(3, -1)[i]) == s["target"])
+        right = [int(np.argmax(np.array(said).reshape(2, -1)[i]) == s["target"])
                  for i, s in enumerate(samples)]  # fmt: skip
         assert results["results"][name]["acc,none"] == np.mean(right)
         assert results["results"][name]["acc_stderr,none"] is not None

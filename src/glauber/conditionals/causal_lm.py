@@ -30,6 +30,7 @@ from glauber.conditionals.weights import (
     name_of,
 )
 from glauber.errors import GlauberError
+from glauber.threads import side_by_side
 
 UNSAID = -1.0  # marks places at which nothing is said
 
@@ -54,7 +55,6 @@ class CausalLM:
         self.longest = longest_text(model.config, tokenizer) - opened  # tokens of a text
         self._fingerprint = fingerprint
         self._exact = ExactRows(lambda tokens, sites, _: self._rows(tokens), self.vocab_size)
-        self._exact_each = ExactRows(lambda tokens, sites, _: self._said(tokens), self.vocab_size)
 
     @classmethod
     def load(
@@ -156,28 +156,20 @@ class CausalLM:
     def token_log_probs(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """log p(x_t | x_<t) (rows, length) float64, and whether no token is likelier there, bool.
 
-        Not a number where nothing is said: at PAD, and at the token that opens a text. On a CPU a
-        row's answer does not depend on the other rows.
+        Not a number where nothing is said: at PAD, and at the token that opens a text. On a CPU
+        each row has a call of its own, so that its answer does not depend on the others.
         """
-        found, lengths = (
-            tokens.new_zeros((*tokens.shape, 2), dtype=torch.float64),
-            lengths_of(tokens),
-        )
+        alone = self.device.type == "cpu"
+        size = 1 if alone else rows_at_once(8 * tokens.shape[1] * self.vocab_size, self.device)
+        found = tokens.new_zeros((*tokens.shape, 2), dtype=torch.float64)
         found[..., 1] = UNSAID
-        for length in lengths.unique().tolist():
-            size = rows_at_once(8 * length * self.vocab_size, self.device)
-            for part in (lengths == length).nonzero()[:, 0].split(size):
-                found[part, :length] = self._in_one_length(tokens[part, :length])
-        said = found[..., 1] != UNSAID
-        return found[..., 0].masked_fill(~said, torch.nan), found[..., 1] == 1
-
-    def _in_one_length(self, tokens: Tensor) -> Tensor:
-        """What `_said` says of rows (rows, length) without PAD, each by itself on a CPU."""
+        calls = [part[:, : int(lengths_of(part).max())] for part in tokens.split(size)]
         with torch.no_grad():
-            if self.device.type == "cuda":
-                return self._said(tokens)
-            dummy = torch.zeros(*tokens.shape, 2, dtype=torch.int64)
-            return self._exact_each(tokens, dummy[..., 0], dummy)
+            answers = side_by_side(self._said, calls) if alone else map(self._said, calls)
+            for part, said in zip(found.split(size), answers, strict=True):
+                part[:, : said.shape[1]] = said
+        known = found[..., 1] != UNSAID
+        return found[..., 0].masked_fill(~known, torch.nan), found[..., 1] == 1
 
     def _rows(self, tokens: Tensor) -> Tensor:
         """log p (rows, 1, 1) of rows of tokens in one call of the model."""
