@@ -28,7 +28,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m recipes.package
 	$(BIN)/python -m glauber.cli.reference | diff docs/commands.md - || (echo "make docs"; false)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m mkdocs build --strict  # --quiet would not count the warnings
 
 bench: $(READY)
 	$(BIN)/python -m bench

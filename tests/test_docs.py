@@ -224,6 +224,26 @@ def test_a_parameter_shows_its_type_and_its_help(tmp_path):
     assert bare == ["glauber.Answer.other", "glauber.Answer.tell"]
 
 
+def test_a_docstring_reads_as_it_is_laid_out():
+    from website.descriptions import markdown
+
+    laid_out = "Of it.\n\nkind   what\n       it is\nseed   (2**N,) `a * b`\n\n    x * y"
+    assert markdown(laid_out) == (
+        "Of it.\n\n- `kind`: what\n       it is\n- `seed`: (2\\*\\*N,) `a * b`\n\n    x * y"
+    )
+
+
+def test_names_in_prose_lead_to_the_command_and_the_function():
+    from website.names import linked
+
+    kept = "# `glauber couple`\n\n[`glauber show`](x.md) `glauber zzz`\n\n    `glauber couple`\n"
+    assert linked(kept, "how-to/a.md") == kept
+    assert linked("`glauber couple --pairs 3`, `glauber.Run(at)`", "how-to/a.md") == (
+        "[`glauber couple --pairs 3`](../commands.md#glauber-couple), "
+        "[`glauber.Run(at)`](../api/others.md#glauber.runs.run.Run)"
+    )
+
+
 def loaded(folder: Path, source: str) -> Any:
     """A package of that name and source, as the site reads it."""
     import griffe

@@ -16,6 +16,8 @@ class Descriptions(griffe.Extension):
 
     def on_package(self, *, pkg: griffe.Module, loader: object, **_: object) -> None:
         for one in walk(pkg):
+            if one.docstring:
+                one.docstring.value = markdown(one.docstring.value)
             if isinstance(one, griffe.Function) and one.docstring:
                 rows = list(parameters(pkg, one))
                 if any(row.description for row in rows):
@@ -29,6 +31,16 @@ class Descriptions(griffe.Extension):
                 rows = [_row(field, text) for field, text in told if text]
                 if rows:
                     _add(one, griffe.DocstringSectionAttributes(rows, title="Fields:"))
+
+
+def markdown(text: str) -> str:
+    """A docstring as Markdown: `name  meaning` in columns is a list, and a star is a star."""
+    listed = re.sub(r"^(\w+) {2,}(?=\S)", r"- `\1`: ", text, flags=re.M)
+    apart = re.sub(r"^(?!- )(\S.*)\n(?=- `)", r"\1\n\n", listed, flags=re.M)
+    parts = re.split(r"(`[^`]*`|^ {4}.*$)", apart, flags=re.M)
+    return "".join(
+        part if place % 2 else part.replace("*", r"\*") for place, part in enumerate(parts)
+    )
 
 
 def walk(module: griffe.Object) -> Iterator[griffe.Object]:

@@ -25,7 +25,7 @@ ALWAYS = [path.name for path in sorted(ROOT.glob("*.md"))]
 ASSETS = {"assets/site.css": "site.css", "assets/iframe-worker.js": "iframe-worker.js"}
 UNSOUGHT = "---\nsearch: {exclude: true}\n---\n\n"  # what the search leaves out
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
-CODE = re.compile(r"^(```|~~~).*?^\1[ ]*$|^ {4}.*?$|`[^`\n]+`", re.M | re.S)
+CODE = re.compile(r"^(```|~~~).*?^\1[ ]*$|^ {4}[^\n]*$|`[^`\n]+`", re.M | re.S)
 
 
 def links(text: str, change: Callable[[str], str]) -> str:

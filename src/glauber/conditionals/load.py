@@ -60,7 +60,7 @@ def load(
            own: any object with `vocab_size` and `scores(tokens, sites, candidates=None)`, and
            optionally `name`, `length`, `fingerprint` and `vocabulary` (the tokens' spellings)
     kind   masked, causal, diffusion, or auto: what the config of the folder says
-    device an object is moved there; auto leaves it where it is; cuda:split spreads the layers of a
+    device  an object is moved there; auto leaves it where it is; cuda:split spreads the layers of a
            diffusion LM over all GPUs
     dtype  of a named model; an object keeps its own, and another one than float32 is refused
     trust_remote_code  allows code that comes with a model to run; nothing else ever does
