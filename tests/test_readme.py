@@ -1,37 +1,62 @@
 """The commands and Python lines of the README and the docs, run as a reader would run them."""
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+from shown_pages import OF_CHAINS, PAGES, ROOT, commands, missing, without_numbers, words
 
 
 def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.S)
 
 
-def commands() -> list[str]:
-    lines = [line for block in blocks(README, "bash") for line in block.splitlines()]
-    return [line for line in lines if line.startswith("glauber ")]
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """One folder for all pages, and what each command printed in it: none is run twice."""
+    return tmp_path_factory.mktemp("desk"), {}
+
+
+@pytest.fixture
+def printed(desk, monkeypatch, glauber):
+    """What a command prints, or printed before; the run that the pages speak of is there."""
+    folder, known = desk
+    monkeypatch.chdir(folder)
+
+    def call(command: str) -> str:
+        if command not in known:
+            code, out, err = glauber(*words(command))
+            assert code == 0, f"{command}\n{err}"
+            known[command] = out
+        return known[command]
+
+    call(commands("README.md")[0][0])
+    return call
 
 
 @pytest.mark.weights
-def test_the_commands_of_the_readme(tmp_path, monkeypatch, glauber):
-    """Each command of the README, in the README's order and in one folder."""
-    monkeypatch.chdir(tmp_path)
-    assert len(commands()) >= 15
-    for command in commands():
-        code, out, err = glauber(*shlex.split(command)[1:])
-        assert code == 0, f"{command}\n{err}"
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_what_is_printed(page, printed, capsys):
+    """Each command, in the order of the pages and in one folder, then the page's Python lines."""
+    for command, shown in commands(page):
+        out = printed(command)
         assert out.strip(), command
-    assert (tmp_path / "first.html").stat().st_size > 100_000
-    assert len((tmp_path / "first.jsonl").read_text().splitlines()) == 4 * 301
+        if words(command)[0] not in OF_CHAINS:
+            assert missing(shown, out, without_numbers) == [], command
+    run_python((ROOT / page).read_text(encoding="utf-8"))
+
+
+def test_a_line_that_is_not_printed_is_noticed():
+    assert missing(["a 1", "…", "c  3"], "a 2\nb\nc 4\n", without_numbers) == []
+    assert missing(["c 3", "a 1"], "a 1\nb\nc 3\n") == ["a 1"]
+    assert missing(["a 1"], "a 2\n") == ["a 1"]
+
+
+def test_the_pages_have_many_commands():
+    assert sum(len(commands(page)) for page in PAGES) >= 25
 
 
 @pytest.mark.parametrize("start", [["glauber"], ["python", "-m", "glauber"]])
@@ -50,22 +75,20 @@ def run_python(text: str) -> dict:
     return names
 
 
-@pytest.mark.weights
-def test_the_python_of_the_readme(tmp_path, monkeypatch, capsys):
-    """Its run has the text that it prints, and its two averages agree with the exact law."""
+def test_chains_of_a_rule_of_ones_own_have_the_exact_law(capsys):
+    """The last block of the page: what it prints side by side agrees."""
     import numpy as np
 
-    from glauber.exact import Space, stationary, transition_matrix
-
-    monkeypatch.chdir(tmp_path)
-    names = run_python(README)
-    said = capsys.readouterr().out
-    assert "rectangles lie above the noise floor" in said
-    law, run = names["law"], names["run"]
-    exact = np.asarray(stationary(transition_matrix(law, Space(3, 3)))).reshape(3, 3, 3)
-    means = [(exact.sum(axis=tuple(set(range(3)) - {i})) * np.arange(3)).sum() for i in range(3)]
-    # 1,000 chains: a mean of values in 0 to 2 has a standard error of at most 1 / sqrt(1000).
-    assert np.abs(run.tokens().mean(axis=0) - means).max() < 4 / np.sqrt(1000)
+    text = (ROOT / "docs" / "how-to" / "own-model.md").read_text(encoding="utf-8")
+    run_python(
+        "```python\nimport glauber\n```" + "```python\n" + blocks(text, "python")[-1] + "```"
+    )
+    rows = re.findall(r"\[(.*?)\]", capsys.readouterr().out)
+    counted, known = (
+        np.array([row.split() for row in rows], float).reshape(3, 2, 3).swapaxes(0, 1)
+    )
+    # 1,000 chains: a share has a standard error of at most 1 / sqrt(4 * 1000).
+    assert np.abs(counted - known).max() < 4 / np.sqrt(4000)
 
 
 @pytest.mark.weights
@@ -103,5 +126,6 @@ def test_the_list_of_commands_is_current():
 
 def test_the_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", "".join(blocks(README, "bash")), re.M):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"^make (\w+)", "".join(blocks(text, "bash")), re.M):
         assert re.search(rf"^{target}:", makefile, re.M), target
