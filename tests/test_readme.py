@@ -84,9 +84,7 @@ def test_chains_of_a_rule_of_ones_own_have_the_exact_law(capsys):
         "```python\nimport glauber\n```" + "```python\n" + blocks(text, "python")[-1] + "```"
     )
     rows = re.findall(r"\[(.*?)\]", capsys.readouterr().out)
-    counted, known = (
-        np.array([row.split() for row in rows], float).reshape(3, 2, 3).swapaxes(0, 1)
-    )
+    counted, known = np.array([row.split() for row in rows], float).reshape(3, 2, 3).swapaxes(0, 1)
     # 1,000 chains: a share has a standard error of at most 1 / sqrt(4 * 1000).
     assert np.abs(counted - known).max() < 4 / np.sqrt(4000)
 
