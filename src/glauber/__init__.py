@@ -22,6 +22,7 @@ STUDIES = {
         "export": "runs.export",
         "verify": "runs.verify",
         "repair": "runs.repair",
+        "cite": "runs.cite",
         "models": "conditionals.load",
     },
     "Could it be one law?": {

@@ -10,6 +10,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -72,11 +73,17 @@ class Result:
 
 
 ROWS = 20  # of the table that a notebook shows
+_asking: ContextVar[str | None] = ContextVar("asking", default=None)  # the study at work
 
 
 def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
-    """Marks a public study; a keyword that it does not have is answered with the nearest one."""
+    """Marks a public study; a keyword that it does not have is answered with the nearest one.
+
+    What it signs says its name, as a command spells it.
+    """
     known = list(inspect.signature(function).parameters)
+    room = function.__module__.split(".")[1:2]
+    said = "-".join([*(room if room == ["ising"] else []), *function.__name__.split("_")])
 
     @functools.wraps(function)
     def asked(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
@@ -87,7 +94,11 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
                 raise TypeError(f"{function.__name__} has no parameter {name!r}{hint}")
         for name, value in (*zip(known, args, strict=False), *kwargs.items()):
             check_characters(name, value)
-        return function(*args, **kwargs)
+        before = _asking.set(said)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _asking.reset(before)
 
     return asked
 
@@ -107,11 +118,12 @@ def check_characters(name: str, value: object) -> None:
 
 
 def signature(**parts: Any) -> str:
-    """One line that says how a result was made: the given parts, then the versions."""
+    """One line that says how a result was made: the study, the given parts, then the versions."""
     from importlib.metadata import version
 
     from glauber import __version__
 
+    parts = {"study": _asking.get()} | parts
     record = {name: value for name, value in parts.items() if value is not None}
     record |= {"glauber": __version__, "torch": version("torch")}
     return "|".join(f"{name}:{_short(value)}" for name, value in record.items())

@@ -24,6 +24,7 @@ EXAMPLES = {
     "repair": lambda at: glauber.repair(
         glauber.sample(at.model, at.texts[:2], steps=5, out=at.folder / "run")
     ),
+    "cite": lambda at: glauber.cite(at.run),
     "sweeps.sample": _sweep,
     "sweeps.status": lambda at: glauber.sweeps.status(_sweep(at).folder),
     "sweeps.resume": lambda at: glauber.sweeps.resume(_sweep(at).folder),

@@ -199,6 +199,17 @@ class Vocabulary:
         self.ends = list(ends)
         self.text = Text(getattr(tokenizer, "backend_tokenizer", None) or tokenizer)
 
+    @classmethod
+    def open(cls, folder: Path) -> "Vocabulary":
+        """What `save` wrote, with all that texts are read by; runs no code of the folder."""
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except Exception as error:
+            raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
+        return cls(tokenizer, len(tokenizer))
+
     def save(self, folder: Path) -> None:
         """Writes what `Text.open` reads."""
         self.tokenizer.save_pretrained(folder)

@@ -103,7 +103,8 @@ def generate(
     if temperature == 0 and order != "random" and len(set(lengths)) < chains:
         say("at temperature 0 nothing is drawn: texts of one length are the same")
     tokens = _rows(opened, prefix, suffix, lengths)
-    job = Job(opened, how, tokens, temperature, seed, prefix, (), trust_remote_code)
+    drawn = f"{least}-{most}" if least < most else str(least)
+    job = Job(opened, how, tokens, temperature, seed, prefix, (), trust_remote_code, drawn)
     made = signature(
         **model_parts(opened), length=length, prefix=prefix or None, suffix=suffix or None,
         chains=chains, error=error, **spoken(how), temperature=float(temperature), seed=seed,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import Model, load
+from glauber.conditionals.own import Own
 from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.dynamics.kernel import Info, Kernel, State, start
 from glauber.errors import GlauberError
@@ -42,6 +43,7 @@ class Job:
     prefix: str = ""
     frozen: tuple[int, ...] = ()  # sites before the first hidden one, as people count them
     trust_remote_code: bool = False
+    lengths: str = ""  # the number or range that was asked for, where one was
 
     @property
     def hidden_token(self) -> int:
@@ -81,7 +83,8 @@ class Job:
             trust_remote_code=self.trust_remote_code,
             versions=versions(),
             standard_only=True,
-            unmasking=asdict(self.how),
+            unmasking=asdict(self.how) | ({"length": self.lengths} if self.lengths else {}),
+            own=isinstance(model, Own),
         )
 
 

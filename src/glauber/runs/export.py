@@ -16,6 +16,7 @@ from glauber.conditionals.texts import Given, fasta
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, one_of, study
+from glauber.runs.again import start_texts
 from glauber.runs.replay import forced_events
 from glauber.runs.run import BLOCK, Run
 from glauber.runs.spec import DRAFT
@@ -33,14 +34,15 @@ __all__ = ["Exported", "export", "forced", "survival", "to_arviz", "trajectory"]
 def export(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
-    to: Annotated[str, "arviz, parquet, jsonl, text or fasta."],
+    to: Annotated[str, "arviz, parquet, jsonl, text, fasta or starts."],
     out: Annotated[str | Path, "File to write; an existing one is kept."],
     every: Annotated[int, "jsonl: one object every so many steps."] = 1,
 ) -> "Exported":
     """Write a run as ArviZ netCDF, Parquet, JSON lines, plain text or FASTA.
 
-    text is the last text of each chain, one a line, as `--from` reads them; fasta the same for
-    models of letters, with the names that the starts had; parquet has a row per event, by position
+    text is the last text of each chain, one a line, as `--from` reads them; starts are the texts
+    that the chains began from, without the prefix; fasta is as text, for models of letters, with
+    the names that the starts had; parquet has a row per event, by position
     as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole run is
     replayed first: one that is damaged is not exported.
     """
@@ -188,6 +190,12 @@ def _write_text(run: Run, out: Path, every: int) -> None:
     out.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
 
 
+def _write_starts(run: Run, out: Path, every: int) -> None:
+    """The text that each chain began from, one a line, without the prefix."""
+    lines = [line.replace("\n", " ") + "\n" for line in start_texts(run)]
+    out.write_text("".join(lines), encoding="utf-8")
+
+
 def _write_fasta(run: Run, out: Path, every: int) -> None:
     """The last text of each chain under its start's name, with chain and step in the header."""
     if not run.vocabulary.letters:
@@ -209,6 +217,7 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "jsonl": _write_jsonl,
     "text": _write_text,
     "fasta": _write_fasta,
+    "starts": _write_starts,
 }
 
 

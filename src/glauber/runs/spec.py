@@ -12,11 +12,13 @@ from typing import Any
 
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
+from glauber.conditionals.starts import spell_sites
 from glauber.errors import GlauberError
 from glauber.runs.integrity import COPIES, damaged, digest_of_json, is_sealed, sealed
 
 FORMAT = 4  # with digests; 1 (chains), 2 (generations) and 3 (constraints) had none
 HEADER = "run.json"
+LONGEST = 40  # characters of a prefix in a signature
 DRAFT = ".glauber-draft"  # how the names of files and folders end that are not finished yet
 
 
@@ -47,6 +49,7 @@ class Spec:
     unmasking: dict[str, Any] | None = None  # of a generation: how its hidden sites are filled
     constraints: dict[str, Any] | None = None  # that every chain keeps to: `Constraints`
     names: list[str] = field(default_factory=list)  # of the chains' texts, where a file names them
+    own: bool = False  # the model is a rule of the user's own: its name leads to nothing
 
     @property
     def temperatures(self) -> list[float]:
@@ -75,6 +78,10 @@ def signature(spec: Spec) -> str:
         "within": spec.within,
         "fill": spec.fill,
         **({"constraints": _kept_to(spec)} if spec.constraints else {}),
+        **({"length": str(spec.length)} if spec.length else {}),
+        **({"prefix": _one_line(spec.prefix)} if spec.prefix else {}),
+        **({"freeze": spell_sites(spec.frozen)} if spec.frozen and not spec.unmasking else {}),
+        **({"forbid": ",".join(spec.forbid)} if spec.forbid else {}),
         **{k: str(v) for k, v in (spec.unmasking or {}).items() if v and v != "none"},
         "chains": str(spec.chains),
         "steps": str(spec.steps),
@@ -104,6 +111,12 @@ def _kept_to(spec: Spec) -> str:
     return ",".join(f"{k}={v}" if isinstance(v, int) else k for k, v in found.items())
 
 
+def _one_line(text: str) -> str:
+    """A text as a signature can hold it: short, without what parts signatures."""
+    bare = " ".join(text.replace("|", " ").split())
+    return bare if len(bare) <= LONGEST else f"{bare[: LONGEST - 1]}…"
+
+
 def _shown(spec: Spec) -> list[float]:
     return spec.temperatures if isinstance(spec.temperature, list) else [spec.temperature]
 
@@ -124,7 +137,7 @@ def _own_version() -> str:
 def record_of(spec: Spec) -> dict[str, Any]:
     """The entries of `run.json`; those that came later are there only where they say something."""
     record = asdict(spec) | {"format": FORMAT}
-    for name in ("forbid", "unmasking", "constraints", "names"):
+    for name in ("forbid", "unmasking", "constraints", "names", "own"):
         if not record[name]:
             del record[name]
     return record
@@ -198,7 +211,7 @@ KINDS: dict[str, Any] = {
     "length": (int, type(None)), "special_tokens": bool, "trust_remote_code": bool,
     "versions": dict, "format": int, "forbid": list, "standard_only": bool,
     "unmasking": (dict, type(None)), "constraints": (dict, type(None)),
-    "names": list,
+    "names": list, "own": bool,
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from glauber.conditionals.constraints import (
     read_constraints,
 )
 from glauber.conditionals.load import Model, load
+from glauber.conditionals.own import Own
 from glauber.conditionals.starts import named_starts, positions_of, read_sites
 from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
@@ -212,6 +213,7 @@ def plan(
         standard_only=True,
         constraints=asked.to_dict() or None,
         names=names,
+        own=isinstance(opened, Own),
     )
     planned = Plan(opened, spec, tokens, free, others)
     _check_plan(planned)

@@ -206,6 +206,7 @@ def _bracketed(token: str) -> str:
 def signature_of(folder: Path, model: Translator, decoding: Decoding, n_texts: int) -> str:
     parallel = decoding.decoder != "ar"
     return signature(
+        study="translate",
         translator=folder.name,
         device=model.device.type,
         decoder=decoding.decoder,
