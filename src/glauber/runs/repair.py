@@ -262,15 +262,15 @@ def _restore_finish(found: Examined, commit: Commit, spec: Spec, work: _Work) ->
 class Repaired(Result):
     """What was damaged, what was done about it, and what remains."""
 
-    folder: Path
+    folder: Path  # of the run
     damages: tuple[Damage, ...]  # before
     done: tuple[str, ...]
     remains: tuple[str, ...]  # what is still damaged
     steps: int  # kept
     had: int | None  # steps committed before; None where that was lost
-    planned: int
-    finished: bool
-    generation: bool
+    planned: int  # steps
+    finished: bool  # whether the run reached them
+    generation: bool  # whether it writes texts from nothing
     signature: str
 
     @property

@@ -43,12 +43,12 @@ def verify(run: Folder) -> "Verified":
 class Verified(Result):
     """What of a run is sound."""
 
-    folder: Path
+    folder: Path  # of the run
     format: int | None  # None where it is unknown, as below
     steps: int | None  # committed
     sound: int  # steps of the longest sound beginning
-    planned: int | None
-    finished: bool
+    planned: int | None  # steps
+    finished: bool  # whether the run reached them
     damages: tuple[Damage, ...]
     signature: str
 
