@@ -102,6 +102,20 @@ def test_greedy_is_what_filling_from_left_to_right_writes(model):
     assert [greedy for _, greedy in lm.loglikelihood(asked(pairs))] == [True, False]
 
 
+def test_greedy_of_a_rule_of_ones_own_is_that_of_its_table():
+    table, lm = Table.random(2, 4, seed=5), HarnessLM(Table.random(2, 4, seed=5), batch_size=5)
+    hidden, best = table.vocab_size, {}
+    for first in (0, 1):
+        row = [first, hidden, hidden, hidden]
+        for site in (1, 2, 3):
+            row[site] = int(table.entries[site][tuple(row)].argmax())
+        best[first] = row[1:]
+    texts = [f"{n:03b}" for n in range(8)]
+    found = lm.loglikelihood(asked([(str(first), text) for first in best for text in texts]))
+    due = [list(map(int, text)) == best[first] for first in best for text in texts]
+    assert [greedy for _, greedy in found] == due and sum(due) == 2
+
+
 def test_the_bound_is_that_over_all_hidden_sets(model):
     lm = HarnessLM(model, score="bound", samples=200, seed=3)
     pairs = [PAIRS[0], ("the cat", " sat on the old mat .")]
@@ -268,6 +282,18 @@ def test_an_autoregressive_model_is_exact(causal):
         HarnessLM(causal, score="pll")
     with pytest.raises(GlauberError, match="let lm_eval's own"):
         lm.generate_until(asked([("the", {})], "generate_until"))
+
+
+def test_without_an_opening_token_a_text_needs_a_context(causal):
+    tokenizer = conftest.make_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = None
+    lm = HarnessLM(CausalLM(causal.model, tokenizer, name="unopened"))
+    row = causal.vocabulary.pieces("the cat sat on")
+    laws = causal.model(torch.tensor([row])).logits[0].log_softmax(-1)
+    expected = float(laws[1, row[2]] + laws[2, row[3]])
+    assert values(lm, [("the cat", " sat on")]) == pytest.approx([expected], abs=1e-10)
+    with pytest.raises(GlauberError, match="unopened has no opening token: a text without a"):
+        lm.loglikelihood(asked([("", "the cat")]))
 
 
 def test_writing_fills_from_left_to_right_and_stops(model):
