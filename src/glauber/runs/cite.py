@@ -78,7 +78,7 @@ class Citation(Result):
 
     sentence: str
     again: Again | None  # None: the signature does not say by which study
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what to know before it is made again
     parts: dict[str, str]  # of a signature
     run: Run | None
     signature: str
