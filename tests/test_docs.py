@@ -236,11 +236,11 @@ def test_a_docstring_reads_as_it_is_laid_out():
 def test_names_in_prose_lead_to_the_command_and_the_function():
     from website.names import linked
 
-    kept = "# `glauber couple`\n\n[`glauber show`](x.md) `glauber zzz`\n\n    `glauber couple`\n"
+    kept = "# `glauber couple`\n\n[by `glauber show`](x.md) `glauber zzz`\n\n    `glauber couple`\n"
     assert linked(kept, "how-to/a.md") == kept
-    assert linked("`glauber couple --pairs 3`, `glauber.Run(at)`", "how-to/a.md") == (
+    assert linked("`glauber couple --pairs 3`, `glauber.Run(at)` `docs/runs.md`", "a/b.md") == (
         "[`glauber couple --pairs 3`](../commands.md#glauber-couple), "
-        "[`glauber.Run(at)`](../api/others.md#glauber.runs.run.Run)"
+        "[`glauber.Run(at)`](../api/others.md#glauber.runs.run.Run) [`docs/runs.md`](../runs.md)"
     )
 
 
