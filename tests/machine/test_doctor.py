@@ -74,6 +74,15 @@ def test_a_pass_bytes_and_events_that_differ_are_found(tiny, monkeypatch):
     assert not self_test.batches().passed and not self_test.resumed().passed
 
 
+def test_draws_are_compared_with_another_devices(tiny, monkeypatch):
+    """On the CPU itself they agree; a device whose temperature is off does not."""
+    found = self_test.beside_cpu("cpu")
+    assert found.passed and found.number < 1e-5
+    sampled = self_test._sampled
+    monkeypatch.setattr(self_test, "_sampled", lambda **how: sampled(**how, temperature=1.01))
+    assert not self_test.beside_cpu("cpu").passed
+
+
 def test_what_is_raised_is_a_line(monkeypatch):
     def broken():
         raise RuntimeError(f"no kernel image in {Path.home()}/torch\nmore")
