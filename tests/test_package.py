@@ -187,6 +187,8 @@ def test_the_extras_are_those_of_the_project(monkeypatch):
     for extra, modules in EXTRAS.items():
         brought = [re.split(r"[=<>\[]", one)[0] for one in listed[extra]]
         assert [names.get(one, one).replace("-", "_") for one in brought] == list(modules)
+    page = (ROOT / "docs" / "how-to" / "extras.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.M)) == set(EXTRAS)
     monkeypatch.setitem(EXTRAS, "some", ("json", "no_such_one", "nor_this"))
     assert missing("some") == ["no_such_one", "nor_this"]
     need("some", "it", of=["json"])
