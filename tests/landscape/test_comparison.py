@@ -1,5 +1,7 @@
 """Two tiny models from the same starts, each figure against the study that makes it."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
 from glauber.figures.landscape import comparison_table, plot_comparison, plot_topics_by_model
 from glauber.landscape.comparison import compare
+from glauber.landscape.prefixes import prefixes
 from glauber.landscape.scorers import Scorer
 from glauber.sampling.sample import sample
 
@@ -47,6 +50,22 @@ def compared(tiny_folder, other_folder):
         every=20,
         shortest=10,
     )
+
+
+def test_without_the_extra_tokens_leave_topics_out(tiny_folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    model = MaskedLM.load(str(tiny_folder))
+    few = {"chains": 3, "length": 4, "steps": 6, "every": 2}
+    asked = [
+        lambda **how: compare([model, model], TEXTS, rectangles=2, top=5, **few, **how),
+        lambda **how: prefixes(model, TEXTS, prefixes=["the cat"], **few, **how),
+    ]
+    for study in asked:
+        with pytest.raises(GlauberError, match="leave topics out by giving tokens"):
+            study()
+    rows = asked[0](embedder="tokens").rows
+    assert all(row.topics is None and row.notes[0].startswith("topics: ") for row in rows)
+    assert asked[1](embedder="tokens").note.startswith("Topics are left out")
 
 
 def test_each_figure_is_that_of_its_study(compared, tiny_folder):
