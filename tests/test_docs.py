@@ -217,7 +217,7 @@ def test_a_parameter_shows_its_type_and_its_help(tmp_path):
         ("order", "str", "Of a, b."),
     ]
     fields = [(row.name, row.description) for row in pkg["Answer"].docstring.parsed[1].value]
-    assert fields == [("seed", "The same seed gives the same answer."), ("found", "In nats")]
+    assert fields == [("seed", "The same seed gives the same answer."), ("found", "in nats")]
     from website.descriptions import help_of_results, undocumented
 
     bare = undocumented(pkg, pkg["Answer"], help_of_results(pkg))

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
+from textwrap import dedent
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
@@ -86,8 +88,17 @@ def _module(room: str, paths: list[str]) -> Iterator[str]:
 
 
 def _about(room: str) -> Iterator[str]:
-    first, _, rest = package()[room].docstring.value.partition("\n")
-    yield from (first, "", "```text", *rest.strip("\n").splitlines(), "```")
+    """A module's docstring: prose, code that is indented, and lists in columns, as they are."""
+    blocks = package()[room].docstring.value.split("\n\n")
+    for kind, group in groupby(blocks, key=_kind):
+        text = "\n\n".join(group)
+        yield text if kind == "prose" else f"```{kind}\n{dedent(text)}\n```"
+        yield ""
+
+
+def _kind(block: str) -> str:
+    indented = [line.startswith("    ") for line in block.splitlines()]
+    return "python" if all(indented) else "text" if any(indented) else "prose"
 
 
 def exported(room: str) -> list[str]:

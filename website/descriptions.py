@@ -164,7 +164,7 @@ def describe(pkg: griffe.Module, field: griffe.Attribute, helps: dict[str, str])
             return place.docstring.value
         comment = place.lines[-1].partition("  # ")[2] if place.lines else ""
         if comment and not comment.startswith(("type:", "noqa", "fmt:")):
-            return comment[:1].upper() + comment[1:]
+            return comment
     if helps.get(field.name):
         return helps[field.name]
     held = [found(pkg, path) for path in classes_named(field.annotation)]

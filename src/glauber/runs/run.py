@@ -46,10 +46,10 @@ class Run(Result):
     """A run's folder, opened for reading."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = Path(folder)  # of the run
         self.spec: Spec = read_spec(self.folder)
         self.commit = self._committed()  # what the writer calls safe
-        self.steps = self.commit.steps
+        self.steps = self.commit.steps  # of every chain, so far
         self._stored = Checked(self.folder, open_group(self.folder), self.commit)
         self.fields = list(self.commit.digests) or fields_of(self._stored.group)  # of the events
         self._seen: dict[int, NDArray[np.int64]] = {}
