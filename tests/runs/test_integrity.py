@@ -179,10 +179,19 @@ def test_a_reader_of_a_run_that_grows_sees_no_damage(run):
             glauber.verify(run)
             for name in before.fields:
                 np.testing.assert_array_equal(before.read(name), events[name][:, :20])
-            before._stored._sound.clear()
     middle.verify()
     np.testing.assert_array_equal(middle.tokens(), states[20])
     assert glauber.verify(run).exit_code == 0 and Run(run).steps == 40
+
+
+def test_what_happens_to_an_opened_run_is_noticed(run):
+    opened = Run(run)
+    opened.read("site"), opened.tokens(20), opened.free
+    (run / store.chunk_file("site", 1)).unlink()  # zarr would read it as empty
+    (run / store.chunk_file("token", 1)).write_bytes(b"")
+    for name in ("site", "token"):
+        with pytest.raises(DamagedRun, match=f"{name} of steps 16 to 32; steps 0 to 16 are sound"):
+            opened.read(name, 20, 22)
 
 
 def test_what_is_empty_is_not_taken_for_lost(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from glauber.errors import DamagedRun, GlauberError
+from glauber.runs.earlier import Replayed
 from glauber.runs.integrity import (
     COPIES,
     EVENTS,
@@ -18,7 +19,6 @@ from glauber.runs.integrity import (
     damaged_files,
     header_digest,
 )
-from glauber.runs.replay import confirmed_steps
 from glauber.runs.run import Run
 from glauber.runs.spec import FORMAT, HEADER, Spec, read_spec, spec_digest
 from glauber.runs.store import (
@@ -42,11 +42,13 @@ class Damage(NamedTuple):
     what: str  # a file or a field
     first: int | None  # the steps it is about: first <= step < last; None where it is about none
     last: int | None
-    kind: str  # spec, commit, copy, header, tokenizer, free, mark, events, finish
+    kind: str  # spec, commit, copy, header, tokenizer, free, mark, events, finish, replay
 
     def __str__(self) -> str:
         if self.kind == "mark":
             return f"the tokens at step {self.first}"
+        if self.kind == "replay":
+            return self.what
         steps = "" if self.first is None else f" of steps {self.first} to {self.last}"
         return f"{self.what}{steps}"
 
@@ -258,33 +260,23 @@ def open_with(folder: Path, headers: dict[str, Any]) -> "zarr.Group":
 
 def _examine_earlier(found: Examined) -> None:
     """A run without digests: what a replay from mark to mark says."""
+    found.sound = _confirmed(found)
     try:
-        run = Run(found.folder)
+        Run(found.folder).verify()
     except DamagedRun as error:
-        found.add(str(error).partition(" is damaged: ")[2].rstrip("."), "events")
-        found.sound = _confirmed(found)
-        return
-    found.sound = run.steps
-    for place in range(-(-run.steps // run.mark_every)):
-        first, last = place * run.mark_every, min(run.steps, (place + 1) * run.mark_every)
-        try:
-            run.verify_part(place)
-        except DamagedRun:
-            found.add("the events", "events", first, last)
-            found.sound = min(found.sound, first)
+        steps = None if found.commit is None else found.commit.steps
+        why = str(error).partition(" is damaged: ")[2].rstrip(".")
+        found.add(why, "replay", None if steps is None else found.sound, steps)
 
 
 def _confirmed(found: Examined) -> int:
     """Of a run without a sound commit: the steps that a replay and zarr's checksums confirm."""
+    assert found.spec is not None
     try:
         group = open_group(found.folder)
-        names = fields_of(group)
-        there = min(group[name].shape[1] for name in names)  # type: ignore[union-attr]
+        there = min(group[name].shape[1] for name in fields_of(group))  # type: ignore[union-attr]
         steps = there if found.commit is None else min(there, found.commit.steps)
-        every = int(group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-        stored = Checked(found.folder, group, Commit(steps, every))
-        gaps = found.spec is not None and found.spec.unmasking is not None
-        return confirmed_steps(stored, names, gaps=gaps)
+        return Replayed(found.folder, group, Commit(steps), found.spec).confirmed_steps()
     except Exception:  # what zarr raises depends on what is broken
         return 0
 
@@ -296,7 +288,8 @@ def finish_mark(folder: Path) -> Any:
 
 
 def _examine_finish(found: Examined) -> None:
-    steps = None if found.commit is None else found.commit.steps
-    there = (found.folder / FINISH).exists() and steps is not None
-    if there and finish_mark(found.folder) != steps:
+    """A finish mark that does not fit; read twice, because a writer may be about to set it."""
+    marked, now = finish_mark(found.folder), _commit(found.folder, found.commit_file)
+    there = (found.folder / FINISH).exists() and marked == finish_mark(found.folder)
+    if there and now is not None and marked != now.steps:
         found.add(FINISH, "finish")

@@ -44,7 +44,7 @@ def export(
     that the chains began from, without the prefix; fasta is as text, for models of letters, with
     the names that the starts had; parquet has a row per event, by position
     as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole run is
-    replayed first: one that is damaged is not exported.
+    compared with its checksums first: one that is damaged is not exported.
     """
     one_of("the format", to, WRITERS)
     check_count("number of steps between objects", every, most=10**15)

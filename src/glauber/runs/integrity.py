@@ -113,7 +113,8 @@ class Commit:
         steps = int(found["steps"])
         if steps < 0 or (len(found) > 1 and not is_sealed(found)):
             raise ValueError("not what was written")
-        return cls(**{name: one for name, one in found.items() if name != "digest"})
+        del found["steps"]
+        return cls(steps, **{name: one for name, one in found.items() if name != "digest"})
 
     def to_dict(self) -> dict[str, Any]:
         return sealed(asdict(self))
@@ -184,15 +185,13 @@ def refuse_files(folder: Path, commit: Commit, *, inside: str, hope: str) -> Non
 
 
 class Checked:
-    """The arrays of a run; each chunk is compared with its digest when it is first used.
-
-    Of earlier formats, whose commit has no digests, nothing is compared.
-    """
+    """The arrays of a run; each chunk that is read is compared with its digest."""
 
     def __init__(self, folder: Path, group: "zarr.Group", commit: Commit) -> None:
         self.folder, self.group, self.commit = folder, group, commit
         self.has_digests = bool(commit.of)
-        self._sound: set[tuple[str, int]] = set()
+        self.fields = list(commit.digests)
+        self._sound: set[tuple[str, int]] = set()  # what was whole when it was last read
 
     def array(self, name: str) -> Any:
         try:
@@ -204,20 +203,20 @@ class Checked:
             raise damaged(self.folder, why) from error
 
     def events(self, name: str, first: int, last: int) -> NDArray[Any]:
-        """A field of the events (chains, steps, slots); what is new to us is read by chunks."""
+        """A field of the events (chains, steps, slots), cut out of whole chunks."""
         array = self.array(name)
         if not self.has_digests or last <= first:
             return self._read(name, 0, lambda: array[:, first:last])
         every = self.commit.every
         places = range(first // every, -(-last // every))
-        new = [place for place in places if (name, place) not in self._sound]
-        begin, end = (places[0] * every, self.commit.span(places[-1])[1]) if new else (first, last)
+        begin, end = places[0] * every, self.commit.span(places[-1])[1]
         try:
             values = np.asarray(array[:, begin:end])
         except Exception as error:
+            self._sound -= {(name, place) for place in places}
             torn = next((place for place in places if not self.whole(name, place)), places[0])
             raise self.refusal(name, torn) from error
-        for place in new:
+        for place in places:
             part = slice(place * every - begin, (place + 1) * every - begin)
             self._compare(name, place, values[:, part])
         return values[:, first - begin : last - begin]
@@ -232,7 +231,7 @@ class Checked:
 
     def _part(self, name: str, place: int) -> NDArray[Any]:
         values = self._read(name, place, lambda: self._values(name, place))
-        if self.has_digests and (name, place) not in self._sound:
+        if self.has_digests:
             self._compare(name, place, values)
         return values
 
@@ -249,12 +248,27 @@ class Checked:
         except GlauberError:
             raise
         except Exception as error:
+            self._sound.discard((name, place))
             raise self.refusal(name, place) from error
 
     def _compare(self, name: str, place: int, values: NDArray[Any]) -> None:
         if digest_of(values) != self.commit.expected(name, place):
+            self._sound.discard((name, place))
             raise self.refusal(name, place)
         self._sound.add((name, place))
+
+    def check(self) -> None:
+        """Reads everything and refuses what is damaged."""
+        self.free()
+        for place in range(self.commit.places):
+            self.check_part(place)
+        self.mark(self.commit.steps // self.commit.every)
+
+    def check_part(self, place: int) -> None:
+        """Reads the steps from one mark to the next."""
+        for name in self.fields:
+            self.events(name, *self.commit.span(place))
+        self.mark(place)
 
     def whole(self, name: str, place: int) -> bool:
         """Whether a chunk, a mark (`tokens`) or `free` is what was committed."""
@@ -302,6 +316,8 @@ class Checked:
         first, last = self.commit.span(place)
         what = {"tokens": f"the tokens at step {first}", "free": "free"}
         sound = self.sound_steps()
-        kept = f"steps 0 to {sound} are" if sound else "no step is"
-        hope = f"{kept} sound: `glauber repair {self.folder}` keeps what is"
+        repair = f"`glauber repair {self.folder}`"
+        hope = f"no step is sound: {repair} says what can be kept"
+        if sound:
+            hope = f"steps 0 to {sound} are sound: {repair} keeps them"
         return damaged(self.folder, what.get(name, f"{name} of steps {first} to {last}"), hope)

@@ -1,14 +1,9 @@
 """What do events make of tokens, and do stored events follow from each other?"""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from glauber.errors import DamagedRun
-
-if TYPE_CHECKING:
-    from glauber.runs.integrity import Checked
 
 SLACK = 1e-4  # that rounding may add to a log-probability or take from an entropy
 
@@ -91,38 +86,3 @@ def contradiction(
     if not all((sign * events[name][there] >= -SLACK).all() for name, sign in signs.items()):
         return "have figures that no conditional has"
     return None
-
-
-def confirmed_steps(stored: "Checked", names: list[str], *, gaps: bool) -> int:
-    """The longest beginning of a run without digests that a replay confirms.
-
-    Whole chunks are confirmed by the mark behind them. Of the last one those steps are taken that
-    are filled in and follow from each other; of a generation, whose steps may be empty, none.
-    """
-    free, every = stored.free(), stored.commit.every
-    for place in range(stored.commit.places):
-        last = _confirmed(stored, names, place, free, gaps=gaps)
-        if last < (place + 1) * every:
-            return last
-    return stored.commit.steps
-
-
-def _confirmed(
-    stored: "Checked", names: list[str], place: int, free: NDArray[np.bool_], *, gaps: bool
-) -> int:
-    """Where the confirmed steps of one chunk end."""
-    first, last = stored.commit.span(place)
-    whole = last - first == stored.commit.every
-    try:
-        part = {name: stored.events(name, first, last) for name in names}
-        start = stored.mark(place).astype(np.int64)
-        end = stored.mark(place + 1).astype(np.int64) if whole else None
-    except DamagedRun:
-        return first
-    if not whole:
-        filled = ((part["site"] >= 0) & (part["entropy"] >= 0)).any(axis=2).all(axis=0)
-        last = first if gaps else first + int(np.argmin(np.append(filled, False)))
-        part = {name: values[:, : last - first] for name, values in part.items()}
-    if last > first and contradiction(part, start, end, free, gaps=gaps) is None:
-        return last
-    return first

@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import DamagedRun, GlauberError
+from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
-from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, Commit, damaged, refuse_files
-from glauber.runs.replay import contradiction, replay
+from glauber.runs.earlier import Replayed
+from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, damaged, refuse_files
+from glauber.runs.replay import replay
 from glauber.runs.spec import FORMAT, Spec, read_spec
 from glauber.runs.store import (
-    FIELDS,
     FINISH,
     check_together,
-    chunk_file,
-    fields_of,
-    missing_chunk,
     open_group,
     read_commit,
+    refuse_missing,
 )
 
 if TYPE_CHECKING:
@@ -48,13 +46,13 @@ class Run(Result):
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)  # of the run
         self.spec: Spec = read_spec(self.folder)
-        self.commit = self._committed()  # what the writer calls safe
+        self._stored = self._open()
+        self.commit = self._stored.commit  # what the writer calls safe
+        self.fields = self._stored.fields  # of the events
         self.steps = self.commit.steps  # of every chain, so far
-        self._stored = Checked(self.folder, open_group(self.folder), self.commit)
-        self.fields = list(self.commit.digests) or fields_of(self._stored.group)  # of the events
+        self.mark_every = self.commit.every  # steps between two marks
         self._seen: dict[int, NDArray[np.int64]] = {}
         self._before: Run | str | Path | None = None
-        self._check()
 
     @classmethod
     def of(cls, run: "Run | str | Path", *, generations: bool = False) -> "Run":
@@ -72,37 +70,19 @@ class Run(Result):
         self._before = other
         return self
 
-    def _committed(self) -> Commit:
-        """What is committed; of earlier formats the steps alone."""
+    def _open(self) -> Checked:
+        """The arrays, which know what was committed."""
         commit = read_commit(self.folder)
         if commit.of or self.spec.format >= FORMAT:
             check_together(self.folder, self.spec, commit)
-        return commit
-
-    def _check(self) -> None:
-        arrays = {name: self._stored.array(name) for name in (*FIELDS, "tokens", "free")}
-        if arrays["site"].shape[1] < self.steps:
-            raise self._damaged("committed steps are missing")
-        try:
-            self.mark_every = int(self._stored.group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-            chains = {arrays[name].shape[0] for name in (*FIELDS, "free")}
-            same = arrays["tokens"].shape[1:] == arrays["free"].shape
-            sound = self.mark_every > 0 and chains == {self.spec.chains} and same
-        except (KeyError, TypeError, ValueError, IndexError):
-            sound = False
-        if not sound:
-            raise self._damaged(f"the arrays of {EVENTS} do not fit each other")
-        if not self.commit.of:
-            self.check_files()
+            return Checked(self.folder, open_group(self.folder), commit)
+        found = Replayed(self.folder, open_group(self.folder), commit, self.spec)
+        refuse_missing(self.folder, found.group, found.commit)
+        return found
 
     def check_files(self) -> None:
         """Refuses a run of which a chunk is missing, without reading the others."""
-        lost = missing_chunk(self.folder, self._stored.group, self.commit)
-        if lost is not None:
-            raise self._damaged(f"{lost} is missing")
-
-    def _damaged(self, why: str) -> DamagedRun:
-        return damaged(self.folder, why)
+        refuse_missing(self.folder, self._stored.group, self.commit)
 
     @property
     def signature(self) -> str:  # type: ignore[override]
@@ -146,17 +126,20 @@ class Run(Result):
         """What turns this run's tokens into text."""
         from glauber.conditionals.vocabulary import Text
 
+        self._check_tokenizer()
+        return Text.open(self.folder / TOKENIZER)
+
+    def _check_tokenizer(self) -> None:
         if self.commit.of:
             hope = f"`glauber repair {self.folder}` writes it again from the run's model"
             refuse_files(self.folder, self.commit, inside=TOKENIZER, hope=hope)
-        return Text.open(self.folder / TOKENIZER)
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Sites that are redrawn, (chains, length)."""
         free = self._stored.free()
         if not free.any(axis=1).all():
-            raise self._damaged("a chain has no free site")
+            raise damaged(self.folder, "a chain has no free site")
         return free
 
     @cached_property
@@ -181,22 +164,7 @@ class Run(Result):
     def read(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """One field of the events for the steps first <= step < last: (chains, steps, slots)."""
         last = self.steps if last is None else last
-        values = self._stored.events(name, first, last)
-        if not self.commit.of and values.size:
-            self._check_values(name, values, first, last)
-        return values
-
-    def _check_values(self, name: str, values: NDArray[Any], first: int, last: int) -> None:
-        """What of events without digests cannot be; zarr takes a lost chunk for an empty one."""
-        if name == "site":
-            if self.spec.unmasking is None and (values[:, :, 0] < 0).any():
-                raise self._damaged("committed steps are missing")
-            if values.max() >= self._stored.array("free").shape[1]:
-                raise self._damaged("an event lies outside the texts")
-        if name == "changed":
-            for place in range(first // self.mark_every, -(-last // self.mark_every)):
-                if not (self.folder / chunk_file("changed", place)).is_file():
-                    self.verify_part(place)  # it is not there while nothing changes
+        return self._stored.events(name, first, last)
 
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
         """The tokens of every chain after that many steps (default: the last): (chains, length)."""
@@ -262,26 +230,8 @@ class Run(Result):
         Runs of earlier formats have no digests: they are replayed against their marks, which sees
         swapped and lost parts; figures that are wrong but possible stay unseen.
         """
-        for place in range(-(-self.steps // self.mark_every)):
-            self.verify_part(place)
-        if self.commit.of:
-            self._stored.mark(self.steps // self.mark_every)
-            self._stored.free()
-            self.vocabulary  # noqa: B018
-
-    def verify_part(self, place: int) -> None:
-        """The steps from one mark to the next."""
-        first, last = place * self.mark_every, min((place + 1) * self.mark_every, self.steps)
-        part = {name: self._stored.events(name, first, last) for name in self.fields}
-        start = self._stored.mark(place).astype(np.int64)
-        if self.commit.of:
-            return
-        whole = last % self.mark_every == 0
-        end = self._stored.mark(place + 1).astype(np.int64) if whole else None
-        gaps = self.spec.unmasking is not None
-        why = contradiction(part, start, end, self.free, gaps=gaps)
-        if why is not None:
-            raise self._damaged(f"steps {first} to {last} {why}")
+        self._stored.check()
+        self._check_tokenizer()
 
     def to_dict(self) -> dict[str, Any]:
         """A run in one JSON object."""

@@ -253,8 +253,11 @@ def write_twice(path: Path, value: Any) -> None:
     write_json(path.with_name(COPIES[path.name]), value)
 
 
-def replace_files(files: dict[Path, bytes], root: Path) -> None:
-    """Replaces files below root, each whole: their content is on the disk before their name is."""
+def replace_files(files: dict[Path, bytes], root: Path, known: set[Path] | None = None) -> None:
+    """Replaces files below root, each whole: their content is on the disk before their name is.
+
+    known are folders whose own names are on the disk already; those that are new are added.
+    """
     drafts = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}") for path in files}
     try:
         for path, draft in drafts.items():
@@ -266,7 +269,10 @@ def replace_files(files: dict[Path, bytes], root: Path) -> None:
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)
-    sync(*{one for path in files for one in path.parents if one == root or root in one.parents})
+    known = set() if known is None else known
+    inside = {one for path in files for one in path.parents if root in one.parents} - known
+    sync(*{path.parent for path in files}, *{one.parent for one in inside})
+    known |= inside
 
 
 def sync(*places: Path) -> None:

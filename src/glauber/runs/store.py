@@ -245,22 +245,21 @@ def chunk_file(name: str, place: int) -> str:
     return f"{EVENTS}/{name}/c/{inside}/0"
 
 
-def missing_chunk(folder: Path, group: "zarr.Group", commit: Commit) -> str | None:
-    """A chunk file that is not there though it holds something; zarr would read it as empty.
+def refuse_missing(folder: Path, group: "zarr.Group", commit: Commit) -> None:
+    """Refuses a chunk file that is not there though it holds something; zarr reads it as empty.
 
     Chunks of nothing but empty slots need not be there. Digests tell which ones; in earlier formats
     a chunk of `changed`, and in generations any chunk of events, is not asked for.
     """
-    steps, every = commit.steps, int(group.attrs["steps_between_marks"])  # type: ignore[arg-type]
-    places = range(-(-steps // every))
-    needed = [("tokens", mark) for mark in range(1 + steps // every)] + [("free", 0)]
+    needed = [("tokens", mark) for mark in range(1 + commit.steps // commit.every)] + [("free", 0)]
     if commit.of or read_spec(folder).unmasking is None:
-        needed += [(name, place) for name in fields_of(group) for place in places]
-    lost = [one for one in needed if not (folder / chunk_file(*one)).is_file()]
-    for name, place in lost:
-        if name != "changed" if not commit.of else _holds_something(group, commit, name, place):
-            return chunk_file(name, place)
-    return None
+        names = commit.digests or fields_of(group)
+        needed += [(name, place) for name in names for place in range(commit.places)]
+    for name, place in needed:
+        if (folder / chunk_file(name, place)).is_file():
+            continue
+        if _holds_something(group, commit, name, place) if commit.of else name != "changed":
+            raise damaged(folder, f"{chunk_file(name, place)} is missing")
 
 
 def _holds_something(group: "zarr.Group", commit: Commit, name: str, place: int) -> bool:

@@ -82,6 +82,7 @@ class Writer:
         self._headers = read_headers(self.folder)
         self._held, self._group = in_memory(header_files(self._headers))
         self._running = {name: new_digest() for name in self.fields}
+        self._folders: set[Path] = set()  # those that are surely on the disk
         if self.steps % self.every:
             for name in self.fields:
                 self._continue(name, stored[name])
@@ -113,7 +114,8 @@ class Writer:
                 self._group[name][:, first:last] = new[name]  # type: ignore[index]
             for mark, values in tokens.items():
                 self._group["tokens"][mark] = values  # type: ignore[index]
-            replace_files(self._files(first, last, list(tokens)), self.folder)
+            files = self._files(first, last, list(tokens))
+            replace_files(files, self.folder, self._folders)
             marked = [*self._commit.tokens, *map(digest_of, tokens.values())]
             commit = replace(self._commit, steps=last, digests=digests, tokens=marked)
             write_commit(self.folder, commit)
@@ -141,7 +143,7 @@ class Writer:
         """What a commit rests on: the chunks that grew, and all headers."""
         places = range(first // self.every, -(-last // self.every))
         grown = [(name, place) for name in self.fields for place in places]
-        files = header_files(self._headers)
+        files = header_files({k: one for k, one in self._headers.items() if k != "free"})
         for name, place in grown + [("tokens", mark) for mark in marks]:
             path = chunk_file(name, place)
             key = path.removeprefix(f"{EVENTS}/")

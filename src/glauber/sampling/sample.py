@@ -162,7 +162,7 @@ def resume(
 ) -> Run:
     """Resume a run that was stopped or killed; it ends with the same bytes as without the stop.
 
-    What is there is replayed first: a run that was damaged is refused.
+    What is there is compared with its checksums first: a run that was damaged is refused.
     """
     found = _go_on(run, None, model, batch_size, memo, device, trust_remote_code, session)
     return found.instead_of(run)
