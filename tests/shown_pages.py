@@ -17,10 +17,11 @@ ROOT = Path(__file__).parent.parent
 FETCHED = "docs/how-to/proteins.md"  # its model comes from PyPI: its commands are only parsed
 HOW_TO = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))
 PAGES = ["README.md", "docs/index.md", *(page for page in HOW_TO if page != FETCHED)]
-# Chains write another text on a CPU that rounds differently: these are run, and not compared.
-OF_CHAINS = {
+# Chains write another text on a CPU that rounds differently, and versions are others elsewhere:
+# these are run, and not compared.
+VARIED = {
     "sample", "extend", "resume", "show", "generate", "traps", "topics", "prefixes", "diagnose",
-    "semantic-drift", "couple", "phase", "sweep", "entropy-production",
+    "semantic-drift", "couple", "phase", "sweep", "entropy-production", "cite",
 }  # fmt: skip
 
 

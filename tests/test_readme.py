@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shown_pages import OF_CHAINS, PAGES, ROOT, commands, missing, without_numbers, words
+from shown_pages import PAGES, ROOT, VARIED, commands, missing, without_numbers, words
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -44,7 +44,7 @@ def test_a_page_says_what_is_printed(page, printed, capsys):
     for command, shown in commands(page):
         out = printed(command)
         assert out.strip(), command
-        if words(command)[0] not in OF_CHAINS:
+        if words(command)[0] not in VARIED:
             assert missing(shown, out, without_numbers) == [], command
     run_python((ROOT / page).read_text(encoding="utf-8"))
 
