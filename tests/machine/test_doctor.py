@@ -1,7 +1,6 @@
 """The doctor finds what is wrong, says it in a line, and never falls over itself."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 import glauber
-from glauber.machine import facts, self_test
+from glauber.machine import checksums, facts, self_test
 from glauber.machine.doctor import Checkup
 from glauber.machine.facts import Fact
 
@@ -122,21 +121,25 @@ def test_damaged_and_missing_files_of_the_package_are_found(tmp_path, monkeypatc
     for name in ("whole", "changed", "gone"):
         (tmp_path / "models" / "one" / name).write_bytes(b"weights")
     sums = [
-        f"{facts.checksum(p)}  models/one/{p.name}\n" for p in tmp_path.rglob("*") if p.is_file()
+        f"{checksums.checksum(p)}  models/one/{p.name}\n"
+        for p in tmp_path.rglob("*")
+        if p.is_file()
     ]
     (tmp_path / "SUMS").write_text("".join(sorted(sums)))
-    monkeypatch.setattr(facts, "PACKAGE", tmp_path)
-    monkeypatch.setattr(facts, "SUMS", tmp_path / "SUMS")
-    assert list(facts._bundled()) == [("one", "3 files as released", "")]
+    monkeypatch.setattr(checksums, "PACKAGE", tmp_path)
+    monkeypatch.setattr(checksums, "SUMS", tmp_path / "SUMS")
+    assert list(checksums.bundled()) == [("one", "3 files as released", "")]
     (tmp_path / "models/one/changed").write_bytes(b"Weights")
     (tmp_path / "models/one/gone").unlink()
-    ((name, said, state),) = facts._bundled()
+    ((name, said, state),) = checksums.bundled()
     assert state == "failed" and "changed differs" in said and "gone is missing" in said
 
 
 def test_the_checksums_are_of_what_the_package_carries():
-    listed = dict(reversed(line.split("  ")) for line in facts.SUMS.read_text().splitlines())
-    there = {str(p.relative_to(facts.PACKAGE)): facts.checksum(p) for p in facts.carried()}
+    listed = dict(reversed(line.split("  ")) for line in checksums.SUMS.read_text().splitlines())
+    there = {
+        str(p.relative_to(checksums.PACKAGE)): checksums.checksum(p) for p in checksums.carried()
+    }
     assert listed == there, (
         "cd src/glauber && find models/*/* data/* -type f ! -name '*.md' ! -name SHA256SUMS | "
         "LC_ALL=C sort | xargs sha256sum > data/SHA256SUMS"
@@ -164,8 +167,22 @@ def test_the_hub_is_asked_unless_that_is_forbidden(monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_is_worth_knowing(monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *how: False)
+    monkeypatch.setattr(facts, "_there", lambda place: Path("/proc"))
     assert {state for _, _, state in facts._caches()} == {"note"}
+
+
+def test_a_checkout_is_told_from_a_copy(monkeypatch, tmp_path):
+    class Installed:
+        def read_text(self, name):
+            return json.dumps({"url": (tmp_path / "a b").as_uri(), "dir_info": {"editable": True}})
+
+    monkeypatch.setattr(facts.metadata, "distribution", lambda name: Installed())
+    monkeypatch.setattr(facts, "PACKAGE", tmp_path / "a b" / "src" / "glauber")
+    assert facts._installed().startswith("editable checkout in")
+    monkeypatch.setattr(facts, "PACKAGE", tmp_path / "copy" / "glauber")
+    assert facts._installed().endswith("not installed")
+    monkeypatch.setattr(facts, "PACKAGE", tmp_path / "site-packages" / "glauber")
+    assert facts._installed().startswith("installed in")
 
 
 def test_a_section_that_fails_is_a_line_and_the_others_stay(monkeypatch):

@@ -28,7 +28,7 @@ def doctor(
     model, our forward pass with transformers', batches with each other, and a resumed run with one
     that was never stopped, on every device there is. What is printed can be pasted into a bug
     report as it is. The command's exit code is 1 if something failed. It needs no network, and
-    nothing is written but a temporary folder that is removed again.
+    leaves nothing behind.
     """
     with suppress(Exception):  # where a broken build of a package kills Python, say where
         faulthandler.enable(sys.__stderr__ or sys.stderr)

@@ -4,7 +4,7 @@ Nothing here may raise: what cannot be found out is a line that says so. So noth
 imported before it is asked for, and a package that is missing or broken is a fact like any other.
 """
 
-import hashlib
+import json
 import os
 import platform
 import shutil
@@ -21,11 +21,12 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlparse
 
 from glauber.extras import EXTRAS, missing
+from glauber.machine.checksums import bundled
 
 PACKAGE = Path(__file__).resolve().parent.parent
-SUMS = PACKAGE / "data" / "SHA256SUMS"  # of what the package carries, as sha256sum writes it
 ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "zarr")
 FURTHER = (
     "huggingface_hub", "sentencepiece", "xarray", "arviz", "h5netcdf", "pyarrow", "pandas",
@@ -94,14 +95,15 @@ def _versions() -> Found:
 
 def _installed() -> str:
     """Where this package lies, and whether it is a checkout."""
-    try:
-        told = metadata.distribution("glauber").read_text("direct_url.json") or ""
-    except metadata.PackageNotFoundError:
-        told = ""
-    inside = any(part in ("site-packages", "dist-packages") for part in PACKAGE.parts)
-    if inside:
+    told = {}
+    with suppress(Exception):  # not installed, or by a tool that says nothing
+        found = metadata.distribution("glauber").read_text("direct_url.json")
+        told = json.loads(found or "{}")
+    if any(part in ("site-packages", "dist-packages") for part in PACKAGE.parts):
         return f"installed in {PACKAGE}"
-    return f"editable checkout in {PACKAGE}" if '"editable": true' in told else f"from {PACKAGE}"
+    home = Path(unquote(urlparse(told.get("url", "")).path) or "/nowhere")
+    editable = told.get("dir_info", {}).get("editable") and home in PACKAGE.parents
+    return f"editable checkout in {PACKAGE}" if editable else f"from {PACKAGE}, not installed"
 
 
 def _version(name: str) -> str:
@@ -301,9 +303,18 @@ def _caches() -> Found:
     }
     for name, place in places.items():
         size = "" if name == "temporary" else f", {_size(place)}"
-        writable = os.access(_there(place), os.W_OK)
+        writable = _writable(_there(place))
         how = "writable" if writable else "cannot be written"
         yield name, f"{place}{size}, {how}", "" if writable else "note"
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a file can be made there, which is tried: rights alone do not tell."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
 
 
 def _size(place: Path) -> str:
@@ -330,38 +341,6 @@ def _extras() -> Found:
         yield extra, ", ".join(f"{name} {_version(name)}" for name in names)
 
 
-# ---- what the package carries
-
-
-def _bundled() -> Found:
-    expected = {name: told for told, name in map(str.split, SUMS.read_text().splitlines())}
-    for folder in sorted({str(Path(name).parent) for name in expected}):
-        named = {name: sum_ for name, sum_ in expected.items() if str(Path(name).parent) == folder}
-        wrong = [_wrong(name) for name, sum_ in named.items() if checksum(PACKAGE / name) != sum_]
-        told = "damaged, install glauber again: " + ", ".join(wrong)
-        state = "failed" if wrong else ""
-        yield Path(folder).name, told if wrong else f"{len(named)} files as released", state
-
-
-def _wrong(name: str) -> str:
-    return f"{Path(name).name} {'differs' if (PACKAGE / name).is_file() else 'is missing'}"
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file; nothing where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
-
-
-def carried() -> list[Path]:
-    """The files whose checksums `data/SHA256SUMS` lists: models and data, without their words."""
-    every = [*PACKAGE.glob("models/*/*"), *PACKAGE.glob("data/*")]
-    return sorted(one for one in every if one.suffix != ".md" and one != SUMS)
-
-
 SECTIONS: dict[str, Callable[[], Found]] = {
     "versions": _versions,
     "machine": _machine,
@@ -369,5 +348,5 @@ SECTIONS: dict[str, Callable[[], Found]] = {
     "network": _hub,
     "caches": _caches,
     "extras": _extras,
-    "in the package": _bundled,
+    "in the package": bundled,
 }
