@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import pandas  # noqa: F401  not first in a thread: plotly takes one that is half imported for whole
 import torch
 from torch import Tensor
 
