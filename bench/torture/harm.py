@@ -2,7 +2,10 @@
 
 import json
 import random
+import re
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,13 @@ def kind_of(path: Path, folder: Path) -> str:
     return f"{inside[1]} chunk"
 
 
-def files_of(folder: Path) -> dict[str, list[Path]]:
-    """The files of a run by their kind; the lock holds nothing."""
+def a_file(run: Path, draw: random.Random) -> Path:
+    """A file by its kind, so that small ones are hit as often as chunks; the lock holds nothing."""
     found: dict[str, list[Path]] = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(run.rglob("*")):
         if path.is_file() and path.name != "lock":
-            found.setdefault(kind_of(path, folder), []).append(path)
-    return found
+            found.setdefault(kind_of(path, run), []).append(path)
+    return draw.choice(found[draw.choice(list(found))])
 
 
 def flip(path: Path, draw: random.Random) -> None:
@@ -34,11 +37,6 @@ def flip(path: Path, draw: random.Random) -> None:
     at = draw.randrange(8 * len(data))
     data[at // 8] ^= 1 << at % 8
     path.write_bytes(data)
-
-
-def lose(path: Path, draw: random.Random) -> None:
-    """The whole file."""
-    path.unlink()
 
 
 def shorten(path: Path, draw: random.Random) -> None:
@@ -84,57 +82,117 @@ def _other(value: Any, draw: random.Random) -> Any:
     return {} if isinstance(value, dict) else [] if isinstance(value, list) else 0
 
 
-DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
-    "flip": flip,
-    "lose": lose,
-    "shorten": shorten,
-    "blank": blank,
-    "edit": edit,
-}
-TWICE = (["run.json", "run.copy.json"], ["committed.json", "committed.copy.json"])
-KINDS = (*DAMAGES, "swap", "foreign", "twice")
+@dataclass(frozen=True)
+class Beside:
+    """Runs of the same call whose files may end up in a run."""
+
+    other: Path  # by another seed
+    earlier: Path  # the same run, as it was before
 
 
-def flip_both(run: Path, draw: random.Random) -> tuple[str, list[Path]]:
-    """A bit in both copies of a small file."""
-    hit = [run / name for name in draw.choice(TWICE)]
+Harm = Callable[[Path, Beside, random.Random], list[Path]]
+
+
+def _to_one(change: Callable[[Path, random.Random], None], *, json_only: bool = False) -> Harm:
+    """A change of one file, which must really change it."""
+
+    def befall(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+        while True:
+            path = a_file(run, draw)
+            before = path.read_bytes()
+            if not json_only or path.suffix == ".json":
+                change(path, draw)
+                if not path.is_file() or path.read_bytes() != before:
+                    return [path]
+
+    return befall
+
+
+def _taken_from(which: str) -> Harm:
+    """A file of another run at the same place."""
+
+    def befall(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+        while True:
+            path = a_file(run, draw)
+            theirs = getattr(beside, which) / path.relative_to(run)
+            if theirs.is_file() and theirs.read_bytes() != path.read_bytes():
+                shutil.copyfile(theirs, path)
+                return [path]
+
+    return befall
+
+
+def swap(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+    """Two files that change places."""
+    one = other = a_file(run, draw)
+    while one.suffix != other.suffix or one.read_bytes() == other.read_bytes():
+        one, other = a_file(run, draw), a_file(run, draw)
+    kept = one.read_bytes()
+    shutil.copyfile(other, one)
+    other.write_bytes(kept)
+    return [one, other]
+
+
+def twice(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+    """Both copies of a small file: a bit in each, or those of another run."""
+    hit, foreign = [run / name for name in draw.choice(TWICE)], draw.random() < 0.5
     for path in hit:
-        if path.is_file():
-            flip(path, draw)
-    return f"flip {' and '.join(path.name for path in hit)}", hit
-
-
-def befall(run: Path, other: Path, kind: str, draw: random.Random) -> tuple[str, list[Path]]:
-    """Damages a run at random; says how, and which files were hit."""
-    if kind == "twice":
-        return flip_both(run, draw)
-    while True:
-        of = files_of(run)
-        path = draw.choice(of[draw.choice(list(of))])
-        if kind == "edit" and path.suffix != ".json":
-            continue
-        hit, before = [path], path.read_bytes()
-        if kind in DAMAGES:
-            DAMAGES[kind](path, draw)
-        elif kind == "foreign":
-            theirs = other / path.relative_to(run)
-            path.write_bytes(theirs.read_bytes() if theirs.is_file() else before)
+        if foreign:
+            shutil.copyfile(beside.other / path.name, path)
         else:
-            hit.append(draw.choice([p for k in of for p in of[k] if p.suffix == path.suffix]))
-            path.write_bytes(hit[1].read_bytes())
-            hit[1].write_bytes(before)
-        if not path.is_file() or path.read_bytes() != before:
-            return f"{kind} {' and '.join(str(p.relative_to(run)) for p in hit)}", hit
+            flip(path, draw)
+    return hit
+
+
+def lose_folder(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+    """A folder with everything in it."""
+    folder = draw.choice(sorted(path for path in run.rglob("*") if path.is_dir()))
+    hit = [path for path in folder.rglob("*") if path.is_file()]
+    shutil.rmtree(folder)
+    return hit
+
+
+def stray(run: Path, beside: Beside, draw: random.Random) -> list[Path]:
+    """A file too many."""
+    names = (".DS_Store", "notes.txt", "zarr.json", "added_tokens.json", "tokenizer.model", "7")
+    folder = draw.choice(sorted(path for path in run.rglob("*") if path.is_dir()))
+    path = folder / draw.choice(names)
+    if path.exists():
+        return stray(run, beside, draw)
+    path.write_bytes(a_file(run, draw).read_bytes())
+    return [path]
+
+
+def _folder_instead(path: Path, draw: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+TWICE = (["run.json", "run.copy.json"], ["committed.json", "committed.copy.json"])
+KINDS: dict[str, Harm] = {
+    "flip": _to_one(flip),
+    "lose": _to_one(lambda path, draw: path.unlink()),
+    "shorten": _to_one(shorten),
+    "blank": _to_one(blank),
+    "edit": _to_one(edit, json_only=True),
+    "swap": swap,
+    "foreign": _taken_from("other"),
+    "stale": _taken_from("earlier"),
+    "twice": twice,
+    "lose a folder": lose_folder,
+    "a folder instead": _to_one(_folder_instead),
+    "stray": stray,
+}
 
 
 def sound_before(hit: str) -> int:
     """The steps before what was hit; a mark is made again from the one before it."""
-    parts = hit.split("/")
-    chunk = parts[0] == "events.zarr" and parts[-1] != "zarr.json"
-    return EVERY * int(parts[-2]) if chunk and parts[1] not in ("tokens", "free") else 10**9
+    chunk = re.fullmatch(r"events\.zarr/(\w+)/c/0/(\d+)/0", hit)
+    return EVERY * int(chunk[2]) if chunk and chunk[1] != "tokens" else 10**9
 
 
-def lost_for_good(hit: list[str]) -> bool:
-    """Whether nothing else tells what was hit: the start, or how the run was made."""
+def may_be_lost(kind: str, hit: list[str]) -> bool:
+    """Whether a repair may say no: nothing else tells what was hit, or something is in its way."""
     start = ("events.zarr/tokens/c/0/0/0", "events.zarr/free/c/0/0")
-    return set(TWICE[0]) <= set(hit) or any(one in start for one in hit)
+    gone = set(TWICE[0]) <= set(hit) or any(one in start for one in hit)
+    return gone or kind == "a folder instead"
