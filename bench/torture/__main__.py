@@ -1,4 +1,4 @@
-"""python -m bench.torture damage|kills|power|beside [--count N] [--seed S]
+"""python -m bench.torture damage|kills|power|beside [--count N] [--seed S] [--only NAME]
 
 damage: bits flipped, files lost, cut, blanked, edited, swapped or taken from another run.
 kills:  SIGKILL at random moments of `sample`, `extend`, `generate`, `repair` and the migration of
@@ -25,9 +25,11 @@ def main() -> None:
     parser.add_argument("which", choices=("damage", "kills", "power", "beside"))
     parser.add_argument("--count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="append", help="an operation, or a kind of run")
     args = parser.parse_args()
     trials = import_module(f"bench.torture.{args.which}")  # after the environment is set
     options = {"seed": args.seed} | ({} if args.count is None else {"count": args.count})
+    options |= {"names": tuple(args.only)} if args.only else {}
     with tempfile.TemporaryDirectory() as home:
         failures = getattr(trials, args.which)(Path(home), **options)
     sys.exit(1 if failures else 0)

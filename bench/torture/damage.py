@@ -14,7 +14,7 @@ from pathlib import Path
 
 import glauber
 from bench.torture.harm import KINDS, Beside, may_be_lost, sound_before
-from bench.torture.readers import Refusal, Seen, frozen, observe
+from bench.torture.readers import READERS, Refusal, Seen, frozen, observe
 from bench.torture.subjects import EVERY, SUBJECTS, Subject, differences, small_parts, sound
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
@@ -35,6 +35,7 @@ class Made:
     longer: Path
     unmarked: Path  # whole, but killed before its finish mark was set
     seen: dict[str, Seen]  # of each of these
+    readers: tuple[str, ...]
 
     def copy(self, which: str) -> Path:
         """A fresh copy of one of the runs, always at the same place."""
@@ -42,7 +43,7 @@ class Made:
         return shutil.copytree(getattr(self, which), self.place)
 
 
-def made(subject: Subject, home: Path) -> Made:
+def made(subject: Subject, home: Path, readers: tuple[str, ...] = tuple(READERS)) -> Made:
     """Makes a subject's runs in a folder."""
     names = ("whole", "stopped", "early", "other", "longer", "unmarked")
     whole, stopped, early, other, longer, unmarked = (home / name for name in names)
@@ -55,9 +56,9 @@ def made(subject: Subject, home: Path) -> Made:
         subject.extend(longer)
     shutil.copytree(whole, unmarked)
     (unmarked / "finished.json").unlink()
-    found = Made(subject, home / "run", whole, stopped, early, other, longer, unmarked, {})
+    found = Made(subject, home / "run", whole, stopped, early, other, longer, unmarked, {}, readers)
     for name in ("whole", "stopped", "longer", "unmarked"):
-        found.seen[name] = observe(found.copy(name))
+        found.seen[name] = observe(found.copy(name), readers)
         bad = {k: v for k, v in found.seen[name].items() if isinstance(v, Refusal)}
         if bad:
             raise SystemExit(f"{subject.name}: the undamaged run cannot be read: {bad}")
@@ -118,7 +119,7 @@ def _again(damaged: Path, run: Path) -> None:
 
 def _check_readers(found: Trial, run: Path, before: list[Seen]) -> None:
     """Every reader refuses, or sees what it saw before, and none refuses what verifies."""
-    now = observe(run) if before else {}
+    now = observe(run, tuple(before[0])) if before else {}
     found.noticed = not sound(run)
     if not before and not found.noticed:
         found.fail("verify does not notice that it is older than its copy")
@@ -143,7 +144,9 @@ def _check_writer(found: Trial, made: Made, name: str, end: str) -> None:
         return found.fail(f"{name} breaks down: {type(error).__name__}: {error}")
     if not found.beyond(differences(made.place, getattr(made, end))):
         return
-    wrong = [k for k, seen in observe(made.place).items() if seen != made.seen[end][k]]
+    wrong = [
+        k for k, seen in observe(made.place, made.readers).items() if seen != made.seen[end][k]
+    ]
     if wrong:
         found.fail(f"{name} goes on, and then {', '.join(wrong)} differ")
 

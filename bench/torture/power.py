@@ -61,6 +61,7 @@ class Disk:
         self.kinds: dict[int, bool] = {}  # whether an inode is a folder
         self.moments: list[Moment] = []
         self._held: list[int] = []  # descriptors: no inode is used twice
+        self._read: dict[int, tuple[tuple[int, int], bytes]] = {}  # by inode: when, and what
         self._lock = Lock()
         self.durable = self.live()  # what is there at the beginning was synced long ago
         self.root = home.stat().st_ino
@@ -77,7 +78,15 @@ class Disk:
             if self.kinds[inode]:
                 self._scan(folder / name, found)
             else:
-                found.files[inode] = (folder / name).read_bytes()
+                found.files[inode] = self._bytes(inode, str(folder / name))
+
+    def _bytes(self, inode: int, path: str) -> bytes:
+        """A file's bytes, read again where it was written."""
+        now = os.stat(path)
+        when = (now.st_mtime_ns, now.st_size)
+        if inode not in self._read or self._read[inode][0] != when:
+            self._read[inode] = (when, Path(path).read_bytes())
+        return self._read[inode][1]
 
     def _names(self, folder: str) -> Names:
         found: Names = {}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ class Refusal:
     why: str
 
 
-def observe(folder: Path, names: tuple[str, ...] = ()) -> Seen:
+def observe(folder: Path, names: Iterable[str]) -> Seen:
     """What each reader sees of a run; each opens it anew, so that none trusts another's checks."""
-    return {name: _seen(READERS[name], folder) for name in names or READERS}
+    return {name: _seen(READERS[name], folder) for name in names}
 
 
 def _seen(reader: Callable[[Run], Any], folder: Path) -> Any:

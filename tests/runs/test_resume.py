@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,23 +8,6 @@ from glauber.runs.writer import Writer
 from glauber.sampling import session as session_module
 from glauber.sampling.sample import advance, begin, extend, plan, reopen, resume, sample
 from run_bytes import contents
-
-KILLER = Path(__file__).with_name("kill_and_resume.py")
-
-
-def test_twenty_kills_leave_no_trace(tiny_folder, texts, tmp_path):
-    options = {"steps": 300, "temperature": 1.3, "seed": 4, "chains": 3}
-    whole = sample(str(tiny_folder), texts, out=tmp_path / "whole", memo=0, **options)
-    begin(plan(str(tiny_folder), texts, **options), tmp_path / "killed")
-    done = subprocess.run(
-        [sys.executable, str(KILLER), str(tmp_path / "killed"), "20", "1"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("killed ") == 20
-    assert Run(tmp_path / "killed").finished
-    assert contents(tmp_path / "killed") == contents(whole.folder)
 
 
 def test_an_extended_run_equals_a_long_one(tiny_folder, texts, tmp_path):
