@@ -24,19 +24,19 @@ ROOT = Path(__file__).parents[2]
 CAT = ["the cat sat on the mat ."]
 SAMPLED = {
     "texts of a file": ("--steps", 12, "--seed", 4),
-    "length and chains": ("--length", 4, "--chains", 7, "--batch-size", 2, "--steps", 6),
-    "block": ("--scan", "block:2", "--within", "product", "--fill", "gumbel-max", "--steps", 6),
-    "everywhere": ("--scan", "everywhere", "--steps", 3),
-    "temperatures": ("--temperature", "0.1,1.2345678901234,2", *CAT, "--chains", 3, "--steps", 6),
-    "prefix": ("--prefix", "they will be", "--length", 3, "--steps", 8),
-    "freeze": ("--freeze", "0-1,3", "--steps", 8),
-    "allow and bias": ("--allow", "1:cat|dog", "--bias", "2:sat=1.5|ran=-0.1", *CAT, "--steps", 8),
-    "budget": ("--max-changes", 2, *CAT, "--chains", 3, "--steps", 8),
+    "length, chains, float64": ("--length", 4, "--chains", 7, "--batch-size", 2, "--steps", 6,
+                                "--dtype", "float64"),
+    "block, freeze": ("--scan", "block:2", "--within", "product", "--fill", "gumbel-max",
+                      "--freeze", "0-1,3", "--steps", 6),
+    "everywhere, prefix": ("--scan", "everywhere", "--prefix", "they will be", "--length", 3,
+                           "--steps", 3),
+    "temperatures, forbid": ("--temperature", "0.1,1.2345678901234,2", *CAT, "--chains", 3,
+                             "--steps", 6, "--forbid", "cat,dog", "--special-tokens"),
+    "allow, bias, budget": ("--allow", "1:cat|dog", "--bias", "2:sat=1.5|ran=-0.1",
+                            "--max-changes", 3, *CAT, "--chains", 2, "--steps", 8),
     "ties": ("--tie", "0=4", *CAT, "--steps", 8),
-    "forbid": ("--forbid", "cat,dog", "--special-tokens", *CAT, "--steps", 8),
     "adaptive": ("--scan", "adaptive:entropy:2", *CAT, "--chains", 2, "--steps", 6),
-    "float64": ("--dtype", "float64", *CAT, "--steps", 6),
-}
+}  # fmt: skip
 WRITTEN = {
     "generate": ("generate", "--length", "5-9", "--prefix", "the", "--suffix", "old .", "--chains",
                  4, "--order", "random", "--count", 2, "--temperature", 0.7, "--top-k", 9),
