@@ -23,10 +23,11 @@ LARGEST = 100 * 2**20  # bytes of a file that PyPI takes unasked
 
 def build(folder: Path, *what: str) -> list[Path]:
     """Wheel and sdist, or what of them is asked for (--wheel); a warning counts as a failure."""
+    folder = folder.absolute()
     with tempfile.TemporaryDirectory() as place:
         for name in SOURCES:
             _copy(ROOT / name, Path(place) / name)
-        asked = ["build", "--no-isolation", *what, "--outdir", str(folder.absolute()), place]
+        asked = ["build", "--no-isolation", *what, "--outdir", str(folder), place]
         said = run(*asked)
     if warned := [line for line in said.splitlines() if "warning" in line.lower()]:
         raise SystemExit("\n".join(["building warns:", *warned]))
@@ -41,7 +42,7 @@ def _copy(old: Path, new: Path) -> None:
 
 
 def run(*module: str) -> str:
-    """What a module of this Python prints; its failure is ours."""
+    """What a module of this Python prints, away from our folder `build`; its failure is ours."""
     kept = {name: one for name, one in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-m", *module], capture_output=True, text=True, env=kept, cwd=ROOT.parent
