@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
+from glauber.progress import check_count
 from glauber.result import Result, counted, one_of, plain, study
 from glauber.runs.run import Run
 
@@ -60,6 +61,7 @@ def diagnose(
     wanted = _statistics(statistics)
     opened = Run.of(run)
     burn_in = opened.steps // 2 if burn_in is None else burn_in
+    check_count("burn-in", burn_in, least=0, most=10**15)
     n_steps = opened.steps - burn_in
     _check_window(opened, burn_in, n_steps)
     every = -(-n_steps // DRAWS)
