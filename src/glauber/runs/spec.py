@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import uuid
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib.metadata import version
@@ -258,31 +259,38 @@ def replace_files(files: dict[Path, bytes], root: Path, known: set[Path] | None 
 
     known are folders whose own names are on the disk already; those that are new are added.
     """
-    drafts = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}") for path in files}
-    try:
-        for path, draft in drafts.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(files[path])
-        sync(*drafts.values())
-        for path, draft in drafts.items():
-            draft.replace(path)
-    finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+    for folder in {path.parent for path in files}:
+        folder.mkdir(parents=True, exist_ok=True)
+    _side_by_side(lambda one: _replace_file(*one), list(files.items()))
     known = set() if known is None else known
     inside = {one for path in files for one in path.parents if root in one.parents} - known
-    sync(*{path.parent for path in files}, *{one.parent for one in inside})
+    sync(*{path.parent for path in files} | {one.parent for one in inside})
     known |= inside
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}{DRAFT}")
+    try:
+        draft.write_bytes(content)
+        _sync(draft)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def sync(*places: Path) -> None:
     """Makes files, or the names that folders hold, outlast a power cut."""
-    if len(places) < 2:
-        for place in places:
-            _sync(place)
+    _side_by_side(_sync, places)
+
+
+def _side_by_side(work: Callable[[Any], None], things: Sequence[Any]) -> None:
+    """Does something to each thing; a disk takes many in one go."""
+    if len(things) < 2:
+        for one in things:
+            work(one)
         return
-    with ThreadPoolExecutor(min(16, len(places)), "glauber-sync") as pool:
-        list(pool.map(_sync, places))  # side by side: a disk takes many in one go
+    with ThreadPoolExecutor(min(16, len(things)), "glauber-disk") as pool:
+        list(pool.map(work, things))
 
 
 def _sync(place: Path) -> None:

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     import zarr
 
 
+ENDLESS = 2**50  # steps of the arrays in memory, so that they need not grow
+
+
 class Writer:
     """The one writer of a run: holds its lock, appends steps and commits them."""
 
@@ -80,7 +83,8 @@ class Writer:
             clean(self.folder, self._commit)
             mend_copies(self.folder)
         self._headers = read_headers(self.folder)
-        self._held, self._group = in_memory(header_files(self._headers))
+        endless = with_shapes(self._headers, ENDLESS // self.every * self.every, self.every)
+        self._held, self._group = in_memory(header_files(endless))
         self._running = {name: new_digest() for name in self.fields}
         self._folders: set[Path] = set()  # those that are surely on the disk
         if self.steps % self.every:
@@ -109,7 +113,7 @@ class Writer:
         running = {name: one.copy() for name, one in self._running.items()}
         digests = {name: self._digested(name, running, new[name]) for name in self.fields}
         with explained(self.folder):
-            self._resize(last)
+            self._headers = with_shapes(self._headers, last, self.every)
             for name in self.fields:
                 self._group[name][:, first:last] = new[name]  # type: ignore[index]
             for mark, values in tokens.items():
@@ -133,11 +137,6 @@ class Writer:
             running[name].update(in_order(part).data)
             found[place] = running[name].hexdigest()
         return found
-
-    def _resize(self, steps: int) -> None:
-        self._headers = with_shapes(self._headers, steps, self.every)
-        for name in (*self.fields, "tokens"):
-            self._group[name].resize(self._headers[name]["shape"])  # type: ignore[union-attr]
 
     def _files(self, first: int, last: int, marks: list[int]) -> dict[Path, bytes]:
         """What a commit rests on: the chunks that grew, and all headers."""
