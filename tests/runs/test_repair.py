@@ -39,6 +39,7 @@ CASES = {
     "two of them": (["events.zarr/token/c/0/2/0", "events.zarr/log_prob_new/c/0/1/0"], 16),
     "a mark": (["events.zarr/tokens/c/1/0/0"], 40),
     "marks": (["events.zarr/tokens/c/1/0/0", "events.zarr/tokens/c/2/0/0"], 40),
+    "free sites": (["events.zarr/free/c/0/0"], 40),
     "the spec": (["run.json"], 40),
     "the commit": (["committed.json"], 40),
     "copies": (["run.copy.json", "committed.copy.json"], 40),

@@ -292,16 +292,20 @@ class Checked:
         return self.commit.steps
 
     def free_again(self) -> NDArray[np.bool_] | None:
-        """The free sites; where they are lost, the sites that were redrawn if that is all."""
+        """The free sites; where they are lost, those that the events tell, if the digest agrees."""
         if self.whole("free", 0):
             return self.free()
-        found = np.zeros(self.array("tokens").shape[1:], bool)
+        if not self.whole("tokens", 0):
+            return None
+        start = self.mark(0)
+        redrawn = np.zeros(start.shape, bool)
         for place in range(self.commit.places):
             if self.whole("site", place):
                 sites = self._values("site", place)
                 chain, step, slot = np.nonzero(sites >= 0)
-                found[chain, sites[chain, step, slot]] = True
-        return found if digest_of(found) == self.commit.free else None
+                redrawn[chain, sites[chain, step, slot]] = True
+        guesses = (redrawn, *_between_ends(start, redrawn))
+        return next((one for one in guesses if digest_of(one) == self.commit.free), None)
 
     def mark_again(self, place: int, before: NDArray[Any]) -> NDArray[np.int32] | None:
         """A mark made by replay from the tokens at the mark before it, if that gives its digest."""
@@ -321,3 +325,20 @@ class Checked:
         if sound:
             hope = f"steps 0 to {sound} are sound: {repair} keeps them"
         return damaged(self.folder, what.get(name, f"{name} of steps {first} to {last}"), hope)
+
+
+def _between_ends(
+    start: NDArray[Any], redrawn: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """All sites from the first to the last that may be redrawn, and those without frozen ones.
+
+    Chains begin behind the same tokens and end before as many; a site that is frozen is redrawn in
+    no chain. start and redrawn are (chains, length).
+    """
+    length = start.shape[1]
+    sizes = (start >= 0).sum(axis=1)
+    first = int(redrawn.argmax(axis=1).min())
+    behind = int((sizes - length + redrawn[:, ::-1].argmax(axis=1)).min())
+    at = np.arange(length)
+    found = (at >= first) & (at < (sizes - behind)[:, None])
+    return found, found & redrawn.any(axis=0)
