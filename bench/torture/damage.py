@@ -108,7 +108,7 @@ def _right(made: Made, which: str, found: Trial) -> list[Seen]:
     if found.kind == "stale" and found.hit[0] in ("committed.json", "run.json"):
         return []
     # Without its mark a finished run is one that was killed just before it.
-    unmarked = which == "whole" and found.hit == ["finished.json"]
+    unmarked = which == "whole" and "finished.json" in found.hit
     return [made.seen[which], *([made.seen["unmarked"]] if unmarked else [])]
 
 

@@ -195,4 +195,5 @@ def may_be_lost(kind: str, hit: list[str]) -> bool:
     """Whether a repair may say no: nothing else tells what was hit, or something is in its way."""
     start = ("events.zarr/tokens/c/0/0/0", "events.zarr/free/c/0/0")
     gone = set(TWICE[0]) <= set(hit) or any(one in start for one in hit)
-    return gone or kind == "a folder instead"
+    headers = "events.zarr/zarr.json" in hit and len(hit) > 1  # which tell of each other
+    return gone or headers or kind == "a folder instead"
