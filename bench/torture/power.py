@@ -9,8 +9,9 @@ removed name, and of each file's bytes, the old or the new, or of the bytes a pa
 import os
 import random
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -90,12 +91,15 @@ class Disk:
 
     def _names(self, folder: str) -> Names:
         found: Names = {}
-        for entry in os.scandir(folder):
-            inode = entry.stat(follow_symlinks=False).st_ino
-            if inode not in self.kinds:
-                self._held.append(os.open(entry.path, os.O_PATH))
-                self.kinds[inode] = entry.is_dir()
-            found[entry.name] = inode
+        for name in os.listdir(folder):
+            handle = os.open(f"{folder}/{name}", os.O_PATH | os.O_NOFOLLOW)
+            now = os.fstat(handle)
+            if now.st_ino in self.kinds:
+                os.close(handle)
+            else:
+                self._held.append(handle)
+                self.kinds[now.st_ino] = stat.S_ISDIR(now.st_mode)
+            found[name] = now.st_ino
         return found
 
     def sync(self, handle: int) -> None:
@@ -128,8 +132,19 @@ class Disk:
             append(writer, *args)
             self.steps = writer.steps
 
-        with patch.object(os, "fsync", self.sync), patch.object(Writer, "append", said):
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(os, "fsync", self.sync))
+            stack.enter_context(patch.object(Writer, "append", said))
+            for name in ("replace", "rename", "unlink"):  # not while another thread's sync is seen
+                stack.enter_context(patch.object(os, name, self._alone(getattr(os, name))))
             yield
+
+    def _alone(self, change: Callable[..., None]) -> Callable[..., None]:
+        def alone(*args: Any, **options: Any) -> None:
+            with self._lock:
+                change(*args, **options)
+
+        return alone
 
 
 def ragged(moment: Moment, draw: random.Random) -> Tree:
