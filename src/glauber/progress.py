@@ -75,7 +75,7 @@ def track(what: str, total: float) -> Iterator[Advance]:
         nonlocal bar, task, done
         done = done + more if to is None else to
         spent = time.perf_counter() - began
-        _judge(what, spent, done, total)
+        judge(what, spent, done, total)
         if not watched or spent < SHOWN_AFTER:
             return
         if bar is None:
@@ -122,7 +122,8 @@ def memory() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _judge(what: str, spent: float, done: float, total: float) -> None:
+def judge(what: str, spent: float, done: float, total: float) -> None:
+    """Stops work whose own rate says that it would take days, unless that was allowed."""
     if spent < JUDGED_AFTER or done <= 0 or _allowed.get():
         return
     whole = spent * total / done

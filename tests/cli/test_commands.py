@@ -53,6 +53,17 @@ def test_a_run_without_a_name_gets_one(glauber, tiny_folder, source, tmp_path, m
         assert told["run"] == f"runs/tiny-t0.5-s0-{number}" and Run(told["run"]).finished
 
 
+def test_a_run_of_days_must_be_allowed(glauber, tiny_folder, source, tmp_path, monkeypatch):
+    monkeypatch.setattr("glauber.progress.JUDGED_AFTER", 0.0)
+    monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)
+    monkeypatch.setattr("glauber.sampling.session.REPORT_SECONDS", 0.0)
+    words = ["--model", tiny_folder, "--from", source, "--steps", 9, "--out", tmp_path / "run"]
+    code, _, err = glauber("sample", *words)
+    assert code == 2 and "hours" in err and "--yes" in err
+    assert not (tmp_path / "run").exists()  # no step was committed yet
+    assert glauber("sample", *words, "--yes")[0] == 0 and Run(tmp_path / "run").finished
+
+
 def test_a_prefix_is_never_redrawn(glauber, tiny_folder, source, tmp_path):
     code, out, _ = glauber(
         "sample", "--model", tiny_folder, "--from", source, "--prefix", "they will be", "--length",

@@ -15,10 +15,15 @@ from glauber.sampling.session import Progress, Session, stopped_by_interrupt
 @contextmanager
 def screen(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A session for the study: a bar with one chain's live text, stopped by Ctrl-C."""
-    session = Session()
     with ExitStack() as stack:
-        if progress.watched():
-            session.report = stack.enter_context(_live())
+        show = stack.enter_context(_live()) if progress.watched() else None
+
+        def report(now: Progress) -> None:
+            progress.judge("steps", now.seconds, now.step, now.steps)
+            if show is not None:
+                show(now)
+
+        session = Session(report)
         stack.enter_context(stopped_by_interrupt(session))
         yield {"session": session}
 

@@ -224,7 +224,9 @@ class Vocabulary:
 
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text, without the special ones around it."""
-        return [int(t) for t in self.tokenizer(text, add_special_tokens=False)["input_ids"]]
+        # Whether a text is too long is said elsewhere, in one sentence.
+        found = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        return [int(token) for token in found]
 
     def encode(self, texts: Sequence[str], *, length: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokens (chains, longest) with PAD behind shorter texts, and their free sites (bool).
@@ -274,7 +276,9 @@ class Vocabulary:
         if not self.tokenizer.is_fast:
             unknown = any(map(self._unknown, self.pieces(text)))
             return self._first_unknown(text, 0, len(text)) if unknown else None
-        read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        read = self.tokenizer(
+            text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
         covered: set[int] = set()
         for token, (begin, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
             if self._unknown(token):

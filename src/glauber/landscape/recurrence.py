@@ -11,6 +11,7 @@ baseline at one of them. So each label is set against the others in the same cha
 the same snapshots in random order, where no text leads to the next.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -141,9 +142,14 @@ class LabelRow:
         return (
             f"{self.label:>12}  {self.crossed:>3} of {self.n_chains:<3}  {self.share.value:>5.0%} "
             f"{_ends(self.share):<14}  {self.random_order:>5.0%} (p {self.random_order_p:.3f})  "
-            f"{self.stays.value:>5.0%} {self.stays_random:>5.0%}  {_time(self.dwell):>6} "
+            f"{_percent(self.stays.value)} {_percent(self.stays_random)}  {_time(self.dwell):>6} "
             f"{_time(self.away):>6}  {self.against_others.value:>+6.2f} {self.special}"
         )
+
+
+def _percent(share: float) -> str:
+    """A share; a dash where there was nothing to take it of."""
+    return "    -" if math.isnan(share) else f"{share:>5.0%}"
 
 
 def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = None) -> Recurrence:

@@ -159,7 +159,7 @@ def figure1(settings: Settings) -> Reproduction:
         "paper A, figure 1", SEEN,
         Quantity(
             "longest row of equal snapshots in the chain shown", longest, n=ALONE, bounds=(1, inf),
-            reason="one chain cannot say how much chains differ",
+            reason="one value cannot show how much values differ",
         ),
         at_least(CLUSTER), ours=(f"a cluster: {CLUSTER} equal snapshots in a row",),
     )  # fmt: skip

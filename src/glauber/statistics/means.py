@@ -17,10 +17,10 @@ MANY = 100  # chains beyond which one more changes nothing of the interval's sha
 FREE = (-np.inf, np.inf)
 STUDENT = "Student's t, widened for skewness (Hall)"
 JACKKNIFE = f"jackknife over chains, {STUDENT}"
-TWO = "two chains cannot say how much chains differ"
-ONE = "one chain cannot say how much chains differ"
+TWO = "two values are too few to show how much they differ"
+ONE = "one value cannot show how much values differ"
 NONE = "no chain gave a value"
-ALIKE = "all chains gave the same value, so nothing shows how much chains differ"
+ALIKE = "all values are the same, so nothing shows how much they differ"
 
 
 @dataclass(frozen=True)
