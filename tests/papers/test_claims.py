@@ -86,7 +86,7 @@ def test_a_figure_of_statistics_becomes_a_quantity():
     few = Quantity.of("a share", mean_over_chains([0.1, 0.2]))
     assert few.n == 2 and few.ends is None
     told = Claim("much", "paper A", None, few, above(0)).verdict
-    assert told.word == "cannot tell" and "two chains" in told.reason
+    assert told.word == "cannot tell" and "two values" in told.reason
     alike = [claim(1.0, None, above(0.2)) for _ in range(5)]
     assert pooled(alike).verdict.word == "cannot tell"  # nothing shows how much seeds differ
     bounded = [replace(one, quantity=replace(one.quantity, bounds=(0.0, 1.0))) for one in alike]

@@ -8,7 +8,7 @@ import pytest
 
 import conftest
 import glauber
-from glauber.errors import DamagedRun
+from glauber.errors import DamagedRun, GlauberError
 from glauber.runs import store
 from glauber.runs.run import Run
 from run_bytes import contents
@@ -135,10 +135,62 @@ def test_what_nothing_else_holds_is_said(run):
 
 def test_a_tokenizer_needs_its_model(run, tiny_folder):
     (run / "tokenizer/tokenizer_config.json").unlink()
-    done = glauber.repair(run, model="bundled:english")
-    assert "not the model" in done.remains[0] and done.exit_code == 1
+    with pytest.raises(GlauberError, match="not the model"):
+        glauber.repair(run, model="bundled:english")
     assert not glauber.repair(run, model=str(tiny_folder)).remains
     assert Run(run).text(0)
+
+
+def test_a_spec_of_another_run_is_not_believed(run, stored, tiny_folder, tmp_path):
+    """Two sound files of a run with another seed: what lies there is not theirs."""
+    other = glauber.sample(str(tiny_folder), conftest.TEXTS, steps=40, seed=4, out=tmp_path / "o")
+    before = contents(run)
+    for name in ("run.json", "run.copy.json"):
+        shutil.copy(other.folder / name, run / name)
+    found = glauber.verify(run)
+    assert {one.what for one in found.damages} == {"run.json", "run.copy.json"}
+    assert found.sound == 40  # the events are whole
+    with pytest.raises(GlauberError, match="nothing says how it was made"):
+        glauber.repair(run)
+    for name in ("run.json", "run.copy.json"):
+        (run / name).write_bytes(before[name])
+    assert glauber.verify(run).exit_code == 0 and contents(run) == before
+
+
+@pytest.mark.parametrize("name", ["committed.json", "run.json"])
+def test_an_older_file_in_its_place_is_noticed(name, run, tiny_folder, tmp_path):
+    """As from a backup: sound in itself, but the run is further."""
+    old = (run / name).read_bytes()
+    glauber.extend(run, steps=50)
+    whole = contents(run)
+    (run / name).write_bytes(old)
+    found = glauber.verify(run)
+    assert [one.what for one in found.damages] == [name] and found.sound == 50
+    if name == "committed.json":
+        for reads in (Run, lambda run: glauber.extend(run, steps=60)):
+            with pytest.raises(DamagedRun, match="older than its copy"):
+                reads(run)
+    assert glauber.repair(run).steps == 50 and contents(run) == whole
+
+
+def test_a_finish_mark_says_the_steps_and_nothing_else(run):
+    whole = contents(run)
+    shutil.copy(run / "run.json", run / "finished.json")
+    assert not Run(run).finished
+    assert [one.kind for one in glauber.verify(run).damages] == ["finish"]
+    assert glauber.repair(run).finished and contents(run) == whole
+
+
+def test_events_are_cut_to_what_is_committed(run):
+    """Beside a writer arrays are longer than what is committed, and not all of one length."""
+    before = Run(run).events().load()
+    draft = run / "events.zarr/.zarr.json.1.glauber-draft"
+    draft.write_text("{}")
+    header = run / "events.zarr/token/zarr.json"
+    grown = json.loads(header.read_text())
+    grown["shape"][1] += 5
+    header.write_text(json.dumps(grown))
+    assert Run(run).events().load().identical(before)
 
 
 def test_a_generation_is_repaired_too(tiny_folder, tmp_path, monkeypatch):

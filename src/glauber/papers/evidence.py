@@ -109,7 +109,9 @@ class Evidence(Result):
     def signature(self) -> str:  # type: ignore[override]
         scales = ",".join(sorted({one.scale for one in self.pieces}))
         seeds = ",".join(map(str, sorted({seed for one in self.pieces for seed in one.seeds})))
-        return signature(pieces=len(self.pieces), scale=scales or None, seeds=seeds or None)
+        return signature(
+            study="paper", pieces=len(self.pieces), scale=scales or None, seeds=seeds or None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         verdicts = [{"piece": name, **claim.to_dict()} for name, claim in self.claims]
@@ -206,7 +208,7 @@ class Planned(Result):
 
     @property
     def signature(self) -> str:  # type: ignore[override]
-        return signature(runs=len(self.rows), folder=self.folder)
+        return signature(study="paper", runs=len(self.rows), folder=self.folder)
 
     def to_dict(self) -> dict[str, Any]:
         return {"runs": plain(self.rows), "signature": self.signature}

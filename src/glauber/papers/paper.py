@@ -110,7 +110,7 @@ def _listed(asked: Settings, out: str | Path | None) -> "Pieces":
     if out is not None and Path(out).is_file():
         raise GlauberError(f"{out} is a file: give a folder.")
     summaries = {name: one.shows for name, one in pieces().items()}
-    return Pieces(summaries, signature(pieces=len(summaries)))
+    return Pieces(summaries, signature(study="paper", pieces=len(summaries)))
 
 
 def _place(on: str, workers: int | None, address: str | None) -> tuple[str, Any, Any]:
@@ -202,7 +202,9 @@ class Reproduction(Result):
     @property
     def signature(self) -> str:  # type: ignore[override]
         seeds = ",".join(map(str, self.seeds))
-        return signature(piece=self.name, scale=self.scale, model=self.model, seeds=seeds)
+        return signature(
+            study="paper", piece=self.name, scale=self.scale, model=self.model, seeds=seeds
+        )
 
     def to_dict(self) -> dict[str, Any]:
         from glauber.runs.spec import versions

@@ -25,6 +25,7 @@ from glauber.runs.store import (
     COMMIT,
     FINISH,
     fields_of,
+    finish_mark,
     header_files,
     open_group,
     read_commit,
@@ -95,51 +96,92 @@ def examine(folder: Path) -> Examined:
     check_run(folder)
     found = Examined(folder)
     _read_small_files(found)
-    if found.spec is None:
-        return found
     if found.earlier:
         _examine_earlier(found)
-    elif found.commit is None:
-        found.sound = _confirmed(found)
-    else:
+    elif found.commit is not None:
         _examine_headers(found, found.commit)
         _examine_tokenizer(found, found.commit)
         _examine_events(found, found.commit)
+    elif found.spec is not None:
+        found.sound = _confirmed(found)
     _examine_finish(found)
     return found
 
 
 def _read_small_files(found: Examined) -> None:
-    """The spec and the commit that are sound and of one run: the first files before the copies."""
+    """The spec and the commit that are sound and of one run: the first files before the copies.
+
+    A writer at work writes the copy of a commit last and never commits more than is planned, so
+    copies are read before first files and commits before specs.
+    """
+    copy, first = (_commit(found.folder, name) for name in (COPIES[COMMIT], COMMIT))
+    named = {COMMIT: first, COPIES[COMMIT]: copy}
+    commits = {name: one for name, one in named.items() if one is not None}
     specs = {n: one for n in (HEADER, COPIES[HEADER]) if (one := _spec(found.folder, n))}
-    commits = {n: it for n in (COMMIT, COPIES[COMMIT]) if (it := _commit(found.folder, n))}
-    of = {n: spec_digest(one) for n, one in specs.items()}
-    of |= {n: one.of for n, one in commits.items()}
-    pairs = [(s, c) for c in commits for s in specs if of[s] == of[c]]
+    pairs = [
+        (s, c)
+        for c in _newest_first(found.folder, commits)
+        for s, spec in specs.items()
+        if spec_digest(spec) == commits[c].of and spec.steps >= commits[c].steps
+    ]
+    fit = (name for name, one in commits.items() if one.of and _fits(found.folder, one))
     if pairs:
         found.spec_file, found.commit_file = pairs[0]
+        found.spec, found.commit = specs[found.spec_file], commits[found.commit_file]
+    elif (kept := next(fit, None)) is not None:  # the events are of a commit, the specs of others
+        found.commit_file, found.commit = kept, commits[kept]
     elif specs:
-        found.spec_file = next(iter(specs))
-    found.spec = specs.get(found.spec_file)
-    if pairs:
-        found.commit = commits[found.commit_file]
-    elif found.earlier:
+        found.spec_file, found.spec = next(iter(specs.items()))
         bare = commits.get(COMMIT)
-        found.commit = bare if bare is not None and not bare.of else None
-    _note_small_files(found, of)
+        found.commit = bare if found.earlier and bare is not None and not bare.of else None
+    _note_small_files(found, specs, commits)
 
 
-def _note_small_files(found: Examined, of: dict[str, str]) -> None:
-    """Which small files are damaged, or of another run; of holds what each speaks of."""
+def _newest_first(folder: Path, commits: dict[str, Commit]) -> list[str]:
+    """Both commits, the one first that is to be believed: no writer leaves a copy with more steps.
+
+    So a first file with fewer is an older one that was put there, unless the copy does not fit.
+    """
+    first, copy = commits.get(COMMIT), commits.get(COPIES[COMMIT])
+    if first is not None and copy is not None and copy.of == first.of and copy.steps > first.steps:
+        trial = Examined(folder)
+        _examine_headers(trial, copy)
+        _examine_events(trial, copy)
+        if trial.sound >= first.steps:
+            return [COPIES[COMMIT], COMMIT]
+    return list(commits)
+
+
+def _fits(folder: Path, commit: Commit) -> bool:
+    """Whether the first tokens and events that lie there are those of a commit."""
+    trial = Examined(folder)
+    _examine_headers(trial, commit)
+    if trial.headers is None:
+        return False
+    checked = Checked(folder, open_with(folder, trial.headers), commit)
+    firsts = [(name, 0) for name in commit.digests if commit.places]
+    return all(checked.whole(name, place) for name, place in [("tokens", 0), *firsts])
+
+
+def _note_small_files(found: Examined, specs: dict[str, Spec], commits: dict[str, Commit]) -> None:
+    """Which small files are damaged, older than they should be, or of another run."""
     if found.earlier:
         if found.commit is None:
             found.add(COMMIT, "commit")
         return
-    right = None if found.spec is None else spec_digest(found.spec)
-    kinds = {HEADER: "spec", COPIES[HEADER]: "copy", COMMIT: "commit", COPIES[COMMIT]: "copy"}
-    for name, kind in kinds.items():
-        if name not in of or of[name] != right:
+    right = found.commit.of if found.commit is not None else None
+    if found.spec is not None:
+        right = spec_digest(found.spec)
+    of = {name: spec_digest(one) for name, one in specs.items()}
+    of |= {name: one.of for name, one in commits.items()}
+    upgrading = found.spec is not None and found.spec.format < FORMAT  # copies come on the way
+    used = {HEADER: found.spec_file, COMMIT: found.commit_file}
+    for name, kind in ((HEADER, "spec"), (COMMIT, "commit")):
+        if of.get(name) != right or used[name] != name:
             found.add(name, kind)
+        copy = COPIES[name]
+        if of.get(copy) != right and not (upgrading and not (found.folder / copy).exists()):
+            found.add(copy, "copy")
 
 
 def _spec(folder: Path, name: str) -> Spec | None:
@@ -279,12 +321,6 @@ def _confirmed(found: Examined) -> int:
         return Replayed(found.folder, group, Commit(steps), found.spec).confirmed_steps()
     except Exception:  # what zarr raises depends on what is broken
         return 0
-
-
-def finish_mark(folder: Path) -> Any:
-    """The steps that the finish mark speaks of; None where there is none or it is unreadable."""
-    told = _json(folder / FINISH)
-    return told.get("steps") if isinstance(told, dict) else None
 
 
 def _examine_finish(found: Examined) -> None:

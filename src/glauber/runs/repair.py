@@ -17,7 +17,7 @@ from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.result import Result, plain, study
-from glauber.runs.examine import Damage, Examined, check_run, examine, finish_mark
+from glauber.runs.examine import Damage, Examined, check_run, examine
 from glauber.runs.integrity import (
     COPIES,
     EVENTS,
@@ -35,9 +35,9 @@ from glauber.runs.store import (
     FINISH,
     chunk_file,
     explained,
+    finish_mark,
     header_files,
     measure,
-    write_commit,
 )
 from glauber.runs.verify import Folder
 from glauber.runs.writer import clean, in_memory, mend_copies, take_lock, write_upgraded
@@ -45,6 +45,8 @@ from glauber.runs.writer import clean, in_memory, mend_copies, take_lock, write_
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+    from glauber.conditionals.load import Model
 
 
 @study
@@ -83,6 +85,7 @@ class _Work:
 def _repaired(
     found: Examined, spec: Spec, model: str | Conditionals | None, trusted: bool
 ) -> "Repaired":
+    given = None if model is None else _opened(spec, model, trusted)
     work = _Work()
     _restore_small_files(found, work)
     _restore_headers(found, work)
@@ -90,11 +93,12 @@ def _repaired(
         commit = _sealed_again(found, spec, work)
     else:
         commit = _restore_parts(found, found.commit, work)
-    commit = _restore_tokenizer(found, commit, spec, model, trusted, work)
+    commit = _restore_tokenizer(found, commit, spec, given, trusted, work)
     if spec.format < FORMAT:
         write_upgraded(found.folder, spec, commit)
     elif commit != found.commit:
-        write_commit(found.folder, commit)
+        for name in (COPIES[COMMIT], COMMIT):  # a copy must never have more steps
+            write_json(found.folder / name, commit.to_dict())
     _restore_finish(found, commit, spec, work)
     clean(found.folder, commit)
     mend_copies(found.folder)
@@ -201,7 +205,7 @@ def _restore_tokenizer(
     found: Examined,
     commit: Commit,
     spec: Spec,
-    model: str | Conditionals | None,
+    given: "Model | None",
     trusted: bool,
     work: _Work,
 ) -> Commit:
@@ -210,10 +214,11 @@ def _restore_tokenizer(
     if not wrong:
         return commit
     try:
-        files = _saved_again(found.folder, spec, model, trusted)
+        if given is None:
+            check_trust(found.folder, spec, trusted)
+        files = _saved(given or _opened(spec, spec.model, trusted))
     except GlauberError as error:
-        hint = "" if model is not None else " Give its model (--model)."
-        work.remains.append(f"{wrong[0]} is still damaged: {error}{hint}")
+        work.remains.append(f"{wrong[0]} is still damaged: {error} Give its model (--model).")
         return commit
     replace_files({found.folder / name: content for name, content in files.items()}, found.folder)
     for name in wrong:
@@ -224,21 +229,21 @@ def _restore_tokenizer(
     return replace(commit, files=there)
 
 
-def _saved_again(
-    folder: Path, spec: Spec, model: str | Conditionals | None, trusted: bool
-) -> dict[str, bytes]:
-    """The files of the tokenizer that the run's model has, by their paths in the folder."""
+def _opened(spec: Spec, model: str | Conditionals, trusted: bool) -> "Model":
+    """The run's model; another one is refused."""
     from glauber.conditionals.load import load
 
-    if model is None:
-        check_trust(folder, spec, trusted)
-    named = spec.model if model is None else model
-    dtype = spec.dtype if isinstance(named, str) else "float32"
-    found = load(named, device="cpu", dtype=dtype, trust_remote_code=trusted)
+    dtype = spec.dtype if isinstance(model, str) else "float32"
+    found = load(model, device="cpu", dtype=dtype, trust_remote_code=trusted)
     if found.fingerprint != spec.fingerprint:
         raise GlauberError(f"{found.name or 'this model'} is not the model that made the run.")
+    return found
+
+
+def _saved(model: "Model") -> dict[str, bytes]:
+    """The files of the tokenizer that a model has, by their paths in a run's folder."""
     with tempfile.TemporaryDirectory() as place:
-        found.vocabulary.save(Path(place))
+        model.vocabulary.save(Path(place))
         saved = [path for path in sorted(Path(place).rglob("*")) if path.is_file()]
         inside = {path: path.relative_to(place).as_posix() for path in saved}
         return {f"{TOKENIZER}/{name}": path.read_bytes() for path, name in inside.items()}

@@ -4,7 +4,6 @@ Events are stored by position, the special tokens included. People count sites f
 special tokens and prefix: `run.first_site` is the position of that site 0.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +20,10 @@ from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, damaged, refuse_f
 from glauber.runs.replay import replay
 from glauber.runs.spec import FORMAT, Spec, read_spec
 from glauber.runs.store import (
-    FINISH,
     check_together,
+    current_commit,
+    finish_mark,
     open_group,
-    read_commit,
     refuse_missing,
 )
 
@@ -72,7 +71,7 @@ class Run(Result):
 
     def _open(self) -> Checked:
         """The arrays, which know what was committed."""
-        commit = read_commit(self.folder)
+        commit = current_commit(self.folder)
         if commit.of or self.spec.format >= FORMAT:
             check_together(self.folder, self.spec, commit)
             return Checked(self.folder, open_group(self.folder), commit)
@@ -92,11 +91,7 @@ class Run(Result):
     @property
     def finished(self) -> bool:
         """Whether the run reached its planned number of steps, and its mark says so."""
-        try:
-            marked = json.loads((self.folder / FINISH).read_bytes())["steps"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
-        return bool(marked == self.steps == self.spec.steps)
+        return finish_mark(self.folder) == self.steps == self.spec.steps
 
     @property
     def n_chains(self) -> int:
@@ -156,10 +151,14 @@ class Run(Result):
         import xarray
 
         self.verify()
-        found = xarray.open_zarr(self.folder / EVENTS, consolidated=False)
-        marks = 1 + self.steps // self.mark_every
-        wanted = found[[*self.fields, "tokens", "free"]]
-        return wanted.isel(step=slice(0, self.steps), mark=slice(0, marks))
+        try:
+            # The group's header has all shapes of one commit, also beside a writer.
+            found = xarray.open_zarr(self.folder / EVENTS, consolidated=True)
+            marks = 1 + self.steps // self.mark_every
+            wanted = found[[*self.fields, "tokens", "free"]]
+            return wanted.isel(step=slice(0, self.steps), mark=slice(0, marks))
+        except Exception as error:  # what xarray raises depends on what was broken meanwhile
+            raise damaged(self.folder, f"{EVENTS} cannot be read") from error
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """One field of the events for the steps first <= step < last: (chains, steps, slots)."""

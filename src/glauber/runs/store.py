@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.errors import GlauberError
+from glauber.errors import DamagedRun, GlauberError
 from glauber.runs.integrity import (
+    COPIES,
     EVENTS,
     Commit,
     damaged,
@@ -173,9 +174,31 @@ def read_commit(folder: Path, name: str = COMMIT) -> Commit:
         raise damaged(folder, f"{name} cannot be read", restored(folder, name)) from error
 
 
+def current_commit(folder: Path) -> Commit:
+    """What is safely stored; refuses a commit older than its copy, which no writer leaves."""
+    try:
+        copy = read_commit(folder, COPIES[COMMIT])  # first: a writer at work writes it last
+    except DamagedRun:
+        return read_commit(folder)
+    found = read_commit(folder)
+    if copy.of == found.of and copy.steps > found.steps:
+        raise damaged(folder, f"{COMMIT} is older than its copy", restored(folder, COMMIT))
+    return found
+
+
 def committed_steps(folder: Path) -> int:
     """How many steps of every chain are safely stored."""
     return read_commit(folder).steps
+
+
+def finish_mark(folder: Path) -> int | None:
+    """The steps that the finish mark speaks of; None where there is none or it is no such mark."""
+    try:
+        found = json.loads((folder / FINISH).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    steps = found.get("steps") if isinstance(found, dict) and len(found) == 1 else None
+    return steps if isinstance(steps, int) else None
 
 
 def check_together(folder: Path, spec: Spec, commit: Commit) -> None:

@@ -42,11 +42,11 @@ from glauber.runs.store import (
     Events,
     check_together,
     chunk_file,
+    current_commit,
     explained,
     header_files,
     measure,
     open_group,
-    read_commit,
     read_headers,
     with_shapes,
     write_commit,
@@ -74,7 +74,7 @@ class Writer:
     def _open(self) -> None:
         if read_spec(self.folder).format < FORMAT:
             upgrade(self.folder)
-        self._commit = read_commit(self.folder)
+        self._commit = current_commit(self.folder)
         check_together(self.folder, read_spec(self.folder), self._commit)
         self.steps, self.every = self._commit.steps, self._commit.every
         stored = open_group(self.folder)
@@ -153,11 +153,20 @@ class Writer:
         return {self.folder / name: content for name, content in files.items()}
 
     def describe(self, spec: Spec) -> None:
-        """Writes how the run is made from now on; what never changes must be what it was."""
-        if spec_digest(spec) != self._commit.of:
+        """Writes how the run is made from now on; only its temperature may be another."""
+        now = read_spec(self.folder)
+        of = spec_digest(spec)
+        if of not in (self._commit.of, spec_digest(replace(now, temperature=spec.temperature))):
             raise GlauberError(f"{self.folder} was begun with other settings: choose another one.")
         with explained(self.folder):
-            write_spec(self.folder, spec)
+            if of == self._commit.of:
+                write_spec(self.folder, spec)
+                return
+            self._commit = replace(self._commit, of=of)
+            record = self._commit.to_dict()
+            write_json(self.folder / COMMIT, record)  # the copies still fit each other
+            write_spec(self.folder, spec)  # now the first files do
+            write_json(self.folder / COPIES[COMMIT], record)
 
     def finish(self) -> None:
         """Sets the finish mark."""
