@@ -56,6 +56,10 @@ ANSWERS: dict[str, Call] = {
     "show": lambda at: glauber.show(at.run, rows=4),
     "export": lambda at: glauber.export(at.run, to="text", out=at.folder / "texts.txt"),
     "models": lambda at: glauber.models(at.name),
+    "verify": lambda at: glauber.verify(at.run),
+    "repair": lambda at: glauber.repair(at.run),
+    "cite": lambda at: glauber.cite(at.run),
+    "doctor": lambda at: glauber.doctor(quick=True),
     "rectangles": lambda at: glauber.rectangles(at.model, PIECES, count=8, length=10),
     "single_mask": lambda at: glauber.single_mask(
         at.model, PIECES, count=3, length=8, top=3, chains=3, steps=30
