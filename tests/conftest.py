@@ -102,6 +102,27 @@ def make_model(shape: str = "bert", scale: float = 8.0) -> torch.nn.Module:
     return model.eval()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def bundled_models_are_read_once() -> Iterator[None]:
+    """And their batching measured once: reading is not what makes one study differ from another."""
+    from glauber.conditionals.masked_lm import MaskedLM
+
+    load: Any = MaskedLM.load.__func__  # type: ignore[attr-defined]
+    known: dict[Any, MaskedLM] = {}
+
+    def once(cls: type[MaskedLM], name: str, **how: Any) -> MaskedLM:
+        if not name.startswith("bundled:"):
+            return load(cls, name, **how)
+        key = (name, *sorted(how.items()))
+        if key not in known:
+            known[key] = load(cls, name, **how)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MaskedLM, "load", classmethod(once))
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT with random weights, as a folder that `--model` accepts."""
