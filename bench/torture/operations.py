@@ -141,6 +141,7 @@ SMALL = ["run.json", "committed.json", "finished.json", "events.zarr/tokens/c/2/
 MAKERS: dict[str, Callable[[Path], Operation]] = {
     "sample, a step a commit": lambda home: _begun(SUBJECTS["one chain"], home, 0.0),
     "sample": lambda home: _begun(SUBJECTS["eight chains"], home, math.inf),
+    "sample, constrained": lambda home: _begun(SUBJECTS["constrained"], home, math.inf),
     "extend": lambda home: _extended(SUBJECTS["blocks"], home, math.inf),
     "extend, a step a commit": lambda home: _extended(SUBJECTS["adaptive"], home, 0.0),
     "generate": lambda home: _begun(SUBJECTS["generation"], home, 0.0),

@@ -120,6 +120,9 @@ def _interrupted(after: int) -> Callable[..., Iterator[Any]]:
 
 HEATS = [0.1, 0.7, 4.0]
 WRITE = {"length": 18, "chains": 2, "order": "random", "temperature": 0.9, "seed": 3}
+CONSTRAINTS = {
+    "max_changes": 3, "freeze": "1", "tie": "0=4", "allow": "0:the|a|cat", "bias": "2:dog=2",
+}  # fmt: skip
 SUBJECTS = {
     one.name: one
     for one in (
@@ -130,7 +133,7 @@ SUBJECTS = {
         Subject(
             "adaptive", {"seed": 4, "scan": "adaptive:confidence:2", "temperature": [0.1, 0.7, 4.0]}
         ),
-        Subject("constrained", {"seed": 8, "chains": 2, "max_changes": 3, "freeze": "1"}),
+        Subject("constrained", {"seed": 8, "chains": 2} | CONSTRAINTS, texts=(TEXTS[0],)),
         Subject("table", {"seed": 9, "chains": 2}, table, ("012", "330")),
         Subject("generation", WRITE | {"remask": "conf", "correct": 1}, writes=True),
     )

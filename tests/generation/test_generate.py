@@ -2,8 +2,6 @@
 
 import inspect
 import math
-import os
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +26,6 @@ STORED: dict[str, Any] = {
     "length": "4-6", "prefix": "the", "suffix": ".", "chains": 5, "count": "cosine",
     "remask": "conf", "correct": 1, "correct_between": True, "temperature": 0.8, "seed": 3,
 }  # fmt: skip
-KILLER = Path(__file__).with_name("kill_and_resume.py")
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 
 
@@ -67,21 +64,14 @@ def test_texts_do_not_depend_on_the_batch(model: MaskedLM, how: dict[str, Any]) 
         np.testing.assert_array_equal(one.revised, made[0].revised)
 
 
-def test_kills_leave_no_trace(model: MaskedLM, tiny_folder: Path, tmp_path: Path) -> None:
-    whole = glauber.generate(str(tiny_folder), **STORED, out=tmp_path / "whole", device="cpu")
-    done = subprocess.run(
-        [sys.executable, str(KILLER), str(tiny_folder), str(tmp_path / "killed"), "5"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 3
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    again = glauber.generate(model, **STORED, out=tmp_path / "killed")
+def test_a_stored_generation_is_read_again_as_it_was(model: MaskedLM, tmp_path: Path) -> None:
+    whole = glauber.generate(model, **STORED, out=tmp_path / "run")
+    kept = contents(tmp_path / "run")
+    again = glauber.generate(model, **STORED, out=tmp_path / "run")
     assert again.texts == whole.texts == glauber.generate(model, **STORED).texts
     np.testing.assert_array_equal(again.log_probs, whole.log_probs)
     assert again.run is not None and again.run.finished
+    assert contents(tmp_path / "run") == kept
 
 
 @pytest.mark.parametrize(("temperature", "remask"), [(0, "planned:1"), (0.8, "conf")])
