@@ -111,22 +111,36 @@ def test_export(glauber, run, tmp_path, to):
     assert json.loads(out)["bytes"] == (tmp_path / "file").stat().st_size > 0
 
 
+# Commits often, and says so in a line of its own.
+COMMITTING = """
+import os, sys
+from glauber.cli import main
+from glauber.sampling import session
+session.COMMIT_SECONDS = 0.1
+def hook(event, args):
+    if event == "os.rename" and str(args[1]).endswith("committed.json"):
+        os.write(2, b"\\ncommitted\\n")
+sys.addaudithook(hook)
+main()
+"""
+
+
 def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     """The signal is sent when the run has begun to commit; nothing waits for a clock."""
     folder = tmp_path / "run"
     words = ["sample", "--model", str(tiny_folder), "--from", str(source), "--steps", "100000"]
     child = subprocess.Popen(
-        [*BIN, *words, "--out", str(folder)],
+        [sys.executable, "-c", COMMITTING, *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        bufsize=0,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
     )
-    while child.poll() is None:
-        if (folder / "committed.json").is_file() and Run(folder).steps > 0:
+    while line := child.stderr.readline():
+        if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
             child.send_signal(signal.SIGINT)
             break
-    out, err = child.communicate()
+    out, err = (said.decode() for said in child.communicate())
     assert child.returncode == 0, err
     assert f"resume with: glauber resume {folder}" in out
     assert "Traceback" not in err

@@ -50,24 +50,24 @@ def test_what_is_written_says_how_it_was_made(tmp_path):
 @pytest.mark.weights
 def test_rectangles_of_the_bundled_model(tmp_path, monkeypatch):
     """Table 1 and figure 6 on fewer rectangles: the same study, made once, and right by hand."""
-    monkeypatch.setattr(rectangles, "COUNT", 30)
+    monkeypatch.setattr(rectangles, "COUNT", 12)
     monkeypatch.setattr("glauber.compatibility.rectangles.CLOSING", 2)
     row, control = paper("A-table1", out=tmp_path).rows
     assert control["mean"] < 1e-12 and control["published"] == 0
     (part,) = (tmp_path / "parts").glob("rectangles-*.json")
-    found = glauber.rectangles(count=30, length=20, seed=0)
+    found = glauber.rectangles(count=12, length=20, seed=0)
     assert found.noise_floor < 1e-4
     assert row["mean"] == pytest.approx(found.delta.mean(), abs=1e-4)
     assert row["interval"][0] < row["mean"] < row["interval"][1]
-    error = found.delta.std(ddof=1) / math.sqrt(30)
+    error = found.delta.std(ddof=1) / math.sqrt(12)
     width = row["interval"][1] - row["interval"][0]  # over passages, and wider for the skewness
     assert 1 < width / (2 * 1.96 * error) < 4
-    assert row["certified"] == 30
+    assert row["certified"] == 12
     (other,) = paper("A-fig6", out=tmp_path).rows
     assert list((tmp_path / "parts").glob("rectangles-*.json")) == [part]
     both = spearmanr(found.influence, found.delta)[0]
     assert other["rank correlation"] == pytest.approx(both, abs=1e-3)
-    by_hand = deltas_by_hand(found, range(0, 30, 3))
+    by_hand = deltas_by_hand(found, range(0, 12, 3))
     assert found.precise.delta[::3].numpy() == pytest.approx(by_hand, abs=1e-9)
 
 
