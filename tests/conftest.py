@@ -106,20 +106,10 @@ def make_model(shape: str = "bert", scale: float = 8.0) -> torch.nn.Module:
 def bundled_models_are_read_once() -> Iterator[None]:
     """And their batching measured once: reading is not what makes one study differ from another."""
     from glauber.conditionals.masked_lm import MaskedLM
-
-    load: Any = MaskedLM.load.__func__  # type: ignore[attr-defined]
-    known: dict[Any, MaskedLM] = {}
-
-    def once(cls: type[MaskedLM], name: str, **how: Any) -> MaskedLM:
-        if not name.startswith("bundled:"):
-            return load(cls, name, **how)
-        key = (name, *sorted(how.items()))
-        if key not in known:
-            known[key] = load(cls, name, **how)
-        return known[key]
+    from read_once import reading_once
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MaskedLM, "load", classmethod(once))
+        patch.setattr(MaskedLM, "load", reading_once())
         yield
 
 
@@ -194,7 +184,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that two workers end together."""
     longest = (
         "test_readme.py", "test_examples.py", "test_smollm2.py", "test_papers.py",
-        "test_resume.py", "test_sweeps.py", "test_antibody.py", "test_commands.py",
+        "test_sweeps.py", "test_package.py", "test_torture.py", "test_site.py", "test_resume.py",
+        "test_antibody.py", "test_commands.py",
     )  # fmt: skip
     order = {name: place for place, name in enumerate(longest)}
     items.sort(key=lambda item: order.get(item.path.name, len(longest)))

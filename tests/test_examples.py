@@ -2,19 +2,41 @@
 
 import re
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 
 from website.tutorials import NOTEBOOKS, executed, kinds
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """One for all notebooks, emptied before each: modules and the model are read once."""
+    manager = KernelManager()
+    manager.start_kernel()
+    client = manager.blocking_client()
+    client.start_channels()
+    lines = f"""
+import sys
+sys.path.append({str(Path(__file__).parent)!r})
+from read_once import MaskedLM, reading_once
+MaskedLM.load = reading_once()
+"""
+    reply = client.execute_interactive(lines, timeout=120)
+    assert reply["content"]["status"] == "ok", reply
+    client.stop_channels()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.weights
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_notebook_runs(path, tmp_path):
+def test_the_notebook_runs(path, tmp_path, kernel):
     """What it shows, cell by cell, is of the kind that is stored in it."""
-    notebook = executed(path, tmp_path)
+    notebook = executed(path, tmp_path, kernel)
     shown = kinds(notebook)
     assert any("table" in cell for cell in shown)
     assert kinds(nbformat.read(path, as_version=4)) == shown, "make tutorials"

@@ -24,10 +24,20 @@ WIDTH, HEIGHT = 760, 440
 KEPT = ("image/png", "text/html", "text/plain")
 
 
-def executed(path: Path, folder: Path) -> Any:
-    """The notebook with fresh outputs; what it writes goes into the folder."""
+def executed(path: Path, folder: Path, kernel: Any = None) -> Any:
+    """The notebook with fresh outputs; what it writes goes into the folder.
+
+    In a new kernel, or in one that runs already and is emptied.
+    """
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=240, resources={"metadata": {"path": folder}}).execute()
+    before = [] if kernel is None else [f"%reset -f\n%cd -q {folder}"]
+    notebook.cells[:0] = map(nbformat.v4.new_code_cell, before)
+    where = {"metadata": {"path": folder}}
+    client = NotebookClient(notebook, timeout=240, resources=where, km=kernel)
+    client.execute()
+    if client.kc is not None:  # the kernel stays, its channels do not
+        client.kc.stop_channels()
+    del notebook.cells[: len(before)]
     return notebook
 
 
