@@ -28,20 +28,6 @@ class Model(transformers.BertForMaskedLM):
 """
 
 
-@pytest.fixture(scope="module")
-def stored(tiny_folder, tmp_path_factory):
-    """A run of three chunks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
-        out = tmp_path_factory.mktemp("stored") / "run"
-        return sample(str(tiny_folder), conftest.TEXTS, steps=40, seed=3, out=out).folder
-
-
-@pytest.fixture
-def run(stored, tmp_path):
-    return shutil.copytree(stored, tmp_path / "run")
-
-
 def test_a_run_cannot_trust_itself(run, tiny_folder):
     """A folder from somebody else that brings its own model with code."""
     inside = shutil.copytree(tiny_folder, run / "model")

@@ -20,20 +20,6 @@ from glauber.runs.writer import Writer
 from resealed import committed_to
 
 
-@pytest.fixture(scope="module")
-def stored(tiny_folder, tmp_path_factory):
-    """A finished run of three chunks, the last of which is half full."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
-        out = tmp_path_factory.mktemp("stored") / "run"
-        return glauber.sample(str(tiny_folder), conftest.TEXTS, steps=40, seed=3, out=out).folder
-
-
-@pytest.fixture
-def run(stored, tmp_path):
-    return shutil.copytree(stored, tmp_path / "run")
-
-
 def of(content):
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 

@@ -14,20 +14,6 @@ from glauber.runs.run import Run
 from run_bytes import contents
 
 
-@pytest.fixture(scope="module")
-def stored(tiny_folder, tmp_path_factory):
-    """A finished run of three chunks, the last of which is half full."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
-        out = tmp_path_factory.mktemp("stored") / "run"
-        return glauber.sample(str(tiny_folder), conftest.TEXTS, steps=40, seed=3, out=out).folder
-
-
-@pytest.fixture
-def run(stored, tmp_path):
-    return shutil.copytree(stored, tmp_path / "run")
-
-
 def garble(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:-9] + b"123456789")
@@ -171,6 +157,19 @@ def test_an_older_file_in_its_place_is_noticed(name, run, tiny_folder, tmp_path)
             with pytest.raises(DamagedRun, match="older than its copy"):
                 reads(run)
     assert glauber.repair(run).steps == 50 and contents(run) == whole
+
+
+def test_a_copy_beyond_the_plan_is_not_believed(run):
+    before = contents(run)
+    glauber.extend(run, steps=50)
+    further = (run / "committed.copy.json").read_bytes()
+    for name, content in before.items():
+        (run / name).write_bytes(content)
+    (run / "committed.copy.json").write_bytes(further)
+    assert [one.what for one in glauber.verify(run).damages] == ["committed.copy.json"]
+    with pytest.raises(DamagedRun, match="older than its copy"):
+        Run(run)
+    assert glauber.repair(run).steps == 40 and Run(run).finished
 
 
 def test_a_finish_mark_says_the_steps_and_nothing_else(run):

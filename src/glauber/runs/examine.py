@@ -180,8 +180,15 @@ def _note_small_files(found: Examined, specs: dict[str, Spec], commits: dict[str
         if of.get(name) != right or used[name] != name:
             found.add(name, kind)
         copy = COPIES[name]
-        if of.get(copy) != right and not (upgrading and not (found.folder / copy).exists()):
+        coming = upgrading and not (found.folder / copy).exists()
+        if (of.get(copy) != right and not coming) or (name == COMMIT and _further(found, commits)):
             found.add(copy, "copy")
+
+
+def _further(found: Examined, commits: dict[str, Commit]) -> bool:
+    """Whether the copy of the commit has more steps than what is believed, as no writer leaves."""
+    copy = commits.get(COPIES[COMMIT])
+    return copy is not None and found.commit is not None and copy.steps > found.commit.steps
 
 
 def _spec(folder: Path, name: str) -> Spec | None:
