@@ -53,6 +53,13 @@ def test_a_run_without_a_name_gets_one(glauber, tiny_folder, source, tmp_path, m
         assert told["run"] == f"runs/tiny-t0.5-s0-{number}" and Run(told["run"]).finished
 
 
+def test_a_command_that_is_not_there_names_the_nearest(glauber):
+    code, _, err = glauber("sampel")
+    assert code == 2 and err == "glauber: there is no command 'sampel'; did you mean sample?\n"
+    code, _, err = glauber("ising", "xyzzy")
+    assert code == 2 and "no command 'xyzzy'" in err and "--help" in err
+
+
 def test_a_run_of_days_must_be_allowed(glauber, tiny_folder, source, tmp_path, monkeypatch):
     monkeypatch.setattr("glauber.progress.JUDGED_AFTER", 0.0)
     monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)

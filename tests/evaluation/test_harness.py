@@ -435,11 +435,16 @@ def test_lm_eval_makes_it_from_its_arguments(tiny_folder):
 
 
 def test_the_command_hands_over_to_that_of_lm_eval(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [""])
     command = importlib.import_module("glauber.evaluation.__main__")
     theirs, seen = importlib.import_module("lm_eval.__main__"), []
     monkeypatch.setattr(theirs, "cli_evaluate", lambda: seen.append("glauber" in model_registry))
     command.main()
     assert seen == [True]
+    monkeypatch.setattr(sys, "argv", ["", "--include_path", "no/such/folder"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert "there is no folder no/such/folder" in capsys.readouterr().err and len(seen) == 1
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="2"):
         command.main()

@@ -225,6 +225,7 @@ def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
     assert {row.label: row.crossed for row in found.tables[0].labels}["cat"] == crossed
     assert found.to_dict()["scores"][0]["means"]["cat"] == pytest.approx(values.mean(axis=0))
     assert len(found.frame()) == 2 * 3 * 5 and len(found.figures()) == 6
+    assert "|track:cat|" in found.signature and found.signature.endswith("|every:1")
     assert "name the same label" in str(found)
 
 

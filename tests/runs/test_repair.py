@@ -136,6 +136,7 @@ def test_a_spec_of_another_run_is_not_believed(run, stored, tiny_folder, tmp_pat
     found = glauber.verify(run)
     assert {one.what for one in found.damages} == {"run.json", "run.copy.json"}
     assert found.sound == 40  # the events are whole
+    assert "backup" in str(found) and "glauber repair" not in str(found)
     with pytest.raises(GlauberError, match="nothing says how it was made"):
         glauber.repair(run)
     for name in ("run.json", "run.copy.json"):

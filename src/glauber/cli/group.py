@@ -5,6 +5,7 @@ torch takes seconds to load.
 """
 
 import ast
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 import glauber
 from glauber.cli.command import command
+from glauber.errors import GlauberError
 
 PACKAGE = Path(glauber.__file__).parent
 # Studies whose commands need more, a live screen or a folder: module -> a file of their own here.
@@ -51,6 +53,14 @@ class Studies(TyperGroup):
         if name in LABORATORIES:
             return laboratory(name)
         return single(name, self.homes[name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = ALIASES.get(args[0], args[0])
+        if name not in self.homes and not name.startswith("-"):
+            near = get_close_matches(name, self.homes, n=1)
+            told = f"did you mean {near[0]}?" if near else f"{ctx.command_path} --help lists all."
+            raise GlauberError(f"there is no command {name!r}; {told}")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         from rich.console import Console

@@ -2,6 +2,8 @@
 
 import sys
 from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
 
 from glauber.errors import GlauberError
 from glauber.extras import need
@@ -12,11 +14,19 @@ def main() -> None:
     """Registers the model and hands over; a mistake in the input ends in one sentence."""
     try:
         need("harness", "python -m glauber.evaluation")
+        _check_tasks(sys.argv[1:])
         import_module("glauber.evaluation.harness")  # which registers `glauber`
         import_module("lm_eval.__main__").cli_evaluate()
     except GlauberError as error:
         print(f"glauber: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
+
+
+def _check_tasks(words: list[str]) -> None:
+    """Refuses a folder of tasks that is not there, which lm_eval passes over in silence."""
+    for flag, place in pairwise(words):
+        if flag == "--include_path" and not Path(place).is_dir():
+            raise GlauberError(f"there is no folder {place}, which --include_path names.")
 
 
 if __name__ == "__main__":

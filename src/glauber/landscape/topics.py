@@ -91,6 +91,12 @@ def topics(
     found = snapshots(opened, every=every)
     loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
     scores = [topic_scores(found, one) for one in loaded]
+    asked = {
+        "track": followed,
+        "labels": labels if isinstance(labels, str) else ",".join(labels),
+        "scorer": ",".join(one.name for one in loaded),
+        "every": found.every,
+    }
     return TopicStudy(
         run=opened.folder,
         track=followed,
@@ -99,7 +105,7 @@ def topics(
         tables=[recurrence(each, followed, seeds=begun) for each in scores],
         agreement=[agreement(scores[0], each, followed) for each in scores[1:]],
         judged=[judged(one) for one in loaded] if judge else [],
-        signature=signature(opened.spec),
+        signature="|".join([signature(opened.spec), *(f"{k}:{v}" for k, v in asked.items())]),
     )
 
 

@@ -40,7 +40,8 @@ class Parent(NamedTuple):
 
     def parts(self) -> dict[str, Any]:
         """What a signature says."""
-        return {**model_parts(self.model), "parent": self.name or f"{len(self.letters)} letters"}
+        kind = "letters" if self.model.vocabulary.text.letters else "tokens"
+        return {**model_parts(self.model), "parent": self.name or f"{len(self.letters)} {kind}"}
 
 
 def read_parent(given: str | Path) -> Given:

@@ -151,7 +151,8 @@ def sentence(spec: Spec) -> str:
         what = f"{counted(spec.chains, 'text')} written by unmasking (order {how['order']}, count "
         what += f"{how['count']}{_seldom(how)})"
     else:
-        what = f"{counted(spec.chains, 'chain')} of Glauber dynamics, {spec.steps:,} steps each ("
+        long = counted(spec.steps, "step")
+        what = f"{counted(spec.chains, 'chain')} of Glauber dynamics, {long} each ("
         what += f"{_scan(spec)}, drawn by {spec.fill})"
     hot = ", ".join(f"{one:g}" for one in sorted(set(spec.temperatures)))
     used = ", ".join(f"{name} {spec.versions.get(name, '?')}" for name in ("torch", "transformers"))

@@ -69,8 +69,8 @@ def repair(
     with closing(take_lock(folder)), explained(folder):
         found = examine(folder)
         if found.spec is None:
-            why = f"neither {HEADER} nor {COPIES[HEADER]} is sound, so nothing says how it was made"
-            raise damaged(folder, why)
+            why = f"neither {HEADER} nor {COPIES[HEADER]} is of this run and sound"
+            raise damaged(folder, f"{why}, so nothing says how it was made")
         return _repaired(found, found.spec, model, trust_remote_code)
 
 

@@ -258,7 +258,7 @@ class Run(Result):
         if self.n_chains > SHOWN:
             yield f"… and {counted(self.n_chains - SHOWN, 'more chain')}"
         yield (
-            f"{counted(self.n_chains, 'chain')}, {self.steps:,} steps each, "
+            f"{counted(self.n_chains, 'chain')}, {counted(self.steps, 'step')} each, "
             f"{self.share_changed:.1%} of them changed a token"
         )
         if (accepted := self.acceptance) is not None:

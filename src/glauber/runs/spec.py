@@ -182,8 +182,12 @@ def read_spec(folder: Path, name: str = HEADER) -> Spec:
 
 def restored(folder: Path, name: str) -> str:
     """What can be done about a damaged small file, if anything."""
-    there = name in COPIES and (folder / COPIES[name]).is_file()
-    return f"`glauber repair {folder}` restores it from its copy" if there else ""
+    try:
+        copy = json.loads((folder / COPIES[name]).read_bytes())
+        there = isinstance(copy, dict) and is_sealed(copy)
+    except (KeyError, OSError, ValueError, RecursionError):
+        there = False
+    return f"`glauber repair {folder}` restores it if its copy is of this run" if there else ""
 
 
 def check_trust(folder: Path, spec: Spec, trusted: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.result import Result, plain, signature, study
+from glauber.result import Result, counted, plain, signature, study
 from glauber.runs.examine import Damage, examine
 from glauber.runs.run import Run
 from glauber.runs.spec import FORMAT
@@ -77,13 +77,18 @@ class Verified(Result):
         )
 
     def lines(self) -> Iterable[str]:
-        steps = "an unknown number" if self.steps is None else f"{self.steps:,}"
-        state = "finished" if self.finished else f"{self.planned or 0:,} planned"
-        yield f"{self.folder}: format {self.format or 'unknown'}, {steps} steps committed, {state}"
+        steps = "unknown steps" if self.steps is None else counted(self.steps, "step")
+        planned = "an unknown number" if self.planned is None else f"{self.planned:,}"
+        state = "finished" if self.finished else f"{planned} planned"
+        yield f"{self.folder}: format {self.format or 'unknown'}, {steps} committed, {state}"
         yield from (f"damaged: {one} ({one.kind})" for one in self.damages)
         if self.damages:
             kept = f"steps 0 to {self.sound:,} are sound" if self.sound else "no step is sound"
-            yield f"{kept}; keep what is sound with: glauber repair {self.folder}"
+            if self.planned is None:
+                why = "nothing says how they were made: put run.json back from a backup"
+                yield f"{kept}, but {why}"
+            else:
+                yield f"{kept}; keep what is sound with: glauber repair {self.folder}"
         elif self.checksums:
             yield "sound: all of it is what was committed"
         else:
