@@ -51,5 +51,4 @@ def linked(text: str, page: str) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links the names, but for where they are told themselves."""
     told = page.file.src_uri.startswith(("api/", "commands.md"))
-    page.meta.setdefault("search", {"boost": 0.5 if told else 2})  # what to do comes before names
     return markdown if told else linked(markdown, page.file.src_uri)
