@@ -58,4 +58,6 @@ def test_the_search_finds(page, site, word):
     if button.is_visible():
         button.click()
     page.locator("input[name=query]").press_sequentially(word)
-    page.locator(".md-search-result__item", has_text=FOUND[word]).first.wait_for()
+    found = page.locator(".md-search-result__item", has_text=FOUND[word]).first
+    found.wait_for()
+    assert word in found.inner_text().lower()

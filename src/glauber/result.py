@@ -123,10 +123,18 @@ def signature(**parts: Any) -> str:
 
     from glauber import __version__
 
-    parts = {"study": _asking.get()} | parts
-    record = {name: value for name, value in parts.items() if value is not None}
-    record |= {"glauber": __version__, "torch": version("torch")}
-    return "|".join(f"{name}:{_short(value)}" for name, value in record.items())
+    versions = {"glauber": __version__, "torch": version("torch")}
+    return _joined({"study": _asking.get()} | parts | versions)
+
+
+def signed(run: str, **asked: Any) -> str:
+    """The signature of what a study says of a run: the run's own, the study, what it was asked."""
+    return f"{run}|{_joined({'study': _asking.get()} | asked)}"
+
+
+def _joined(parts: dict[str, Any]) -> str:
+    said = {name: value for name, value in parts.items() if value is not None}
+    return "|".join(f"{name}:{_short(value)}" for name, value in said.items())
 
 
 def model_parts(model: Any) -> dict[str, str]:

@@ -254,3 +254,13 @@ def test_starts_are_exported_without_the_prefix(tiny_folder, tmp_path):
     lines = (tmp_path / "starts.txt").read_text().splitlines()
     assert lines == start_texts(run) and lines[1] == "they will be in the sky"
     assert run.text(1, 0).startswith("is it") and np.all(run.tokens(0)[:, 1] == run.tokens(0)[0, 1])
+
+
+def test_the_signature_of_a_study_of_a_run_names_both(tiny_folder, tmp_path):
+    text = ["the cat sat on the mat ."]
+    run = package.sample(str(tiny_folder), text, steps=40, chains=2, out=tmp_path / "run")
+    found = package.cite(package.traps(run, detector="hamming", shortest=9).signature)
+    assert "read by traps, detector hamming, shortest 9." in found.sentence
+    assert found.again.study == "sample" and "--chains 2" in found.again.commands[-1]
+    assert found.notes[0].endswith("glauber traps --detector hamming --shortest 9 FOLDER")
+    assert package.cite(package.diagnose(run, burn_in=5).signature).parts["burn_in"] == "5"

@@ -21,10 +21,10 @@ from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
-from glauber.result import Result, counted, plain, study
+from glauber.result import Result, counted, plain, signed, study
 from glauber.runs.export import forced
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, refuse_ties, signature
+from glauber.runs.spec import Spec, refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
 from glauber.statistics import FEW, mean_by_chain, mean_over_chains, standard_error
 
@@ -85,7 +85,7 @@ def entropy_production(
         },
         dtype=opened.spec.dtype,
         evaluated_again=again,
-        signature=signature(opened.spec),
+        signature=signed(opened.signature, burn_in=burn_in),
     )
 
 

@@ -18,10 +18,10 @@ from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say
-from glauber.result import Result, counted, plain, study
+from glauber.result import Result, counted, plain, signed, study
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
-from glauber.runs.spec import refuse_ties, signature
+from glauber.runs.spec import refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from
 from glauber.statistics import Measured, over_chains
 
@@ -104,7 +104,9 @@ def potential(
         chains_of_run=opened.n_chains,
         dtype=opened.spec.dtype,
         show=show,
-        signature=signature(opened.spec),
+        signature=signed(
+            opened.signature, states=states, neighbours=neighbours, burn_in=burn_in, at=at
+        ),
     )
 
 

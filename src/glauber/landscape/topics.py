@@ -29,11 +29,10 @@ from glauber.landscape.scorers import (
 )
 from glauber.landscape.scorers import judge as judged
 from glauber.parameters import Device
-from glauber.result import Result, plain, study
+from glauber.result import Result, plain, signed, study
 from glauber.runs.embedding import Embed, Embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
-from glauber.runs.spec import signature
 
 if TYPE_CHECKING:
     import pandas
@@ -91,12 +90,6 @@ def topics(
     found = snapshots(opened, every=every)
     loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
     scores = [topic_scores(found, one) for one in loaded]
-    asked = {
-        "track": followed,
-        "labels": labels if isinstance(labels, str) else ",".join(labels),
-        "scorer": ",".join(one.name for one in loaded),
-        "every": found.every,
-    }
     return TopicStudy(
         run=opened.folder,
         track=followed,
@@ -105,7 +98,13 @@ def topics(
         tables=[recurrence(each, followed, seeds=begun) for each in scores],
         agreement=[agreement(scores[0], each, followed) for each in scores[1:]],
         judged=[judged(one) for one in loaded] if judge else [],
-        signature="|".join([signature(opened.spec), *(f"{k}:{v}" for k, v in asked.items())]),
+        signature=signed(
+            opened.signature,
+            track=followed,
+            labels=labels,
+            scorer=[one if isinstance(one, str) else one.name for one in scorers],
+            every=found.every,
+        ),
     )
 
 

@@ -15,12 +15,11 @@ from glauber.metastability.clusters import Readable, cluster, letters_at_sites, 
 from glauber.metastability.state_model import check_basins
 from glauber.parameters import Device, Seed, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, counted, plain, study
+from glauber.result import Result, counted, plain, signed, study
 from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.runs.snapshots import stride as stride_of
-from glauber.runs.spec import signature as signed
 from glauber.statistics import Estimate
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def basins(
         vectors=vectors,
         n_clusters=int(labels.max()) + 1,
         embedder=chosen.name,
-        signature=f"{signed(opened.spec)}|embedder:{chosen.name}|lag:{found.model.lag_steps}",
+        signature=signed(opened.signature, embedder=chosen.name, lag=found.model.lag_steps),
     )
 
 

@@ -28,10 +28,9 @@ from glauber.metastability.episodes import (
 from glauber.metastability.trap_census import check_kernel
 from glauber.parameters import Trust
 from glauber.progress import check_count
-from glauber.result import Result, one_of, plain, study
+from glauber.result import Result, one_of, plain, signed, study
 from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
-from glauber.runs.spec import signature as signed
 from glauber.sampling.reopened import drawn_from
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def traps(
         found += [rolling_traps(opened, drawn.conditionals, chosen, **rolling, **common)]
     if detector != "rolling":
         found += [hamming_traps(opened, drawn.conditionals, radius=radius, **common)]
-    made = f"{signed(opened.spec)}|detector:{detector}|shortest:{shortest}"
+    made = signed(opened.signature, detector=detector, shortest=shortest)
     return Traps(tuple(found), opened, drawn.notes, show, made)
 
 

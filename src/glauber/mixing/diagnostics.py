@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
 from glauber.progress import check_count
-from glauber.result import Result, counted, one_of, plain, study
+from glauber.result import Result, counted, one_of, plain, signed, study
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def diagnose(
         every=every,
         values=values,
         run=str(opened.folder),
-        signature=f"{opened.signature}|burn-in:{burn_in}",
+        signature=signed(opened.signature, burn_in=burn_in),
     )
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
-from glauber.result import Result, counted, plain, study
+from glauber.result import Result, counted, plain, signed, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, check_embedder, choose_embedder
 from glauber.runs.export import trajectory
 from glauber.runs.run import Run
@@ -68,7 +68,7 @@ def semantic_drift(
         embedder=chosen.name,
         description=chosen.description,
         run=str(opened.folder),
-        signature=f"{opened.signature}|embedder:{chosen.name}|every:{every}",
+        signature=signed(opened.signature, embedder=chosen.name, every=every),
     )
 
 

@@ -3,13 +3,14 @@
 import inspect
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.errors import GlauberError
 from glauber.result import Result, counted, plain, study
-from glauber.runs.again import Again, again
+from glauber.runs.again import Again, again, shell
+from glauber.runs.embedding import DEFAULT
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec
 
@@ -244,6 +245,9 @@ def read_signature(text: str) -> dict[str, str]:
 
 def _signed(parts: dict[str, str], signature: str) -> Citation:
     name = _study_of(parts)
+    of_a_run = _maker_of(parts)
+    if of_a_run is not None and name != of_a_run:
+        return _study_of_a_run(parts, name, of_a_run, signature)
     told = ", ".join(f"{k} {v}" for k, v in parts.items() if k not in ("study", "glauber", "torch"))
     by = f"glauber {parts['glauber']} (torch {parts.get('torch', '?')})"
     said = f"Made by {by}{f', study {name}' if name else ''}: {told}."
@@ -255,6 +259,31 @@ def _signed(parts: dict[str, str], signature: str) -> Citation:
     return Citation(said, made, (), parts, None, signature)
 
 
+def _study_of_a_run(
+    parts: dict[str, str], name: str | None, maker: str, signature: str
+) -> Citation:
+    """The citation of a study that read a run: first the run, then the study of it."""
+    import glauber
+
+    order = list(parts)
+    cut = order.index("study")
+    first = {one: parts[one] for one in order[:cut]}
+    made = _signed(first, "|".join(f"{k}:{v}" for k, v in first.items()))
+    asked = {one: parts[one] for one in order[cut + 1 :]}
+    said = f"{made.sentence[:-1]}; read by {parts['study']}"
+    said += "".join(f", {k} {v}" for k, v in asked.items()) + "."
+    if name is None:
+        note = f"{parts['study']} is no command, so only the run's is known."
+        return replace(made, sentence=said, notes=(note,), parts=parts, signature=signature)
+    known = inspect.signature(getattr(glauber, name.replace("-", "_"))).parameters
+    given = {k: _read(v) for k, v in asked.items() if k in known and v != DEFAULT}
+    then = shell(name, given, ["FOLDER"])
+    notes = [f"then, of the run's folder: {then}"]
+    rest = [f"{k}:{v}" for k, v in asked.items() if k not in known]
+    notes += [f"{name} says besides: {', '.join(rest)}."] if rest else []
+    return replace(made, sentence=said, notes=tuple(notes), parts=parts, signature=signature)
+
+
 def _study_of(parts: dict[str, str]) -> str | None:
     """The study that a signature is of; that of a run names none, and is known by its parts."""
     import glauber
@@ -262,6 +291,13 @@ def _study_of(parts: dict[str, str]) -> str | None:
     listed = {one.replace("_", "-") for group in glauber.STUDIES.values() for one in group}
     if "study" in parts:
         return parts["study"] if parts["study"] in listed else None
+    return _maker_of(parts)
+
+
+def _maker_of(parts: dict[str, str]) -> str | None:
+    """What made the run whose signature this is, or begins with; None where it is of no run."""
+    if next(iter(parts)) == "study":
+        return None
     if {"scan", "fill", "steps"} <= set(parts):
         return "sample"
     return "generate" if {"order", "count", "steps", "length"} <= set(parts) else None

@@ -252,7 +252,7 @@ def open_group(folder: Path, mode: str = "r") -> "zarr.Group":
     try:
         return zarr.open_group(folder / EVENTS, mode=mode, use_consolidated=False)  # type: ignore[arg-type]
     except Exception as error:
-        raise GlauberError(f"the run {folder} is damaged: {EVENTS} cannot be opened.") from error
+        raise damaged(folder, f"{EVENTS} cannot be opened") from error
 
 
 def fields_of(group: "zarr.Group") -> list[str]:
