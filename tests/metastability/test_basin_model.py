@@ -291,7 +291,7 @@ def test_chains_in_separate_places_have_figures_of_one_place():
     assert late.steps.value[0, 0] == np.inf and np.isnan(late.steps.value[1]).all()
 
 
-@pytest.mark.parametrize("package", ["sklearn", "pygpcca", "deeptime"])
+@pytest.mark.parametrize("package", ["sklearn", "deeptime"])
 def test_a_missing_package_is_named(package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     labels = state_labels(LAWS["turning"], n_chains=3, n_steps=100)

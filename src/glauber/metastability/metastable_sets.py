@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.metastability.state_model import Assignment, StateModel, check_basins, deeptime
+from glauber.metastability.gpcca import soft_sets
+from glauber.metastability.state_model import Assignment, StateModel, deeptime
 from glauber.statistics import Floats
 
 MOST = 8  # sets, where the number is not given
@@ -66,17 +67,12 @@ def metastable_sets(model: StateModel, n_sets: int | None = None) -> MetastableS
 
 
 def _memberships(model: StateModel, number: int) -> Floats | None:
-    """The memberships (n, number); none where a complex pair is split or a set stays empty."""
-    gpcca = _gpcca()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns of the crispness of every try
-        try:
-            found = gpcca.GPCCA(model.matrix, eta=model.stationary).optimize(number)
-        except (ValueError, RuntimeError, AssertionError):
-            return None
-    memberships = np.asarray(found.memberships, np.float64)
-    held = np.unique(memberships.argmax(axis=1))
-    return memberships if len(held) == number else None
+    """The memberships (n, number); none where equal moduli are split or a set stays empty."""
+    sets = soft_sets(model.matrix, model.stationary, number)
+    if sets is None:
+        return None
+    n_nonempty = len(np.unique(sets.memberships.argmax(axis=1)))
+    return sets.memberships if n_nonempty == number else None
 
 
 def _sorted(memberships: Floats, stationary: Floats, gap: float, note: str) -> MetastableSets:
@@ -92,17 +88,9 @@ def _note(asked: int | None, wanted: int, number: int) -> str:
         return f"There are {number} basins, {how}."
     whose = "the largest eigenvalue gap" if asked is None else "the number asked for"
     return (
-        f"There are {number} basins: {whose} is {wanted}, which splits a pair of complex "
-        "eigenvalues or leaves a basin empty."
+        f"There are {number} basins: {whose} is {wanted}, which splits eigenvalues of equal "
+        "modulus (a complex pair) or leaves a basin empty."
     )
-
-
-def _gpcca() -> Any:
-    check_basins("pygpcca")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for PETSc and SLEPc
-        import pygpcca
-    return pygpcca
 
 
 @dataclass(frozen=True)
