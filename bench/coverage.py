@@ -25,6 +25,7 @@ from glauber.statistics import (
     share,
     share_by_chain,
 )
+from glauber.statistics.bounded import bounded_ends
 from glauber.statistics.means import mean_ends, tail_of
 
 Floats = NDArray[np.float64]
@@ -67,10 +68,14 @@ def means(
     truth: float,
     bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> Callable[[Generator, int, int], Covered]:
-    """All samples at once: the mean of (samples, chains)."""
+    """All samples at once: the mean of (samples, chains), as mean_over_chains has it."""
 
     def measure(generator: Generator, n: int, repetitions: int) -> Covered:
-        low, high = mean_ends(draw(generator, (5 * repetitions, n)), tail_of(), bounds)
+        if np.isfinite(bounds).all():
+            values = draw(generator, (repetitions, n))
+            low, high = bounded_ends(values, np.ones_like(values), tail_of(), bounds)
+        else:
+            low, high = mean_ends(draw(generator, (5 * repetitions, n)), tail_of(), bounds)
         return covered(low, high, truth)
 
     return measure
@@ -109,6 +114,16 @@ def autoregressive(generator: Generator, shape: tuple[int, int]) -> Floats:
 def mostly_zero(generator: Generator, shape: tuple[int, int]) -> Floats:
     """Scores of 0 to 1, three in five of them 0; mean 0.2."""
     return np.where(generator.random(shape) < 0.6, 0.0, generator.random(shape))
+
+
+def rare(chance: float, far: float) -> tuple[Callable[[Generator, tuple[int, int]], Floats], float]:
+    """Scores near 0.02, but this share of the chains at `far`; and their mean."""
+
+    def draw(generator: Generator, shape: tuple[int, int]) -> Floats:
+        near = 0.02 + 0.005 * generator.normal(size=shape)
+        return np.where(generator.random(shape) < chance, far, near)
+
+    return draw, chance * far + (1 - chance) * 0.02
 
 
 def labels_together(generator: Generator, n: int, repetitions: int) -> Covered:
@@ -256,6 +271,9 @@ CASES = [
     Case("mean", "averages of autoregressive chains", means(autoregressive, 0.0)),
     Case("mean", "uniform in 0 to 1", means(lambda g, s: g.random(s), 0.5, (0, 1))),
     Case("mean", "three in five are 0, the rest uniform", means(mostly_zero, 0.2, (0, 1))),
+    Case("mean", "scores, 1 chain in 10 at 0.9", means(*rare(0.1, 0.9), (0, 1))),
+    Case("mean", "scores, 1 chain in 25 at 0.95", means(*rare(0.04, 0.95), (0, 1))),
+    Case("mean", "beta(0.15, 0.85)", means(lambda g, s: g.beta(0.15, 0.85, s), 0.15, (0, 1))),
     Case("mean", "skewness 1 (gamma)", means(lambda g, s: g.gamma(4, size=s), 4.0)),
     Case(
         "mean", "skewness 1.75 (log-normal)",

@@ -24,6 +24,7 @@ from glauber.statistics import (
     smallest_effect,
     standard_error,
 )
+from glauber.statistics.bounded import bounded_ends, probability_above_zero
 from glauber.statistics.means import mean_ends
 
 
@@ -53,7 +54,32 @@ def test_a_share_does_not_leave_0_to_1():
     few = mean_over_chains([0.0, 1.0, 1.0], bounds=(0.0, 1.0))
     free = mean_over_chains([0.0, 1.0, 1.0])
     assert free.interval[0] < 0 and free.interval[1] > 1
-    assert few.value == free.value and few.interval == (0.0, 1.0)
+    assert few.value == free.value and few.interval == pytest.approx(share_interval(2, 3))
+
+
+def test_nearly_equal_scores_have_nearly_the_interval_of_equal_ones():
+    """Four chains cannot rule out that others lie elsewhere, whether they agree fully or nearly."""
+    equal = mean_over_chains([0.02] * 4, bounds=(0, 1)).interval
+    nearly = mean_over_chains([0.02, 0.021, 0.019, 0.02], bounds=(0, 1)).interval
+    assert nearly == pytest.approx(equal, abs=1e-4) and nearly[1] > 0.6
+
+
+@pytest.mark.parametrize("n", [4, 8, 30])
+def test_scores_with_rare_chains_keep_their_level(n):
+    """One chain in ten at 0.9, the others near 0.02: 2,000 samples, three standard errors."""
+    generator = np.random.default_rng(n)
+    near = 0.02 + 0.005 * generator.normal(size=(2000, n))
+    values = np.where(generator.random((2000, n)) < 0.1, 0.9, near)
+    low, high = bounded_ends(values, np.ones_like(values), 0.025, (0.0, 1.0))
+    assert ((low <= 0.108) & (high >= 0.108)).mean() > 0.95 - 3 * (0.95 * 0.05 / 2000) ** 0.5
+
+
+@pytest.mark.parametrize("n", [7, 60])  # exact, and by the saddlepoint
+def test_the_weighted_mean_of_bounded_values_by_simulation(n):
+    values = np.random.default_rng(n).beta(0.5, 2, size=n) - 0.25
+    weights = np.random.default_rng(1).dirichlet(np.ones(n), size=40_000)
+    simulated = (weights @ values > 0).mean()  # its standard error is 0.0025 at most
+    assert probability_above_zero(values) == pytest.approx(simulated, abs=0.01)
 
 
 def test_both_median_times_are_one():

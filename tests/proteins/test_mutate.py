@@ -131,6 +131,13 @@ def test_a_joint_law_has_no_spread_and_a_table_has():
     assert shares == sorted(shares, reverse=True) and shares[-1] > 0.05
 
 
+def test_a_variant_given_again_is_no_evidence():
+    """Each variant five times: the correlations and the agreement are those of one copy each."""
+    rule, variants = Lettered(Table.random(3, 4, 1)), ["A1C:C2D", "A1D:C2A", "C2D:D3A", "D3C:A4C"]
+    once, often = (mutate(rule, "ACDA", variants * copies) for copies in (1, 5))
+    assert often.correlations == once.correlations and often.agreement == once.agreement
+
+
 def test_few_orders_are_estimates_near_the_exact_figures():
     rule = Lettered(Table.random(3, 6, 2))
     variants = ["A1C:C2D:D3A:A4C:C5D:D6A", "A1D:C2A:D3C:A4D:C5A:D6C"]

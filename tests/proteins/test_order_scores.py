@@ -6,6 +6,7 @@ from math import factorial
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 from glauber.conditionals.base import hide
 from glauber.conditionals.table import Joint, Table
@@ -144,3 +145,10 @@ def test_contrary_orders_and_their_agreement():
     ranks = along.argsort(axis=0).argsort(axis=0)
     pairs = [np.corrcoef(ranks[:, i], ranks[:, j])[0, 1] for i in range(4) for j in range(i)]
     assert agreement(along) == pytest.approx(np.mean(pairs))
+
+
+def test_equal_scores_have_no_agreement_and_ties_share_a_rank():
+    """By scipy's Spearman for two orders with ties; equal scores rank nothing."""
+    assert np.isnan(agreement(np.zeros((6, 5))))
+    along = np.array([[1.0, 2], [1, 3], [2, 3], [0, 1], [2, 2]])
+    assert agreement(along) == pytest.approx(spearmanr(along[:, 0], along[:, 1]).statistic)

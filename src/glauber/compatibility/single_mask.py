@@ -130,7 +130,7 @@ class SingleMask(Result):
         """The mean of a probe's figure over texts; sites drawn in one text count together."""
         values, texts = zip(*((getattr(one, figure), one.text) for one in self.probes), strict=True)
         most = 1.0 if figure in ("total_variation", "reversed") else np.inf
-        return mean_by_chain(values, texts, bounds=(0.0, most))
+        return mean_by_chain(values, texts, bounds=(0.0, most), student=True)
 
     @property
     def differing(self) -> int:

@@ -118,7 +118,7 @@ class Calibrated:
     def passes(self) -> Measured:
         """Passes of a text that was written."""
         most = float(np.bincount(self.writing.text, self.writing.sizes).max())
-        return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most))
+        return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most), student=True)
 
     def row(self, error: float) -> dict[str, Any]:
         return {

@@ -169,7 +169,7 @@ class Cell:
             each = {"nats_a_character": said.a_character, "nats_a_token": said.a_token}
             nats = {name: mean_over_chains(values) for name, values in each.items()}
         return nats | {
-            "entropy": mean_over_chains(self.entropies, bounds=(0.0, most)),
+            "entropy": mean_over_chains(self.entropies, bounds=(0.0, most), student=True),
             **{f"distinct_{n}": distinct(self.rows, n) for n in (1, 2, 3)},
             "self_bleu": self_bleu(self.rows),
         }

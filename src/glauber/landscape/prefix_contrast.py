@@ -195,7 +195,8 @@ def _means(
     one, other = (values[name] for name in pair)
 
     def mean(column: Floats, least: float) -> Mean:
-        return mean_over_chains(column, bounds=(least, 1), comparisons=max(1, count))
+        bounds, paired = (least, 1.0), least < 0
+        return mean_over_chains(column, bounds=bounds, student=paired, comparisons=max(1, count))
 
     return {
         name: (mean(one[:, k], 0), mean(other[:, k], 0), mean(one[:, k] - other[:, k], -1))

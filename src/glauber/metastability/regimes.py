@@ -42,7 +42,9 @@ class Regime:
 
     def measured(self, name: str) -> Measured:
         """The mean of a figure over chains, with its interval; a name of BOUNDS."""
-        return mean_over_chains(self.by_chain[name], bounds=BOUNDS[name])
+        return mean_over_chains(
+            self.by_chain[name], bounds=BOUNDS[name], student=BOUNDS[name] != (0.0, 1.0)
+        )
 
     @property
     def from_start(self) -> Estimate:
@@ -56,7 +58,7 @@ class Regime:
     @property
     def at_end(self) -> Measured:
         """The mean distance from the start at the last snapshot, with its interval."""
-        return mean_over_chains(self.distances[:, -1], bounds=(0.0, 2.0))
+        return mean_over_chains(self.distances[:, -1], bounds=(0.0, 2.0), student=True)
 
     @property
     def changed(self) -> float:

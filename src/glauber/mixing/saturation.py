@@ -84,7 +84,8 @@ def saturation(found: "Distances", margin: float = MARGIN) -> Saturation:
         )
     late, times = found.values[:, n // 2 :], np.linspace(-0.5, 0.5, n - n // 2)
     levels, rises = late.mean(axis=1), late @ times / (times @ times)
-    level, rise = mean_over_chains(levels, bounds=(0.0, found.farthest)), mean_over_chains(rises)
+    level = mean_over_chains(levels, bounds=(0.0, found.farthest), student=True)
+    rise = mean_over_chains(rises)
     reason = _why_unknown(late)
     settled = None
     if reason is None and rise.interval is not None:

@@ -64,7 +64,9 @@ def figure3a(settings: Settings) -> Reproduction:
         later = {n: SWEEPS * n for n in found.lengths}
         control = {n: distances(run, embedder, every=later[n]).at(later[n]) for n, run in runs}
         claims.append(_growth_claim(found, control, sweeps=SWEEPS))
-    means = {n: mean_over_chains(each, bounds=(0.0, 2.0)) for n, each in values.items()}
+    means = {
+        n: mean_over_chains(each, bounds=(0.0, 2.0), student=True) for n, each in values.items()
+    }
     rows = [
         {
             "n": n,

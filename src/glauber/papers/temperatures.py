@@ -136,7 +136,10 @@ def _forget_row(
 ) -> dict[str, Any]:  # fmt: skip
     cell = seen.cell(temperature, LENGTH)
     assert cell is not None
-    median, end = cell.median, mean_over_chains(curve.values[:, -1], bounds=(0.0, 2.0))
+    median, end = (
+        cell.median,
+        mean_over_chains(curve.values[:, -1], bounds=(0.0, 2.0), student=True),
+    )
     return {
         "temperature": temperature,
         "pairs that met": f"{sum(cell.met)} of {len(cell.met)}",
@@ -262,7 +265,7 @@ def _close_claims(t: float, far: dict[float, Any], source: str) -> list[Claim]:
     """The paper's number for close is lost, so two readings of it stand beside each other."""
     sentence = f"at temperature {t:g} chains stay close to where they began"
     published = "a cosine distance that is lost in our text"
-    itself = mean_over_chains(far[t], bounds=(0.0, 2.0))
+    itself = mean_over_chains(far[t], bounds=(0.0, 2.0), student=True)
     less = mean_over_chains(far[t] - far[10.0] / 2)
     return [
         Claim(
@@ -297,7 +300,7 @@ def _n_tokens(run: "Run", model: str) -> int:
 
 
 def _regime_row(found: "Regime", far: Any, text: str, published: str) -> dict[str, Any]:
-    mean = mean_over_chains(far, bounds=(0.0, 2.0))
+    mean = mean_over_chains(far, bounds=(0.0, 2.0), student=True)
     return {
         "temperature": found.temperature,
         "distance from the start": mean.value,

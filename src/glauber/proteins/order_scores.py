@@ -268,15 +268,17 @@ def contrary(along: Floats, mean: Floats) -> Floats:
 def agreement(along: Floats) -> float:
     """Spearman's correlation of one order's ranking with another's, mean over pairs of orders.
 
+    Ties share their rank; nan where some order ranks nothing, because all its scores are equal.
     With z_o the standardised ranks of order o, n orders: (|sum of z_o|^2 - n) / (n (n - 1)).
     """
-    ranks = along.argsort(axis=0).argsort(axis=0).astype(np.float64)
-    apart = ranks - ranks.mean(axis=0)
-    lengths = np.sqrt((apart**2).sum(axis=0))
+    from scipy.stats import rankdata
+
     n = along.shape[1]
-    if n < 2 or len(along) < 2:
+    if n < 2 or len(along) < 2 or (np.ptp(along, axis=0) == 0).any():
         return float("nan")
-    together = (apart / lengths).sum(axis=1)
+    ranks = rankdata(along, axis=0)
+    apart = ranks - ranks.mean(axis=0)
+    together = (apart / np.sqrt((apart**2).sum(axis=0))).sum(axis=1)
     return round(
         float((together @ together - n) / (n * (n - 1))), 12
     )  # 1 is 1 in spite of rounding

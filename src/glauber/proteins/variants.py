@@ -141,20 +141,28 @@ class Variants(SequenceResult):
     @cached_property
     def agreement(self) -> Measured:
         """Spearman's correlation of two orders' rankings, mean over pairs of orders."""
+        along = self.along[self._distinct]
         found = over_chains(
-            lambda w: np.asarray(agreement(self.along[w > 0])), len(self.along), scale="atanh"
+            lambda w: np.asarray(agreement(along[w > 0])), len(along), scale="atanh"
         )
         return found.one()
 
     @cached_property
     def correlations(self) -> dict[tuple[str, str], Measured]:
-        """Spearman's correlation between each two conventions, over variants."""
-        listed = [one.by_convention for one in self.variants]
+        """Spearman's correlation between each two conventions, over different variants."""
+        listed = [self.variants[at].by_convention for at in self._distinct]
         columns = {name: [one[name] for one in listed] for name in listed[0]}
         return {
             (one, other): rank_correlation(columns[one], columns[other])
             for one, other in combinations(columns, 2)
         }
+
+    @cached_property
+    def _distinct(self) -> list[int]:
+        """The first place of each sequence: a variant given twice is one observation."""
+        return list(
+            {one.sequence: at for at, one in reversed(list(enumerate(self.variants)))}.values()
+        )
 
     @property
     def _several(self) -> list[Variant]:

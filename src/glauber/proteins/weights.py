@@ -175,7 +175,8 @@ def _antibody(wheel: Path, out: Path) -> None:
     home = wheel / "antiberty" / "trained_models"
     names = {kind: f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
     tokenizer = residue_tokenizer((home / "vocab.txt").read_text().split(), names, 512)
-    model = BertForMaskedLM(BertConfig.from_pretrained(home / "AntiBERTy_md_smooth"))
+    shape = BertConfig.from_pretrained(home / "AntiBERTy_md_smooth", trust_remote_code=False)
+    model = BertForMaskedLM(shape)
     _save(model, read_weights(home / "AntiBERTy_md_smooth" / "pytorch_model.bin"), tokenizer, out)
 
 

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from glauber.statistics.bounded import bounded_ends
+
 Floats = NDArray[np.float64]
 LEVEL = 0.95
 FEW = 3  # chains that an interval rests on, at least
 MANY = 100  # chains beyond which one more changes nothing of the interval's shape
 FREE = (-np.inf, np.inf)
-STUDENT = "Student's t, widened for skewness (Hall)"
+STUDENT = "Student's t, widened for skewness (Hall): assumes no rare chains unlike those seen"
+BOUNDED = "Gaffke's bounds, for any distribution within the bounds"
 JACKKNIFE = f"jackknife over chains, {STUDENT}"
 TWO = "two values are too few to show how much they differ"
 ONE = "one value cannot show how much values differ"
@@ -125,17 +128,40 @@ def mean_over_chains(
     values: ArrayLike,
     *,
     bounds: tuple[float, float] | None = None,
+    student: bool = False,
     level: float = LEVEL,
     comparisons: int = 1,
 ) -> Measured:
     """The mean of independent values (count,) with its interval, cut where no mean can lie.
 
-    bounds are the least and the largest value there is, such as 0 and 1 of a share. With several
-    comparisons, the intervals of all of them hold together. For pairs, give their differences.
+    bounds are the least and the largest value there is, such as 0 and 1 of a share. If both are
+    finite, the interval holds for any distribution between them, with the width that this takes.
+    student=True asks for Student's interval there too: narrower, but it assumes that no rare chain
+    is far from all those seen. With several comparisons, the intervals of all of them hold
+    together. For pairs, give their differences.
     """
     seen = np.asarray(values, np.float64)
     value = float(seen.mean()) if len(seen) else float("nan")
-    return measured(value, seen, tail_of(level, comparisons), bounds or FREE, level=level)
+    tail, ends = tail_of(level, comparisons), bounds or FREE
+    if len(seen) >= FEW and np.isfinite(ends).all() and np.isfinite(seen).all() and not student:
+        return _bounded(seen, np.ones_like(seen), ends, tail, level)
+    return measured(value, seen, tail, ends, level=level)
+
+
+def _bounded(
+    sums: Floats, sizes: Floats, bounds: tuple[float, float], tail: float, level: float
+) -> Measured:
+    """sum(sums) / sum(sizes) over chains, of values within finite bounds."""
+    value, n = float(sums.sum() / sizes.sum()), len(sums)
+    low, high = (float(end) for end in bounded_ends(sums, sizes, tail, bounds))
+    ends = min(low, value), max(high, value)
+    error = standard_error(pseudo_values(value, _left_out(sums, sizes)))
+    return Measured(value, ends, "estimate", level, n, BOUNDED, standard_error=error)
+
+
+def _left_out(sums: Floats, sizes: Floats) -> Floats:
+    """The ratio of the sums (chains,) without each chain."""
+    return np.asarray((sums.sum() - sums) / (sizes.sum() - sizes))
 
 
 def measured(
@@ -198,14 +224,18 @@ def mean_by_chain(
     chain: ArrayLike,
     *,
     bounds: tuple[float, float] | None = None,
+    student: bool = False,
     level: float = LEVEL,
     comparisons: int = 1,
 ) -> Measured:
-    """The mean of values (n,) of which several share a chain, a text or a sentence (n,)."""
+    """The mean of values (n,) of which several share a chain, a text or a sentence (n,).
+
+    bounds and student as in mean_over_chains.
+    """
     seen = np.asarray(values, np.float64)
     _, whose = np.unique(np.asarray(chain), return_inverse=True)
     sums, sizes = np.bincount(whose, weights=seen), np.bincount(whose)
-    return _pooled(sums, sizes, bounds or FREE, level, comparisons)
+    return _pooled(sums, sizes, bounds or FREE, level, comparisons, student=student)
 
 
 def _pooled(
@@ -214,15 +244,19 @@ def _pooled(
     bounds: tuple[float, float],
     level: float,
     comparisons: int,
+    *,
+    student: bool = False,
 ) -> Measured:
-    """All sums over all sizes (chains,), with the interval from leaving out each chain once."""
+    """All sums over all sizes (chains,); without bounds by leaving out each chain once."""
     got, of = np.asarray(sums, np.float64), np.asarray(sizes, np.float64)
     got, of = got[of > 0], of[of > 0]
+    tail = tail_of(level, comparisons)
+    if len(of) >= FEW and np.isfinite(bounds).all() and np.isfinite(got).all() and not student:
+        return _bounded(got, of, bounds, tail, level)
     value = float(got.sum() / of.sum()) if len(of) else float("nan")
     by_chain = np.full(len(of), value)
     if len(of) > 1:
-        by_chain = pseudo_values(value, (got.sum() - got) / (of.sum() - of))
-    tail = tail_of(level, comparisons)
+        by_chain = pseudo_values(value, _left_out(got, of))
     return measured(value, by_chain, tail, bounds, level=level, method=JACKKNIFE)
 
 
