@@ -60,7 +60,7 @@ def test_texts_do_not_depend_on_the_batch(model: MaskedLM, how: dict[str, Any]) 
     made = [glauber.generate(model, **how, batch_size=size) for size in (None, 1, 7, 64)]
     assert len({tuple(one.texts) for one in made}) == 1
     for one in made[1:]:
-        np.testing.assert_array_equal(one.log_probs, made[0].log_probs)
+        np.testing.assert_array_equal(one.written.log_probs, made[0].written.log_probs)
         np.testing.assert_array_equal(one.revised, made[0].revised)
 
 
@@ -69,7 +69,7 @@ def test_a_stored_generation_is_read_again_as_it_was(model: MaskedLM, tmp_path: 
     kept = contents(tmp_path / "run")
     again = glauber.generate(model, **STORED, out=tmp_path / "run")
     assert again.texts == whole.texts == glauber.generate(model, **STORED).texts
-    np.testing.assert_array_equal(again.log_probs, whole.log_probs)
+    np.testing.assert_array_equal(again.written.log_probs, whole.written.log_probs)
     assert again.run is not None and again.run.finished
     assert contents(tmp_path / "run") == kept
 
@@ -173,12 +173,12 @@ def test_log_probabilities_are_those_of_the_path(model: MaskedLM) -> None:
     assert found.passes.tolist() == [6, 6, 6] and found.revised.tolist() == [0, 0, 0]
 
 
-def test_lengths_of_a_joint_law_are_ranked_as_counted(model: MaskedLM) -> None:
+def test_lengths_are_ranked_by_their_scores(model: MaskedLM) -> None:
     found = glauber.infill(model, "the [MASK:1-3] sat", temperature=0)
     frame = found.frame()
     assert sorted(frame["blanks"]) == ["1", "2", "3"]
     assert frame["rank"].tolist() == [1, 2, 3]
-    assert frame["log_prob_per_token"].is_monotonic_decreasing
+    assert frame["score"].is_monotonic_decreasing
     assert (frame["log_prob"] < 0).all()  # at temperature 0, of the model's own law
     np.testing.assert_allclose(frame["log_prob_per_token"], frame["log_prob"] / frame["tokens"])
 

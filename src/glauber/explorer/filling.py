@@ -73,7 +73,8 @@ class Filling:
             "order": _filled(film, hidden, written),
             "passes": int(written.passes[0]),
             "text": made.texts[0],
-            "log_prob": float(made.log_probs[0]),
+            "log_prob": None if made.without_path else float(made.log_probs[0]),
+            "fill_log_prob": float(made.rows()[0]["fill_log_prob"]),
             "signature": made.signature,
             "notes": [str(one.message) for one in caught],
         }

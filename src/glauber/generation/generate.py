@@ -79,6 +79,7 @@ def generate(
     temperature 1. Below, a random order repeats itself less. The same seed gives the same texts for
     any batch size and after any restart. The log-probability of a text is that of its path: the
     sum over its tokens, each in the law that it was drawn from (at temperature 0, the model's own).
+    With correction, remasking or the order drawn, a path has none.
     With an error, at least 95% of the passes on texts like the bundled passages cost at most that
     many nats (see `calibrate`).
     """

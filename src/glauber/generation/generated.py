@@ -6,10 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.vocabulary import Text
+from glauber.generation.fill_scores import FillScores, fill_scores
 from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, Written
 from glauber.result import Result, counted, plain
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 SHOWN = 20  # texts written out for a person
+SCORE = (
+    "the log-probability of the fill from left to right given the context, plus that of the "
+    "blanks' lengths given the context (lengths equally likely beforehand), temperature 1"
+)
+KINDS = {
+    "score": "estimate",
+    "fill_log_prob": "exact for this order only; not the likelihood of the text",
+    "length_log_prob": "estimate; 0 where one combination of lengths is tried",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +52,19 @@ class Generation(Result):
     temperature: float
     seed: int
     signature: str
+    without_path: str = ""  # why the path has no log-probability; empty where it has one
     blanks: Blanks | None = None  # of texts that were filled in
+    scores: FillScores | None = None  # of texts that were filled in
 
     @cached_property
     def log_probs(self) -> NDArray[np.float64]:
-        """The log-probability of each text along the path that was taken, (texts,)."""
+        """The log-probability of each text along the path that was taken, (texts,).
+
+        NaN with correction, with remasking and with the order `drawn`, where the tokens that were
+        placed are not all that was drawn.
+        """
+        if self.without_path:
+            return np.full(len(self.texts), np.nan)
         return self.written.log_probs
 
     @cached_property
@@ -70,10 +89,10 @@ class Generation(Result):
 
     @cached_property
     def ranking(self) -> list[int]:
-        """Rows by given text, then by falling log-probability a token along the path."""
-        mean = self.log_probs / self.tokens
-        given = np.array(self.blanks.text if self.blanks else [0] * len(self.texts))
-        return [int(i) for i in np.lexsort((-mean, given))]
+        """Rows of fills by given text, then by falling score; of other texts, as they come."""
+        if self.blanks is None or self.scores is None:
+            return list(range(len(self.texts)))
+        return [int(i) for i in np.lexsort((-self.scores.total, np.array(self.blanks.text)))]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per text; of texts with blanks, the best fill of each first."""
@@ -84,8 +103,20 @@ class Generation(Result):
             given = self.blanks.text[chain]
             rank = rows[-1]["rank"] + 1 if rows and rows[-1]["given"] == given else 1
             blanks = ",".join(map(str, self.blanks.lengths[chain]))
-            rows.append({"given": given, "rank": rank, "blanks": blanks, **self._row(chain)})
+            scores = self._scores(chain)
+            rows.append(
+                {"given": given, "rank": rank, "blanks": blanks, **scores, **self._row(chain)}
+            )
         return rows
+
+    def _scores(self, chain: int) -> dict[str, float]:
+        if self.scores is None:
+            return {}
+        return {
+            "score": float(self.scores.total[chain]),
+            "fill_log_prob": float(self.scores.fill[chain]),
+            "length_log_prob": float(self.scores.length[chain]),
+        }
 
     def _row(self, chain: int) -> dict[str, Any]:
         total, tokens = float(self.log_probs[chain]), int(self.tokens[chain])
@@ -102,12 +133,18 @@ class Generation(Result):
     def to_dict(self) -> dict[str, Any]:
         return {
             "texts": plain(self.rows()),
-            "log_prob": "of the path taken, exact",
+            "log_prob": self._path_kind,
+            **({} if self.scores is None else {"score": SCORE, "kinds": KINDS}),
             "temperature": float(self.temperature),
             "seed": self.seed,
             "run": None if self.run is None else str(self.run.folder),
             "signature": self.signature,
         }
+
+    @property
+    def _path_kind(self) -> str:
+        none = f"none, because {self.without_path}"
+        return none if self.without_path else "of the path taken, exact"
 
     def lines(self) -> Iterable[str]:
         rows = self.rows()
@@ -116,12 +153,19 @@ class Generation(Result):
         if len(rows) > SHOWN:
             yield f"… and {counted(len(rows) - SHOWN, 'more text')}"
         yield ""
-        mean = float(self.log_probs.sum() / self.tokens.sum())
         yield (
             f"{counted(len(rows), 'text')}; tokens filled in each: {_range(self.tokens)}, "
             f"passes: {_range(self.passes)}, tokens revised: {int(self.revised.sum()):,}"
         )
-        yield f"log-probability a token along the paths taken: {mean:.2f} (exact, of these texts)"
+        if self.scores is not None:
+            yield f"ranked by {SCORE}"
+        if self.without_path:
+            yield f"log-probability of the path: none, because {self.without_path}"
+        else:
+            mean = float(self.log_probs.sum() / self.tokens.sum())
+            yield (
+                f"log-probability a token along the paths taken: {mean:.2f} (exact, of these texts)"
+            )
         if self.run is not None:
             yield f"run: {self.run.folder}"
 
@@ -130,7 +174,7 @@ class Generation(Result):
             return str(row["text"])
         given = f"{row['given'] + 1:>4}." if len({*self.blanks.text}) > 1 else ""
         lengths = f"  {row['blanks']:>7}" if len({*self.blanks.lengths}) > 1 else ""
-        return f"{given}{row['rank']:>3}  {row['log_prob_per_token']:6.2f}{lengths}  {row['text']}"
+        return f"{given}{row['rank']:>3}  {row['score']:7.2f}{lengths}  {row['text']}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per text."""
@@ -176,8 +220,17 @@ class Generation(Result):
 
 
 def generation(job: Job, written: Written, made: str, blanks: Blanks | None = None) -> Generation:
-    """The answer of a job."""
+    """The answer of a job; fills of blanks are scored anew."""
     vocabulary = job.model.vocabulary
+    scores = None
+    if blanks is not None:
+        tokens = torch.from_numpy(written.tokens).to(job.model.state_device)
+        hidden = torch.from_numpy(written.begin).to(job.model.state_device)
+        proposable = vocabulary.proposable().to(job.model.state_device)
+        known = (tokens >= 0) & (tokens < len(proposable))
+        scored = known & ~hidden & proposable[torch.where(known, tokens, 0)]
+        groups = list(zip(blanks.text, blanks.lengths, strict=True))
+        scores = fill_scores(job.model.conditionals(), tokens, hidden, scored=scored, groups=groups)
     return Generation(
         texts=[vocabulary.decode(t for t in row if t != PAD) for row in written.tokens.tolist()],
         written=written,
@@ -186,7 +239,9 @@ def generation(job: Job, written: Written, made: str, blanks: Blanks | None = No
         temperature=job.temperature,
         seed=job.seed,
         signature=made,
+        without_path=job.how.without_path(job.temperature),
         blanks=blanks,
+        scores=scores,
     )
 
 

@@ -72,9 +72,10 @@ def infill(
 
     A blank is [MASK], or the model's own mask token. By default the likeliest token is taken, one
     a pass, where the model is surest first; a temperature and several chains give other fills.
-    Where the number of tokens varies, all combinations are filled, and the fills of a text are
-    ranked by their log-probability a token along the path taken, each token in the law that it was
-    drawn from (at temperature 0, the model's own).
+    Where the number of tokens varies, all combinations are filled. The fills of a text are ranked
+    by their score at temperature 1: the log-probability of the fill, left to right given the
+    context, plus an estimate of that of the lengths, by how likely the context is around so many
+    hidden tokens, all combinations being equally likely beforehand.
     """
     how = Unmasking(
         order, count, passes, block, remask, top_k, top_p, correct, correct_between, correct_block
@@ -118,7 +119,7 @@ def _given(texts: Any) -> list[str]:
         raise GlauberError("a text with blanks is needed, such as 'the [MASK] of [MASK]'.")
     given = read_texts(texts)
     for number, text in enumerate(given, start=1):
-        if "mask" not in text.lower():
+        if not re.search(r"mask|[\[<]", text, re.IGNORECASE):  # a mask token may be <special1>
             raise _no_blank(number)
         _check_lengths(text, number)
     return given

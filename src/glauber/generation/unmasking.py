@@ -72,6 +72,16 @@ class Unmasking:
     def remasked(self) -> Remask:
         return remask_named(self.remask)
 
+    def without_path(self, temperature: float) -> str:
+        """Why the log-probability of the path is not defined; empty where it is."""
+        if self.correct:
+            return "correction sweeps redraw tokens"
+        if self.remasked.kind != "none":
+            return "placed tokens are hidden again"
+        if self.order == "drawn" and temperature > 0:
+            return "the order depends on the tokens drawn"
+        return ""
+
     def slots(self, length: int) -> int:
         """Events of one step: a site each, for the pass and for every sweep behind it."""
         return length * (1 + self.correct)

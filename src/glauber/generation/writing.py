@@ -131,7 +131,10 @@ class Written:
 
     @property
     def log_probs(self) -> NDArray[np.float64]:
-        """Of each text (chains,): the sum over the tokens that stand, each when it was placed."""
+        """Of each text (chains,): the sum over its tokens, each when it was last placed.
+
+        That is the log-probability of the path only where each is placed once.
+        """
         placed = np.zeros(self.tokens.shape)
         placed[self.trace.chain, self.trace.site] = self.trace.log_prob  # the last one counts
         return np.asarray((placed * self.begin).sum(axis=1))

@@ -208,8 +208,11 @@ function source({ source_text: text }) {
 function result(answer) {
   const lines = [make("p", {}, answer.text)];
   const known = Number.isFinite(answer.log_prob);
+  const anew = Number.isFinite(answer.fill_log_prob);
+  const scored = `Log-probability of the filled tokens from left to right, given the rest: ${decimals(answer.fill_log_prob, 4)} nats (exact for this order up to rounding).`;
   const sure = `Log-probability of this way of filling it: ${decimals(answer.log_prob, 4)} nats (exact up to rounding).`;
   if (known) lines.push(make("p", { class: "note" }, sure));
+  else if (anew) lines.push(make("p", { class: "note" }, scored));
   if (answer.signature) lines.push(make("p", { class: "note signature" }, answer.signature));
   return make("details", { class: "setup" }, make("summary", {}, "Result"), make("div", { class: "stack tight" }, ...lines));
 }
