@@ -10,7 +10,7 @@ import glauber
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.starts import starts
 from glauber.conditionals.table import Joint, Table
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 from glauber.exact import Ising, Space, stationary, total_variation, transition_matrix
 from glauber.exact.conditionals import candidates, tabulated
 from glauber.exact.scan_bias import draws_per_step
@@ -94,12 +94,39 @@ def test_what_is_too_much_or_not_there_is_refused(tiny_folder):
         glauber.scan_bias("no such model", "a text", sites="1,2,3,4", tokens=6)
     with pytest.raises(GlauberError, match="sharpness"):
         glauber.scan_bias("no such model", "a text", sharpness=math.inf)
-    with pytest.raises(GlauberError, match="bfloat16"):
-        glauber.scan_bias("no such model", "a text", dtype="bfloat16")
     with pytest.raises(GlauberError, match="a text is needed"):
         glauber.scan_bias(str(tiny_folder))
     with pytest.raises(GlauberError, match="no site 99"):
         glauber.scan_bias(str(tiny_folder), "the cat sat on the mat .", sites="99", tokens=3)
+
+
+def test_what_is_called_exact_is_computed_in_float64(tiny_folder):
+    """At a low temperature float32 scores move the stationary law by far more than rounding."""
+    text = "the cat sat on the mat ."
+    found = glauber.scan_bias(str(tiny_folder), text, sites=[1, 2], tokens=3, temperature=0.05)
+    precise = glauber.load(str(tiny_folder), device="cpu", dtype="float64")
+    row = starts(precise, [text])[0][0]
+    offered = candidates(precise.conditionals(), row, [2, 3], 3)
+    few = tabulated(precise.conditionals(), row, [2, 3], offered)
+    law = stationary(transition_matrix(few, few.space, temperature=0.05))
+    np.testing.assert_allclose(found.scans[0].law, law, rtol=1e-11)
+    assert found.to_dict()["dtype"] == "float64" and found.to_dict()["scans"]["kind"] == "exact"
+
+
+class Single:
+    """A rule that computes in float32."""
+
+    vocab_size, length = 2, 2
+
+    def scores(self, tokens, sites):
+        return torch.zeros(*sites.shape, 2)
+
+
+def test_a_rule_in_float32_is_not_called_exact():
+    with pytest.warns(GlauberWarning, match="computes in float32"):
+        found = glauber.scan_bias(Single())
+    assert found.to_dict()["scans"]["kind"] == "estimate"
+    assert "estimates from scores in float32" in str(found) and "exact" not in str(found)
 
 
 def test_a_temperature_at_which_chances_vanish_is_named():

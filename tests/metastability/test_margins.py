@@ -168,6 +168,16 @@ def test_rates_below_all_numbers_keep_their_logarithms():
     assert basin.log_escape_bound == pytest.approx(-1000.0)
 
 
+def test_escape_rates_of_a_basin_keep_their_logarithms():
+    """From (0, 0) and (0, 1) only the first site leads out, with odds of exp(-10 / 0.005)."""
+    entries = deep(5.0).entries.clone()
+    entries[0, ..., 0] = 10.0
+    found = basin_margin(Table(entries), torch.tensor([[0, 0], [0, 1]]), temperature=0.005)
+    np.testing.assert_allclose(found.log_escape_rates, -2000 - math.log(2), rtol=1e-12)
+    np.testing.assert_allclose(found.log10_escape_rates, -868.89, atol=0.01)
+    assert (found.escape_rates == 0).all()
+
+
 def test_a_token_without_rival_is_held_for_ever():
     law = Restricted(Table.random(3, 2, seed=0), torch.tensor([True, False, False]))
     found = margins(law, torch.tensor([0, 0]), torch.ones(2).bool())

@@ -231,7 +231,10 @@ def test_a_run_too_short_for_the_traps_asked_for_says_how_long_they_were(run, ca
     assert "cannot be seen" not in str(seen)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32"])
+INT8 = pytest.param("int8", marks=pytest.mark.int8)
+
+
+@pytest.mark.parametrize("dtype", [INT8, "bfloat16", "float32"])
 def test_gaps_are_those_of_float64_whatever_a_run_was_drawn_in(tiny_folder, tmp_path, dtype):
     texts = ["the cat sat on the mat ."] * 2
     how = dict(steps=300, temperature=TEMPERATURE, dtype=dtype, out=tmp_path / "run")

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load
+from glauber.conditionals.load import load_in_float64
 from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
 from glauber.exact.conditionals import Few, candidates, current_probabilities, tabulated
@@ -57,7 +57,6 @@ def scan_bias(
     temperature: Temperature = 1.0,
     sharpness: Annotated[float, "Power of the uncertainties that choose the site."] = 1.0,
     device: Device = "auto",
-    dtype: Annotated[str, "float32 or float64."] = "float32",
     trust_remote_code: Trust = False,
 ) -> "ScanBias":
     """Compare scans whose site the state chooses with the uniform one, exactly, on a few sites.
@@ -65,19 +64,16 @@ def scan_bias(
     The stationary law of each scan is set against that of the uniform one, which is the joint law
     where there is one: `naive` ends elsewhere, `adaptive` and `conditioned` (paper B, Definition 8)
     keep a joint law. The draws are those that independent sampling would need for single-site
-    frequencies as good; rows are forward passes, the present state's weights remembered.
+    frequencies as good; rows are forward passes, the present state's weights remembered. The model
+    is evaluated in float64.
     """
     check_count("number of tokens", tokens, least=2, most=STATES)
     check_temperature(temperature)
     if not 0 <= sharpness < np.inf:
         raise GlauberError(f"the sharpness is {sharpness}, but it must be a number from 0 on.")
-    if dtype not in ("float32", "float64"):
-        raise GlauberError(f"the dtype is {dtype}, but here it must be float32 or float64.")
     named = read_sites(sites)
     _check_states(tokens, len(named) or 1)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    if opened.dtype not in ("float32", "float64"):
-        raise GlauberError(f"{opened.name} computes in {opened.dtype}: give it in float32 here.")
+    opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
     row, columns, numbers = _begin(opened, text, named)
     offered = candidates(opened.conditionals(), row, columns, tokens)
     _check_states(offered.shape[1], len(columns))
@@ -97,13 +93,14 @@ def scan_bias(
         model=opened.name,
         temperature=float(temperature),
         sharpness=float(sharpness),
+        dtype=opened.dtype,
         signature=made,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Scanned:
-    """One scan's chain; every number is exact, up to rounding."""
+    """One scan's chain; every number is exact, up to the rounding of the model's dtype."""
 
     name: str
     law: Floats  # (states,) stationary
@@ -126,7 +123,13 @@ class ScanBias(Result):
     model: str
     temperature: float
     sharpness: float
+    dtype: str  # of the model's scores
     signature: str
+
+    @property
+    def kind(self) -> str:
+        """What the numbers are: exact from scores in float64, else estimates by rounded scores."""
+        return "exact" if self.dtype == "float64" else "estimate"
 
     @property
     def has_joint(self) -> bool:
@@ -142,18 +145,19 @@ class ScanBias(Result):
         record = {
             "model": self.model, "sites": self.sites, "tokens": self.tokens,
             "states": len(self.scans[0].law), "temperature": self.temperature,
-            "sharpness": self.sharpness, "joint": self.has_joint,
-            "entropy_production": {"value": self.production, "kind": "exact"},
-            "scans": {"kind": "exact", "rows": self._rows()},
+            "dtype": self.dtype, "sharpness": self.sharpness, "joint": self.has_joint,
+            "entropy_production": {"value": self.production, "kind": self.kind},
+            "scans": {"kind": self.kind, "rows": self._rows()},
             "signature": self.signature,
         }  # fmt: skip
         return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         n, states = len(self.sites), len(self.scans[0].law)
+        kind = "all exact" if self.kind == "exact" else f"estimates from scores in {self.dtype}"
         yield (
             f"{self.model}: sites {spell_sites(self.sites)}, {len(self.tokens[0])} tokens each, "
-            f"{states:,} states, temperature {self.temperature:g}; all exact"
+            f"{states:,} states, temperature {self.temperature:g}; {kind}"
         )
         yield (
             "these conditionals have a joint law, and the uniform scan keeps it"

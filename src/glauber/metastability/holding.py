@@ -164,13 +164,26 @@ def as_numbers(log: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class BasinMargin:
-    """The margin of a basin and what it promises, beside the exact chances of leaving."""
+    """The margin of a basin and what it promises, with the exact chances of leaving.
+
+    "Exact" means up to the rounding of the scores' own dtype: give conditionals in float64.
+    """
 
     margin: float  # smallest s_i(x_i) - s_i(v) over all ways out; inf if there is none. Exact
     argmax: bool  # whether x_i is the argmax wherever a change can leave
-    escape_rates: NDArray[np.float64]  # (rows,): P(x, outside A). Exact
+    log_escape_rates: Floats  # (rows,): log P(x, outside A). Exact
     n_tokens: int
     temperature: float
+
+    @property
+    def escape_rates(self) -> Floats:
+        """P(x, outside A) (rows,); 0 below 1e-308, where its logarithm still is known."""
+        return np.asarray(np.exp(self.log_escape_rates))
+
+    @property
+    def log10_escape_rates(self) -> Floats:
+        """The decimal logarithms (rows,) of the rates."""
+        return np.asarray(self.log_escape_rates / LN10)
 
     @property
     def holds(self) -> bool:
@@ -212,11 +225,12 @@ def basin_margin(
     outside = _leaves(states, conditionals.vocab_size)
     own = scores.gather(2, states[:, :, None])  # (rows, length, 1)
     leaves = outside.any(-1)
-    probs = torch.softmax(scores / temperature, dim=-1)
+    log_probs = torch.log_softmax(scores / temperature, dim=-1).masked_fill(~outside, -torch.inf)
+    log_rates = log_probs.flatten(1).logsumexp(1) - math.log(states.shape[1])
     return BasinMargin(
         margin=float((own - scores).masked_fill(~outside, torch.inf).amin()),
         argmax=bool((own[:, :, 0] >= scores.amax(-1))[leaves].all()),
-        escape_rates=np.asarray((probs * outside).sum(-1).mean(1).numpy()),
+        log_escape_rates=np.asarray(log_rates.numpy()),
         n_tokens=conditionals.vocab_size,
         temperature=temperature,
     )

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load, load_in_float64, refuse_int8
 from glauber.conditionals.starts import starts
-from glauber.conditionals.weights import choose_device
 from glauber.metastability.holding import LN10, Margins, as_numbers, margins_of, written
 from glauber.parameters import Device, Dtype, Model, Temperature, Trust
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -40,7 +39,7 @@ def margins(
     text = needed("text", text)
     check_temperature(temperature)
     refuse_int8(dtype)
-    opened = in_float64(model, device=device, trust_remote_code=trust_remote_code)
+    opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
     tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
     found = margins_of(opened.conditionals(), tokens, free, temperature=temperature)
     coarse = _coarse(model, device, dtype, trust_remote_code)
@@ -55,18 +54,6 @@ def margins(
     return MarginStudy(
         **vars(found), text=text, tokens=spelled, name=opened.name, signature=made, rounded=rounded
     )
-
-
-def in_float64(
-    model: str | Conditionals, *, device: str = "auto", trust_remote_code: bool = False
-) -> Any:
-    """The model in float64: a named one from its stored weights, an object from those it has."""
-    if not isinstance(model, str):
-        opened = load(model, device=device)
-        refuse_int8(opened)
-        return opened if opened.dtype == "float64" else opened.in_float64()
-    place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
-    return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
 
 
 def _coarse(model: str | Conditionals, device: str, dtype: str, trust_remote_code: bool) -> Any:
