@@ -8,7 +8,8 @@ os.environ["GLAUBER_CACHE"] = "/nowhere"  # no test sees what was fetched on thi
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,33 @@ def chromium() -> Iterator[Any]:
         )
         yield found
         found.close()
+
+
+@cache
+def int8_works() -> bool:
+    """Whether this machine has exact 8-bit products."""
+    from glauber.conditionals.forward.encoder_int8 import check_machine
+    from glauber.errors import GlauberError
+
+    try:
+        check_machine()
+    except GlauberError:
+        return False
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Tests marked `int8` must end in the documented refusal where int8 is not available."""
+    from glauber.conditionals.forward.encoder_int8 import NOT_AVAILABLE
+    from glauber.errors import GlauberError
+
+    if pyfuncitem.get_closest_marker("int8") is None or int8_works():
+        return (yield)
+    with pytest.raises(GlauberError) as refusal:
+        yield
+    assert str(refusal.value) == NOT_AVAILABLE
+    return True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

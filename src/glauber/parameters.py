@@ -8,7 +8,8 @@ from glauber.conditionals.base import Conditionals
 
 Model = Annotated[
     str | Conditionals,
-    "bundled:english, a local folder, or a name on the hub; in Python any Conditionals too.",
+    "bundled:english, a local folder, or a name on the hub; NAME?kind=masked sets the kind "
+    "(masked, causal, diffusion). In Python also any Conditionals.",
 ]
 Texts = Annotated[
     str | Path | Sequence[str] | None,

@@ -246,6 +246,7 @@ def test_unknown_start_words_are_not_counted(tiny_folder, tmp_path):
     assert np.isfinite(found.rate)
 
 
+@pytest.mark.int8
 def test_a_run_drawn_in_int8_is_evaluated_again_in_float32(made):
     """The float32 conditionals at the states that the run visited, one state at a time."""
     run = made(steps=30, chains=3, dtype="int8")

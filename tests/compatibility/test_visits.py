@@ -98,6 +98,7 @@ def test_a_run_is_ranked_by_what_it_visited(made):
     assert "explained by no joint law" in str(found) and "estimates" in str(found)
 
 
+@pytest.mark.int8
 def test_an_int8_run_is_never_called_exact(tiny_folder, texts, tmp_path):
     how = dict(steps=60, chains=5, length=3, temperature=0.4, device="cpu")
     run = sample(str(tiny_folder), texts, dtype="int8", out=tmp_path / "run", **how)

@@ -1,5 +1,9 @@
+import pytest
 import torch
 
+from conditionals.test_families import make as make_family
+from conftest import make_tokenizer
+from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import ExactRows, largest_call
 from glauber.threads import side_by_side
@@ -80,3 +84,20 @@ def test_side_by_side_computes_on_one_thread_and_restores():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "silu", "gelu"])
+@pytest.mark.parametrize("ours", [True, False])
+def test_bits_do_not_depend_on_the_batch_at_odd_widths(ours, activation, monkeypatch):
+    """A small ALBERT in batches of 1 to 64 rows, by our own pass and by transformers'."""
+    if not ours:
+        monkeypatch.setattr(masked_lm, "describe", lambda model: None)
+    odd = dict(hidden_size=30, embedding_size=13, intermediate_size=37, hidden_act=activation)
+    model = masked_lm.MaskedLM(make_family("albert", **odd), make_tokenizer())
+    assert (model.encoder is not None) == ours
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(5, model.vocab_size, (64, 7), generator=generator)
+    sites = torch.randint(7, (64, 1), generator=generator)
+    wanted = model.scores(tokens, sites)
+    for size in range(1, 64):
+        assert torch.equal(model.scores(tokens[-size:], sites[-size:]), wanted[-size:])

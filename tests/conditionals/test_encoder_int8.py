@@ -1,5 +1,13 @@
 """The forward pass with 8-bit products, beside whole numbers in numpy and beside float32."""
 
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +20,14 @@ from glauber.conditionals import masked_lm
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.forward import encoder_int8, guard
 from glauber.conditionals.forward.description import Affine
-from glauber.conditionals.forward.encoder_int8 import LEVELS, ONE_SIDED, EncoderInt8, Product
+from glauber.conditionals.forward.encoder_int8 import (
+    LEVELS,
+    NOT_AVAILABLE,
+    ONE_SIDED,
+    EncoderInt8,
+    Product,
+    check_machine,
+)
 from glauber.conditionals.forward.read import READERS, describe
 from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
@@ -22,12 +37,15 @@ from glauber.runs.store import FIELDS
 from glauber.sampling.sample import extend, sample
 
 
-@pytest.fixture(scope="module")
-def both():
-    return {
-        dtype: MaskedLM.load("bundled:english", device="cpu", dtype=dtype)
-        for dtype in ("float32", "int8")
-    }
+@cache
+def bundled(dtype):
+    return MaskedLM.load("bundled:english", device="cpu", dtype=dtype)
+
+
+def make_product(*given, **how):
+    """A product, or the refusal of a machine that cannot form it."""
+    check_machine()
+    return Product(*given, **how)
 
 
 def contexts(laws, n_rows, length=12):
@@ -90,13 +108,14 @@ ACTIVATIONS = {
 }
 
 
+@pytest.mark.int8
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("width", [32, 384, 1536])
 def test_a_product_is_that_of_whole_numbers(activation, width):
     generator = torch.Generator().manual_seed(width)
     states = ACTIVATIONS[activation](3 * torch.randn(37, width, generator=generator))
     weight, bias = torch.randn(48, width, generator=generator), torch.randn(48)
-    product = Product(Affine(weight, bias), activation=activation)
+    product = make_product(Affine(weight, bias), activation=activation)
     expected = in_whole_numbers(states.numpy(), weight.numpy(), bias.numpy(), activation)
     # Sums of integers are exact; what is left are the roundings of float32 when they are scaled.
     # A quotient that lies on the edge between two integers may fall to the other side: one weight.
@@ -106,28 +125,31 @@ def test_a_product_is_that_of_whole_numbers(activation, width):
     np.testing.assert_allclose(part, expected[:, 7:31], **close)
 
 
+@pytest.mark.int8
 def test_a_spread_is_divided_out_and_leaves_the_states_alone():
     generator = torch.Generator().manual_seed(6)
     sizes = torch.logspace(-2, 2, 64)
     states, weight = torch.randn(40, 64, generator=generator) * sizes, torch.randn(32, 64)
     weight = weight / sizes.sqrt()
     exact, before = states.double() @ weight.double().T, states.clone()
-    spread = Product(Affine(weight, None), sizes.sqrt())(states)
+    spread = make_product(Affine(weight, None), sizes.sqrt())(states)
     assert torch.equal(states, before)
-    plain = Product(Affine(weight, None))(states.clone())
+    plain = make_product(Affine(weight, None))(states.clone())
     assert (spread - exact).square().mean() < 0.3 * (plain - exact).square().mean()
 
 
+@pytest.mark.int8
 def test_extreme_values_do_not_saturate():
     states = torch.ones(16, 2048) * torch.tensor([1.0, -1.0]).repeat(8)[:, None]
-    product = Product(Affine(torch.ones(64, 2048), None))
+    product = make_product(Affine(torch.ones(64, 2048), None))
     torch.testing.assert_close(product(states.clone()), 2048 * states[:, :64], rtol=1e-6, atol=0)
 
 
+@pytest.mark.int8
 def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     generator = torch.Generator().manual_seed(2)
     states, weight = torch.randn(20, 64, generator=generator), torch.randn(32, 64)
-    product = Product(Affine(weight, torch.arange(32.0)))
+    product = make_product(Affine(weight, torch.arange(32.0)))
     alone = product(states.clone())
     states[3], states[7] = 0, states[7] * 1e6
     beside = product(states)
@@ -136,6 +158,7 @@ def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     assert torch.equal(beside[3], torch.arange(32.0))
 
 
+@pytest.mark.int8
 def test_a_product_is_off_by_no_more_than_its_steps():
     """|error| <= sum_j (|x_j| scale / 2 + |w_j| step / 2 + scale step / 4), for every entry."""
     generator = torch.Generator().manual_seed(3)
@@ -143,7 +166,7 @@ def test_a_product_is_off_by_no_more_than_its_steps():
         torch.randn(64, 384, generator=generator).double(),
         torch.randn(96, 384).double(),
     )
-    found = Product(Affine(weight.float(), None))(states.float()).double()
+    found = make_product(Affine(weight.float(), None))(states.float()).double()
     scale = weight.abs().amax(1) / LEVELS
     step = states.abs().amax(1, keepdim=True) / LEVELS
     most = states.abs().sum(1, keepdim=True) * scale / 2 + weight.abs().sum(1) * step / 2
@@ -162,6 +185,7 @@ def test_every_described_architecture_is_among_the_tests():
     assert tested | same_reader == set(READERS)
 
 
+@pytest.mark.int8
 @pytest.mark.parametrize("name", FAMILIES)
 def test_tiny_models_are_close_to_float32_whatever_the_batch(name, tokenizer):
     """The root mean square of the error, beside the spread of the scores.
@@ -182,6 +206,7 @@ def test_tiny_models_are_close_to_float32_whatever_the_batch(name, tokenizer):
         assert torch.equal(coarse.scores(tokens[rows], sites[rows]), found[rows])
 
 
+@pytest.mark.int8
 @pytest.mark.parametrize("name", ["bert", *ONE_OF_EACH])
 def test_a_tiny_model_in_whole_numbers(name, tokenizer, monkeypatch):
     """The whole pass with each product done by numpy's integers instead."""
@@ -202,11 +227,13 @@ def test_a_tiny_model_in_whole_numbers(name, tokenizer, monkeypatch):
     assert off.max() < 0.01 * (4 * len(laws.encoder.layers)) ** 0.5
 
 
+@pytest.mark.int8
 def test_a_shared_layer_is_rounded_once(tokenizer):
     layers = MaskedLM(make("albert"), tokenizer, int8=True).encoder.layers
     assert len(layers) == 2 and all(layers[0].out is layer.out for layer in layers)
 
 
+@pytest.mark.int8
 def test_gates_of_different_sizes_are_told_apart(tokenizer, monkeypatch):
     """Two units of the gate are 30 times as large: without a spread, they set every step."""
     model = make("eurobert")
@@ -230,17 +257,19 @@ def test_gates_of_different_sizes_are_told_apart(tokenizer, monkeypatch):
     assert spread < 0.5 * error()
 
 
-def test_the_bundled_model_is_off_by_what_the_docs_say(both):
-    tokens, sites = contexts(both["float32"], 60)
-    exact, found = (log_probs(both[dtype], tokens, sites)[:, 0] for dtype in ("float32", "int8"))
+@pytest.mark.int8
+def test_the_bundled_model_is_off_by_what_the_docs_say():
+    tokens, sites = contexts(bundled("float32"), 60)
+    exact, found = (log_probs(bundled(dtype), tokens, sites)[:, 0] for dtype in ("float32", "int8"))
     distance = (exact.exp() - found.exp()).abs().sum(dim=1) / 2
     # Mean 0.03 and standard deviation 0.02 over 500 contexts: 60 of them stay within 0.045.
     assert distance.mean() < 0.045 and distance.max() < 0.2
     assert (exact.argmax(1) == found.argmax(1)).double().mean() > 0.85
 
 
-def test_a_rows_bits_do_not_depend_on_the_batch(both):
-    laws = both["int8"]
+@pytest.mark.int8
+def test_a_rows_bits_do_not_depend_on_the_batch():
+    laws = bundled("int8")
     tokens, sites = contexts(laws, 41)
     whole = laws.scores(tokens, sites)
     order = torch.randperm(len(tokens), generator=torch.Generator().manual_seed(5))
@@ -249,7 +278,8 @@ def test_a_rows_bits_do_not_depend_on_the_batch(both):
         assert torch.equal(laws.scores(tokens[rows], sites[rows]), whole[rows])
 
 
-def test_loading_twice_gives_the_same_bits(both, tiny_folder):
+@pytest.mark.int8
+def test_loading_twice_gives_the_same_bits(tiny_folder):
     one, other = (MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8") for _ in range(2))
     before = torch.get_num_threads()
     try:
@@ -263,6 +293,7 @@ def test_loading_twice_gives_the_same_bits(both, tiny_folder):
     assert one.fingerprint == MaskedLM.load(str(tiny_folder), device="cpu").fingerprint
 
 
+@pytest.mark.int8
 def test_runs_in_int8_resume_and_do_not_depend_on_the_batch(tiny_folder, texts, tmp_path):
     how = {"seed": 3, "dtype": "int8", "device": "cpu", "chains": 9}
     whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **how)
@@ -291,10 +322,11 @@ def test_a_machine_without_exact_products_is_refused(monkeypatch):
         return torch.full((len(states), 64), 32767.0)
 
     monkeypatch.setattr(encoder_int8.Product, "__call__", saturating)
-    with pytest.raises(GlauberError, match="not exact"):
+    with pytest.raises(GlauberError, match=re.escape(NOT_AVAILABLE)):
         EncoderInt8(describe(make_model("bert")))
 
 
+@pytest.mark.int8
 def test_what_measures_refuses_int8(tiny_folder, texts, tmp_path):
     model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
     with pytest.raises(GlauberError, match="int8 is for drawing samples only: use float32"):
@@ -304,3 +336,56 @@ def test_what_measures_refuses_int8(tiny_folder, texts, tmp_path):
             study(model, texts)
     sample(model, texts, steps=5, out=tmp_path / "run")
     assert '"dtype": "int8"' in (tmp_path / "run" / "run.json").read_text()
+
+
+PRODUCTS_AND_SAMPLE = """
+import json, sys
+import torch
+from glauber.conditionals.forward.description import Affine
+from glauber.conditionals.forward.encoder_int8 import Product
+
+generator = torch.Generator().manual_seed(0)
+weight = torch.randint(-127, 128, (64, 512), generator=generator)
+entering = torch.randint(-127, 128, (32, 512), generator=generator)
+weight[:, :2] = entering[:, :2] = 127  # scales of 1, and a pair that saturates 16 bits
+try:
+    sums = Product(Affine(weight.float(), None))(entering.float()).long()
+    exact = torch.equal(sums, entering @ weight.T)
+except (AttributeError, RuntimeError):
+    exact = False
+print(json.dumps(exact), flush=True)
+
+from glauber.cli import main
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "emulation",
+    [
+        {},
+        {"ONEDNN_MAX_CPU_ISA": "AVX2"},
+        {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
+    ],
+    ids=["as it is", "AVX2", "neither"],
+)
+def test_int8_runs_where_products_are_exact_and_is_refused_elsewhere(
+    emulation, tiny_folder, source, tmp_path
+):
+    """In processes that see less of the CPU than there is; the products tell what it can do."""
+    words = ["sample", "--model", tiny_folder, "--from", source, "--steps", 3, "--device", "cpu"]
+    ended = subprocess.run(
+        [sys.executable, "-c", PRODUCTS_AND_SAMPLE, *map(str, words), "--dtype", "int8",
+         "--out", str(tmp_path / "run")],
+        env=os.environ | emulation, capture_output=True, text=True,
+    )  # fmt: skip
+    exact = json.loads(ended.stdout.splitlines()[0])
+    if exact:
+        assert ended.returncode == 0, ended.stderr
+        assert glauber.Run(tmp_path / "run").spec.dtype == "int8"
+    else:
+        assert ended.returncode == 2 and ended.stderr.splitlines()[-1].endswith(NOT_AVAILABLE)
+        assert not (tmp_path / "run").exists()
+    if emulation and platform.machine() == "x86_64":
+        assert not exact

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -125,6 +126,36 @@ def test_objects_that_are_no_models():
     mine.scores = lambda tokens, sites: torch.zeros(2)
     with pytest.raises(GlauberError, match="the scores of Mine have shape"):
         _ = load(mine).fingerprint
+
+
+class Five:
+    """A rule for texts of five tokens that does not announce its length."""
+
+    vocab_size = 3
+    coupling = torch.linspace(-1, 1, 25).view(5, 5)
+
+    def scores(self, tokens, sites):
+        field = tokens.double() @ self.coupling.double()  # fails unless there are five tokens
+        return field.gather(1, sites)[..., None] * torch.arange(3.0)
+
+
+def test_a_rule_of_one_length_need_not_announce_it():
+    model = load(Five())
+    assert model.dtype == "float64"
+    announced = Five()
+    announced.length = np.int64(5)
+    assert load(announced).length == 5 and load(announced).fingerprint == model.fingerprint
+    run = glauber.sample(Five(), "01201", steps=10, chains=2)
+    assert run.tokens().shape == (2, 5)
+
+
+def test_a_rule_that_answers_no_probe_is_asked_for_its_length():
+    long = Five()
+    long.coupling = torch.zeros(70, 70)
+    with pytest.raises(GlauberError, match=r"RuntimeError.*the attribute `length`"):
+        load(long)
+    long.length = 70
+    assert len(load(long).fingerprint) == 64
 
 
 def test_devices_and_dtypes_of_objects_are_not_ignored(tiny_folder):

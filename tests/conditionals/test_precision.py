@@ -7,7 +7,9 @@ import pytest
 import torch
 import transformers
 
+from conftest import int8_works
 from glauber.conditionals import load as loading
+from glauber.conditionals.forward.encoder_int8 import NOT_AVAILABLE
 from glauber.conditionals.load import load, models
 from glauber.conditionals.precision import precisions, some_contexts
 from glauber.conditionals.starts import starts
@@ -88,10 +90,17 @@ def test_texts_take_turns_and_no_site_comes_twice(exact, texts):
 
 def test_a_real_model_and_its_result(tiny_folder, texts, source, glauber):
     found = models(str(tiny_folder), error=True, texts=texts, contexts=20, device="cpu")
-    errors = {row.dtype: row.total_variation.mean() for row in found.error.rows}
-    assert 0 < errors["float32"] < 1e-5 < errors["bfloat16"] < 0.1 and 1e-4 < errors["int8"] < 0.1
+    errors = {r.dtype: r.total_variation.mean() for r in found.error.rows if not r.reason}
+    assert 0 < errors["float32"] < 1e-5 < errors["bfloat16"] < 0.1
+    if int8_works():
+        assert 1e-4 < errors["int8"] < 0.1
+    else:
+        assert found.error.rows[0].reason == NOT_AVAILABLE
     assert "estimates" in str(found) and "20 contexts of 5 texts" in str(found)
-    assert len(found.frame()) == 60 and list(found.figures()) == ["error", "parameters"]
+    assert len(found.frame()) == 20 * len(errors) and list(found.figures()) == [
+        "error",
+        "parameters",
+    ]
     code, said, _ = glauber(
         "models", tiny_folder, "--error", "--from", source, "--contexts", 20, "--json",
         "--device", "cpu",
@@ -102,15 +111,15 @@ def test_a_real_model_and_its_result(tiny_folder, texts, source, glauber):
 def test_a_precision_that_is_not_there_says_why(tiny_folder, texts, monkeypatch):
     def some(name, *, dtype="float32", **how):
         if dtype == "int8":
-            raise GlauberError("this machine's int8 products are not exact; use float32.")
+            raise GlauberError(NOT_AVAILABLE)
         return load(name, dtype=dtype, **how)
 
     monkeypatch.setattr(loading, "load", some)
     found = models(str(tiny_folder), error=True, texts=texts, contexts=8, device="cpu")
-    assert "int8 products are not exact" in str(found)
+    assert "no exact 8-bit products" in str(found)
     assert set(found.frame()["precision"]) == {"bfloat16", "float32"}
     first = found.to_dict()["error"]["precisions"][0]
-    assert first["precision"] == "int8" and "not exact" in first["reason"]
+    assert first["precision"] == "int8" and first["reason"] == NOT_AVAILABLE
 
 
 def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):

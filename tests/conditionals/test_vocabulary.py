@@ -172,3 +172,42 @@ def test_letters_are_words_of_their_own(tmp_path):
 def test_words_are_the_pieces_of_the_first_cut():
     vocabulary = Vocabulary(conftest.make_tokenizer(), len(conftest.VOCABULARY))
     assert vocabulary.words(["the cats sat"]).tolist() == [[-1, 0, 1, 1, 2, -1]]
+
+
+def unflagged(config, *, template=False, **named):
+    """A vocabulary whose tokenizer flags no bracketed token but those that are named."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["AAA", "<eos>", "[C]", "AAC", "<cls>", "<mask>", "ACA"]
+    known = {word: token for token, word in enumerate(words)}
+    backend = Tokenizer(models.WordLevel(known, unk_token="AAA"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if template:
+        backend.post_processor = processors.TemplateProcessing(
+            single="<cls> $A", special_tokens=[("<cls>", 4)]
+        )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, mask_token="<mask>", **named)
+    made = Vocabulary(tokenizer, len(words), config=config)
+    allowed = made.proposable().nonzero()[:, 0].tolist()
+    return [words[token] for token in allowed]
+
+
+def test_special_tokens_of_the_config_and_the_template_are_not_proposed():
+    from transformers import PreTrainedConfig
+
+    config = PreTrainedConfig(eos_token_id=1, bos_token_id=3, pad_token_id=6)
+    assert unflagged(None) == ["<eos>", "[C]", "AAC", "<cls>", "ACA"]
+    assert unflagged(config) == ["[C]", "AAC", "<cls>", "ACA"]
+    assert unflagged(config, template=True) == ["[C]", "AAC", "ACA"]
+    several = PreTrainedConfig(eos_token_id=[1, 4])
+    assert unflagged(several) == ["[C]", "AAC", "ACA"]
+
+
+def test_the_tokenizer_overrules_the_numbers_of_a_config():
+    """Defaults of a config may name an ordinary token, which may be spelled in brackets."""
+    from transformers import PreTrainedConfig
+
+    config = PreTrainedConfig(eos_token_id=2)
+    assert "[C]" in unflagged(config, eos_token="<eos>")
+    assert "[C]" not in unflagged(config)

@@ -153,6 +153,7 @@ def test_a_generation_can_be_asked_too(folders):
     assert stored.curves()["series"]["left"]["mean"][-1] == 0
 
 
+@pytest.mark.int8
 def test_a_run_in_int8_is_asked_in_float32(tiny_folder, model, tmp_path):
     coarse = Models.of(str(tiny_folder), dtype="int8")
     run = glauber.sample(

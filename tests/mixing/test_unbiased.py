@@ -117,3 +117,16 @@ def test_statistics_by_name(tiny_folder):
             unbiased(model, "the cat sat", statistic=name, **given)
     with pytest.raises(GlauberError, match="ask for less"):
         unbiased(model, "the cat sat", **given | {"pairs": 10**9})
+
+
+def test_pairs_move_together_by_the_memory_of_their_device(monkeypatch):
+    """The rows' device decides, as in `couple`; a CPU's share would make a GPU take many parts."""
+    devices = []
+
+    def record(conditionals, device="unknown"):
+        devices.append(device)
+        return 50
+
+    monkeypatch.setattr("glauber.mixing.unbiased.pairs_at_once", record)
+    estimate(0, 1, 1, n=60)
+    assert devices == [torch.device("cpu")]

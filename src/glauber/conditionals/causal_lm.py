@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide, log_probs
-from glauber.conditionals.batching import ExactRows, lengths_of, rows_at_once
+from glauber.conditionals.batching import ExactRows, lengths_of, probes_for, rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     check_weights,
@@ -46,15 +46,18 @@ class CausalLM:
         self.model = model.eval().requires_grad_(False)  # of transformers
         self.name = name or name_of(model)  # as it was asked for
         self.vocab_size = int(model.config.vocab_size)  # tokens, special ones too
-        self.vocabulary = Vocabulary(tokenizer, self.vocab_size)  # texts to tokens and back
+        vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
+        self.vocabulary = vocabulary  # texts to tokens and back
         first = tokenizer.bos_token_id
         # Without a token that opens a text, the first one is not scored: p(x_1) is then a
         # constant, which is a joint law too as long as site 0 is never hidden.
         self.opening = None if first is None else int(first)  # the token before a text
         opened = self.opening is not None
-        self.longest = longest_text(model.config, tokenizer) - opened  # tokens of a text
+        self.longest = longest_text(model, tokenizer, self.name) - opened  # tokens of a text
         self._fingerprint = fingerprint
-        self._exact = ExactRows(lambda tokens, sites, _: self._rows(tokens), self.vocab_size)
+        self._exact = ExactRows(
+            lambda tokens, sites, _: self._rows(tokens), self.vocab_size, probes_for(model)
+        )
 
     @classmethod
     def load(
@@ -75,6 +78,18 @@ class CausalLM:
         made = fingerprint_of(model, tokenizer)
         model = in_precision(model, place, precision)
         return cls(model, tokenizer, name=name, fingerprint=made)
+
+    def check_causal(self) -> None:
+        """Refuses a model in which a later token changes the scores of earlier ones."""
+        first, second = self.vocabulary.text.normal[:2]
+        tokens = torch.tensor([[first, second, first, first], [first, second, first, second]])
+        with torch.no_grad():
+            scores = self.model(input_ids=tokens.to(self.device)).logits[:, :-1].double()
+        if (scores[0] - scores[1]).abs().max() > 1e-2 * scores.std():
+            raise GlauberError(
+                f"{self.name} was loaded as an autoregressive LM, but a later token changes its "
+                f"scores of earlier ones: load it as {self.name}?kind=masked."
+            )
 
     @cached_property
     def fingerprint(self) -> str:

@@ -263,11 +263,14 @@ def _tokenizer(folder: Path, config: dict[str, Any], name: str) -> Any:
 
     try:
         if (folder / "tokenizer.json").is_file():
-            return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+            return transformers.PreTrainedTokenizerFast.from_pretrained(
+                folder, trust_remote_code=False
+            )
         if shape_of(config) == "dream" and (folder / "merges.txt").is_file():
-            return transformers.Qwen2Tokenizer.from_pretrained(folder)  # as Dream's own cuts texts
+            # As Dream's own cuts texts.
+            return transformers.Qwen2Tokenizer.from_pretrained(folder, trust_remote_code=False)
         if shape_of(config) == "mdlm" and config.get("vocab_size") == 50258 and reachable(GPT2):
-            return transformers.AutoTokenizer.from_pretrained(GPT2)
+            return transformers.AutoTokenizer.from_pretrained(GPT2, trust_remote_code=False)
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
     raise GlauberError(

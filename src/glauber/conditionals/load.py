@@ -20,12 +20,13 @@ from glauber.conditionals.precision import Precisions, precisions
 from glauber.conditionals.shelf import bundled_names, cached_names, check_fetched, place_of
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (
-    MASK,
     SPLIT,
     choose_device,
     choose_devices,
     choose_dtype,
+    join_name,
     kind_of,
+    split_name,
 )
 from glauber.errors import GlauberError
 from glauber.parameters import Length, Seed, Trust
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-__all__ = ["Model", "load", "models", "refuse_int8", "starts"]
+__all__ = ["Model", "load", "load_in_float64", "models", "refuse_int8", "starts"]
 
 Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
 INVERSE_FOLDING, _INVERSE = "proteinmpnn", "glauber.proteins.inverse_folding"
@@ -59,13 +60,14 @@ def load(
     model  a name, a GGUF file of an autoregressive model, a MaskedLM or CausalLM, or a rule of your
            own: any object with `vocab_size` and `scores(tokens, sites, candidates=None)`, and
            optionally `name`, `length`, `fingerprint` and `vocabulary` (the tokens' spellings)
-    kind   masked, causal, diffusion, or auto: what the config of the folder says
+    kind   masked, causal, diffusion, or auto: what the config of the folder says; a name may carry
+           it too, also in a command: NAME?kind=masked
     device  an object is moved there; auto leaves it where it is; cuda:split spreads the layers of a
            diffusion LM over all GPUs
     dtype  of a named model; an object keeps its own, and another one than float32 is refused
     trust_remote_code  allows code that comes with a model to run; nothing else ever does
     mask_token  by its spelling or its number, where neither config nor tokenizer names one; a name
-           may carry it too: NAME?mask_token=TOKEN
+           may carry it too: NAME?mask_token=TOKEN, or NAME?kind=masked&mask_token=TOKEN
     shift  whether a diffusion LM's scores of a site are read one place to the left; its config
            knows it, and another answer is refused
     structure  a PDB file, for proteinmpnn; a name may carry it too: proteinmpnn:FILE.pdb
@@ -81,9 +83,11 @@ def load(
         return _inverse_folding(model, structure, device=device, dtype=dtype)
     if model.endswith(".gguf"):
         return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    name, _, named = model.partition(MASK)
+    name, options = split_name(model)
     check_fetched(name)
-    token = named if mask_token is None and named else mask_token
+    token = options.get("mask_token") if mask_token is None else mask_token
+    if kind == "auto":
+        kind = one_of("the kind", options.get("kind", "auto"), KINDS)
     found = _named(
         name,
         _kind(name, kind),
@@ -93,8 +97,21 @@ def load(
         trust_remote_code=trust_remote_code,
         mask_token=token,
     )
-    found.name = name if token is None else f"{name}{MASK}{token}"
+    named_kind = None if kind == "auto" or kind == kind_of(name) else kind
+    found.name = join_name(name, {"kind": named_kind, "mask_token": token})
     return found
+
+
+def load_in_float64(
+    model: str | Conditionals, *, device: str = "auto", trust_remote_code: bool = False
+) -> Model:
+    """The model in float64: a named one from its stored weights, an object from those it has."""
+    if not isinstance(model, str):
+        opened = load(model, device=device)
+        refuse_int8(opened)
+        return opened if opened.dtype == "float64" else opened.in_float64()
+    place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
+    return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
 
 
 def _named(name: str, chosen: str, shift: bool | None, **how: Any) -> Model:
@@ -109,7 +126,9 @@ def _named(name: str, chosen: str, shift: bool | None, **how: Any) -> Model:
         return MaskedLM.load(name, **how)
     if how.pop("mask_token") is not None:
         raise GlauberError(f"{name} is an autoregressive LM: it has no mask token.")
-    return CausalLM.load(name, **how)
+    model = CausalLM.load(name, **how)
+    model.check_causal()
+    return model
 
 
 def _kind(name: str, asked: str) -> str:

@@ -4,26 +4,28 @@ Any `AutoModelForMaskedLM`, by hub name, local folder or `bundled:NAME`. The hea
 hidden sites only; rows are batched so that on a CPU a row's scores never depend on other rows.
 """
 
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property, partial
+from math import gcd
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
-from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, probes_for, row_bytes
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.encoder import FEWEST_ROWS, Encoder
+from glauber.conditionals.forward.encoder import FEWEST_ROWS, VECTOR, Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.laid_out import lay_out, with_head_laid_out
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
-    MASK,
     check_weights,
     choose_device,
     choose_dtype,
@@ -34,6 +36,11 @@ from glauber.conditionals.weights import (
     name_of,
 )
 from glauber.errors import GlauberError, GlauberWarning
+
+# Shapes whose calls change the model (BigBird's attention after a short text, Reformer's number of
+# buckets) or draw from torch's global generator (the hashes of Reformer and YOSO).
+CHANGING = {"big_bird", "reformer", "yoso"}
+_one_call = threading.Lock()
 
 
 class OnePass:
@@ -89,13 +96,17 @@ class OnePass:
         return self._read(states).to(tokens.device)
 
     def _read(self, states: Tensor) -> Tensor:
-        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows."""
+        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows.
+
+        The numbers of the product are a multiple of VECTOR, so that none is rounded differently.
+        """
         assert self._head is not None
         rows, k, width = states.shape
-        few = rows * k < FEWEST_ROWS and not states.is_cuda
         flat = states.reshape(rows * k, width)
-        if few:
-            flat = torch.nn.functional.pad(flat, (0, 0, 0, FEWEST_ROWS - rows * k))
+        step = VECTOR // gcd(VECTOR, width)
+        filled = -(-max(rows * k, FEWEST_ROWS) // step) * step
+        if filled > rows * k and not states.is_cuda:
+            flat = torch.nn.functional.pad(flat, (0, 0, 0, filled - rows * k))
         scores: Tensor = self._head(flat)[: rows * k]
         return scores.view(rows, k, -1)
 
@@ -119,10 +130,10 @@ class MaskedLM(OnePass):
         self.name = name or name_of(model)
         self._fingerprint = fingerprint
         self.vocab_size = int(model.config.vocab_size)
-        self.vocabulary = Vocabulary(tokenizer, self.vocab_size)
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
         self.hidden_token = int(tokenizer.mask_token_id)
         self.pad_token = int(tokenizer.pad_token_id or 0)  # fills shorter rows
-        self.longest = longest_text(model.config, tokenizer)
+        self.longest = longest_text(model, tokenizer, self.name)
         self.int8 = int8  # whether the weights are rounded to bytes
         head = HEADS.get(model.config.model_type)
         self._head = None if head is None else head(self.model)
@@ -178,7 +189,9 @@ class MaskedLM(OnePass):
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
-            return ExactRows(self._forward, self.vocab_size)
+            theirs = self.encoder is None
+            probes = probes_for(self.model) if theirs else 1
+            return ExactRows(self._forward, self.vocab_size, probes)
         itemsize, vocab = self.model.dtype.itemsize, self.vocab_size
         if self.encoder is not None:
             described = self.encoder.described
@@ -264,10 +277,27 @@ class MaskedLM(OnePass):
     def _theirs(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """By transformers', with the head at the hidden sites only where it is known."""
         home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
-        if self._head is None:
-            return _take(self.model(**self._inputs(tokens)).logits, sites).to(home)
-        states = self.model.base_model(**self._inputs(tokens))[0]
+        with self._unchanged() as model:
+            if self._head is None:
+                return _take(model(**self._inputs(tokens)).logits, sites).to(home)
+            states = model.base_model(**self._inputs(tokens))[0]
         return self._read(_take(states, sites)).to(home)
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[Any]:
+        """The model as it was loaded, so that an answer does not depend on earlier calls.
+
+        A model that changes in a call is called as a copy that shares its weights, one call at a
+        time and with the same random numbers.
+        """
+        if self.model.config.model_type not in CHANGING:
+            yield self.model
+            return
+        shared = [*self.model.parameters(), *self.model.buffers()]
+        devices = [self.device] if self.device.type == "cuda" else []
+        with _one_call, torch.random.fork_rng(devices):
+            torch.manual_seed(0)
+            yield deepcopy(self.model, {id(one): one for one in shared})
 
     def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:
         there = tokens != PAD
@@ -286,8 +316,8 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
 def no_mask(name: str) -> str:
     """One sentence on a model whose mask token nobody names."""
     return (
-        f"the tokenizer of {name} has no mask token: say which it is by {name}{MASK}TOKEN, with "
-        "its spelling or its number."
+        f"the tokenizer of {name} has no mask token: say which it is by "
+        f"{name}?mask_token=TOKEN, with its spelling or its number."
     )
 
 

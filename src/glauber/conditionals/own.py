@@ -11,17 +11,19 @@ import re
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Restricted
+from glauber.conditionals.base import PAD, Conditionals, Restricted
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 
 HIDDEN, UNKNOWN = "[MASK]", "[UNK]"  # what stands at a hidden site, and for what has no token
-PROBE_LENGTH = 4  # tokens of the rows that tell one rule from another, where it has no length
+# Lengths of the rows that tell one rule from another, where it names none: the first that works.
+PROBE_LENGTHS = (4, 1, 2, 3, *range(5, 65))
 INTERFACE = (
     "name", "fingerprint", "vocabulary", "device", "dtype", "state_device", "longest",
     "conditionals", "in_float64", "proposals", "whole_vocabulary",
@@ -44,7 +46,7 @@ class Own:
         self.name = str(getattr(rule, "name", "") or type(rule).__name__)
         self.vocabulary: Any = vocabulary_of(getattr(rule, "vocabulary", None), self.vocab_size)
         fixed = getattr(rule, "length", None)
-        self.length = int(fixed) if isinstance(fixed, int) else None
+        self.length = int(fixed) if isinstance(fixed, Integral) else None
         self.longest = self.length or int(getattr(rule, "longest", 2**30))
         self.whole_vocabulary = bool(getattr(rule, "whole_vocabulary", True))
         # What stands at a hidden site of a chain: by default no token of the vocabulary.
@@ -52,14 +54,30 @@ class Own:
         self._takes_candidates = len(inspect.signature(rule.scores).parameters) > 2
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
-        """The rule's own scores (rows, k, vocab or candidates).
+        """The rule's own scores (rows, k, vocab or candidates); 0 where a site is PAD.
 
-        Where a row has fewer hidden sites than the others, generation fills up with PAD: a rule
-        need not know that, and is asked for one of the row's sites again.
+        Rows with fewer hidden sites than others have PAD in `sites`. A rule never sees it: it is
+        asked separately for the rows of each number of hidden sites.
         """
-        if sites.shape[1] > 1:
-            last = sites.amax(dim=1, keepdim=True).clamp(min=0)
-            sites = torch.where(sites >= 0, sites, last)
+        is_hidden = sites != PAD
+        if bool(is_hidden.all()):
+            return self._ask(tokens, sites, candidates)
+        counts = is_hidden.sum(dim=1)
+        slots = is_hidden.to(torch.int8).argsort(dim=1, descending=True, stable=True)
+        width = self.vocab_size if candidates is None else candidates.shape[-1]
+        answers = None
+        for count in counts[counts > 0].unique().tolist():
+            rows = (counts == count).nonzero()
+            chosen = slots[rows[:, 0], :count]  # of each row, where its hidden sites are in `sites`
+            wanted = None if candidates is None else candidates[rows, chosen]
+            part = self._ask(tokens[rows[:, 0]], sites[rows, chosen], wanted)
+            if answers is None:
+                answers = part.new_zeros(*sites.shape, width)
+            answers[rows, chosen] = part
+        return torch.zeros(*sites.shape, width, device=sites.device) if answers is None else answers
+
+    def _ask(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        """One call of the rule, with as many hidden sites in every row."""
         if self._takes_candidates:
             return self.rule.scores(tokens, sites, candidates)
         scores = self.rule.scores(tokens, sites)
@@ -114,8 +132,30 @@ class Own:
 
     @cached_property
     def _probed(self) -> Tensor:
-        """The scores of a few fixed rows, each with one site hidden."""
-        length = self.length or min(PROBE_LENGTH, self.longest)
+        """The scores of a few fixed rows, each with one site hidden.
+
+        A rule for texts of one length need not say so: the lengths 4, 1, 2, 3, 5, …, 64 are tried
+        in this order until it answers.
+        """
+        if self.length is not None:
+            return self._probe(self.length)
+        first_error: Exception | None = None
+        for length in PROBE_LENGTHS:
+            if length > self.longest:
+                continue
+            try:
+                return self._probe(length)
+            except Exception as error:
+                first_error = first_error or error
+        if isinstance(first_error, GlauberError):
+            raise first_error
+        raise GlauberError(
+            f"{self.name} cannot score texts of 1 to {min(64, self.longest)} tokens "
+            f"({type(first_error).__name__}: {first_error}); if it is made for texts of one "
+            "length, give it that number as the attribute `length`."
+        ) from first_error
+
+    def _probe(self, length: int) -> Tensor:
         spread = torch.arange(4 * length).view(4, length) * 2654435761 // 65536
         tokens = (spread % self.vocab_size).to(self.state_device)
         sites = (torch.arange(4)[:, None] % length).to(self.state_device)

@@ -18,6 +18,9 @@ from glauber.errors import GlauberError
 UNUSED = re.compile(r"\[unused\d+\]|<unused_?\d+>|madeupword\d+|<null_\d+>|<extra_id_\d+>")
 UNKNOWN = re.compile(r"[\[<]\|?unk\|?[\]>]", re.IGNORECASE)
 SHOWN = re.compile(r"[\[<].*(mask|unk).*[\]>]", re.IGNORECASE)  # special tokens that texts show
+# How a token is spelled that is no part of a text, such as <eos>, [CLS] or <|endoftext|>.
+BRACKETED = re.compile(r"<.*>|\[.*\]|\|.*\|")
+ROLES = ("bos", "eos", "pad", "cls", "sep", "unk", "mask", "decoder_start")
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")  # the standard amino acids
 OTHER_RESIDUES = set("BJOUXZ.-*?")  # ambiguous, rare, gaps and stops, as protein models spell them
 PROBES = 12  # rows of tokens that tell how a text is spelled
@@ -47,7 +50,7 @@ class Text:
                 return cls(Tokenizer.from_file(str(folder / "tokenizer.json")))
             from transformers import AutoTokenizer
 
-            return cls(AutoTokenizer.from_pretrained(folder))
+            return cls(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
         except Exception as error:
             raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
 
@@ -190,13 +193,17 @@ class Text:
 class Vocabulary:
     """Text to tokens and back, through a transformers tokenizer.
 
-    ends are special tokens that may be proposed all the same: where a text stops.
+    ends are special tokens that may be proposed all the same: where a text stops. The model's
+    config names special tokens that the tokenizer may not name.
     """
 
-    def __init__(self, tokenizer: Any, size: int, *, ends: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, size: int, *, ends: Sequence[int] = (), config: Any = None
+    ) -> None:
         self.tokenizer = tokenizer
         self.size = size
         self.ends = list(ends)
+        self.config = config
         self.text = Text(getattr(tokenizer, "backend_tokenizer", None) or tokenizer)
 
     @classmethod
@@ -205,7 +212,7 @@ class Vocabulary:
         from transformers import AutoTokenizer
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         except Exception as error:
             raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
         return cls(tokenizer, len(tokenizer))
@@ -344,7 +351,7 @@ class Vocabulary:
         tokens by their spelling.
         """
         allowed = torch.zeros(self.size, dtype=torch.bool)
-        special = set(self.tokenizer.all_special_ids)
+        special = self._special()
         kept = [token for token in self.text.normal if token < self.size and token not in special]
         if standard_only and self.text.proteins:
             kept = [token for token in kept if self.text.spell(token) in RESIDUES]
@@ -354,6 +361,25 @@ class Vocabulary:
         if not bool(allowed.any()):
             raise GlauberError("every token is forbidden, so nothing could ever be drawn.")
         return allowed
+
+    def _special(self) -> set[int]:
+        """Special tokens by the tokenizer, by its template, and by the config of the model.
+
+        The defaults of a config may be numbers of ordinary tokens. So a token of the config counts
+        if it is spelled in brackets and the tokenizer names no other one for the same role.
+        """
+        opening, closing = self.text.around
+        special = {*self.tokenizer.all_special_ids, *opening, *closing}
+        for role in ROLES:
+            named = getattr(self.config, f"{role}_token_id", None)
+            if getattr(self.tokenizer, f"{role}_token_id", None) is None:
+                tokens = named if isinstance(named, list | tuple) else [named]
+                special |= {
+                    token
+                    for token in tokens
+                    if isinstance(token, int) and BRACKETED.fullmatch(self.spell(token))
+                }
+        return special
 
 
 def _counts(one: str) -> bool:

@@ -6,7 +6,12 @@ if the caller allows it: `trust_remote_code` is never taken from a file.
 
 import hashlib
 import json
+import re
 import struct
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.shelf import is_cached, place_of
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 from glauber.result import one_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -26,12 +31,17 @@ DTYPES = {
 }
 DEVICES = ("cpu", "cuda", "mps")
 SPLIT = "cuda:split"  # the layers of one model on all GPUs of the machine, as many on each
-MASK = "?mask_token="  # behind a name: the mask token of a model that names none itself
+OPTIONS = ("kind", "mask_token")  # what a name may carry: NAME?kind=masked&mask_token=TOKEN
 SIZES = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
     "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "dim", "n_layers",
     "n_heads", "hidden_dim", "embedding_size", "type_vocab_size",
 )  # fmt: skip
+DEBERTA_HEAD = (
+    "The heads that Microsoft published for DeBERTa were trained with an enhanced mask decoder, "
+    "which transformers does not have, and predict poorly without it; heads trained with "
+    "transformers are not affected."
+)
 HEAD_NAMES = {"masked": "masked LM", "causal": "autoregressive LM"}
 
 
@@ -77,11 +87,106 @@ def name_of(model: Any) -> str:
     return str(getattr(model.config, "_name_or_path", "") or "unnamed")
 
 
-def longest_text(config: Any, tokenizer: Any) -> int:
+def split_name(name: str) -> tuple[str, dict[str, str]]:
+    """A model's name and the options that it carries: NAME?kind=masked&mask_token=TOKEN."""
+    key = "|".join(OPTIONS)
+    plain, *options = re.split(rf"[?&](?=(?:{key})=)", name)
+    return plain, dict(option.split("=", 1) for option in options)
+
+
+def join_name(name: str, options: dict[str, Any]) -> str:
+    """What `split_name` splits; options that are None are left out."""
+    given = [f"{key}={options[key]}" for key in OPTIONS if options.get(key) is not None]
+    return f"{name}?{'&'.join(given)}" if given else name
+
+
+def check_tokenizer(model: Any, tokenizer: Any, name: str) -> None:
+    """Refuses a tokenizer that is missing, or that does not belong to the model."""
+    size = model.config.vocab_size
+    if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
+        raise GlauberError(
+            f"{name} has no tokenizer: copy the model's tokenizer files (tokenizer.json, or "
+            "vocab.txt and the like) into its folder."
+        )
+    mask = tokenizer.mask_token_id
+    if mask is not None and not 0 <= mask < size:
+        raise GlauberError(
+            f"the tokenizer of {name} gives its mask token the number {mask}, but the model has "
+            f"tokens 0 to {size - 1} only: the two do not belong together."
+        )
+
+
+_switching = threading.Lock()
+
+
+@contextmanager
+def restored_attention(model: Any) -> Iterator[None]:
+    """Restores the sparse attention that BigBird gives up for good after a short text."""
+    base = model.base_model
+    if not hasattr(base, "set_attention_type"):
+        yield
+        return
+    with _switching:
+        before = base.attention_type
+        try:
+            yield
+        finally:
+            base.set_attention_type(before)
+
+
+def ask_for_positions(model: Any, name: str) -> int | None:
+    """The most tokens for which the model's tables have positions; None without such tables.
+
+    Found by asking for a text of one repeated token: a table of positions is then the one in which
+    successive rows are looked up. A model that cannot answer in its dtype is refused.
+    """
+    if model.device.type == "meta":
+        return None
+    looked_up: list[tuple[Tensor, int]] = []
+    hooks = [
+        module.register_forward_pre_hook(
+            lambda table, inputs: looked_up.append((inputs[0], len(table.weight)))
+        )
+        for module in model.modules()
+        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight")
+    ]
+    token = next(i for i in range(5, -1, -1) if i != getattr(model.config, "pad_token_id", None))
+    tokens = torch.full((1, 6), min(token, model.config.vocab_size - 1), device=model.device)
+    try:
+        with torch.no_grad(), restored_attention(model):
+            scores = model(input_ids=tokens).logits
+    except Exception as error:  # each architecture fails in its own way
+        dtype = str(model.dtype).removeprefix("torch.")
+        reason = (str(error).strip() or repr(error)).splitlines()[0].rstrip(".")[:200]
+        raise GlauberError(
+            f"{name} ({model.config.model_type}) cannot score a text in {dtype} ({reason})."
+        ) from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if scores.shape[-1] < model.config.vocab_size:
+        raise GlauberError(
+            f"{name} scores {scores.shape[-1]} tokens, but its config.json says that it has "
+            f"{model.config.vocab_size}."
+        )
+    found = [_positions_left(rows, size, tokens.shape[1]) for rows, size in looked_up]
+    return min((left for left in found if left is not None), default=None)
+
+
+def _positions_left(rows: Any, size: int, length: int) -> int | None:
+    """How many positions a table of that size has, if these rows of it are positions."""
+    if not isinstance(rows, Tensor) or rows.is_floating_point() or rows.numel() < length:
+        return None
+    first = rows.reshape(-1)[:length].tolist()
+    successive = list(range(first[0], first[0] + length))
+    return size - first[0] if first == successive else None
+
+
+def longest_text(model: Any, tokenizer: Any, name: str) -> int:
     """The most tokens of a text with its special ones."""
-    positions = int(getattr(config, "max_position_embeddings", None) or 2**30)
-    if config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet", "esm"):
-        positions -= int(config.pad_token_id or 0) + 1  # positions are numbered from there
+    positions = ask_for_positions(model, name)
+    if positions is None:
+        positions = int(getattr(model.config, "max_position_embeddings", None) or 2**30)
     return min(positions, int(tokenizer.model_max_length))
 
 
@@ -124,12 +229,20 @@ def from_pretrained(
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(_why(name, error, kind)) from error
     if report["missing_keys"]:
+        if any(key.startswith("lm_predictions.") for key in report["unexpected_keys"]):
+            raise GlauberError(
+                f"{name} stores its masked-LM head as lm_predictions.*, which transformers reads "
+                f'only with "legacy": false in config.json: set that to load it. {DEBERTA_HEAD}'
+            )
         missing = ", ".join(sorted(report["missing_keys"])[:3])
         raise GlauberError(
             f"{name} carries no {kind}-LM head: it lacks the weights {missing}."
             if kind == "masked"
             else f"{name} is not a whole {HEAD_NAMES[kind]}: it lacks the weights {missing}."
         )
+    if kind == "masked" and getattr(model.config, "legacy", True) is False:
+        warnings.warn(f"{name}: {DEBERTA_HEAD}", GlauberWarning, stacklevel=3)
+    check_tokenizer(model, tokenizer, name)
     return model, tokenizer
 
 
@@ -161,8 +274,7 @@ def check_weights(model: Any, name: str) -> None:
 
 def kind_of(name: str) -> str:
     """Whether a model is masked, causal or a diffusion LM, by what its config names."""
-    name = name.partition(MASK)[0]
-    place = place_of(name)
+    place = place_of(split_name(name)[0])
     if not reachable(place):
         return "masked"
     try:
@@ -171,13 +283,31 @@ def kind_of(name: str) -> str:
         from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, shape_of
 
         config, _ = PreTrainedConfig.get_config_dict(place)  # reads a file, runs nothing
-        named = " ".join(config.get("architectures") or [])
+        shape = shape_of(config)
     except Exception:  # the loader says what is wrong
         return "masked"
-    if shape_of(config) in SHAPES or shape_of(config) in NO_MASK:
+    if shape in SHAPES or shape in NO_MASK:
         return "diffusion"
-    causal = "CausalLM" in named or "LMHeadModel" in named
-    return "causal" if causal and "MaskedLM" not in named else "masked"
+    return _head_kind(config)
+
+
+def _head_kind(config: dict[str, Any]) -> str:
+    """masked or causal: the head that the config names, by transformers' lists of both."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    masked = MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
+    causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+    heads = config.get("architectures") or []
+    if any(head in masked or "MaskedLM" in head for head in heads):
+        return "masked"
+    if any(head in causal or "CausalLM" in head for head in heads):
+        return "causal"
+    shape = config.get("model_type")
+    no_masked_head = shape not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return "causal" if no_masked_head and shape in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "masked"
 
 
 def reachable(name: str) -> bool:
@@ -267,6 +397,12 @@ def _check_config(path: Path) -> None:
     if not path.is_file():
         raise GlauberError(f"{path.parent} is no model: it holds no config.json.")
     config = _json(path)
+    parts = [key for key in ("vision_config", "audio_config") if config.get(key)]
+    if parts:
+        raise GlauberError(
+            f"{path.parent} is a multimodal model (config.json has a {parts[0]}): only models of "
+            "text alone can be used."
+        )
     for key in SIZES:
         size = config.get(key)
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
@@ -307,6 +443,12 @@ def _why(name: str, error: Exception, kind: str) -> str:
     """One sentence on why a model could not be loaded."""
     text, what = str(error), HEAD_NAMES[kind]
     if "trust_remote_code" in text:
+        offered = _code_offers(name)
+        if offered and not any(f"AutoModelFor{k}LM" in offered for k in ("Masked", "Causal")):
+            return (
+                f"{name} is not a {what} that transformers knows, and the code that comes with it "
+                f"offers {', '.join(offered)} only."
+            )
         return (
             f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
         )
@@ -321,6 +463,13 @@ def _why(name: str, error: Exception, kind: str) -> str:
         "download it elsewhere and give the path of its folder (it holds config.json), "
         "or use bundled:english."
     )
+
+
+def _code_offers(name: str) -> list[str]:
+    """The automatic classes for which a folder brings code of its own."""
+    path = Path(place_of(name)) / "config.json"
+    offered = _json(path).get("auto_map") if path.is_file() else None
+    return sorted(offered) if isinstance(offered, dict) else []
 
 
 def _reason(name: str, text: str, error: Exception) -> str:

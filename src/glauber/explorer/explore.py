@@ -200,9 +200,9 @@ def _run(what: Any) -> Run | None:
 
 
 def _is_model(name: str) -> bool:
-    from glauber.conditionals.weights import MASK, reachable
+    from glauber.conditionals.weights import reachable, split_name
 
-    return reachable(name.partition(MASK)[0])
+    return reachable(split_name(name)[0])
 
 
 def _check_name(name: str) -> None:

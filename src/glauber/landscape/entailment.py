@@ -78,8 +78,9 @@ def _load(name: str, device: str) -> tuple[Any, Any]:
     logging.disable_progress_bar()
     local = Path(name).is_dir()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
-        model = AutoModelForSequenceClassification.from_pretrained(name, local_files_only=local)
+        how = {"local_files_only": local, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(name, **how)
+        model = AutoModelForSequenceClassification.from_pretrained(name, **how)
     except Exception as error:  # each kind of model fails in its own way
         first = (str(error).strip() or repr(error)).splitlines()[0].rstrip(".")
         raise GlauberError(f"the entailment model {name} cannot be loaded ({first}).") from error

@@ -25,6 +25,7 @@ from urllib.parse import unquote, urlparse
 
 from glauber.extras import EXTRAS, missing
 from glauber.machine.checksums import bundled
+from glauber.threads import usable_cores
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "zarr")
@@ -129,7 +130,7 @@ def _imported(name: str) -> tuple[str, str, str]:
 
 def _machine() -> Found:
     yield "system", f"{platform.system()} {platform.release()}, {platform.machine()}"
-    yield "cpu", f"{_cpu_name()}, {os.cpu_count()} cores, of which {_usable()} may be used"
+    yield "cpu", f"{_cpu_name()}, {os.cpu_count()} cores, of which {usable_cores()} may be used"
     yield from _unless_broken("threads", _threads)
     yield from _unless_broken("memory", _memory)
     yield from _unless_broken("disk", _disk)
@@ -156,10 +157,6 @@ def _flags() -> set[str]:
             if line.lower().startswith(("flags", "features")):
                 return set(line.partition(":")[2].split())
     return set()
-
-
-def _usable() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _threads() -> str:
@@ -229,7 +226,7 @@ def _byte_products() -> tuple[str, str, str]:
     try:
         check_machine()
     except Exception as error:
-        return "int8", f"--dtype int8 is not there: {reason(error)}", "note"
+        return "int8", reason(error), "note"
     return "int8", f"products of bytes are exact here, by {by}: --dtype int8 works", ""
 
 

@@ -70,6 +70,7 @@ def couple(
     check_temperature(temperature)
     check_seed(seed)
     joint_draw_named(coupling)
+    refuse_int8(dtype)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     conditionals = opened.conditionals()

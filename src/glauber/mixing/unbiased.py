@@ -205,7 +205,7 @@ def estimate(
     check_window(k, m, lag, steps)
     joint = joint_draw_named(coupling)
     pairs = begin(left, right, free, temperature=temperature, seed=seed)
-    size = pairs_at_once(conditionals)
+    size = pairs_at_once(conditionals, left.device)
     last = max(m, lag + steps)
     parts = []
     with track("steps of pairs", len(left) * last) as advance:

@@ -24,6 +24,7 @@ from glauber.errors import GlauberError
 from glauber.progress import check_count, check_seed
 from glauber.result import one_of
 from glauber.sweeps.folder import Cell, Sweep, left, pack, read_sweep, results, save
+from glauber.threads import usable_cores
 
 PLACES = ("local", "processes", "ray")
 WORKERS = 4096  # more than any machine has cores
@@ -56,7 +57,7 @@ def executor_named(on: str, *, workers: int | None = None, address: str | None =
     one_of("the place where a sweep runs", on, PLACES)
     if workers is not None:
         check_count("number of workers", workers, most=WORKERS)
-    n_workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    n_workers = usable_cores() if workers is None else workers
     if address is not None and on != "ray":
         raise GlauberError(f"an address was given, but the sweep runs on {on}: that is for ray.")
     if on == "processes":

@@ -23,6 +23,7 @@ from glauber.conditionals.forward.description import (
 )
 
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
+VECTOR = 64  # numbers that torch works on at once, at most; the rest may be rounded differently
 LINE = 16  # numbers of float32 in a line of memory
 WINDOWS = 4  # texts of more windows are looked at window by window
 
@@ -101,7 +102,10 @@ class Encoder:
     def activate(self, layer: Layer, between: Tensor) -> Tensor:
         """The activation, in place, and the gate."""
         if not layer.gated:
-            return activation(layer.activation)(between)
+            if between.is_cuda or between.numel() % VECTOR == 0:
+                return activation(layer.activation)(between)
+            flat = F.pad(between.flatten(), (0, -between.numel() % VECTOR))
+            return activation(layer.activation)(flat)[: between.numel()].view(between.shape)
         taken, gate = between.chunk(2, dim=-1)
         return activation(layer.activation)(taken).mul_(gate)
 
@@ -282,4 +286,4 @@ def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tenso
     return (queries[..., None] - keys)[:, None]
 
 
-__all__ = ["FEWEST_ROWS", "Affine", "Encoder", "activation", "embed", "fill_up", "normed"]
+__all__ = ["FEWEST_ROWS", "VECTOR", "Affine", "Encoder", "activation", "embed", "fill_up", "normed"]

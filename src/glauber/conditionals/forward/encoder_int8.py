@@ -209,12 +209,18 @@ def round_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     return (weight / scales[:, None]).round().to(torch.int8), scales
 
 
+NOT_AVAILABLE = "int8 is not available on this CPU (no exact 8-bit products); use --dtype float32."
+
+
 def check_machine() -> None:
-    """Refuses a machine whose byte products are missing or not exact (some saturate)."""
+    """Refuses a machine whose byte products are missing or not exact.
+
+    x86 without VNNI adds pairs of products in 16 bits, which saturate.
+    """
     try:
         product = Product(Affine(torch.full((64, 256), float(LEVELS)), None))
         found = product(torch.full((32, 256), float(LEVELS)))
     except (AttributeError, RuntimeError) as error:
-        raise GlauberError("this build of torch has no int8 products; use float32.") from error
+        raise GlauberError(NOT_AVAILABLE) from error
     if not torch.equal(found, torch.full((32, 64), float(LEVELS**2 * 256))):
-        raise GlauberError("this machine's int8 products are not exact; use float32.")
+        raise GlauberError(NOT_AVAILABLE)

@@ -1,0 +1,98 @@
+"""What the source never does: run a stranger's code, read stdin for permission, assume Linux."""
+
+import ast
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from glauber.conditionals.vocabulary import Text, Vocabulary
+from glauber.errors import GlauberError
+from glauber.sweeps.executor import executor_named
+from glauber.threads import usable_cores
+
+SOURCE = Path(__file__).parent.parent / "src" / "glauber"
+OPENED = "how"  # keyword arguments that contain trust_remote_code
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node
+
+
+def test_every_from_pretrained_says_whether_code_may_run() -> None:
+    silent = []
+    calls = 0
+    for place, node in nodes():
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "from_pretrained":
+            calls += 1
+            passed_through = [
+                isinstance(word.value, ast.Name) and word.value.id == OPENED
+                for word in node.keywords
+                if word.arg is None
+            ]
+            named = any(word.arg == "trust_remote_code" for word in node.keywords)
+            if not named and not any(passed_through):
+                silent.append(place)
+    assert calls >= 8 and not silent
+
+
+def test_nothing_asks_a_question_on_stdin() -> None:
+    asking = [
+        place
+        for place, node in nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("input", "breakpoint")
+    ]
+    assert not asking
+
+
+def test_one_function_counts_the_cores() -> None:
+    names = ("sched_getaffinity", "process_cpu_count")
+    users = {
+        place.partition(":")[0]
+        for place, node in nodes()
+        if isinstance(node, ast.Attribute) and node.attr in names
+    }
+    assert users == {"threads.py"}
+
+
+@pytest.mark.parametrize("missing", [(), ("process_cpu_count",), ("sched_getaffinity",)])
+def test_cores_are_counted_on_any_system(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("process_cpu_count", *missing):
+        monkeypatch.delattr(os, name, raising=False)
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+    assert executor_named("processes") is not None
+
+
+def test_a_tokenizer_with_code_of_its_own_is_refused_without_running_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    folder = tmp_path / "tokenizer"
+    folder.mkdir()
+    config = {
+        "tokenizer_class": "Mine",
+        "auto_map": {"AutoTokenizer": ["code.Mine", None]},
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mine"}))
+    (folder / "code.py").write_text(f"open({str(ran)!r}, 'w')\nclass Mine: pass\n")
+
+    def answer(*_: object) -> str:
+        ran.touch()
+        return "y"
+
+    monkeypatch.setattr("builtins.input", answer)
+    for kind in (Text, Vocabulary):
+        with pytest.raises(GlauberError, match="cannot be read"):
+            kind.open(folder)
+    assert not ran.exists()
