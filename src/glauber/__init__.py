@@ -81,6 +81,8 @@ STUDIES = {
 OTHERS = {
     "explore": "explorer.explore",
     "load": "conditionals.load",
+    "read_texts": "conditionals.texts",
+    "Corpus": "conditionals.texts",
     "constrain": "dynamics.constrained",
     "DiffusionLM": "conditionals.diffusion_lm",
     "MaskedLM": "conditionals.masked_lm",

@@ -33,3 +33,6 @@ Freeze = Annotated[
     Sequence[int] | str,
     "Sites never redrawn, such as 0-4,9: counted from 0, without special tokens and prefix.",
 ]
+Unknown = Annotated[
+    str, "Characters outside the vocabulary: error, or token (read as the unknown token)."
+]

@@ -9,12 +9,13 @@ import difflib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 
 if TYPE_CHECKING:
     import pandas
@@ -24,14 +25,29 @@ Params = ParamSpec("Params")
 Answer = TypeVar("Answer")
 
 
+class Skipped(NamedTuple):
+    """A text that a study left out."""
+
+    number: int  # among the given texts, from 1
+    id: str  # that its source gives it, if any
+    text: str
+    reason: str  # completes "text 7 …"
+
+
 class Result:
     """The answer of a study."""
 
     signature: str  # one line that says how the answer was made
+    skipped: tuple[Skipped, ...] = ()  # texts that were left out
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that the answer says, as JSON can hold it; what `--json` prints."""
+        """Everything that the answer says, as JSON can hold it."""
         raise NotImplementedError
+
+    def record(self) -> dict[str, Any]:
+        """What `--json` prints: the answer and the texts that were left out, if any."""
+        skipped = [text._asdict() for text in self.skipped]
+        return self.to_dict() | ({"skipped": skipped} if skipped else {})
 
     def lines(self) -> Iterable[str]:
         """What a person reads, line by line."""
@@ -74,6 +90,7 @@ class Result:
 
 ROWS = 20  # of the table that a notebook shows
 _asking: ContextVar[str | None] = ContextVar("asking", default=None)  # the study at work
+_skipped: ContextVar[list[Skipped] | None] = ContextVar("skipped", default=None)
 
 
 def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
@@ -94,13 +111,43 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
                 raise TypeError(f"{function.__name__} has no parameter {name!r}{hint}")
         for name, value in (*zip(known, args, strict=False), *kwargs.items()):
             check_characters(name, value)
-        before = _asking.set(said)
+        before, skipped = _asking.set(said), _skipped.get()
+        inside = _skipped.set([])
         try:
-            return function(*args, **kwargs)
+            answer = function(*args, **kwargs)
+            own = tuple(dict.fromkeys(_skipped.get() or ()))
+            if isinstance(answer, Result) and own:
+                object.__setattr__(answer, "skipped", own)  # of a frozen dataclass
+            if skipped is not None:
+                skipped.extend(own)
+            return answer
         finally:
             _asking.reset(before)
+            _skipped.reset(inside)
 
     return asked
+
+
+def report_skipped(skipped: Sequence[Skipped], total: int) -> None:
+    """Says which of so many texts are left out and why; an error if that is all of them."""
+    if not skipped:
+        return
+    first = skipped[0]
+    name = f"the record {first.id!r:.60}" if first.id else f"text {first.number}"
+    if len(skipped) >= total:
+        alone = f"{name} {first.reason}."
+        raise GlauberError(alone if total == 1 else f"none of {total:,} texts can be read: {alone}")
+    inside = _skipped.get()
+    if inside is not None:
+        inside.extend(skipped)
+    numbers = ", ".join(f"{text.number}" for text in skipped[:10])
+    more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
+    warnings.warn(
+        f"{len(skipped):,} of {total:,} texts cannot be read and are left out (numbers {numbers}"
+        f"{more}): {visible(name)} {visible(first.reason)}.",
+        GlauberWarning,
+        stacklevel=4,
+    )
 
 
 def check_characters(name: str, value: object) -> None:

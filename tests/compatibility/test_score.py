@@ -114,9 +114,8 @@ def test_no_call_holds_more_scores_than_allowed(monkeypatch, model):
     ("texts", "why"),
     [
         ([], "no text was given"),
-        (["the cat", "  "], "text 2 is empty"),
         (["cat"], "text 1 has a single token"),
-        (["the cat", "the " * 40], "text 2 has 42 tokens"),
+        (["the " * 40], "text 1 has 42 tokens"),
         (None, "no text to score"),
         ("", "text 1 is empty"),
     ],

@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "luke": dict(entity_vocab_size=10, entity_emb_size=8),
     "mbart": SEQ2SEQ,
     "mobilebert": dict(
-        embedding_size=32, intra_bottleneck_size=16, num_feedforward_networks=1, true_hidden_size=16
+        embedding_size=16, intra_bottleneck_size=16, num_feedforward_networks=1, true_hidden_size=16
     ),
     "modernbert": dict(**ENDS, local_attention=8, global_attn_every_n_layers=2),
     "mvp": SEQ2SEQ,

@@ -19,6 +19,7 @@ from glauber.errors import GlauberError, GlauberWarning
 
 # Scores of these depend on the batch in the last bits: their attention sums in another order.
 ROUNDED_BY_BATCH = {"yoso"}
+NO_FLOAT64 = {"mra"}  # transformers' code computes in float32 whatever the weights are
 TEXTS = conftest.TEXTS[:3]
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not a shape that we know")
@@ -60,8 +61,12 @@ def _check_studies(model):
     assert len(run.frame())
     scored = glauber.score(model, TEXTS).to_dict()
     assert "NaN" not in json.dumps(scored)
-    assert (glauber.rectangles(model, TEXTS, count=2, length=5).delta >= 0).all()
-    (filled,) = glauber.infill("the [MASK] sat", model=model).texts
+    if model.model.config.model_type in NO_FLOAT64:
+        with pytest.raises(GlauberError, match="cannot score a text in float64"):
+            glauber.rectangles(model, TEXTS, count=2, length=5)
+    else:
+        assert (glauber.rectangles(model, TEXTS, count=2, length=5).delta >= 0).all()
+    (filled,) = glauber.infill(model, "the [MASK] sat").texts
     assert "[MASK]" not in filled
 
 

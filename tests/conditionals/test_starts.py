@@ -15,7 +15,6 @@ from glauber.conditionals.starts import (
     passages,
     people_of,
     positions_of,
-    read_named,
     read_sites,
     read_texts,
     reads_english,
@@ -49,7 +48,7 @@ def protein():
 def test_a_string_is_one_text_and_a_path_is_a_file(model, source, texts):
     tokens, free = starts(model, "the old cat")
     assert tokens.shape == (1, 5) and free.sum() == 3
-    assert read_texts(source) == texts
+    assert list(read_texts(source)) == texts
     assert torch.equal(starts(model, source)[0], starts(model, texts)[0])
     assert torch.equal(starts(model, tuple(texts))[0], starts(model, texts)[0])
 
@@ -59,11 +58,12 @@ def test_a_string_is_one_text_and_a_path_is_a_file(model, source, texts):
     [
         ("", "text 1 is empty"),
         ([], "the list is empty"),
-        (["the cat", "  "], "text 2 is empty"),
+        (["  "], "text 1 is empty"),
+        (["", None, float("nan")], "none of 3 texts can be read: text 1 is empty"),
         (["the cat", 3], "text 2 is 3, but it must be a string"),
         (b"the cat", "texts are a string, a list of strings or a Path"),
         (7, "texts are a string, a list of strings or a Path"),
-        (["the cat", "the zebra"], "text 2 has 'z' at character 5"),
+        ("the zebra", "text 1 has 'z' at character 5"),
         (Path("/dev/zero"), "/dev/zero is a device"),
         (Path("/nowhere/texts"), "No such file"),
         (Path("/tmp"), "Is a directory"),
@@ -83,7 +83,7 @@ def test_files_that_are_no_texts(model, tmp_path, monkeypatch):
     path.write_text("\n \n")
     with pytest.raises(GlauberError, match="holds no text"):
         starts(model, path)
-    monkeypatch.setattr("glauber.conditionals.texts.LARGEST", 100)
+    monkeypatch.setattr("glauber.conditionals.files.LARGEST", 100)
     path.write_text("the cat\n" * 13)
     with pytest.raises(GlauberError, match="holds more than"):
         starts(model, path)
@@ -92,19 +92,22 @@ def test_files_that_are_no_texts(model, tmp_path, monkeypatch):
 def test_standard_input_and_odd_line_ends(model, monkeypatch, tmp_path):
     stream = io.BytesIO("\ufeffthe cat\r\n\r\na dog\u2028ran".encode())
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=stream))
-    assert read_texts(Path("-")) == ["the cat", "a dog\u2028ran"]
+    assert list(read_texts(Path("-"))) == ["the cat", "a dog\u2028ran"]
 
 
 def test_fasta(protein, tmp_path):
     path = tmp_path / "two.fasta"
     path.write_text(">heavy chain\nEVQL\nVESG\n\n>light\nDIQ*\n")
-    assert read_named(path) == [("EVQLVESG", "heavy chain"), ("DIQ", "light")]
+    assert [row[:2] for row in read_texts(path).rows] == [
+        ("EVQLVESG", "heavy chain"),
+        ("DIQ", "light"),
+    ]
     tokens, free = starts(protein, path)
     assert free.sum(dim=1).tolist() == [8, 3]
     assert protein.vocabulary.decode(tokens[0]) == "EVQLVESG"
-    assert read_texts(path.read_text()) == ["EVQLVESG", "DIQ"]
-    with pytest.raises(GlauberError, match="the record 'light' has no sequence"):
-        starts(protein, ">heavy\nEVQ\n>light\n")
+    assert list(read_texts(path.read_text())) == ["EVQLVESG", "DIQ"]
+    with pytest.warns(GlauberWarning, match="1 of 2 texts .*the record 'light' has no sequence"):
+        assert len(starts(protein, ">heavy\nEVQ\n>light\n")[0]) == 1
 
 
 @pytest.mark.parametrize(
@@ -226,8 +229,12 @@ def test_chains_take_the_texts_in_turn(model):
 
 
 def test_texts_that_are_too_long(model):
-    with pytest.raises(GlauberError, match=r"text 2 has 42 tokens .* reads at most 38"):
-        starts(model, ["the cat", "the cat " * 20])
+    with pytest.raises(GlauberError, match=r"text 1 has 42 tokens .* reads at most 38"):
+        starts(model, "the cat " * 20)
+    with pytest.warns(GlauberWarning, match=r"text 2 has 42 tokens .* reads at most 38"):
+        assert len(starts(model, ["the cat", "the cat " * 20])[0]) == 1
+    tokens, _ = starts(model, ["the cat sat", "the cat " * 20], length=3)
+    assert tokens.shape == (2, 5)
     assert conftest.SIZES["max_position_embeddings"] == 40
 
 
@@ -238,7 +245,7 @@ def test_text_that_only_begins_as_fasta_does_is_refused(tmp_path):
         read_texts(path)
     path.write_text(">a\nEVQL VESG\n")
     with pytest.warns(GlauberWarning, match="blanks in it are removed"):
-        assert read_texts(path) == ["EVQLVESG"]
+        assert list(read_texts(path)) == ["EVQLVESG"]
 
 
 def test_short_texts_can_be_taken_whole_and_that_is_said(model, texts):

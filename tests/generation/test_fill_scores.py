@@ -119,5 +119,5 @@ def test_special_tokens_of_the_context_are_given(tiny_folder):
     found = glauber.infill(model, ["the [MASK:1-2] sat .", "[MASK] cat"], chains=2, temperature=1.0)
     assert np.isfinite(found.scores.total).all()
     frame = found.frame()
-    assert (frame[frame["given"] == 1]["length_log_prob"] == 0).all()
+    assert (frame[frame["number"] == 2]["length_log_prob"] == 0).all()
     np.testing.assert_allclose(frame["score"], frame["fill_log_prob"] + frame["length_log_prob"])

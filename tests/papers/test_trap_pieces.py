@@ -138,7 +138,8 @@ def test_the_regimes(tiny_scale, tiny_folder, tmp_path):
     beside = claims[f"{close}, set against noise"]
     assert beside.quantity.value == pytest.approx(far[0] - far[3] / 2)
     hot = claims["at temperature 100 token selection becomes nearly uniform"]
-    assert hot.verdict.word == "agrees" and 0.9 < hot.quantity.value <= 1
+    # Three chains cannot rule out that a fourth one is different.
+    assert hot.verdict.word == "cannot tell" and 0.9 < hot.quantity.value <= 1
     assert len(made.pictures) == 1 and made.write(tmp_path / "out").is_dir()
 
 

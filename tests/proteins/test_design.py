@@ -13,7 +13,7 @@ import transformers
 import glauber as package
 from conftest import SIZES
 from glauber.conditionals.table import Joint, Table
-from glauber.conditionals.texts import read_named
+from glauber.conditionals.texts import read_texts
 from glauber.errors import GlauberError
 from glauber.proteins.design import RUNGS, SWEEPS, design, read_ladder
 from glauber.proteins.designs import Walk
@@ -172,10 +172,10 @@ def test_parents_without_names_get_numbers():
 def test_what_is_written_can_be_read_again(tmp_path):
     answer = design(OTHER, PARENT, designs=7, chains=4)
     folder = answer.write(tmp_path / "all")
-    records = read_named(folder / "designs.fasta")
+    records = read_texts(folder / "designs.fasta").rows
     assert [one.text for one in records] == found_by(answer)
     first = answer.families[0].designs[0]
-    assert records[0].name == (
+    assert records[0].id == (
         f"parent-1 score={first.scored.mean.value:.4f} order_sd={first.scored.sd.value:.4f} "
         f"distance={first.distance} mutations={first.scored.mutations}"
     )
@@ -258,7 +258,7 @@ def test_no_set_of_designs_is_larger_than_the_bound(choices, budget, distance):
     [
         (dict(parents="ACXEA"), "'X' at position 3"),
         (dict(parents="acdea"), "lower-case"),
-        (dict(parents=">a\nACDEA\n>b\n\n"), "'b' has no sequence"),
+        (dict(parents=">b\n\n>c\n"), "'b' has no sequence"),
         (dict(parents=None), "a parent is needed"),
         (dict(free="4-9"), "residues 4-9 are not there: the sequence has residues 1 to 5"),
         (dict(free="0-2"), "residues 0-2 are not there"),
@@ -324,10 +324,10 @@ def test_the_command_writes_ranked_fasta_or_nothing(glauber, protein_folder, tmp
     code, said, _ = glauber(*words, *few, "--designs", 12, "--temperature", "2,1.5,1", "--json")
     assert code == 0
     told = json.loads(said)["families"][0]["designs"]
-    records = read_named(out)
+    records = read_texts(out).rows
     assert [one.text for one in records] == [one["sequence"] for one in told]
     assert len({one.text for one in records}) == 12
-    scores = [float(one.name.split("score=")[1].split()[0]) for one in records]
+    scores = [float(one.id.split("score=")[1].split()[0]) for one in records]
     assert scores == sorted(scores, reverse=True)
     for one in records:
         assert one.text[:2] + one.text[6:8] + one.text[9] == "EV" + "SG" + "A"

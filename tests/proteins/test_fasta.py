@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from glauber.conditionals.files import Row
 from glauber.conditionals.own import Own
 from glauber.conditionals.starts import named_starts, starts
 from glauber.conditionals.table import normals
-from glauber.conditionals.texts import Given, fasta, read_named, read_texts
+from glauber.conditionals.texts import fasta, read_texts
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.proteins.fasta import read_sequences
 from glauber.runs.export import export
@@ -37,34 +38,40 @@ def packed(tmp_path):
 
 
 def test_gzip_is_read_like_the_plain_file(packed, monkeypatch):
-    assert read_named(packed) == [("EVQLVESG", "heavy chain"), ("DIQMTQSP", "light")]
+    assert [row[:2] for row in read_texts(packed).rows] == [
+        ("EVQLVESG", "heavy chain"),
+        ("DIQMTQSP", "light"),
+    ]
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(packed.read_bytes())))
-    assert read_texts(Path("-")) == ["EVQLVESG", "DIQMTQSP"]
+    assert list(read_texts(Path("-"))) == ["EVQLVESG", "DIQMTQSP"]
 
 
 def test_damaged_and_huge_gzip_is_refused(packed, monkeypatch):
     whole = packed.read_bytes()
     packed.write_bytes(whole[:-12])
     with pytest.raises(GlauberError, match=r"two\.fasta\.gz cannot be read: it is damaged gzip"):
-        read_named(packed)
+        read_texts(packed)
     packed.write_bytes(gzip.compress(b"A" * 2000))
-    monkeypatch.setattr("glauber.conditionals.texts.LARGEST", 1000)
+    monkeypatch.setattr("glauber.conditionals.files.LARGEST", 1000)
     with pytest.raises(GlauberError, match="holds more than"):
-        read_named(packed)
+        read_texts(packed)
 
 
 def test_fasta_is_read_as_it_was_written(tmp_path):
-    records = [Given("ACDEFGHIKL" * 17, "long one score=-1.5"), Given("AC", "b")]
+    records = [Row("ACDEFGHIKL" * 17, "long one score=-1.5"), Row("AC", "b")]
     path = tmp_path / "out.fasta"
     path.write_text(fasta(records))
-    assert read_named(path) == records
+    assert [row[:2] for row in read_texts(path).rows] == [row[:2] for row in records]
     assert max(map(len, path.read_text().splitlines())) == 80
 
 
 def test_an_unknown_residue_is_named_with_its_record_and_place(packed):
     model = Own(Independent())
+    texts = ">heavy\nEVQ\n>light\nDIX\n"
+    with pytest.warns(GlauberWarning, match="the record 'light' has 'X' at character 3"):
+        assert named_starts(model, texts).names == ["heavy"]
     with pytest.raises(GlauberError, match="the record 'light' has 'X' at character 3"):
-        starts(model, ">heavy\nEVQ\n>light\nDIX\n")
+        starts(model, read_texts(texts, unknown="error"))
 
 
 def test_names_go_through_a_run_and_out_again(packed, tmp_path):
@@ -72,8 +79,8 @@ def test_names_go_through_a_run_and_out_again(packed, tmp_path):
     assert run.spec.names == ["heavy chain", "light", "heavy chain"]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["names"] == run.spec.names
     export(run, to="fasta", out=tmp_path / "last.fasta")
-    found = read_named(tmp_path / "last.fasta")
-    assert [one.name for one in found] == [
+    found = read_texts(tmp_path / "last.fasta").rows
+    assert [row.id for row in found] == [
         f"{name} chain={chain} step=30" for chain, name in enumerate(run.spec.names)
     ]
     assert [one.text for one in found] == [run.text(chain) for chain in range(3)]
@@ -85,9 +92,9 @@ def test_names_go_through_a_run_and_out_again(packed, tmp_path):
 def test_texts_that_are_left_out_take_their_names_along():
     given = ">a\nEVQLV\n>b\nEV\n>c\nEVQLVQ\n"
     with pytest.warns(GlauberWarning, match="left out: text 2"):
-        _, _, names = named_starts(Own(Independent()), given, length=5)
-    assert names == ["a", "c"]
-    assert named_starts(Own(Independent()), ["EVQLV"])[2] == []
+        begun = named_starts(Own(Independent()), given, length=5)
+    assert begun.names == ["a", "c"]
+    assert named_starts(Own(Independent()), ["EVQLV"]).names == []
 
 
 def test_a_run_of_words_has_no_fasta(tiny_folder, tmp_path):

@@ -13,9 +13,9 @@ import transformers
 from conftest import SIZES
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
-from glauber.conditionals.texts import read_named
+from glauber.conditionals.texts import read_texts
 from glauber.dynamics.constrained import constrain
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 from glauber.proteins.mutate import mutate
 from glauber.proteins.mutations import (
     apply,
@@ -175,14 +175,14 @@ def test_variants_from_every_kind_of_file_and_out_again(protein, tmp_path):
     assert dicts[0] == dicts[1] == dicts[2] == dicts[3]
     assert {one.name for one in answers[0].variants} == {"one", "two"}
     assert {one.name for one in answers[2].variants} == set(spelled)
-    written = read_named(answers[0].write(tmp_path / "out.fasta"))
+    written = read_texts(answers[0].write(tmp_path / "out.fasta")).rows
     best = answers[0].variants[0]
     assert written[0].text == best.sequence
-    assert written[0].name.startswith(f"{best.name} score={best.mean.value:.4f} order_sd=")
-    assert read_named(answers[0].write(tmp_path / "out.fa.gz")) == written
+    assert written[0].id.startswith(f"{best.name} score={best.mean.value:.4f} order_sd=")
+    assert read_texts(answers[0].write(tmp_path / "out.fa.gz")).rows == written
     stored = pandas.read_parquet(answers[0].write(tmp_path / "out.parquet"))
     assert stored.mean_over_orders.tolist() == [one.mean.value for one in answers[0].variants]
-    assert len(read_named(mutate(protein, PARENT).write(tmp_path / "all.fasta"))) == 190
+    assert len(read_texts(mutate(protein, PARENT).write(tmp_path / "all.fasta"))) == 190
     with pytest.raises(GlauberError, match="exists already"):
         answers[0].write(tmp_path / "out.fasta")
 
@@ -210,7 +210,7 @@ def test_mutations_are_read_applied_and_found_again():
         (PARENT, [PARENT + "E"], "variant 1 has 11 letters, but the parent has 10"),
         (PARENT, ">short\nEVQ\n", "the variant 'short' has 3 letters"),
         (PARENT, ">odd\nEVQLVESGGX\n", "the variant 'odd' has 'X' at position 10"),
-        (PARENT, ">none\n\n>b\nEV\n", "the record 'none' has no sequence"),
+        (PARENT, ">none\n\n>b\n\n", "the record 'none' has no sequence"),
         ("EVqLV", None, "the parent has the lower-case letter 'q' at position 3"),
         (">wt\nEV1LV\n", None, "'1' is no letter of a sequence"),
         ("EVJLV", None, "the parent has 'J' at position 3"),
@@ -240,15 +240,26 @@ def test_bad_positions_columns_and_files(protein, tmp_path):
     with pytest.raises(GlauberError, match="positions choose single mutants"):
         mutate(protein, PARENT, "V2A", positions="2")
     table = tmp_path / "t.csv"
-    table.write_text("first,second\nV2A,1\n")
-    with pytest.raises(GlauberError, match="no column called variant: say which of first, second"):
+    table.write_text("first,second\nV2A,a\n")
+    with pytest.raises(GlauberError, match=r"say which column contains .* first, second"):
         mutate(protein, PARENT, table)
     assert mutate(protein, PARENT, table, column="first", pll=False).variants[0].name == "V2A"
     with pytest.raises(GlauberError, match="has no column 'third'"):
         mutate(protein, PARENT, table, column="third")
     table.write_text("variant,second\n,1\n")
-    with pytest.raises(GlauberError, match="line 2 has no variant"):
+    with pytest.raises(GlauberError, match="text 1 is empty"):
         mutate(protein, PARENT, table)
+
+
+def test_bad_variants_are_left_out_and_reported(protein, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("variant,id\nV2A,a\nV2,b\n,c\nG8A:G9A,d\nW2A,e\n")
+    with pytest.warns(GlauberWarning) as warned:
+        answer = mutate(protein, PARENT, table, pll=False)
+    assert {variant.name for variant in answer.variants} == {"a", "d"}
+    assert sorted(row.id for row in answer.skipped) == ["b", "c", "e"]
+    assert [row["number"] for row in answer.record()["skipped"]] == [3, 2, 5]
+    assert len(warned) == 3
 
 
 def test_words_are_letters_too(tiny_folder, glauber, tmp_path):

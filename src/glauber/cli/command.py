@@ -20,9 +20,18 @@ import typer
 
 from glauber import progress
 from glauber.errors import GlauberError
-from glauber.result import Result, visible
+from glauber.result import Result, one_of, visible
 
-FROM = "File of texts, one a line, or FASTA, also by gzip; - for standard input."
+FROM = (
+    "File of texts: plain text (one per line), CSV, TSV, JSON lines, Parquet or FASTA, also "
+    "compressed by gzip or xz; - for standard input."
+)
+COLUMN = "Column of the file that contains the texts."
+ID_COLUMN = "Column of the file that identifies the texts."
+UNKNOWN = (
+    "Texts with characters outside the vocabulary: skip (leave them out and report them), error, "
+    "or token (read them as the unknown token)."
+)
 OUT = "Write the answer: .html (a page), .png, .json, .csv, or a new folder with all of it."
 JSON = "Print one JSON object and nothing else."
 SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times
@@ -46,16 +55,17 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
     around is entered while the study works; it gets what was asked and gives what to add to it.
     """
     spelled = spellings(study)
+    added = reading_options(spelled)
     own_out = "out" in inspect.signature(study).parameters
 
     def run(**given: Any) -> None:
         silent, yes = given.pop("json"), given.pop("yes")
         place = None if own_out else given.pop("out")
-        source = given.pop("source", None)
+        reading = {name: given.pop(name) for name in READING if name in added}
         _check_utf8(given)
         asked = {name: spelled[name].read(value) for name, value in given.items()}
         if "texts" in asked:
-            asked["texts"] = _texts(asked["texts"], source)
+            asked["texts"] = _texts(asked["texts"], **reading)
         if place is not None:
             from glauber.figures.page import check_place
 
@@ -71,8 +81,7 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=s.default, annotation=s[0])
         for name, s in spelled.items()
     ]
-    if "texts" in spelled:
-        parameters.append(_option("source", Path | None, None, "--from", FROM))
+    parameters += added.values()
     if not own_out:
         parameters.append(_option("out", Path | None, None, "--out", OUT))
     parameters += [
@@ -90,7 +99,7 @@ def show(answer: Any, *, silent: bool, place: Path | None = None) -> None:
     if place is not None:
         answer.write(place)
     if silent:
-        told = json.dumps(answer.to_dict(), ensure_ascii=False, allow_nan=False)
+        told = json.dumps(answer.record(), ensure_ascii=False, allow_nan=False)
         print("".join(map(_in_json, told)), flush=True)
         return
     print(str(answer), flush=True)
@@ -228,10 +237,40 @@ def _option(name: str, kind: Any, default: Any, flag: str, text: str) -> inspect
     )
 
 
-def _texts(given: list[str] | None, source: Path | None) -> list[str] | Path | None:
+READING = ("source", "column", "id_column", "unknown")  # how texts are read
+
+
+def reading_options(spelled: dict[str, Spelling]) -> dict[str, inspect.Parameter]:
+    """The options of a study that takes texts."""
+    if "texts" not in spelled:
+        return {}
+    options = (
+        _option("source", Path | None, None, "--from", FROM),
+        _option("column", str | None, None, "--column", COLUMN),
+        _option("id_column", str | None, None, "--id-column", ID_COLUMN),
+        _option("unknown", str, "skip", "--unknown", UNKNOWN),
+    )
+    return {option.name: option for option in options}
+
+
+def _texts(
+    given: list[str] | None,
+    *,
+    source: Path | None,
+    column: str | None,
+    id_column: str | None,
+    unknown: str,
+) -> Any:
+    """What a study gets: a `Corpus`, or None where it has its own texts."""
+    from glauber.conditionals.texts import read_texts
+
     if given and source is not None:
         raise GlauberError("give texts or a file of texts, not both.")
-    return source if source is not None else (given or None)
+    texts = source if source is not None else (given or None)
+    if texts is None and (column, id_column) == (None, None):
+        one_of("unknown", unknown, ("skip", "error", "token"))
+        return None
+    return read_texts(texts, column=column, id_column=id_column, unknown=unknown)
 
 
 def _check_utf8(given: dict[str, Any]) -> None:

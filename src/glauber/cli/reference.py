@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from glauber.cli.command import FROM, JSON, OUT, YES, Spelling, spellings
+from glauber.cli.command import JSON, OUT, YES, Spelling, reading_options, spellings
 from glauber.cli.group import LABORATORIES, MORE, ROOMS, panels
 
 
@@ -34,8 +34,10 @@ def _section(title: str, called: str, home: str, name: str) -> Iterator[str]:
     for one, spelling in spelled.items():
         flag = one.upper() if one in positional else _flag(one)
         yield f"| `{flag}` | {_default(spelling)} | {_help(spelling)} |"
-    if "texts" in spelled:
-        yield f"| `--from` | | {FROM} |"
+    for option, parameter in reading_options(spelled).items():
+        flag = "--from" if option == "source" else _flag(option)
+        default = f"`{parameter.default}`" if parameter.default else ""
+        yield f"| `{flag}` | {default} | {typing.get_args(parameter.annotation)[1].help} |"
     if any(name in group for group in MORE.values()):
         return
     if "out" not in spelled:

@@ -36,6 +36,8 @@ class Likelihood:
     nll: Floats  # (rows,) mean over the hidden sites of -log pi
     log_probs: Floats  # (orders,) log p_o(x); of all orders if exact
     text: str = ""
+    number: int = 1  # of the text among those given, from 1
+    id: str = ""  # that its source gives it
 
     @property
     def bound(self) -> Measured:
@@ -75,6 +77,8 @@ class Likelihood:
     def to_dict(self) -> dict[str, Any]:
         per_token = self.log_likelihood and scaled(self.log_likelihood, 1 / self.tokens)
         return {
+            "number": self.number,
+            "id": self.id,
             "text": self.text,
             "tokens": self.tokens,
             "kind": "exact" if self.exact else "estimate",
@@ -92,6 +96,9 @@ class Likelihood:
         low, high = self.bound.interval or (None, None)
         mean, sd = self.log_likelihood, self.order_sd
         return {
+            "number": self.number,
+            "id": self.id,
+            "text": self.text,
             "tokens": self.tokens,
             "kind": "exact" if self.exact else "estimate",
             "bound": self.bound.value,
@@ -101,7 +108,6 @@ class Likelihood:
             "log_likelihood": None if mean is None else mean.value,
             "order_sd": None if sd is None else sd.value,
             "log_mean": self.log_mean,
-            "words": self.text,
         }
 
 
@@ -234,8 +240,7 @@ class Likelihoods(Result):
         """One row per text."""
         import pandas
 
-        rows = [{"text": number} | one.to_row() for number, one in enumerate(self.texts, 1)]
-        return pandas.DataFrame(rows)
+        return pandas.DataFrame([text.to_row() for text in self.texts])
 
     def figures(self) -> "dict[str, go.Figure]":
         """nll by hidden share; the log-likelihood along each order, text by text."""

@@ -17,7 +17,7 @@ from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
 from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
 from glauber.conditionals.masked_lm import OnePass
 from glauber.progress import Advance
-from glauber.result import Result, plain
+from glauber.result import Result, counted, plain
 from glauber.statistics import Measured
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 LISTED = 8  # texts whose tokens are drawn
+PRINTED = 100  # texts that are printed
 PACKED_WORK = 2**38  # multiplications between two reports of progress: a second or two
 
 
@@ -32,6 +33,8 @@ PACKED_WORK = 2**38  # multiplications between two reports of progress: a second
 class Score:
     """A text's pseudo-log-likelihood, token by token, in nats; None for a variant left out."""
 
+    number: int  # of the text among those given, from 1
+    id: str  # that its source gives it
     text: str
     pieces: list[str]
     log_probs: list[float] | None
@@ -68,6 +71,8 @@ class Scores(Result):
     def to_dict(self) -> dict[str, Any]:
         listed = [
             {
+                "number": one.number,
+                "id": one.id,
                 "text": one.text,
                 "original": one.original,
                 "within_word": one.within_word,
@@ -91,21 +96,35 @@ class Scores(Result):
 
     def lines(self) -> Iterable[str]:
         yield f"  original  within-word  tokens  text    (nats, {self.kind})"
-        for one in self.scores:
+        for one in self.scores[:PRINTED]:
             figures = f"{figure_of(one.original):>10}  {figure_of(one.within_word):>11}"
             yield f"{figures}  {len(one.pieces):6}  {one.text}"
+        if len(self.scores) > PRINTED:
+            yield f"and {counted(len(self.scores) - PRINTED, 'text')} more"
         if self.note:
             yield self.note
 
     def frame(self) -> "pandas.DataFrame":
+        """One row per text."""
+        import pandas
+
+        rows = [
+            {"number": score.number, "id": score.id, "text": score.text}
+            | {"tokens": len(score.pieces)}
+            | {name: sum(log_probs) for name, log_probs in score.variants.items()}
+            for score in self.scores
+        ]
+        return pandas.DataFrame(rows)
+
+    def tokens(self) -> "pandas.DataFrame":
         """One row per token of each text."""
         import pandas
 
         rows = [
-            {"text": number, "site": site, "token": piece}
-            | {f"{name} log_prob": found[site] for name, found in one.variants.items()}
-            for number, one in enumerate(self.scores, 1)
-            for site, piece in enumerate(one.pieces)
+            {"number": score.number, "id": score.id, "site": site, "token": piece}
+            | {name: log_probs[site] for name, log_probs in score.variants.items()}
+            for score in self.scores
+            for site, piece in enumerate(score.pieces)
         ]
         return pandas.DataFrame(rows)
 

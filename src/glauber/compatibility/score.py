@@ -9,6 +9,7 @@ What is a law is a text written in a random order, and `bound` is about that.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -26,22 +27,36 @@ from glauber.compatibility.pseudo_likelihood import (
 from glauber.conditionals.base import PAD
 from glauber.conditionals.continuations import (
     Continuation,
+    continuation_fault,
     cut_contexts,
     keys_of,
     laid_out,
-    read_continuations,
+    split_contexts,
     words_of,
 )
+from glauber.conditionals.files import Row
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.starts import read_sites, read_texts, readable, spell_sites, starts
+from glauber.conditionals.starts import (
+    legible,
+    named_starts,
+    read_sites,
+    read_texts,
+    skip,
+    spell_sites,
+)
+from glauber.conditionals.texts import Corpus, Texts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, LengthOrWhole, Model, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
-from glauber.result import counted, model_parts, one_of, signature, study
+from glauber.result import counted, model_parts, one_of, report_skipped, signature, study
 
 VARIANTS = ("auto", "original", "within-word")
 SAMPLES, ORDERS = 16, 8
+SINGLE = (
+    "has a single token, and no other token says anything about it: a pseudo-log-likelihood needs "
+    "at least two"
+)
 
 
 @study
@@ -90,16 +105,16 @@ def score(
     refuse_int8(dtype)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
-    listed = read_texts(texts)
-    contexts = _contexts(given, len(listed), length, freeze)
+    corpus = read_texts(texts)
+    contexts = _contexts(given, len(corpus), length, freeze)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     _check_model(opened, bound)
     cut: dict[str, Any] = {"length": length, "freeze": freeze, "contexts": contexts}
     if bound:
         drawn = {"samples": samples, "orders": orders, "seed": seed}
-        return _likelihoods(opened, listed, **drawn, **cut)
-    scores, note = score_texts(opened, listed, variant=variant, **cut)
+        return _likelihoods(opened, corpus, **drawn, **cut)
+    scores, note = score_texts(opened, corpus, variant=variant, **cut)
     asked = {"texts": len(scores), "variant": variant}
     made = signature(**model_parts(opened), **asked, **_spelled(**cut))
     kind = f"exact up to rounding in {opened.dtype}"
@@ -107,18 +122,21 @@ def score(
 
 
 def _likelihoods(
-    model: Any, texts: list[str], *, samples: int, orders: int, seed: int, **cut: Any
+    model: Any, texts: Corpus, *, samples: int, orders: int, seed: int, **cut: Any
 ) -> Likelihoods:
     """The bound and the log-likelihood along random orders, of each text."""
     asked = _asked(model, texts, **cut)
     drawn = {"samples": samples, "orders": orders, "seed": seed}
     rows = row_count(asked.free, samples=samples, orders=orders)
-    say(f"{counted(len(asked.texts), 'text')}: {rows:,} rows through {model.name}")
+    say(f"{counted(len(asked.rows), 'text')}: {rows:,} rows through {model.name}")
     with track("rows", rows) as advance:
         found = random_order_likelihoods(
             model, asked.tokens, asked.free, keys=asked.keys, advance=advance, **drawn
         )
-    named = [replace(one, text=text) for one, text in zip(found, asked.texts, strict=True)]
+    named = [
+        replace(likelihood, text=row.text, number=row.number, id=row.id)
+        for likelihood, row in zip(found, asked.rows, strict=True)
+    ]
     made = signature(**model_parts(model), texts=len(named), **drawn, **_spelled(**cut))
     return Likelihoods(
         named, model.name, model.fingerprint, model.dtype, samples, orders, seed, made
@@ -130,33 +148,58 @@ class Asked(NamedTuple):
 
     tokens: Tensor  # (texts, length)
     free: Tensor  # (texts, length): those that are scored
-    texts: list[str]  # as they are read
+    rows: list[Row]  # the texts as they are read and cut, with their numbers and ids
     whole: list[str]  # before they were cut
     behind: list[Continuation] | None = None  # where there are contexts
 
     @property
-    def keys(self) -> Tensor | None:
-        """What keys the noise of each text: its context, or None: its number."""
-        return None if self.behind is None else keys_of(self.behind)
+    def keys(self) -> Tensor:
+        """What keys the noise of each text: its context, or its number."""
+        if self.behind is not None:
+            return keys_of(self.behind)
+        return torch.tensor([row.number - 1 for row in self.rows])
 
 
 def _asked(
     model: Any,
-    texts: Sequence[str],
+    texts: Texts,
     *,
     length: int | None = None,
     freeze: Any = (),
     contexts: list[str] | None = None,
+    least: int = 1,
 ) -> Asked:
-    """The texts in tokens, cut, or behind their contexts."""
+    """The texts in tokens, cut, or behind their contexts; those with fewer tokens are left out."""
+    corpus = read_texts(texts)
     if contexts is not None:
-        behind = cut_contexts(model, read_continuations(model, contexts, texts))
-        return Asked(*laid_out(model, behind), list(texts), list(texts), behind)
-    texts = whole = readable(model.vocabulary, texts)
-    tokens, free = starts(model, texts, length=length, least=1, freeze=freeze)
+        return _behind_contexts(model, corpus, contexts)
+    tokens, free, rows = named_starts(model, corpus, length=length, least=1, freeze=freeze)
+    few = free.sum(dim=1) < least
+    skipped = [skip(rows[i], SINGLE) for i in few.nonzero()[:, 0].tolist()]
+    report_skipped(skipped, len(rows))
+    tokens, free, rows = tokens[~few], free[~few], list(compress(rows, (~few).tolist()))
+    whole = [row.text for row in rows]
     if length is not None:
-        texts = [model.vocabulary.decode(row[row != PAD].tolist()) for row in tokens]
-    return Asked(tokens, free, texts, whole)
+        cut = [model.vocabulary.decode(row[row != PAD].tolist()) for row in tokens]
+        rows = [row._replace(text=text) for row, text in zip(rows, cut, strict=True)]
+    return Asked(tokens, free, rows, whole)
+
+
+def _behind_contexts(model: Any, corpus: Corpus, contexts: list[str]) -> Asked:
+    """Texts after their contexts; those that cannot be read so are left out."""
+    given = {row.number: row for row in corpus.rows}
+    context = {row.number: text for row, text in zip(corpus.rows, contexts, strict=True)}
+    joined = [row._replace(text=context[row.number] + row.text) for row in corpus.rows]
+    legible_rows, skipped = legible(model.vocabulary, Corpus(joined, unknown=corpus.unknown))
+    rows = [given[row.number] for row in legible_rows]
+    behind = split_contexts(model, [context[row.number] for row in rows], legible_rows)
+    faults = [continuation_fault(model, one) for one in behind]
+    skipped += [skip(row, fault) for row, fault in zip(rows, faults, strict=True) if fault]
+    report_skipped(skipped, len(corpus))
+    kept = [not fault for fault in faults]
+    rows, behind = list(compress(rows, kept)), cut_contexts(model, list(compress(behind, kept)))
+    tokens, free = laid_out(model, behind)
+    return Asked(tokens, free, rows, [row.text for row in rows], behind)
 
 
 def _contexts(given: Any, count: int, length: int | None, freeze: Any) -> list[str] | None:
@@ -179,19 +222,17 @@ def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> 
 
 
 def score_texts(
-    model: MaskedLM, texts: Sequence[str], *, variant: str = "auto", **cut: Any
+    model: MaskedLM, texts: Texts, *, variant: str = "auto", **cut: Any
 ) -> tuple[list[Score], str]:
     """The pseudo-log-likelihoods of each text, and a note on what was left out."""
-    asked = _asked(model, texts, **cut)
+    asked = _asked(model, texts, least=2, **cut)
     tokens, free = asked.tokens, asked.free
-    if asked.behind is None:
-        _check_tokens(free)
     words, note = _words(model, asked, variant)
     differs = free & (pieces_left(words) > 1) if words is not None else torch.zeros_like(free)
     # Where no later piece of the word is hidden too, the two variants ask the same question.
     alone = free if variant != "within-word" else free & ~differs
     rows, longest = int(alone.sum() + differs.sum()), int(free.sum(dim=1).max())
-    say(f"{len(asked.texts)} texts: {rows:,} rows of up to {longest} tokens through {model.name}")
+    say(f"{len(asked.rows):,} texts: {rows:,} rows of up to {longest} tokens through {model.name}")
     with track("tokens", rows) as advance:
         plain_ones = pseudo_likelihood(model, tokens, alone, advance=advance).log_probs
         within = pseudo_likelihood(model, tokens, differs, words=words, advance=advance).log_probs
@@ -208,8 +249,10 @@ def score_texts(
         for row, there in zip(tokens, free, strict=True)
     ]
     return [
-        Score(text, pieces[i], listed(i, "original"), listed(i, "within-word"))
-        for i, text in enumerate(asked.texts)
+        Score(
+            row.number, row.id, row.text, pieces[i], listed(i, "original"), listed(i, "within-word")
+        )
+        for i, row in enumerate(asked.rows)
     ], note
 
 
@@ -229,15 +272,6 @@ def _words(model: MaskedLM, asked: Asked, variant: str) -> tuple[Tensor | None, 
     if words.shape[1] < free.shape[1]:
         raise GlauberError("the tokens of a text and of its words do not agree.")
     return words[:, : free.shape[1]].masked_fill(~free, PAD), ""
-
-
-def _check_tokens(free: Tensor) -> None:
-    fewest = int(free.sum(dim=1).argmin())
-    if int(free[fewest].sum()) < 2:
-        raise GlauberError(
-            f"text {fewest + 1} has a single token, and no other token says anything about it: "
-            "a pseudo-log-likelihood needs at least two."
-        )
 
 
 def _check_bound(bound: bool, variant: str, samples: int, orders: int, seed: int) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.files import Row
 from glauber.conditionals.starts import check_length, readable
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
@@ -36,23 +37,43 @@ class Continuation(NamedTuple):
 
 
 def read_continuations(
-    model: Any, contexts: Sequence[str], texts: Sequence[str], *, strict: bool = True
+    model: Any, contexts: Sequence[str], texts: Sequence[str]
 ) -> list[Continuation]:
     """Each text behind its context, in tokens; as long as they are.
 
-    Without strict, what the vocabulary cannot spell is read as its unknown token, and a text may
-    have no token of its own.
+    What the vocabulary cannot spell is read as its unknown token, and a text may have no token of
+    its own.
     """
     vocabulary = model.vocabulary
     joined = [context + text for context, text in zip(contexts, texts, strict=True)]
-    wholes = readable(vocabulary, joined, strict=strict)
+    wholes = readable(vocabulary, joined, strict=False)
     found = [_split(vocabulary, *one) for one in zip(wholes, contexts, strict=True)]
     for number, one in enumerate(found, start=1):
         if any(piece >= model.vocab_size for piece in one.pieces):
             vocabulary.check(one.whole, f"text {number}")
-        if strict and not one.own:
-            raise GlauberError(f"text {number} has no token of its own behind its context.")
     return found
+
+
+def split_contexts(
+    model: Any, contexts: Sequence[str], wholes: Sequence[Row]
+) -> list[Continuation]:
+    """Contexts with their texts, as they are read together, in tokens."""
+    return [
+        _split(model.vocabulary, row.text, context)
+        for context, row in zip(contexts, wholes, strict=True)
+    ]
+
+
+def continuation_fault(model: Any, continuation: Continuation) -> str:
+    """Why a text cannot be scored after its context; empty if it can."""
+    if not continuation.own:
+        return "has no token of its own behind its context"
+    if getattr(model, "length", None) is None and len(continuation.own) > room(model):
+        return (
+            f"has {len(continuation.own)} tokens of its own, but {model.name} reads at most "
+            f"{room(model)}"
+        )
+    return ""
 
 
 def _split(vocabulary: Vocabulary, whole: str, context: str) -> Continuation:

@@ -6,21 +6,24 @@ prefix. `people_of` and `positions_of` go between these numbers and the columns 
 
 import warnings
 from collections.abc import Iterable, Sequence
-from itertools import groupby
-from typing import Any, TypedDict, Unpack
+from itertools import compress, groupby
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
-from glauber.conditionals.texts import Given, Texts, passages, read_named, read_texts
+from glauber.conditionals.files import Row
+from glauber.conditionals.texts import Corpus, Texts, passages, read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
+from glauber.result import Skipped, report_skipped
 
 __all__ = [
-    "bundled_texts", "check_length", "named_starts", "passages", "people_of", "positions_of",
-    "read_named", "read_sites", "read_texts", "readable", "reads_english", "spell_sites", "starts",
+    "bundled_texts", "called", "check_length", "legible", "length_fault", "named_starts",
+    "passages", "people_of", "positions_of", "read_sites", "read_texts", "readable",
+    "reads_english", "skip", "spell_sites", "starts",
 ]  # fmt: skip
 
 UNREAD = "what is not in the vocabulary was read as unknown tokens"
@@ -35,6 +38,24 @@ class Cut(TypedDict, total=False):
     least: int | None
     prefix: str
     freeze: Sequence[int] | str
+    unknown: str | None
+
+
+class Starts(NamedTuple):
+    """Where chains begin."""
+
+    tokens: Tensor  # (chains, length)
+    free: Tensor  # (chains, length): sites that are redrawn
+    rows: list[Row]  # of each chain: the text as it was read, with its number and id
+
+    @property
+    def names(self) -> list[str]:
+        """The ids of the texts; their numbers if some were left out; empty if neither says more."""
+        if any(row.id for row in self.rows):
+            return [row.id or f"text {row.number}" for row in self.rows]
+        numbers = [row.number for row in self.rows]
+        in_turn = len(set(numbers)) == max(numbers)
+        return [] if in_turn else [f"text {number}" for number in numbers]
 
 
 def starts(model: Any, texts: Texts = None, **cut: Unpack[Cut]) -> tuple[Tensor, Tensor]:
@@ -51,10 +72,11 @@ def named_starts(
     least: int | None = None,
     prefix: str = "",
     freeze: Sequence[int] | str = (),
-) -> tuple[Tensor, Tensor, list[str]]:
-    """Starting tokens and free sites (chains, length) of texts, with the names that FASTA gives.
+    unknown: str | None = None,
+) -> Starts:
+    """Starting tokens and free sites (chains, length) of texts, and the texts themselves.
 
-    The names are none where there are none.
+    Texts that cannot be read are left out and reported; if none is left, the reason is the error.
 
     texts   a string is one text, a Path is a file (see `read_texts`); without any, a model that
             reads English gets all bundled passages
@@ -64,34 +86,65 @@ def named_starts(
     prefix  text put before each start and never redrawn
     freeze  sites never redrawn, as a list or as in 0-4,9; counted from 0, without special tokens
             and without the prefix
+    unknown  what to do with characters outside the vocabulary (see `Corpus`)
     """
     for name, number in (("number of chains", chains), ("length", length)):
         if number is not None:
             check_count(name, number)
-    held = read_sites(freeze)
-    vocabulary = model.vocabulary
-    given = list(map(Given, bundled_texts(model))) if texts is None else read_named(texts)
-    names = [one.name for one in given]
-    known = readable(vocabulary, [one.text for one in given], _called(names))
+    frozen = read_sites(freeze)
+    vocabulary, bundled = model.vocabulary, texts is None
+    corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown)
     before = _prefix(vocabulary, prefix)
-    rows = [_behind(vocabulary, prefix, before, text) for text in known]
+    rows, skipped = legible(vocabulary, corpus)
+    pieces = [_behind(vocabulary, prefix, before, row.text) for row in rows]
+    faults = [_size_fault(model, before, own[:length]) for own in pieces]
+    skipped += [skip(row, fault) for row, fault in zip(rows, faults, strict=True) if fault]
+    report_skipped(skipped, len(corpus))
+    rows, pieces = _where([not fault for fault in faults], rows, pieces)
     if length is not None:
-        bundled = texts is None
         enough = length if least is None or bundled else min(least, length)
-        names = [name for name, row in zip(names, rows, strict=True) if len(row) >= enough]
-        rows = _long_enough(rows, length, least=enough, quiet=bundled)
+        long_enough = [len(own) >= enough for own in pieces]
+        numbers = [row.number for row in rows]
+        pieces = _long_enough(pieces, numbers, length, least=enough, quiet=bundled)
+        rows = [row for row, is_long in zip(rows, long_enough, strict=True) if is_long]
     if chains is not None:
-        check_memory(32.0 * chains * (max(map(len, rows)) + len(before) + 2), f"{chains:,} chains")
-        names = [names[i % len(rows)] for i in range(chains)]
-        rows = [rows[i % len(rows)] for i in range(chains)]
-    tokens, free = vocabulary.rows(rows, before=before)
-    check_length(model, tokens)
-    return tokens, _freeze(free, held), names if any(names) else []
+        size = max(map(len, pieces)) + len(before) + 2
+        check_memory(32.0 * chains * size, f"{chains:,} chains")
+        rows = [rows[i % len(pieces)] for i in range(chains)]
+        pieces = [pieces[i % len(pieces)] for i in range(chains)]
+    tokens, free = vocabulary.rows(pieces, before=before)
+    return Starts(tokens, _freeze(free, frozen), rows)
 
 
-def _called(names: Sequence[str]) -> list[str]:
-    """What a refusal calls texts: the record that a file names, or their number."""
-    return [f"the record {name!r:.60}" if name else f"text {i}" for i, name in enumerate(names, 1)]
+def _where(chosen: list[bool], *columns: list[Any]) -> list[list[Any]]:
+    """The chosen entries of each column."""
+    return [list(compress(column, chosen)) for column in columns]
+
+
+def _size_fault(model: Any, before: Sequence[int], pieces: Sequence[int]) -> str:
+    """Why a text of these tokens cannot be read; empty if it can."""
+    if not pieces:
+        return "is empty: there is no token to redraw"
+    opening, closing = model.vocabulary.text.around
+    return length_fault(model, len(opening) + len(before) + len(pieces) + len(closing))
+
+
+def length_fault(model: Any, n_tokens: int) -> str:
+    """Why a model does not read so many tokens, with the special ones; empty if it does."""
+    fixed = getattr(model, "length", None)
+    if fixed is not None and n_tokens != fixed:
+        return f"has {n_tokens} tokens, but {model.name} is a law over {fixed} sites"
+    if n_tokens > model.longest:
+        return (
+            f"has {n_tokens} tokens with the special ones, but {model.name} reads at most "
+            f"{model.longest}: shorten it, or set a length"
+        )
+    return ""
+
+
+def skip(row: Row, reason: str) -> Skipped:
+    """The report of a row that is left out."""
+    return Skipped(row.number, row.id, row.text, reason)
 
 
 def _prefix(vocabulary: Vocabulary, prefix: str) -> list[int]:
@@ -112,39 +165,31 @@ def _behind(vocabulary: Vocabulary, prefix: str, before: list[int], text: str) -
     return whole[len(before) :] if same else vocabulary.pieces(text)
 
 
-def _long_enough(rows: list[list[int]], length: int, *, least: int, quiet: bool) -> list[list[int]]:
-    """The rows cut to that length, without those that have fewer than the least."""
-    short = [i for i, row in enumerate(rows) if len(row) < least]
-    if len(short) == len(rows):
-        longest = max(map(len, rows))
+def _long_enough(
+    pieces: list[list[int]], numbers: list[int], length: int, *, least: int, quiet: bool
+) -> list[list[int]]:
+    """The texts cut to that length, without those that have fewer tokens than the least."""
+    short = [i for i, own in zip(numbers, pieces, strict=True) if len(own) < least]
+    if len(short) == len(pieces):
+        longest = max(map(len, pieces))
         raise GlauberError(
             f"no starting text has {least} tokens or more; the longest has {longest}."
         )
-    whole = [i for i, row in enumerate(rows) if least <= len(row) < length]
+    whole = [i for i, own in zip(numbers, pieces, strict=True) if least <= len(own) < length]
     for which, limit, what in ((short, least, "left out"), (whole, length, "taken whole")):
         if which and not quiet:
             few = f"have fewer than {limit} tokens and are {what}: {_numbered(which)}."
             alone = f"the text has fewer than {limit} tokens and is {what}."
-            _warn(alone if len(rows) == 1 else f"{len(which)} of {len(rows)} texts {few}")
-    return [row[:length] for row in rows if len(row) >= least]
+            _warn(alone if len(pieces) == 1 else f"{len(which)} of {len(pieces)} texts {few}")
+    return [own[:length] for own in pieces if len(own) >= least]
 
 
 def check_length(model: Any, tokens: Tensor) -> None:
     """Refuses rows that are longer than the model reads, or that its law is not about."""
-    lengths = (tokens != PAD).sum(dim=1)
-    longest, chain = int(lengths.max()), int(lengths.argmax())
-    fixed = getattr(model, "length", None)
-    if fixed is not None and bool((lengths != fixed).any()):
-        wrong = int((lengths != fixed).nonzero()[0])
-        raise GlauberError(
-            f"text {wrong + 1} has {int(lengths[wrong])} tokens, but {model.name} is a law over "
-            f"{fixed} sites."
-        )
-    if longest > model.longest:
-        raise GlauberError(
-            f"text {chain + 1} has {longest} tokens with the special ones, but {model.name} reads "
-            f"at most {model.longest}: shorten it, or set a length."
-        )
+    for number, n_tokens in enumerate((tokens != PAD).sum(dim=1).tolist(), start=1):
+        fault = length_fault(model, n_tokens)
+        if fault:
+            raise GlauberError(f"text {number} {fault}.")
 
 
 def _freeze(free: Tensor, held: Sequence[int]) -> Tensor:
@@ -241,37 +286,73 @@ def _english(vocabulary: Vocabulary) -> list[str]:
     return found if len(found) >= ENGLISH * len(texts) else []
 
 
+def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Skipped]]:
+    """The rows as the vocabulary can spell them, and those that it cannot, or that have a fault.
+
+    What was repaired is said. For a vocabulary of single letters blanks are removed, or put between
+    the letters, and lower case becomes upper case, where that makes every character known.
+    """
+    rows, skipped = [], []
+    repairs: dict[str, list[int]] = {}
+    for row in corpus.rows:
+        if row.fault:
+            skipped.append(skip(row, row.fault))
+            continue
+        text, repair = _repaired(vocabulary, row.text)
+        if repair == UNREAD and corpus.unknown != "token":
+            place, piece = vocabulary.strange(row.text) or (0, "")
+            reason = f"has {piece!r} at character {place + 1}, which is not in the vocabulary"
+            if corpus.unknown == "error":
+                raise GlauberError(f"{called(row)} {reason}.")
+            skipped.append(skip(row, reason))
+            continue
+        if repair:
+            repairs.setdefault(repair, []).append(row.number)
+        rows.append(row._replace(text=text))
+    _tell(repairs)
+    return rows, skipped
+
+
+def called(row: Row) -> str:
+    """What a message calls a text: the record that a file names, or its number."""
+    return f"the record {row.id!r:.60}" if row.id else f"text {row.number}"
+
+
 def readable(
     vocabulary: Vocabulary, texts: Sequence[str], names: Sequence[str] = (), *, strict: bool = True
 ) -> list[str]:
-    """The texts as the vocabulary can spell them; what was repaired is said, the rest refused.
+    """Each text as the vocabulary can spell it, as `legible` does; others are refused.
 
     names are what a refusal calls them (default: text 1, text 2, …). Without strict nothing is
     refused: it is said which texts have characters that are read as unknown tokens.
-
-    For a vocabulary of single letters blanks are removed, or put between the letters, and lower
-    case becomes upper case, where that makes every character known.
     """
-    repaired: dict[str, list[int]] = {}
-    found = []
-    for i, text in enumerate(texts):
-        if vocabulary.strange(text) is None:
-            found.append(text)
-            continue
-        for how, better in _repairs(vocabulary.text.letters, text):
-            if vocabulary.strange(better) is None:
-                repaired.setdefault(how, []).append(i)
-                found.append(better)
-                break
-        else:
-            if strict:
-                vocabulary.check(text, names[i] if names else f"text {i + 1}")
-            repaired.setdefault(UNREAD, []).append(i)
-            found.append(text)
-    for how, which in repaired.items():
-        end = "." if how == UNREAD else ", so that every character is in the vocabulary."
-        _warn(f"{how} in {_numbered(which)}{end}")
-    return found
+    spellings = []
+    repairs: dict[str, list[int]] = {}
+    for number, text in enumerate(texts, start=1):
+        spelling, repair = _repaired(vocabulary, text)
+        if repair == UNREAD and strict:
+            vocabulary.check(text, names[number - 1] if names else f"text {number}")
+        if repair:
+            repairs.setdefault(repair, []).append(number)
+        spellings.append(spelling)
+    _tell(repairs)
+    return spellings
+
+
+def _repaired(vocabulary: Vocabulary, text: str) -> tuple[str, str]:
+    """The text so that every character is known, and what was done; UNREAD if nothing helps."""
+    if vocabulary.strange(text) is None:
+        return text, ""
+    for repair, better in _repairs(vocabulary.text.letters, text):
+        if vocabulary.strange(better) is None:
+            return better, repair
+    return text, UNREAD
+
+
+def _tell(repairs: dict[str, list[int]]) -> None:
+    for repair, numbers in repairs.items():
+        end = "." if repair == UNREAD else ", so that every character is in the vocabulary."
+        _warn(f"{repair} in {_numbered(numbers)}{end}")
 
 
 def _repairs(letters: set[str], text: str) -> list[tuple[str, str]]:
@@ -291,8 +372,8 @@ def _repairs(letters: set[str], text: str) -> list[tuple[str, str]]:
 
 
 def _numbered(which: Sequence[int]) -> str:
-    """Texts by their numbers, from 1."""
-    shown = ", ".join(str(i + 1) for i in which[:10])
+    """Texts by their numbers."""
+    shown = ", ".join(map(str, which[:10]))
     more = f" and {len(which) - 10} more" if len(which) > 10 else ""
     return f"text {shown}" if len(which) == 1 else f"texts {shown}{more}"
 

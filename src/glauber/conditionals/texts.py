@@ -1,25 +1,22 @@
-"""Which texts were given? A string, a list, a file, standard input, FASTA, or the bundled ones.
+"""Which texts were given? A string, a list, a file, standard input, or the bundled passages.
 
-Files may be compressed by gzip. FASTA is written here too, so that what is read keeps its name.
+A `Corpus` keeps the number and the id of each text, so that results can name them, and the reason
+why a row of a file is no text. FASTA is written here too.
 """
 
-import gzip
-import io
-import stat
-import sys
-import warnings
-import zlib
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, overload
 
+from glauber.conditionals.files import TEXT_COLUMNS, Row, fasta_rows, is_fasta, read_rows
 from glauber.conditionals.weights import PACKAGE
-from glauber.errors import GlauberError, GlauberWarning
+from glauber.errors import GlauberError
+from glauber.result import Skipped, one_of, report_skipped
 
-LARGEST = 64 * 2**20  # bytes of a file of texts
-GZIP = b"\x1f\x8b"  # how a compressed file begins
 WRAPPED = 80  # letters of a line of FASTA
+UNKNOWN = ("skip", "error", "token")  # what to do with characters outside the vocabulary
 
 Texts = str | Path | Sequence[str] | None
 
@@ -31,126 +28,114 @@ def passages() -> list[tuple[str, str]]:
     return [(topic, text) for topic, text in (line.split("\t") for line in lines)]
 
 
-class Given(NamedTuple):
-    """One text, and the name that its file gives it."""
+class Corpus(Sequence[str]):
+    """Texts with their numbers and ids, as every study takes them for `texts`.
 
-    text: str
-    name: str = ""
-
-
-def read_texts(texts: Texts) -> list[str]:
-    """The texts that were given; the bundled passages, if none were.
-
-    A string is one text. A Path is a UTF-8 file with one text a line; `-` is standard input. What
-    begins with `>` is read as FASTA: its headers are names, and wrapped lines are joined.
+    rows     one per text; a row with a fault is left out of every study and reported
+    unknown  what to do with a text that has characters outside a model's vocabulary: `skip` leaves
+             it out and reports it, `error` stops, `token` reads them as the unknown token
     """
-    if texts is None:
-        return [text for _, text in passages()]
-    return [given.text for given in read_named(texts)]
+
+    def __init__(self, rows: Iterable[Row], *, unknown: str = "skip") -> None:
+        self.rows = tuple(rows)
+        self.unknown = one_of("unknown", unknown, UNKNOWN)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Corpus": ...
+
+    def __getitem__(self, index: int | slice) -> "str | Corpus":
+        if isinstance(index, slice):
+            return Corpus(self.rows[index], unknown=self.unknown)
+        return self.rows[index].text
+
+    def sound(self) -> "Corpus":
+        """The texts without those that have a fault, which are reported."""
+        faulty = [
+            Skipped(row.number, row.id, row.text, row.fault) for row in self.rows if row.fault
+        ]
+        report_skipped(faulty, len(self))
+        return Corpus((row for row in self.rows if not row.fault), unknown=self.unknown)
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of each text; empty where its source names none."""
+        return [row.id for row in self.rows]
+
+    def __repr__(self) -> str:
+        return f"<Corpus of {len(self):,} texts, unknown={self.unknown!r}>"
 
 
-def read_named(texts: str | Path | Sequence[str]) -> list[Given]:
-    """The texts that were given, with the names that a FASTA file gives them."""
+def read_texts(
+    texts: Texts,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    unknown: str | None = None,
+    known: Sequence[str] = TEXT_COLUMNS,
+) -> Corpus:
+    """Read texts for a study: `glauber.score(model, read_texts(Path("a.csv"), column="sentence"))`.
+
+    texts      a string is one text. A Path is a file: plain text (one per line), CSV, TSV, JSON
+               lines, Parquet or FASTA, also compressed by gzip or xz; `-` is standard input. None
+               means the bundled passages.
+    column     the column of a table that contains the texts; by default the first of `known` that
+               it has, or its only column of strings
+    id_column  the column that identifies them; by default `id` or `name`, if there is one
+    unknown    skip, error or token; see `Corpus`
+    """
+    if isinstance(texts, Corpus):
+        return Corpus(texts.rows, unknown=unknown or texts.unknown)
     if isinstance(texts, Path):
-        return _read_file(texts)
+        rows = read_rows(texts, column=column, id_column=id_column, known=known)
+        return Corpus(_numbered(rows), unknown=unknown or "skip")
+    if column is not None or id_column is not None:
+        raise GlauberError("a column needs a file: CSV, TSV, JSON lines or Parquet.")
+    return Corpus(_numbered(_rows(texts)), unknown=unknown or "skip")
+
+
+def _rows(texts: str | Sequence[str] | None) -> list[Row]:
+    if texts is None:
+        return [Row(text) for _, text in passages()]
     if isinstance(texts, str):
-        return _fasta(texts, "the text") if _is_fasta(texts) else [_text(1, texts)]
+        return fasta_rows(texts, "the text") if is_fasta(texts) else [_row(1, texts)]
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
         raise GlauberError(f"texts are a string, a list of strings or a Path, not {texts!r:.60}.")
-    found = [_text(number, text) for number, text in enumerate(texts, start=1)]
-    if not found:
+    rows = [_row(number, text) for number, text in enumerate(texts, start=1)]
+    if not rows:
         raise GlauberError("no text was given: the list is empty.")
-    return found
+    return rows
 
 
-def _text(number: int, text: Any) -> Given:
+def _row(number: int, text: Any) -> Row:
+    if text is None or (isinstance(text, float) and math.isnan(text)):
+        return Row("", fault="is missing")
     if not isinstance(text, str):
         raise GlauberError(f"text {number} is {text!r:.60}, but it must be a string.")
-    if not text.strip():
-        raise GlauberError(f"text {number} is empty: there is no token to redraw.")
-    return Given(text.strip("\r\n"))
+    return Row(text.strip("\r\n"))
 
 
-def _read_file(path: Path) -> list[Given]:
-    """The lines of a file of texts, without empty ones, or its FASTA records."""
-    name, text = read_whole(path)
-    if _is_fasta(text):
-        return _fasta(text, name)
-    found = [Given(line.strip("\r")) for line in text.split("\n") if line.strip()]
-    if not found:
-        raise GlauberError(f"{name} holds no text.")
-    return found
+def _numbered(rows: Iterable[Row]) -> list[Row]:
+    """The rows with their numbers, from 1; a row without a text has a fault."""
+    numbered = []
+    for number, row in enumerate(rows, start=1):
+        fault = row.fault
+        if not fault and not row.text.strip():
+            fault = "is empty: there is no token to redraw"
+        numbered.append(row._replace(number=number, fault=fault))
+    return numbered
 
 
-def read_whole(path: Path) -> tuple[str, str]:
-    """What a message calls a file, and its text, unpacked if it is compressed."""
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        return name, _bytes(path, name).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GlauberError(f"{name} cannot be read: it is not UTF-8 text.") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise GlauberError(f"{name} cannot be read: it is damaged gzip.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise GlauberError(f"{name} cannot be read: {reason}.") from error
-
-
-def _bytes(path: Path, name: str) -> bytes:
-    """What stands in a file, which must be one that ends."""
-    if str(path) == "-":
-        found = sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        mode = path.stat().st_mode
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise GlauberError(f"{name} is a device, not a file of texts.")
-        with path.open("rb") as file:
-            found = file.read(LARGEST + 1)
-    if found[:2] == GZIP:  # never more of it than is taken: a small file may hold a huge one
-        with gzip.GzipFile(fileobj=io.BytesIO(found)) as packed:
-            found = packed.read(LARGEST + 1)
-    if len(found) > LARGEST:
-        raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
-    return found
-
-
-def _is_fasta(text: str) -> bool:
-    return text.lstrip().startswith(">") and "\n" in text.strip()
-
-
-def _fasta(text: str, name: str) -> list[Given]:
-    """The records of FASTA text; blanks in a sequence and a stop at its end are no part of it."""
-    found = []
-    for record in ("\n" + text.strip()).split("\n>")[1:]:
-        header, *lines = record.split("\n")
-        kept = [line for line in lines if not line.startswith(";")]
-        sequence = "".join("".join(kept).split()).removesuffix("*")
-        record_name = f"{name}: the record {header.strip()!r:.60}"
-        _check_sequence(record_name, sequence)
-        if any(len(line.split()) > 1 for line in kept):
-            message = f"{record_name} is read as FASTA, and the blanks in it are removed."
-            warnings.warn(message, GlauberWarning, stacklevel=2)
-        found.append(Given(sequence, header.strip()))
-    return found
-
-
-def _check_sequence(record_name: str, sequence: str) -> None:
-    """Refuses records without a sequence, and text that only begins as FASTA does."""
-    if not sequence:
-        raise GlauberError(f"{record_name} has no sequence.")
-    strange = next((one for one in sequence if not (one.isalpha() or one in "-.*")), None)
-    if strange is not None:
-        raise GlauberError(
-            f"{record_name} is read as FASTA because the file begins with >, but {strange!r} is no "
-            "letter of a sequence."
-        )
-
-
-def fasta(records: Iterable[Given]) -> str:
+def fasta(records: Iterable[Row]) -> str:
     """FASTA text of records, their sequences in lines of 80 letters."""
-    found = []
+    entries = []
     for record in records:
         lines = range(0, len(record.text), WRAPPED)
         wrapped = "\n".join(record.text[first : first + WRAPPED] for first in lines)
-        found.append(f">{' '.join(record.name.split())}\n{wrapped}\n")
-    return "".join(found)
+        entries.append(f">{' '.join(record.id.split())}\n{wrapped}\n")
+    return "".join(entries)

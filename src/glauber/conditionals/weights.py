@@ -243,6 +243,9 @@ def from_pretrained(
     if kind == "masked" and getattr(model.config, "legacy", True) is False:
         warnings.warn(f"{name}: {DEBERTA_HEAD}", GlauberWarning, stacklevel=3)
     check_tokenizer(model, tokenizer, name)
+    for role in ("bos", "eos", "sep"):  # transformers reads them, and Funnel's config has none
+        if not hasattr(model.config, f"{role}_token_id"):
+            setattr(model.config, f"{role}_token_id", None)
     return model, tokenizer
 
 

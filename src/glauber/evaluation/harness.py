@@ -141,7 +141,7 @@ class HarnessLM(LM):  # type: ignore[misc]
     ) -> list[tuple[float, bool]]:
         """The figure of each continuation given its context, in nats, and whether it is greedy."""
         contexts, texts = [one.args[0] for one in requests], [one.args[1] for one in requests]
-        read = read_continuations(self.model, contexts, texts, strict=False)
+        read = read_continuations(self.model, contexts, texts)
         answers = self.figure(cut_contexts(self.model, read))
         self._tell("loglikelihood", answers)
         return self._kept("loglikelihood", requests, [(one.value, one.greedy) for one in answers])
@@ -151,7 +151,7 @@ class HarnessLM(LM):  # type: ignore[misc]
     ) -> list[float]:
         """The figure of each whole text, in nats: the sum over its windows, where it is long."""
         texts = [one.args[0] for one in requests]
-        read = read_continuations(self.model, [""] * len(texts), texts, strict=False)
+        read = read_continuations(self.model, [""] * len(texts), texts)
         cut = [windows(one, room(self.model)) for one in read]
         each = iter(self.figure([part for parts in cut for part in parts], whole=True))
         answers = [joined([next(each) for _ in parts]) for parts in cut]
@@ -166,7 +166,7 @@ class HarnessLM(LM):  # type: ignore[misc]
             )
         asked = [_generation(self.max_gen_toks, one.args[1]) for one in requests]
         contexts, counts = [one.args[0] for one in requests], [n for n, _ in asked]
-        read = read_continuations(self.model, [""] * len(asked), contexts, strict=False)
+        read = read_continuations(self.model, [""] * len(asked), contexts)
         rows = [self._hidden(one.pieces, n) for one, n in zip(read, counts, strict=True)]
         texts = self._filled(rows, counts) if rows else []
         found = [_until(text, stops) for text, (_, stops) in zip(texts, asked, strict=True)]

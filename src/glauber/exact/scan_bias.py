@@ -24,7 +24,7 @@ from glauber.exact.space import Floats, Space, marginal
 from glauber.exact.spectrum import largest_modulus, remainder
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix
-from glauber.parameters import Device, Model, Temperature, Trust
+from glauber.parameters import Device, Model, Temperature, Trust, Unknown
 from glauber.progress import check_count, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
@@ -56,6 +56,7 @@ def scan_bias(
     tokens: Annotated[int, "Tokens of each free site: its own and the likeliest others."] = 8,
     temperature: Temperature = 1.0,
     sharpness: Annotated[float, "Power of the uncertainties that choose the site."] = 1.0,
+    unknown: Unknown = "error",
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "ScanBias":
@@ -74,7 +75,7 @@ def scan_bias(
     named = read_sites(sites)
     _check_states(tokens, len(named) or 1)
     opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
-    row, columns, numbers = _begin(opened, text, named)
+    row, columns, numbers = _begin(opened, text, named, unknown)
     offered = candidates(opened.conditionals(), row, columns, tokens)
     _check_states(offered.shape[1], len(columns))
     few = tabulated(opened.conditionals(), row, columns, offered)
@@ -211,13 +212,15 @@ def _small(value: float) -> str:
     return "0" if value < 1e-12 else f"{value:.4f}" if value >= 1e-4 else f"{value:.0e}"
 
 
-def _begin(opened: Any, text: str | None, named: list[int]) -> tuple[Tensor, list[int], list[int]]:
+def _begin(
+    opened: Any, text: str | None, named: list[int], unknown: str
+) -> tuple[Tensor, list[int], list[int]]:
     """The text's tokens (length,), the columns of its free sites, and their numbers for people."""
     if text is None and getattr(opened, "length", None) is not None:
         row, places = torch.zeros(opened.length, dtype=torch.int64), list(range(opened.length))
         chosen = named or places
     else:
-        begun, free = starts(opened, [needed("text", text)])
+        begun, free = starts(opened, [needed("text", text)], unknown=unknown)
         row, places = begun[0], free[0].nonzero()[:, 0].tolist()
         middle = max(0, len(places) // 2 - SITES // 2)
         chosen = named or list(range(len(places)))[middle : middle + SITES]

@@ -29,7 +29,7 @@ def write_result(result: Result, path: Path) -> Path:
     """Writes a result to a page (.html), pictures (.png), .json, .csv, or a new folder of all."""
     check_place(path)
     figures = result.figures()
-    record = json.dumps(result.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    record = json.dumps(result.record(), indent=1, ensure_ascii=False) + "\n"
     match path.suffix.lower():
         case ".html":
             write_text(path, page("result.html", figures=figures, text=str(result)))

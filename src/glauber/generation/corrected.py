@@ -31,7 +31,7 @@ from glauber.generation.filling import NOTHING
 from glauber.generation.orders import ORDERS, check_order
 from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import check_passes, open_masked
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust
+from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 from glauber.statistics import Measured, mean_over_chains
@@ -61,6 +61,7 @@ def correction(
     chains: Annotated[int, "Texts drawn for each number of passes."] = 64,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
+    unknown: Unknown = "error",
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
@@ -86,7 +87,9 @@ def correction(
     named = read_sites(sites)
     opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
+    tokens, free = (
+        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+    )
     places = free.nonzero()[:, 0]
     people = _chosen(len(places), named, hide, seed)
     hidden = places[torch.tensor(people, device=places.device)]

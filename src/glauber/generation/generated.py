@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.files import Row
 from glauber.conditionals.vocabulary import Text
 from glauber.generation.fill_scores import FillScores, fill_scores
 from glauber.generation.unmasking import Unmasking
@@ -37,7 +38,7 @@ KINDS = {
 class Blanks:
     """Which text each row fills, and with how many tokens in each of its blanks."""
 
-    text: tuple[int, ...]  # the number of the given text, from 0
+    text: tuple[Row, ...]  # as it was given
     lengths: tuple[tuple[int, ...], ...]  # tokens of each blank
 
 
@@ -92,7 +93,8 @@ class Generation(Result):
         """Rows of fills by given text, then by falling score; of other texts, as they come."""
         if self.blanks is None or self.scores is None:
             return list(range(len(self.texts)))
-        return [int(i) for i in np.lexsort((-self.scores.total, np.array(self.blanks.text)))]
+        numbers = np.array([row.number for row in self.blanks.text])
+        return [int(i) for i in np.lexsort((-self.scores.total, numbers))]
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per text; of texts with blanks, the best fill of each first."""
@@ -100,13 +102,11 @@ class Generation(Result):
             return [self._row(chain) for chain in range(len(self.texts))]
         rows: list[dict[str, Any]] = []
         for chain in self.ranking:
-            given = self.blanks.text[chain]
-            rank = rows[-1]["rank"] + 1 if rows and rows[-1]["given"] == given else 1
-            blanks = ",".join(map(str, self.blanks.lengths[chain]))
-            scores = self._scores(chain)
-            rows.append(
-                {"given": given, "rank": rank, "blanks": blanks, **scores, **self._row(chain)}
-            )
+            row = self.blanks.text[chain]
+            rank = rows[-1]["rank"] + 1 if rows and rows[-1]["number"] == row.number else 1
+            given = {"number": row.number, "id": row.id, "input": row.text, "rank": rank}
+            blanks = {"blanks": ",".join(map(str, self.blanks.lengths[chain]))}
+            rows.append(given | blanks | self._scores(chain) | self._row(chain))
         return rows
 
     def _scores(self, chain: int) -> dict[str, float]:
@@ -172,7 +172,7 @@ class Generation(Result):
     def _line(self, row: dict[str, Any]) -> str:
         if self.blanks is None:
             return str(row["text"])
-        given = f"{row['given'] + 1:>4}." if len({*self.blanks.text}) > 1 else ""
+        given = f"{row['number']:>4}." if len({*self.blanks.text}) > 1 else ""
         lengths = f"  {row['blanks']:>7}" if len({*self.blanks.lengths}) > 1 else ""
         return f"{given}{row['rank']:>3}  {row['score']:7.2f}{lengths}  {row['text']}"
 
@@ -229,7 +229,8 @@ def generation(job: Job, written: Written, made: str, blanks: Blanks | None = No
         proposable = vocabulary.proposable().to(job.model.state_device)
         known = (tokens >= 0) & (tokens < len(proposable))
         scored = known & ~hidden & proposable[torch.where(known, tokens, 0)]
-        groups = list(zip(blanks.text, blanks.lengths, strict=True))
+        numbers = [row.number for row in blanks.text]
+        groups = list(zip(numbers, blanks.lengths, strict=True))
         scores = fill_scores(job.model.conditionals(), tokens, hidden, scored=scored, groups=groups)
     return Generation(
         texts=[vocabulary.decode(t for t in row if t != PAD) for row in written.tokens.tolist()],

@@ -5,10 +5,14 @@ import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple
 
+from glauber.conditionals.constraints import Allow, Constraints, read_constraints
+from glauber.conditionals.files import Row
 from glauber.conditionals.load import Model as Opened
-from glauber.conditionals.starts import read_texts, readable
+from glauber.conditionals.starts import legible, length_fault, read_texts, readable, skip
+from glauber.conditionals.texts import Corpus
+from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
 from glauber.generation.generate import (
     Again,
@@ -32,10 +36,13 @@ from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_passes, open_masked
 from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
 from glauber.progress import check_count
-from glauber.result import model_parts, signature, study
+from glauber.result import model_parts, report_skipped, signature, study
 
 MOST = 64  # combinations of lengths of one text
+LONGEST = 10**6  # tokens of a blank
 BLANK = re.compile(r"\[MASK(?::([^\]]*))?\]")
+NO_BLANK = "has no blank: write [MASK] where tokens are to be filled"
+EMPTY = "has only blanks of length 0: there is nothing to fill"
 
 
 @study
@@ -60,6 +67,7 @@ def infill(
     correct: Correct = 0,
     correct_block: CorrectBlock = None,
     correct_between: Between = False,
+    allow: Annotated[Allow, "The tokens a site may take, such as 3:king|queen,5-7:ST."] = "",
     seed: Seed = 0,
     batch_size: BatchSize = None,
     out: Out = None,
@@ -82,7 +90,10 @@ def infill(
     )
     check(how, temperature=temperature, seed=seed, batch_size=batch_size, device=device)
     check_count("number of fills", chains)
-    given = _given(texts)
+    corpus = _with_blanks(texts)
+    constraints = read_constraints(allow=allow)
+    if constraints and out is not None:
+        raise GlauberError("a stored run does not record allowed tokens: leave out one of the two.")
     check_out(out)
     opened = open_masked(
         model,
@@ -91,104 +102,149 @@ def infill(
         trust_remote_code=trust_remote_code,
         mask_token=mask_token,
     )
-    fills = [fill for i, text in enumerate(given, start=1) for fill in _fills(opened, i, text)]
+    fills = _all_fills(opened, corpus)
+    if constraints:
+        opened = _allowing(opened, constraints, fills)
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]
     tokens = rows_of(opened, [fill.pieces for fill in rows])
     first = min(fill.pieces.index(opened.hidden_token) for fill in rows)
     job = Job(opened, how, tokens, temperature, seed, "", tuple(range(first)), trust_remote_code)
     made = signature(
-        **model_parts(opened), texts=len(given), chains=chains, **spoken(how),
-        temperature=float(temperature), seed=seed,
+        **model_parts(opened), texts=len(corpus), chains=chains, **spoken(how),
+        allow=str(allow) or None, temperature=float(temperature), seed=seed,
     )  # fmt: skip
-    blanks = Blanks(tuple(fill.text for fill in rows), tuple(fill.lengths for fill in rows))
+    blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
     return generation(job, write(job, out=out, batch_size=batch_size), made, blanks)
 
 
 class Fill(NamedTuple):
     """One text with a number of hidden tokens in each of its blanks."""
 
-    text: int  # its number among the given ones
+    row: Row  # the text as it was given
     lengths: tuple[int, ...]
     pieces: list[int]  # its tokens, without special ones
 
 
-def _given(texts: Any) -> list[str]:
-    """The texts, each with a blank as far as that can be seen without the model."""
+class Unfillable(GlauberError):
+    """Why a text cannot be filled; completes "text 7 …"."""
+
+
+def _with_blanks(texts: Any) -> Corpus:
+    """The texts; those without a blank, as far as that is seen without the model, have a fault."""
     if texts is None:
         raise GlauberError("a text with blanks is needed, such as 'the [MASK] of [MASK]'.")
-    given = read_texts(texts)
-    for number, text in enumerate(given, start=1):
+    corpus = read_texts(texts)
+    rows = [row if row.fault else row._replace(fault=_blank_fault(row.text)) for row in corpus.rows]
+    faulty = [skip(row, row.fault) for row in rows if row.fault]
+    if len(faulty) == len(rows):
+        report_skipped(faulty, len(rows))
+    return Corpus(rows, unknown=corpus.unknown)
+
+
+def _blank_fault(text: str) -> str:
+    try:
         if not re.search(r"mask|[\[<]", text, re.IGNORECASE):  # a mask token may be <special1>
-            raise _no_blank(number)
-        _check_lengths(text, number)
-    return given
+            raise Unfillable(NO_BLANK)
+        _check_lengths(text)
+    except Unfillable as fault:
+        return str(fault)
+    return ""
 
 
-def _no_blank(number: int) -> GlauberError:
-    return GlauberError(f"text {number} has no blank: write [MASK] where tokens are to be filled.")
-
-
-def _check_lengths(text: str, number: int) -> None:
+def _check_lengths(text: str) -> None:
     """Refuses blanks that are none, that are all empty, and too many combinations of lengths."""
-    spans = [_range(blank.group(1), blank.group(), number) for blank in BLANK.finditer(text)]
+    spans = [_range(blank.group(1), blank.group()) for blank in BLANK.finditer(text)]
     if spans and not any(span[-1] for span in spans) and "mask" not in BLANK.sub("", text).lower():
-        _nothing(number)
+        raise Unfillable(EMPTY)
     many = math.prod(len(span) for span in spans)
     if many > MOST:
-        raise GlauberError(
-            f"text {number} has {many:,} combinations of lengths, but at most {MOST} are tried: "
-            "let fewer blanks vary."
+        raise Unfillable(
+            f"has {many:,} combinations of lengths, but at most {MOST} are tried: let fewer blanks "
+            "vary"
         )
 
 
-def _nothing(number: int) -> NoReturn:
-    raise GlauberError(f"every blank of text {number} has length 0: there is nothing to fill.")
-
-
-def _range(lengths: str | None, blank: str, number: int) -> range:
-    """How many tokens a blank may have: 1, or what stands behind its colon."""
+def _range(lengths: str | None, blank: str) -> range:
+    """How many tokens a blank may have: 1, or what follows its colon."""
     if lengths is None:
         return range(1, 2)
     ends = lengths.split("-")
     if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
-        raise GlauberError(
-            f"the blank {blank} of text {number} is none: write [MASK], [MASK:3] or [MASK:1-4]."
-        )
+        raise Unfillable(f"has {blank}, which is no blank: write [MASK], [MASK:3] or [MASK:1-4]")
     least, most = int(ends[0]), int(ends[-1])
     if most < least:
-        raise GlauberError(
-            f"the blank {blank} of text {number} is upside down: a range goes from fewer to more."
-        )
-    check_count("length of a blank", most, least=0, most=10**6)
+        raise Unfillable(f"has {blank}, which is upside down: a range goes from fewer to more")
+    if most > LONGEST:
+        raise Unfillable(f"has {blank}, but a blank has at most {LONGEST:,} tokens")
     return range(least, most + 1)
 
 
-def _fills(model: Opened, number: int, text: str) -> list[Fill]:
-    """Text number `number`, from 1, with every combination of lengths that hides something."""
+def _all_fills(model: Opened, corpus: Corpus) -> list[Fill]:
+    """The fills of all texts; texts that cannot be filled are left out and reported."""
+    fills, skipped = [], []
+    for row in corpus.rows:
+        try:
+            if row.fault:
+                raise Unfillable(row.fault)
+            fills += _fills(model, row, corpus.unknown)
+        except Unfillable as fault:
+            skipped.append(skip(row, str(fault)))
+    report_skipped(skipped, len(corpus))
+    return fills
+
+
+def _fills(model: Opened, row: Row, unknown: str) -> list[Fill]:
+    """A text with every combination of lengths that hides something."""
     hidden, vocabulary = model.hidden_token, model.vocabulary
     mask = vocabulary.spell(hidden)
-    blanks = [*re.finditer(f"{BLANK.pattern}|{re.escape(mask)}", text)]
+    blanks = [*re.finditer(f"{BLANK.pattern}|{re.escape(mask)}", row.text)]
     if not blanks:
-        raise _no_blank(number)
-    ends = [0, *(edge for blank in blanks for edge in blank.span()), len(text)]
-    between = [text[first:last] for first, last in zip(ends[::2], ends[1::2], strict=True)]
-    names = [
-        f"text {number}",
-        *(f"text {number}, behind blank {i + 1}," for i in range(len(blanks))),
-    ]
-    pieces = vocabulary.pieces(mask.join(readable(vocabulary, between, names)))
+        raise Unfillable(NO_BLANK)
+    ends = [0, *(edge for blank in blanks for edge in blank.span()), len(row.text)]
+    between = [row.text[first:last] for first, last in zip(ends[::2], ends[1::2], strict=True)]
+    pieces = vocabulary.pieces(mask.join(_readable(vocabulary, between, ends[::2], unknown)))
     if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
-    spans = [_range(blank.group(1), blank.group(), number) for blank in blanks]
-    found = [
-        Fill(number - 1, lengths, _expanded(pieces, hidden, lengths))
+    spans = [_range(blank.group(1), blank.group()) for blank in blanks]
+    fills = [
+        Fill(row, lengths, _expanded(pieces, hidden, lengths))
         for lengths in product(*spans)
         if any(lengths)
     ]
-    if not found:
-        _nothing(number)
-    return found
+    if not fills:
+        raise Unfillable(EMPTY)
+    around = sum(map(len, vocabulary.text.around))
+    fault = length_fault(model, around + max(len(fill.pieces) for fill in fills))
+    if fault:
+        raise Unfillable(fault)
+    return fills
+
+
+def _readable(
+    vocabulary: Any, parts: Sequence[str], places: Sequence[int], unknown: str
+) -> list[str]:
+    """The parts of a text between its blanks, as the vocabulary can spell them."""
+    if unknown == "token":
+        return readable(vocabulary, parts, strict=False)
+    spellings = []
+    for part, place in zip(parts, places, strict=True):
+        rows, skipped = legible(vocabulary, Corpus([Row(part, number=1)]))
+        if skipped:
+            at, piece = vocabulary.strange(part)
+            message = f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
+            raise (GlauberError if unknown == "error" else Unfillable)(message)
+        spellings.append(rows[0].text)
+    return spellings
+
+
+def _allowing(model: Opened, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
+    """The model with the tokens that sites may take."""
+    if len(fills) > len({fill.row for fill in fills}):
+        raise GlauberError("allow counts sites, which blanks of variable length move: fix them.")
+    constrained = Constrained(model, constraints, None)
+    constrained.conditionals()  # refuses unknown tokens
+    return constrained
 
 
 def _expanded(pieces: list[int], hidden: int, lengths: Sequence[int]) -> list[int]:

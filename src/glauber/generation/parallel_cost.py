@@ -24,7 +24,7 @@ from glauber.generation.filling import (
     filling_plan,
 )
 from glauber.generation.pair_costs import PairCosts, pair_costs
-from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
+from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
@@ -58,6 +58,7 @@ def parallel_cost(
     samples: Annotated[int, "Sequential fills for groups above two."] = 64,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
+    unknown: Unknown = "error",
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
@@ -81,7 +82,9 @@ def parallel_cost(
     named, held = read_sites(sites), read_sites(freeze)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
+    tokens, free = (
+        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+    )
     places = free.nonzero()[:, 0]
     hidden = places[_hidden(len(places), named, held, hide, seed).to(places.device)]
     n = len(hidden)

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlparse
 
 from glauber.extras import EXTRAS, missing
 from glauber.machine.checksums import bundled
-from glauber.threads import usable_cores
+from glauber.progress import usable_cores
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "zarr")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.texts import Corpus
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Coalescence, coalesce
 from glauber.mixing.contexts import sampled_contexts
@@ -324,7 +325,7 @@ def _check(
     alpha: float | None, batch_size: int | None,
 ) -> None:  # fmt: skip
     """Refuses impossible questions before a model is loaded."""
-    if isinstance(texts, str) or (isinstance(texts, list | tuple) and len(texts) == 1):
+    if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
         raise GlauberError("a pair needs two texts, but 1 was given.")
     check_count("number of pairs", pairs)
     check_count("number of steps", steps, most=STEPS)

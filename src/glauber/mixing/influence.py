@@ -18,7 +18,7 @@ from glauber.mixing.influence_matrix import (
     check_epsilon,
     measure_influence,
 )
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust
+from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, model_parts, needed, plain, signature, study
 from glauber.statistics import mean_over_chains
@@ -45,6 +45,7 @@ def influence(
     sweeps: Annotated[int, "Steps of a chain, in multiples of the length."] = 5,
     epsilon: Annotated[float, "epsilon of the mixing time t_mix(epsilon)."] = 0.25,
     seed: Seed = 0,
+    unknown: Unknown = "error",
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
@@ -70,7 +71,9 @@ def influence(
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
     conditionals = opened.conditionals()
-    tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
+    tokens, free = (
+        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+    )
     n = int(free.sum())
     _say_cost(n, samples, replacements, chains * len(temperatures), sweeps)
     contexts = sampled_contexts(

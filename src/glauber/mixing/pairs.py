@@ -20,6 +20,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.load import starts
+from glauber.conditionals.texts import Corpus
 from glauber.dynamics import noise
 from glauber.dynamics.fills import TOGETHER, Fill, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import State, start
@@ -224,7 +225,7 @@ def begin_texts(
 
 def is_pair(texts: Any) -> bool:
     """Whether two texts were given, which are one pair."""
-    return isinstance(texts, list | tuple) and len(texts) == 2
+    return isinstance(texts, list | tuple | Corpus) and len(texts) == 2
 
 
 def spelled(model: Any, left: Tensor, right: Tensor) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
+from glauber.conditionals.texts import Corpus
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import different_texts, pairs_of_texts
@@ -59,9 +60,13 @@ def run_cells(
         )
     if settings["dtype"] == "int8":
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
-    texts = None if settings["texts"] is None else read_texts(settings["texts"])
+    texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
+    if texts is not None and texts.unknown != "skip":
+        settings["unknown"] = texts.unknown
     executor = executor_named(on, workers=workers, address=address)
-    sweep = Sweep(STUDY, settings | {"model": model, "texts": texts}, axes)
+    sweep = Sweep(
+        STUDY, settings | {"model": model, "texts": None if texts is None else list(texts)}, axes
+    )
     with ExitStack() as stack:
         folder = _checked(out) if out is not None else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-"))
@@ -109,7 +114,8 @@ def cells_of(
 ) -> Iterator[tuple[Cell, Result]]:
     """(cell, result) of each cell as soon as its last pair is finished, length by length."""
     lengths = sorted({int(cell.values["length"]) for cell in cells})
-    begun = {n: some_texts(model, settings["texts"], n) for n in lengths}
+    unknown = settings.get("unknown")
+    begun = {n: some_texts(model, settings["texts"], n, unknown=unknown) for n in lengths}
     for n in lengths:
         row = [cell for cell in cells if int(cell.values["length"]) == n]
         row.sort(key=lambda cell: float(cell.values["temperature"]))
@@ -153,10 +159,13 @@ def steps_of(settings: dict[str, Any], length: int) -> int:
     return int(settings["steps"]) if sweeps is None else int(sweeps) * length
 
 
-def some_texts(model: Any, texts: Any, length: int) -> tuple[Tensor, Tensor]:
+def some_texts(
+    model: Any, texts: Any, length: int, *, unknown: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
-    given = bundled_texts(model) if texts is None else read_texts(texts)
-    long = [text for text in given if model.vocabulary.count(text) >= length]
+    corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown).sound()
+    rows = [row for row in corpus.rows if model.vocabulary.count(row.text) >= length]
+    long = Corpus(rows, unknown=corpus.unknown)
     if len(long) < 2:
         raise GlauberError(
             f"a pair needs two different texts of {length} tokens or more, but there is "

@@ -26,7 +26,7 @@ from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import pairs_at_once
 from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together
-from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust
+from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust, Unknown
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, study
 from glauber.result import signature as signed
@@ -59,6 +59,7 @@ def unbiased(
     coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
     freeze: Freeze = (),
     seed: Seed = 0,
+    unknown: Unknown = "error",
     device: Device = "auto",
     dtype: Dtype = "float32",
     trust_remote_code: Trust = False,
@@ -79,7 +80,10 @@ def unbiased(
     joint_draw_named(coupling)
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     refuse_int8(opened)
-    tokens, free = (part.to(opened.state_device) for part in starts(opened, [text], freeze=freeze))
+    tokens, free = (
+        part.to(opened.state_device)
+        for part in starts(opened, [text], freeze=freeze, unknown=unknown)
+    )
     check_memory(pairs * tokens.shape[1] * 40, f"{pairs:,} pairs of chains")
     name = statistic if isinstance(statistic, str) else getattr(statistic, "__name__", "function")
     asked = _token_statistic(opened, statistic, free[0])

@@ -137,7 +137,12 @@ def _check(asked: Settings) -> None:
 def _texts(given: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
     from glauber.conditionals.starts import read_texts
 
-    return None if given is None else tuple(read_texts(given))
+    if given is None:
+        return None
+    corpus = read_texts(given)
+    if corpus.unknown != "skip":
+        raise GlauberError("a paper's texts are read with unknown=skip: leave unknown out.")
+    return tuple(corpus.sound())
 
 
 def read_seeds(given: int | str | Sequence[int]) -> tuple[int, ...]:

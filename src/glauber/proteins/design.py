@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from glauber.conditionals.files import Row
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import spell_sites
-from glauber.conditionals.texts import Given
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Seed, Trust
 from glauber.progress import Advance, check_count, check_seed, say, track
@@ -141,14 +141,14 @@ def read_ladder(given: Any) -> list[float]:
     return np.geomspace(found[0], found[1], RUNGS).tolist() if len(found) == 2 else found
 
 
-def _named(given: list[Given]) -> list[Given]:
+def _named(given: list[Row]) -> list[Row]:
     """Several parents all have names."""
     if len(given) == 1:
         return given
-    return [Given(one.text, one.name or f"parent{i}") for i, one in enumerate(given, 1)]
+    return [row._replace(id=row.id or f"parent{row.number}") for row in given]
 
 
-def _check_run(run: str | Path | None, given: list[Given], ladder: list[float]) -> None:
+def _check_run(run: str | Path | None, given: list[Row], ladder: list[float]) -> None:
     if run is None:
         return
     if len(given) > 1 or len(ladder) > 1:

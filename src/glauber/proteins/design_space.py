@@ -6,8 +6,8 @@ A position may always keep what its parent has: `omit` and `allow` are about wha
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from glauber.conditionals.files import Row
 from glauber.conditionals.load import refuse_int8
-from glauber.conditionals.texts import Given
 from glauber.errors import GlauberError
 from glauber.proteins.diversity import check_room
 from glauber.proteins.mutations import read_positions
@@ -19,7 +19,7 @@ Residues = Mapping[int, str] | str
 class Asked(NamedTuple):
     """A parent with its free positions, before a model has read it."""
 
-    parent: Given
+    parent: Row
     positions: list[int]
     allowed: dict[int, str]
 
@@ -45,7 +45,7 @@ class Space(NamedTuple):
         return self.parent.tokens[self.columns].numpy()
 
 
-def read_asked(given: Given, free: Any, allow: Residues, omit: str) -> Asked:
+def read_asked(given: Row, free: Any, allow: Residues, omit: str) -> Asked:
     """Reads positions and residues; nothing of it needs a model."""
     every = range(1, len(given.text) + 1)
     positions = list(every) if free is None else read_positions(free, given.text)

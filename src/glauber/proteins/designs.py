@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.files import Row
 from glauber.conditionals.starts import spell_sites
-from glauber.conditionals.texts import Given, fasta
+from glauber.conditionals.texts import fasta
 from glauber.proteins.diversity import distance_counts, frequencies
 from glauber.proteins.fasta import SequenceResult, write_bytes
 from glauber.proteins.variants import Variant, Variants
@@ -239,7 +240,7 @@ class Designs(SequenceResult):
         far = self.min_distance
         return f" that differ at {far} positions" if far > 1 else ""
 
-    def records(self) -> Iterable[Given]:
+    def records(self) -> Iterable[Row]:
         """Each design under its name, with score, spread over orders, distance and mutations."""
         for family in self.families:
             for one in family.designs:
@@ -248,7 +249,7 @@ class Designs(SequenceResult):
                     f"order_sd={one.scored.sd.value:.4f} distance={one.distance} "
                     f"mutations={one.scored.mutations}"
                 )
-                yield Given(one.sequence, header)
+                yield Row(one.sequence, header)
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -4,28 +4,21 @@ Residues are counted from 1. Lower case often says something (masked or inserted
 model would not be told, so here it is refused; `--from` of other studies reads it as upper case.
 """
 
-import csv
 import gzip
 import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from glauber.conditionals.texts import Given, fasta, read_named, read_whole
+from glauber.conditionals.files import FASTA_SUFFIXES, TEXT_COLUMNS, Row, suffix_of
+from glauber.conditionals.texts import fasta, read_texts
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.result import Result
 
-FASTA = (".fasta", ".fa", ".faa", ".fas")
-TABLES = (".csv", ".tsv")
-COLUMNS = ("variant", "variants", "mutant", "mutations", "mutation", "sequence")  # that hold them
-NAMES = ("name", "id")  # columns that name a variant
-
-
-def suffix_of(path: Path) -> str:
-    """How the name of a file ends, in lower case and without .gz."""
-    whole = path.name.lower().removesuffix(".gz")
-    return Path(whole).suffix
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+# Names of columns that contain variants, before those of texts.
+COLUMNS = ("variant", "variants", "mutant", "mutations", "mutation", *TEXT_COLUMNS)
 
 
 def as_file(given: str | Path) -> Path | None:
@@ -33,52 +26,16 @@ def as_file(given: str | Path) -> Path | None:
     if isinstance(given, Path):
         return given
     path = Path(given.strip())
-    known = suffix_of(path) in (*FASTA, *TABLES, ".txt")
+    known = suffix_of(path) in (*FASTA_SUFFIXES, *TABLES, ".txt")
     named = "\n" not in given and (known or os.path.isfile(path))
     return path if named and len(given) < 4096 else None
 
 
-def read_sequences(given: str | Path | Sequence[str]) -> list[Given]:
-    """Sequences with their names, from a string, a list, or a file, plain or by gzip."""
+def read_sequences(given: str | Path | Sequence[str], *, column: str | None = None) -> list[Row]:
+    """Sequences or variants with their names, from a string, a list, or a file."""
     path = as_file(given) if isinstance(given, str | Path) else None
-    return read_named(given if path is None else path)
-
-
-def read_column(path: Path, column: str | None = None) -> list[Given]:
-    """A column of a CSV or TSV file, with the names of another where there is one.
-
-    Without a column the first that is called variant, mutant, mutations or sequence is taken, and
-    the only one of a file that has one.
-    """
-    name, text = read_whole(path)
-    parted = "\t" if suffix_of(path) == ".tsv" else ","
-    rows = [row for row in csv.reader(io.StringIO(text), delimiter=parted) if any(row)]
-    if len(rows) < 2:
-        raise GlauberError(
-            f"{name} holds no variants: it needs a line of names and lines below it."
-        )
-    head = [one.strip() for one in rows[0]]
-    place = _column(head, column, name)
-    named = next((i for i, one in enumerate(head) if one.lower() in NAMES), None)
-    found = []
-    for number, row in enumerate(rows[1:], 2):
-        value = row[place].strip() if place < len(row) else ""
-        if not value:
-            raise GlauberError(f"{name}: line {number} has no {head[place]}.")
-        found.append(Given(value, row[named].strip() if named is not None else ""))
-    return found
-
-
-def _column(head: list[str], column: str | None, name: str) -> int:
-    if column is not None:
-        if column not in head:
-            raise GlauberError(f"{name} has no column {column!r}; it has {', '.join(head)}.")
-        return head.index(column)
-    lower = [one.lower() for one in head]
-    known = [lower.index(one) for one in COLUMNS if one in lower]
-    if not known and len(head) > 1:
-        raise GlauberError(f"{name} has no column called variant: say which of {', '.join(head)}.")
-    return known[0] if known else 0
+    corpus = read_texts(given if path is None else path, column=column, known=COLUMNS)
+    return list(corpus.sound().rows)
 
 
 def check_letters(vocabulary: Vocabulary, sequence: str, name: str) -> None:
@@ -102,7 +59,7 @@ def check_letters(vocabulary: Vocabulary, sequence: str, name: str) -> None:
 class SequenceResult(Result):
     """A result that holds sequences, so that it can be written as FASTA too."""
 
-    def records(self) -> Iterable[Given]:
+    def records(self) -> Iterable[Row]:
         """Each sequence under its name, with its score in the header; the best first."""
         raise NotImplementedError
 
@@ -111,7 +68,7 @@ class SequenceResult(Result):
         from glauber.figures.page import check_place
 
         place = Path(path)
-        if suffix_of(place) not in (*FASTA, ".parquet"):
+        if suffix_of(place) not in (*FASTA_SUFFIXES, ".parquet"):
             return super().write(path)
         check_place(place)
         if suffix_of(place) == ".parquet":

@@ -4,15 +4,16 @@ A single mutant has one order, so its score is the log-ratio with its site hidde
 Variants of several changes are scored by every convention of `order_scores`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import factorial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from glauber.conditionals.files import Row
 from glauber.conditionals.load import load, refuse_int8
-from glauber.conditionals.texts import Given
+from glauber.conditionals.starts import skip
 from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Seed, Trust
@@ -51,7 +52,7 @@ from glauber.proteins.parent import (
 from glauber.proteins.regions import check_loops
 from glauber.proteins.singles import Singles, single_mutants
 from glauber.proteins.variants import Variant, Variants
-from glauber.result import counted, needed, signature, study
+from glauber.result import counted, needed, report_skipped, signature, study
 from glauber.statistics import Floats, Measured, mean_over_chains, over_chains
 
 
@@ -91,6 +92,9 @@ def mutate(
     named = read_parent(needed("parent", parent))  # type: ignore[arg-type]
     listed = None if variants is None else read_variants(variants, column)
     _check_asked(listed, positions, column)
+    if listed is not None:  # what is spelled wrongly is seen before a model is loaded
+        spelled = _legible(listed, lambda row: are_mutations(row.text) and read_mutations(row.text))
+        listed = [row for row, _ in spelled]
     if isinstance(model, Constrained):
         raise GlauberError("mutants are scored by the model itself: give it without constraints.")
     opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
@@ -105,24 +109,36 @@ def mutate(
     return score_variants(begun, listed, orders=orders, pll=pll, seed=seed)
 
 
-def _check_asked(listed: list[Given] | None, positions: Any, column: str | None) -> None:
+def _check_asked(listed: list[Row] | None, positions: Any, column: str | None) -> None:
     if listed is not None and positions is not None:
         raise GlauberError("positions choose single mutants, but variants say their own.")
     if listed is None and column is not None:
         raise GlauberError("a column is one of a CSV file of variants, and none was given.")
     if isinstance(positions, str):
         check_loops(positions)
-    for one in listed or ():
-        if are_mutations(one.text):
-            read_mutations(one.text)  # what is spelled wrongly is refused before a model is loaded
+
+
+def _legible(listed: list[Row], read: Callable[[Row], Any]) -> list[tuple[Row, Any]]:
+    """What `read` makes of each variant; those that it refuses are left out and reported."""
+    pairs, skipped = [], []
+    for row in listed:
+        try:
+            pairs.append((row, read(row)))
+        except GlauberError as error:
+            if len(listed) == 1:
+                raise
+            skipped.append(skip(row, f"cannot be scored: {str(error).rstrip('.')}"))
+    report_skipped(skipped, len(listed))
+    return pairs
 
 
 def score_variants(
-    parent: Parent, listed: list[Given], *, orders: int, pll: bool, seed: int
+    parent: Parent, listed: list[Row], *, orders: int, pll: bool, seed: int
 ) -> Variants:
     """The variants of a parent by every convention and over orders, the best first."""
-    mutations = [mutations_of(parent, one, number) for number, one in enumerate(listed, 1)]
-    changed = [changed_tokens(parent, one) for one in mutations]
+    mutations = dict(_legible(listed, lambda row: mutations_of(parent, row)))
+    changes = dict(_legible(list(mutations), lambda row: changed_tokens(parent, mutations[row])))
+    changed = list(changes.values())
     rankings = _rankings(changed, orders, seed)
     ask = Questions(parent.tokens)
     _score(ask, parent, changed, rankings, orders, pll)
@@ -134,8 +150,7 @@ def score_variants(
         ask.ask(parent.model, advance)
     scored = _score(ask, parent, changed, rankings, orders, pll)
     found = [
-        _named(parent, given, one, each)
-        for given, one, each in zip(listed, mutations, scored, strict=True)
+        _named(parent, row, mutations[row], each) for row, each in zip(changes, scored, strict=True)
     ]
     ranked = sorted(range(len(found)), key=lambda i: -found[i].mean.value)
     asked = {"variants": len(found), "orders": orders, "seed": seed}
@@ -207,13 +222,13 @@ def _sd(values: Floats) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
-def _named(parent: Parent, given: Given, mutations: Mutations, scored: Scored) -> Variant:
+def _named(parent: Parent, given: Row, mutations: Mutations, scored: Scored) -> Variant:
     letters = apply(parent.letters, mutations)
     blank = "" if parent.model.vocabulary.text.letters else " "
     spelled = spelled_mutations(mutations)
     exact = scored.mean.kind == "exact"
     return Variant(
-        name=given.name or spelled or "parent",
+        name=given.id or spelled or "parent",
         mutations=spelled,
         sequence=blank.join(letters),
         changes=len(mutations),

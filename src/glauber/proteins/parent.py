@@ -5,17 +5,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from glauber.conditionals.files import Row, suffix_of
 from glauber.conditionals.starts import readable, starts
-from glauber.conditionals.texts import Given
 from glauber.errors import GlauberError
-from glauber.proteins.fasta import (
-    TABLES,
-    as_file,
-    check_letters,
-    read_column,
-    read_sequences,
-    suffix_of,
-)
+from glauber.proteins.fasta import TABLES, as_file, check_letters, read_sequences
 from glauber.proteins.mutations import Mutations, apply, are_mutations, differences, read_mutations
 from glauber.proteins.order_scores import Changed
 from glauber.result import counted, model_parts
@@ -44,7 +37,7 @@ class Parent(NamedTuple):
         return {**model_parts(self.model), "parent": self.name or f"{len(self.letters)} {kind}"}
 
 
-def read_parent(given: str | Path) -> Given:
+def read_parent(given: str | Path) -> Row:
     """The one sequence that was given, with its name."""
     if not isinstance(given, str | Path):
         raise GlauberError(f"the parent is {given!r:.60}, but it must be one sequence or a file.")
@@ -56,12 +49,12 @@ def read_parent(given: str | Path) -> Given:
     return found[0]
 
 
-def read_variants(given: Any, column: str | None) -> list[Given]:
+def read_variants(given: Any, column: str | None) -> list[Row]:
     """What was given, each as mutations or as a whole sequence, with its name."""
     if isinstance(given, str | Path):
         path = as_file(given)
         if path is not None and suffix_of(path) in TABLES:
-            return read_column(path, column)
+            return read_sequences(path, column=column)
         if path is None and not str(given).lstrip().startswith(">"):
             parts = [part.strip() for part in str(given).replace(";", ",").split(",")]
             if all(map(are_mutations, filter(None, parts))):
@@ -69,22 +62,22 @@ def read_variants(given: Any, column: str | None) -> list[Given]:
     return read_sequences(given)
 
 
-def open_parent(model: Any, parent: Given) -> Parent:
+def open_parent(model: Any, parent: Row) -> Parent:
     """The tokens and letters of a parent."""
-    check_letters(model.vocabulary, parent.text, f"the parent {parent.name}".rstrip())
+    check_letters(model.vocabulary, parent.text, f"the parent {parent.id}".rstrip())
     tokens, free = starts(model, [parent.text])
     sites = free[0].nonzero()[:, 0].tolist()
     letters = [model.vocabulary.spell(int(tokens[0, site])) for site in sites]
-    return Parent(model, tokens[0], sites, letters, parent.name)
+    return Parent(model, tokens[0], sites, letters, parent.id)
 
 
-def mutations_of(parent: Parent, given: Given, number: int) -> Mutations:
+def mutations_of(parent: Parent, given: Row) -> Mutations:
     """The mutations that a variant is, whichever way it was given."""
     if are_mutations(given.text):
         found = read_mutations(given.text)
         apply(parent.letters, found)
         return found
-    name = f"the variant {given.name!r:.60}" if given.name else f"variant {number}"
+    name = f"the variant {given.id!r:.60}" if given.id else f"variant {given.number}"
     vocabulary = parent.model.vocabulary
     check_letters(vocabulary, given.text, name)
     (text,) = readable(vocabulary, [given.text], [name])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glauber.compatibility.pseudo_likelihood import hidden_laws
-from glauber.conditionals.texts import Given
+from glauber.conditionals.files import Row
 from glauber.errors import GlauberError
 from glauber.progress import say, track
 from glauber.proteins.fasta import SequenceResult
@@ -108,12 +108,12 @@ class Singles(SequenceResult):
 
         return {"singles": plot_singles(self.positions, self.wild_type, self.letters, self.scores)}
 
-    def records(self) -> Iterable[Given]:
+    def records(self) -> Iterable[Row]:
         """Each single mutant with its score in the header."""
         blank = "" if all(len(letter) == 1 for letter in self.sequences) else " "
         for one, score in self.ranked:
             changed = blank.join(apply(self.sequences, (one,)))
-            yield Given(changed, f"{one} score={score:.4f}")
+            yield Row(changed, f"{one} score={score:.4f}")
 
 
 def single_mutants(parent: Parent, positions: Any) -> Singles:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glauber.conditionals.texts import Given
+from glauber.conditionals.files import Row
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.order_scores import agreement, contrary
 from glauber.result import counted, plain
@@ -287,9 +287,9 @@ class Variants(SequenceResult):
             found["conventions"] = plot_conventions(self.variants, LABELS)
         return found
 
-    def records(self) -> Iterable[Given]:
+    def records(self) -> Iterable[Row]:
         """Each variant with its score and the spread over orders in the header."""
         for one in self.variants:
             score = f"score={one.mean.value:.4f} order_sd={one.sd.value:.4f}"
             called = "" if one.name == one.mutations else f" mutations={one.mutations or 'none'}"
-            yield Given(one.sequence, f"{one.name} {score}{called}")
+            yield Row(one.sequence, f"{one.name} {score}{called}")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.texts import Given, fasta
+from glauber.conditionals.files import Row
+from glauber.conditionals.texts import fasta
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, one_of, study
@@ -205,7 +206,7 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     names = run.spec.names or [""] * run.n_chains
     rows = zip(names, run.tokens(), strict=True)
     records = [
-        Given(run.spelled(row), f"{name} chain={chain} step={run.steps}")
+        Row(run.spelled(row), f"{name} chain={chain} step={run.steps}")
         for chain, (name, row) in enumerate(rows)
     ]
     out.write_text(fasta(records), encoding="utf-8")

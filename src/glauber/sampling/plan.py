@@ -190,7 +190,8 @@ def plan(
     opened, others = open_model(model, device, dtype, trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     cut: dict[str, Any] = {"chains": chains, "length": length, "prefix": prefix, "freeze": sites}
-    tokens, free, names = named_starts(opened, texts, **cut)
+    begun = named_starts(opened, texts, **cut)
+    tokens, free = begun.tokens, begun.free
     spec = Spec(
         model=opened.name,
         fingerprint=opened.fingerprint,
@@ -212,7 +213,7 @@ def plan(
         forbid=_names(forbid),
         standard_only=True,
         constraints=asked.to_dict() or None,
-        names=names,
+        names=[] if texts is None else begun.names,
         own=isinstance(opened, Own),
     )
     planned = Plan(opened, spec, tokens, free, others)

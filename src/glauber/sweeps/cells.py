@@ -73,13 +73,16 @@ def sample(
         check_numbers(steps, chains, length, seed)
     n_runs = len(list(temperatures)) * len(list(lengths))
     check_disk(Path(out), n_runs * bytes_needed(chains, steps, 1, max(lengths, default=1)))
+    corpus = None if texts is None else read_texts(texts).sound()
     settings: dict[str, Any] = {
         "model": model, "device": device, "dtype": dtype,
-        "texts": None if texts is None else read_texts(texts),
+        "texts": None if corpus is None else list(corpus),
         "chains": chains, "steps": steps, "scan": scan_named(scan).name, "seed": seed,
     }  # fmt: skip
     if sites := read_sites(freeze):
         settings["freeze"] = sites
+    if corpus is not None and corpus.unknown != "skip":
+        settings["unknown"] = corpus.unknown
     axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": at}  # type: ignore[dict-item]
     return _run(Path(out), Sweep(STUDY, settings, axes), on, workers, address)
 
@@ -176,16 +179,19 @@ def open_runs(settings: dict[str, Any], folder: Path) -> Work:
     """The work over (length, temperature) cells.
 
     settings: model, device, dtype, texts (None: the bundled passages), chains, steps, seed, scan,
-    and freeze.
+    freeze and unknown.
     """
     model = load(settings["model"], device=settings["device"], dtype=settings["dtype"])
+    texts = settings["texts"]
+    if texts is not None:
+        texts = read_texts(texts, unknown=settings.get("unknown"))
 
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         for cell in cells:
             place = folder / "runs" / cell.name
             planned = plan(
                 model,
-                settings["texts"],
+                texts,
                 steps=settings["steps"],
                 chains=settings["chains"],
                 scan=settings["scan"],

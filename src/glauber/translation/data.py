@@ -81,8 +81,11 @@ class Vocabulary:
         """The tokens of each text."""
         return [list(tokens) for tokens in self.pieces.encode(texts)] if texts else []
 
-    def read_source(self, text: str, max_length: int) -> list[int]:
-        """The tokens of a text to translate; says what is wrong with one that cannot be."""
+    def read_source(self, text: str, max_length: int, *, unknown: str = "error") -> list[int]:
+        """The tokens of a text to translate; says what is wrong with one that cannot be.
+
+        unknown  error refuses characters outside the vocabulary; token reads them as unknown
+        """
         if not isinstance(text, str) or not text.strip():
             raise GlauberError("the text to translate is empty.")
         try:
@@ -90,7 +93,7 @@ class Vocabulary:
         except UnicodeEncodeError:
             raise GlauberError(f"{visible(text)[:40]!r} is not UTF-8 text.") from None
         tokens = self.encode(text)
-        if UNKNOWN in tokens:
+        if UNKNOWN in tokens and unknown != "token":
             strange = sorted({c for c in text if UNKNOWN in self.encode(c)})
             spelled = ", ".join(repr(character) for character in strange)
             raise GlauberError(f"the translator does not know the character {spelled}.")

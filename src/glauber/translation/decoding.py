@@ -131,6 +131,7 @@ def translate_texts(
     teacher: Translator | None = None,
     confidence: bool = False,
     advance: Advance | None = None,
+    unknown: str = "error",
 ) -> list[Translation]:
     """The translations, in the order of the texts; like lengths go through the model together.
 
@@ -144,7 +145,9 @@ def translate_texts(
     needed = decoding.decoder != "ar" and decoding.length == "oracle"
     if needed and (reference_lengths is None or len(reference_lengths) != len(texts)):
         raise GlauberError("the length oracle needs a reference of each text.")
-    sources = [vocabulary.read_source(text, model.shape.max_length) for text in texts]
+    sources = [
+        vocabulary.read_source(text, model.shape.max_length, unknown=unknown) for text in texts
+    ]
     order = sorted(range(len(texts)), key=lambda row: len(sources[row]))
     made: list[Translation | None] = [None] * len(texts)
     size = max(1, batch_size // decoding.n_copies)  # as much memory for one hypothesis as for many

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.conditionals.starts import read_texts
+from glauber.conditionals.files import Row
+from glauber.conditionals.starts import read_texts, skip
+from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
 from glauber.progress import track
-from glauber.result import Result, plain, signature, study
+from glauber.result import Result, plain, report_skipped, signature, study
 from glauber.translation.data import Vocabulary, load_vocabulary
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.model import BUNDLED, Translator, load
@@ -76,17 +78,33 @@ def translate(
         raise GlauberError("the length oracle needs references: use evaluate-translator.")
     if texts is None:
         raise GlauberError("no text was given: there is nothing to translate.")
-    asked, folder = read_texts(texts), translator_folder(model)
+    corpus, folder = read_texts(texts), translator_folder(model)
     vocabulary, on = load_vocabulary(folder), str(choose_device(device))
     translator = load(folder, "teacher" if decoder == "ar" else "student", device=on)
     teacher = load(folder, "teacher", device=on) if decoding.asks_teacher else None
-    with track("sentences", len(asked)) as advance:
+    rows = _legible(corpus, vocabulary, translator.shape.max_length)
+    with track("sentences", len(rows)) as advance:
         made = translate_texts(
-            translator, vocabulary, asked, decoding=decoding, teacher=teacher, confidence=True,
-            advance=advance,
+            translator, vocabulary, [row.text for row in rows], decoding=decoding, teacher=teacher,
+            confidence=True, advance=advance, unknown=corpus.unknown,
         )  # fmt: skip
-    sentences = [_sentence(text, one, vocabulary) for text, one in zip(asked, made, strict=True)]
-    return Translations(sentences, trace, signature_of(folder, translator, decoding, len(asked)))
+    sentences = [_sentence(row, one, vocabulary) for row, one in zip(rows, made, strict=True)]
+    return Translations(sentences, trace, signature_of(folder, translator, decoding, len(rows)))
+
+
+def _legible(corpus: Corpus, vocabulary: Vocabulary, max_length: int) -> list[Row]:
+    """The texts that can be translated; the others are left out and reported."""
+    rows, skipped = [], []
+    for row in corpus.sound().rows:
+        try:
+            vocabulary.read_source(row.text, max_length, unknown=corpus.unknown)
+            rows.append(row)
+        except GlauberError as error:
+            if corpus.unknown == "error" or len(corpus) == 1:
+                raise
+            skipped.append(skip(row, f"cannot be translated: {str(error).rstrip('.')}"))
+    report_skipped(skipped, len(rows) + len(skipped))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -97,6 +115,8 @@ class Sentence:
     autoregressive model are one row. drafts: the text after each pass.
     """
 
+    number: int  # of the sentence among those given, from 1
+    id: str  # that its source gives it
     source: str
     text: str
     score: float  # mean log-probability of a token, by the judge
@@ -127,6 +147,8 @@ class Translations(Result):
 
     def _row(self, one: Sentence) -> dict[str, Any]:
         found = {
+            "number": one.number,
+            "id": one.id,
             "source": one.source,
             "translation": one.text,
             "score": plain(one.score),
@@ -148,6 +170,8 @@ class Translations(Result):
 
         rows = [
             {
+                "number": one.number,
+                "id": one.id,
                 "source": one.source,
                 "translation": one.text,
                 "score": one.score,
@@ -173,14 +197,16 @@ def translator_folder(model: str | Path | None) -> Path:
     return BUNDLED if model is None else Path(model)
 
 
-def _sentence(source: str, one: Translation, vocabulary: Vocabulary) -> Sentence:
-    rows = one.trace or (one.tokens,)
+def _sentence(row: Row, one: Translation, vocabulary: Vocabulary) -> Sentence:
+    passes = one.trace or (one.tokens,)
     return Sentence(
-        source=source,
+        number=row.number,
+        id=row.id,
+        source=row.text,
         text=one.text,
         score=one.score,
         n_passes=one.n_passes,
-        tokens=[[vocabulary.spell(token) for token in row] for row in rows],
+        tokens=[[vocabulary.spell(token) for token in tokens] for tokens in passes],
         log_probs=[list(row) for row in one.confidence],
         drafts=[vocabulary.decode(list(row)) for row in one.trace],
     )
