@@ -17,8 +17,6 @@ from glauber.conditionals.starts import check_length
 from glauber.conditionals.weights import join_name, split_name
 from glauber.errors import GlauberError, GlauberWarning
 
-# Scores of these depend on the batch in the last bits: their attention sums in another order.
-ROUNDED_BY_BATCH = {"yoso"}
 NO_FLOAT64 = {"mra"}  # transformers' code computes in float32 whatever the weights are
 TEXTS = conftest.TEXTS[:3]
 
@@ -38,7 +36,7 @@ def test_scores_are_those_of_transformers(model_type, tmp_path):
         expected, scores = plain_scores(folder, tokens, sites), model.scores(tokens, sites)
         assert (scores - expected).abs().max() < 1e-4 * expected.std()
         alone = torch.cat([model.scores(tokens[i : i + 1], sites[i : i + 1]) for i in range(6)])
-        assert torch.equal(alone, scores) or model_type in ROUNDED_BY_BATCH
+        assert torch.equal(alone, scores)
     _check_longest(folder, model)
     _check_studies(model)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -344,3 +345,13 @@ def test_two_masks_of_a_tokenizer_are_blanks(tmp_path: Path) -> None:
     found = glauber.infill(MaskedLM(built, own, name="own"), "the <mask> sat on [MASK:2] .")
     assert found.blanks is not None and found.blanks.lengths == ((1, 2),)
     assert studied.read_lengths("12-30") == (12, 30)
+
+
+def test_a_mask_token_may_have_any_spelling(tiny_folder: Path, tmp_path: Path) -> None:
+    """XLM's mask token is <special1>."""
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    for path in folder.glob("*token*.json"):
+        path.write_text(path.read_text().replace("[MASK]", "<special1>"))
+    expected = glauber.infill(str(tiny_folder), "the [MASK] sat .", device="cpu").texts
+    for blank in ("<special1>", "[MASK]"):
+        assert glauber.infill(str(folder), f"the {blank} sat .", device="cpu").texts == expected

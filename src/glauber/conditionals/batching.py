@@ -70,7 +70,7 @@ class ExactRows:
 
     forward: Forward
     vocab_size: int
-    probes: int = 1  # random batches by which a shape is measured
+    probes: int = 1  # random batches by which a shape is measured; 0: a row by itself
     _sizes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def __call__(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
@@ -126,6 +126,8 @@ class ExactRows:
 
     def _measure(self, length: int, k: int) -> list[int]:
         """The sizes that every probe allows; only a row by itself where a probe finds that."""
+        if not self.probes:
+            return [1]
         generator = torch.Generator().manual_seed(length)
         sizes = [set(self._probe(length, k, generator)) for _ in range(self.probes)]
         return [1] if {1} in sizes else sorted(set.intersection(*sizes))

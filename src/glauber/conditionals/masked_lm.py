@@ -189,8 +189,10 @@ class MaskedLM(OnePass):
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
-            theirs = self.encoder is None
-            probes = probes_for(self.model) if theirs else 1
+            probes = 1
+            if self.encoder is None:
+                changing = self.model.config.model_type in CHANGING
+                probes = 0 if changing else probes_for(self.model)
             return ExactRows(self._forward, self.vocab_size, probes)
         itemsize, vocab = self.model.dtype.itemsize, self.vocab_size
         if self.encoder is not None:
