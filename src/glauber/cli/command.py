@@ -262,7 +262,7 @@ def _texts(
     unknown: str,
 ) -> Any:
     """What a study gets: a `Corpus`, or None where it has its own texts."""
-    from glauber.conditionals.texts import read_texts
+    import glauber
 
     if given and source is not None:
         raise GlauberError("give texts or a file of texts, not both.")
@@ -270,7 +270,7 @@ def _texts(
     if texts is None and (column, id_column) == (None, None):
         one_of("unknown", unknown, ("skip", "error", "token"))
         return None
-    return read_texts(texts, column=column, id_column=id_column, unknown=unknown)
+    return glauber.read_texts(texts, column=column, id_column=id_column, unknown=unknown)
 
 
 def _check_utf8(given: dict[str, Any]) -> None:
