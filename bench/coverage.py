@@ -1,7 +1,9 @@
-"""Do the intervals keep their level? python -m bench.coverage [--repetitions N] [--write PAGE]
+"""Do the intervals keep their level? python -m bench.coverage [TABLE ...] [--write PAGE]
 
-Synthetic chains whose true answer is known, 4 to 30 of them: how often does the interval of
-`glauber.statistics` hold the truth? With --write the table replaces the one in docs/statistics.md.
+Synthetic chains whose true answer is known, 2 to 30 of them: how often does the interval of
+`glauber.statistics` contain the truth? Tables: intervals (the default; all kinds of intervals),
+bounded (scores, by an earlier method and the present one) and labels (how often `topics` calls a
+label special). With --write a table replaces the one in docs/statistics.md.
 """
 
 import argparse
@@ -12,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.landscape.recurrence import exchangeable_p_values
 from glauber.statistics import (
+    LEVEL,
     Measured,
     MedianTime,
     difference,
@@ -31,7 +35,8 @@ from glauber.statistics.means import mean_ends, tail_of
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
 CHAINS = (4, 8, 16, 30)
-BEGIN, END = "<!-- coverage -->\n", "<!-- end of coverage -->"
+COMPARED_CHAINS = (2, 4, 8, 30)  # of the tables that compare two methods
+N_LABELS = 9
 
 
 class Covered(NamedTuple):
@@ -321,18 +326,104 @@ BESIDE = [
 ]  # fmt: skip
 
 
-def table(repetitions: int, seed: int = 0) -> str:
+def interval_table(repetitions: int, seed: int = 0) -> str:
     """The measured levels in percent; in brackets the samples that got an interval, if not all."""
-    head = "| interval | chains | " + " | ".join(f"{n} chains" for n in CHAINS) + " |\n"
-    lines = [head, "|---|---|" + "---:|" * len(CHAINS) + "\n"]
+    lines = _head("interval", "chains", CHAINS)
     for place, case in enumerate([*CASES, *BESIDE]):
         cells = [
             _cell(case.measure(np.random.default_rng([seed, place, n]), n, repetitions))
             for n in CHAINS
         ]
-        lines.append(f"| {case.question} | {case.chains} | " + " | ".join(cells) + " |\n")
-        print(lines[-1], end="", flush=True)
+        lines.append(_line(case.question, case.chains, cells))
     return "".join(lines)
+
+
+SCORES: dict[str, tuple[Callable[[Generator, tuple[int, int]], Floats], float]] = {
+    "1 chain in 10 at 0.9": rare(0.1, 0.9),
+    "1 chain in 25 at 0.95": rare(0.04, 0.95),
+    "beta(0.15, 0.85)": (lambda g, s: g.beta(0.15, 0.85, s), 0.15),
+    "uniform": (lambda g, s: g.random(s), 0.5),
+    "beta(10, 10)": (lambda g, s: g.beta(10, 10, s), 0.5),
+}
+
+
+def bounded_table(repetitions: int, seed: int = 0) -> str:
+    """How often the interval of a mean of scores contains the truth, and its mean width."""
+    methods = {
+        "Student, Hall (before)": lambda values: mean_ends(values, tail_of(), (0.0, 1.0)),
+        "Gaffke (now)": lambda values: bounded_ends(
+            values, np.ones_like(values), tail_of(), (0.0, 1.0)
+        ),
+    }
+    lines = _head("scores", "interval", COMPARED_CHAINS)
+    for place, (name, (draw, truth)) in enumerate(SCORES.items()):
+        for method, ends in methods.items():
+            cells = []
+            for n in COMPARED_CHAINS:
+                if n < 3:  # both methods refuse two chains
+                    cells.append("refused")
+                    continue
+                values = draw(np.random.default_rng([seed, place, n]), (repetitions, n))
+                low, high = ends(values)
+                share = covered(low, high, truth).share
+                cells.append(f"{share:.1%} (width {float((high - low).mean()):.2f})")
+            lines.append(_line(name, method, cells))
+    return "".join(lines)
+
+
+LABELS = {  # chance of a chain to cross: of the first label, and of the eight others
+    "nine alike, crossed by 1 chain in 10: some label is named": (0.1, 0.1),
+    "nine alike, 3 in 10": (0.3, 0.3),
+    "nine alike, 5 in 10": (0.5, 0.5),
+    "one by 8 in 10, the others by 2 in 10: it is named": (0.8, 0.2),
+    "one by 5 in 10, the others by 1 in 10": (0.5, 0.1),
+}
+
+
+def label_table(repetitions: int, seed: int = 0) -> str:
+    """How often `topics` calls a label special: any of nine alike, or the one that is."""
+    lines = _head("labels", "test", COMPARED_CHAINS)
+    for place, (name, (own, other)) in enumerate(LABELS.items()):
+        chances = np.array([own] + [other] * (N_LABELS - 1))
+        named: dict[str, list[str]] = {"Student's intervals (before)": [], "swaps (now)": []}
+        for n in COMPARED_CHAINS:
+            generator = np.random.default_rng([seed, place, n])
+            crossed = generator.random((repetitions, n, N_LABELS)) < chances
+            counted = slice(None) if own == other else slice(1)
+            for method, special in zip(named, (_by_intervals, _by_swaps), strict=True):
+                named[method].append(f"{special(crossed)[:, counted].any(axis=1).mean():.1%}")
+        lines += [_line(name, method, cells) for method, cells in named.items()]
+    return "".join(lines)
+
+
+def _by_intervals(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Labels (samples, labels) whose Bonferroni interval less the others excludes 0."""
+    if crossed.shape[1] < 3:
+        return np.zeros((len(crossed), N_LABELS), bool)
+    others = (crossed.sum(axis=2, keepdims=True) - crossed) / (N_LABELS - 1)
+    differences = np.moveaxis(crossed - others, 1, 2)
+    low, high = mean_ends(differences, tail_of(comparisons=N_LABELS), (-1.0, 1.0))
+    return np.asarray((low > 0) | (high < 0))
+
+
+def _by_swaps(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The same by the permutation test of `topics`."""
+    below = np.ones(crossed.shape[1:], bool)
+    p_values = [
+        exchangeable_p_values(each, below, seed=place) for place, each in enumerate(crossed)
+    ]
+    return np.array(p_values) <= 1 - LEVEL
+
+
+def _head(first: str, second: str, chains: tuple[int, ...]) -> list[str]:
+    columns = " | ".join(f"{n} chains" for n in chains)
+    return [f"| {first} | {second} | {columns} |\n", "|---|---|" + "---:|" * len(chains) + "\n"]
+
+
+def _line(first: str, second: str, cells: list[str]) -> str:
+    line = f"| {first} | {second} | " + " | ".join(cells) + " |\n"
+    print(line, end="", flush=True)
+    return line
 
 
 def _cell(found: Covered) -> str:
@@ -341,16 +432,34 @@ def _cell(found: Covered) -> str:
     return f"{found.share:.1%}" + ("" if found.given > 0.999 else f" ({found.given:.0%} given)")
 
 
+TABLES: dict[str, Callable[[int], str]] = {
+    "intervals": interval_table,
+    "bounded": bounded_table,
+    "labels": label_table,
+}
+
+
+def write(page: Path, name: str, rows: str) -> None:
+    """Replaces a table between its two marks."""
+    begin, end = f"<!-- coverage: {name} -->\n", f"<!-- end of {name} -->"
+    before, mark, rest = page.read_text().partition(begin)
+    if not mark:
+        raise SystemExit(f"{page} has no line {begin.strip()}")
+    page.write_text(f"{before}{begin}\n{rows}\n{end}{rest.partition(end)[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--repetitions", type=int, default=2000)
-    parser.add_argument("--write", type=Path, help="a page whose table is replaced")
-    asked = parser.parse_args()
-    found = table(asked.repetitions)
-    if asked.write is not None:
-        before, _, rest = asked.write.read_text().partition(BEGIN)
-        made = f"{BEGIN}\n{found}\n{END}"
-        asked.write.write_text(before + made + rest.partition(END)[2])
+    parser.add_argument("--write", type=Path, help="a page whose tables are replaced")
+    arguments = parser.parse_args()
+    for name in arguments.tables or ["intervals"]:
+        if name not in TABLES:
+            parser.error(f"{name} is not a table: {', '.join(TABLES)}")
+        rows = TABLES[name](arguments.repetitions)
+        if arguments.write is not None:
+            write(arguments.write, name, rows)
 
 
 if __name__ == "__main__":
