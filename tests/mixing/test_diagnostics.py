@@ -170,6 +170,10 @@ def test_few_draws_are_not_taken_for_chains_that_remember_their_starts(tmp_path)
         result = diagnose(crafted_run(tmp_path / f"run{seed}", *drawn))
         rows += [row for row in result.rows if row.r_hat is not None]
         assert "too few effective draws" in result.verdict
+        for row in result.rows:  # 500 steps of each chain count
+            slow = row.autocorrelation_time is not None and row.autocorrelation_time > 25
+            assert (row.statistic in result.rough) == slow
+        assert ("are rough" in str(result)) == bool(result.rough)
     assert sum(row.r_hat > AGREE for row in rows) > 16  # the fixed threshold would accuse these
     assert sum(row.state == "disagreeing" for row in rows) <= 3
     assert all(row.state == "short" for row in rows if AGREE < row.r_hat <= row.chance_r_hat)

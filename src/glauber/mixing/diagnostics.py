@@ -36,6 +36,7 @@ AGREE = 1.01  # R-hat up to which chains count as agreeing (Vehtari and others 2
 ENOUGH = 400  # effective draws for figures that are steady themselves (the same)
 CHANCE = 0.99  # probability that stationary chains have an R-hat up to chance_r_hat
 LONGEST_WINDOW = 0.75  # of a chain, whose autocovariances may be summed up
+STEADY_LENGTH = 20  # autocorrelation times of a chain, below which effective draws are rough
 VERDICTS = {
     "constant": "does not vary in half of some chain although the text moves, so it tells nothing",
     "not finite": "is infinite or missing at some step, so it tells nothing",
@@ -153,7 +154,22 @@ class Diagnostics(Result):
                 f"up to {settled:.0%} of a chain's sites are settled: the model leaves hardly a "
                 "choice there, and all chains hold the same token"
             )
+        if rough := self.rough:
+            yield (
+                f"effective draws of {', '.join(rough)} are rough: the chains are shorter than "
+                f"{STEADY_LENGTH} autocorrelation times, and the figure may be off by a quarter"
+            )
         yield self.verdict
+
+    @property
+    def rough(self) -> tuple[str, ...]:
+        """Statistics whose chains are too short for a precise number of effective draws."""
+        return tuple(
+            row.statistic
+            for row in self.rows
+            if row.autocorrelation_time is not None
+            and self.n_steps < STEADY_LENGTH * row.autocorrelation_time
+        )
 
     def frame(self) -> "pandas.DataFrame":
         """One row per statistic."""
@@ -184,11 +200,19 @@ def _row(name: str, values: Floats, state: str | None, every: int) -> Diagnosis:
         state = "constant"
     if state is not None:
         return Diagnosis(name, state, None, None, None, None)
-    arviz = _arviz()
-    ess = float(arviz.ess(values, method="bulk"))
+    ess = effective_draws(values)
     r_hat, limit = (_r_hat(values), chance_r_hat(values)) if len(values) > 1 else (None, None)
-    time = every * values.size / float(arviz.ess(values, method="mean"))
+    time = every * values.size / float(_arviz().ess(values, method="mean"))
     return Diagnosis(name, _mixed(len(values), ess, r_hat, limit), ess, r_hat, limit, time)
+
+
+def effective_draws(values: Floats) -> float:
+    """ArviZ's bulk effective sample size of (chains, draws).
+
+    Of chains shorter than about 20 autocorrelation times it is off by up to a quarter: as a rule
+    too large for two chains, and too small for eight and more (docs/statistics.md).
+    """
+    return float(_arviz().ess(values, method="bulk"))
 
 
 def _constant(values: Floats) -> bool:
