@@ -1,18 +1,25 @@
-"""Do the intervals keep their level? python -m bench.coverage [--repetitions N] [--write PAGE]
+"""Do the intervals keep their level? python -m bench.coverage [TABLE ...] [--write PAGE]
 
-Synthetic chains whose true answer is known, 4 to 30 of them: how often does the interval of
-`glauber.statistics` hold the truth? With --write the table replaces the one in docs/statistics.md.
+Synthetic chains whose true answer is known, 2 to 30 of them: how often does the interval of
+`glauber.statistics` contain the truth? Tables: intervals (the default; all kinds of intervals),
+bounded (scores, by an earlier method and the present one), labels (how often `topics` calls a label
+special), exponent (of hitting times), draws (effective draws over the true number) and r-hat (how
+often stationary chains are said to disagree). With --write a table replaces the one in
+docs/statistics.md.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.landscape.recurrence import exchangeable_p_values
+from glauber.mixing.diagnostics import diagnoses, effective_draws
 from glauber.statistics import (
+    LEVEL,
     Measured,
     MedianTime,
     difference,
@@ -24,6 +31,7 @@ from glauber.statistics import (
     ratio_over_chains,
     share,
     share_by_chain,
+    student_reach,
 )
 from glauber.statistics.bounded import bounded_ends
 from glauber.statistics.means import mean_ends, tail_of
@@ -31,7 +39,9 @@ from glauber.statistics.means import mean_ends, tail_of
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
 CHAINS = (4, 8, 16, 30)
-BEGIN, END = "<!-- coverage -->\n", "<!-- end of coverage -->"
+COMPARED_CHAINS = (2, 4, 8, 30)  # of the tables that compare two methods
+N_LABELS = 9
+TOGETHER = 100  # samples of chains that are made at once
 
 
 class Covered(NamedTuple):
@@ -321,18 +331,263 @@ BESIDE = [
 ]  # fmt: skip
 
 
-def table(repetitions: int, seed: int = 0) -> str:
+def interval_table(repetitions: int, seed: int = 0) -> str:
     """The measured levels in percent; in brackets the samples that got an interval, if not all."""
-    head = "| interval | chains | " + " | ".join(f"{n} chains" for n in CHAINS) + " |\n"
-    lines = [head, "|---|---|" + "---:|" * len(CHAINS) + "\n"]
+    lines = _head("interval", "chains", CHAINS)
     for place, case in enumerate([*CASES, *BESIDE]):
         cells = [
             _cell(case.measure(np.random.default_rng([seed, place, n]), n, repetitions))
             for n in CHAINS
         ]
-        lines.append(f"| {case.question} | {case.chains} | " + " | ".join(cells) + " |\n")
-        print(lines[-1], end="", flush=True)
+        lines.append(_line(case.question, case.chains, cells))
     return "".join(lines)
+
+
+SCORES: dict[str, tuple[Callable[[Generator, tuple[int, int]], Floats], float]] = {
+    "1 chain in 10 at 0.9": rare(0.1, 0.9),
+    "1 chain in 25 at 0.95": rare(0.04, 0.95),
+    "beta(0.15, 0.85)": (lambda g, s: g.beta(0.15, 0.85, s), 0.15),
+    "uniform": (lambda g, s: g.random(s), 0.5),
+    "beta(10, 10)": (lambda g, s: g.beta(10, 10, s), 0.5),
+}
+
+
+def bounded_table(repetitions: int, seed: int = 0) -> str:
+    """How often the interval of a mean of scores contains the truth, and its mean width."""
+    methods = {
+        "Student, Hall (before)": lambda values: mean_ends(values, tail_of(), (0.0, 1.0)),
+        "Gaffke (now)": lambda values: bounded_ends(
+            values, np.ones_like(values), tail_of(), (0.0, 1.0)
+        ),
+    }
+    lines = _head("scores", "interval", COMPARED_CHAINS)
+    for place, (name, (draw, truth)) in enumerate(SCORES.items()):
+        for method, ends in methods.items():
+            cells = []
+            for n in COMPARED_CHAINS:
+                if n < 3:  # both methods refuse two chains
+                    cells.append("refused")
+                    continue
+                values = draw(np.random.default_rng([seed, place, n]), (repetitions, n))
+                low, high = ends(values)
+                share = covered(low, high, truth).share
+                cells.append(f"{share:.1%} (width {float((high - low).mean()):.2f})")
+            lines.append(_line(name, method, cells))
+    return "".join(lines)
+
+
+LABELS = {  # chance of a chain to cross: of the first label, and of the eight others
+    "nine alike, crossed by 1 chain in 10: some label is named": (0.1, 0.1),
+    "nine alike, 3 in 10": (0.3, 0.3),
+    "nine alike, 5 in 10": (0.5, 0.5),
+    "one by 8 in 10, the others by 2 in 10: it is named": (0.8, 0.2),
+    "one by 5 in 10, the others by 1 in 10": (0.5, 0.1),
+}
+
+
+def label_table(repetitions: int, seed: int = 0) -> str:
+    """How often `topics` calls a label special: any of nine alike, or the one that is."""
+    lines = _head("labels", "test", COMPARED_CHAINS)
+    for place, (name, (own, other)) in enumerate(LABELS.items()):
+        chances = np.array([own] + [other] * (N_LABELS - 1))
+        named: dict[str, list[str]] = {"Student's intervals (before)": [], "swaps (now)": []}
+        for n in COMPARED_CHAINS:
+            generator = np.random.default_rng([seed, place, n])
+            crossed = generator.random((repetitions, n, N_LABELS)) < chances
+            counted = slice(None) if own == other else slice(1)
+            for method, special in zip(named, (_by_intervals, _by_swaps), strict=True):
+                named[method].append(f"{special(crossed)[:, counted].any(axis=1).mean():.1%}")
+        lines += [_line(name, method, cells) for method, cells in named.items()]
+    return "".join(lines)
+
+
+def _by_intervals(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Labels (samples, labels) whose Bonferroni interval less the others excludes 0."""
+    if crossed.shape[1] < 3:
+        return np.zeros((len(crossed), N_LABELS), bool)
+    others = (crossed.sum(axis=2, keepdims=True) - crossed) / (N_LABELS - 1)
+    differences = np.moveaxis(crossed - others, 1, 2)
+    low, high = mean_ends(differences, tail_of(comparisons=N_LABELS), (-1.0, 1.0))
+    return np.asarray((low > 0) | (high < 0))
+
+
+def _by_swaps(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The same by the permutation test of `topics`."""
+    below = np.ones(crossed.shape[1:], bool)
+    p_values = [
+        exchangeable_p_values(each, below, seed=place) for place, each in enumerate(crossed)
+    ]
+    return np.array(p_values) <= 1 - LEVEL
+
+
+LENGTHS = (8, 16, 32, 64)  # of texts, with so many chains each
+TIMES: dict[str, Callable[[Generator, tuple[int, int]], Floats]] = {
+    "exponential": lambda g, s: g.exponential(size=s),
+    "gamma, shape 2": lambda g, s: g.gamma(2, size=s),
+    "1 + exponential": lambda g, s: 1 + g.exponential(size=s),
+    "log-normal, deviation 0.5": lambda g, s: g.lognormal(0, 0.5, s),
+    "log-normal, deviation 1": lambda g, s: g.lognormal(0, 1, s),
+    "log-normal, deviation 1.5": lambda g, s: g.lognormal(0, 1.5, s),
+    "Weibull, shape 0.6": lambda g, s: g.weibull(0.6, s),
+    "exponential, 1 in 5 eight times slower": lambda g, s: (
+        g.exponential(size=s) * np.where(g.random(s) < 0.2, 8, 1)
+    ),
+}
+
+
+def exponent_table(repetitions: int, seed: int = 0) -> str:
+    """How often the interval of the exponent b of T(n) = c n^b contains it."""
+    lines = _head("times", "interval", COMPARED_CHAINS)
+    for place, (name, draw) in enumerate(TIMES.items()):
+        coverages = [
+            exponent_coverage(draw, np.random.default_rng([seed, place, n]), n, repetitions)
+            for n in COMPARED_CHAINS
+        ]
+        methods = ("gamma (before)", "wider of two (now)")
+        for method, shares in zip(methods, zip(*coverages, strict=True), strict=True):
+            lines.append(_line(name, method, [f"{share:.1%}" for share in shares]))
+    return "".join(lines)
+
+
+def exponent_coverage(
+    draw: Callable[[Generator, tuple[int, int]], Floats],
+    generator: Generator,
+    n_chains: int,
+    repetitions: int,
+) -> tuple[float, float]:
+    """By the likelihood of gamma times alone, and by the wider of gamma and log-normal times."""
+    logs = np.repeat(np.log(LENGTHS), n_chains)
+    times = draw(generator, (repetitions, len(logs)))  # the true exponent is 0
+    gamma, log_normal = GammaProfile(times, logs), LogNormalProfile(times, logs)
+    either = gamma.inside(0.0) | log_normal.inside(0.0)
+    between = np.sign(gamma.best) != np.sign(log_normal.best)  # the two intervals may be apart
+    return float(gamma.inside(0.0).mean()), float((either | between).mean())
+
+
+class GammaProfile:
+    """Log-likelihood of times (samples, n) with mean c n^b over b, maximised over c and the shape.
+
+    In closed form for times that were all seen: c is the mean of T n^-b, and the shape k solves
+    log k - digamma(k) = the mean of log(c n^b / T).
+    """
+
+    def __init__(self, times: Floats, logs: Floats) -> None:
+        self.times, self.logs = times, logs - logs.mean()
+        self.n = len(logs)
+        best = np.log(times) @ self.logs / (self.logs @ self.logs)
+        for _ in range(50):  # Newton's method for a convex function of b
+            weights = times * np.exp(-best[:, None] * self.logs)
+            weights /= weights.sum(axis=1, keepdims=True)
+            slope = weights @ self.logs
+            best = best + np.clip(slope / (weights @ self.logs**2 - slope**2), -1, 1)
+        self.best = best
+
+    def log_likelihood(self, exponent: Floats) -> Floats:
+        """At an exponent for each sample, up to a constant."""
+        from scipy.special import digamma, gammaln, polygamma
+
+        scaled = self.times * np.exp(-exponent[:, None] * self.logs)
+        gap = np.log(scaled.mean(axis=1)) - np.log(self.times).mean(axis=1)
+        shape = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
+        for _ in range(20):
+            step = (np.log(shape) - digamma(shape) - gap) / (1 / shape - polygamma(1, shape))
+            shape = np.maximum(shape - step, 1e-3)
+        each = shape * np.log(shape) - shape - gammaln(shape) - shape * gap
+        return np.asarray(self.n * each)
+
+    def inside(self, exponent: float) -> NDArray[np.bool_]:
+        """Whether the 95% interval of each sample contains an exponent."""
+        fallen = self.log_likelihood(self.best) - self.log_likelihood(self.best * 0 + exponent)
+        return np.asarray(fallen <= self.drop)
+
+    @property
+    def drop(self) -> float:
+        """How far the log-likelihood falls within the interval: Student's t squared over 2."""
+        return student_reach(self.n - 2) ** 2 / 2
+
+
+class LogNormalProfile(GammaProfile):
+    """The same for log-normal times: least squares of the logarithms."""
+
+    def __init__(self, times: Floats, logs: Floats) -> None:
+        self.times, self.logs, self.n = times, logs - logs.mean(), len(logs)
+        self.best = np.log(times) @ self.logs / (self.logs @ self.logs)
+
+    def log_likelihood(self, exponent: Floats) -> Floats:
+        rest = np.log(self.times) - exponent[:, None] * self.logs
+        return np.asarray(-self.n * np.log(rest.std(axis=1)))
+
+
+MEMORIES = {  # correlation of neighbouring draws, and draws of a chain
+    "5 autocorrelation times": (0.98, 500),
+    "13 autocorrelation times": (0.95, 500),
+    "26 autocorrelation times": (0.9, 500),
+    "51 autocorrelation times": (0.95, 2000),
+}
+
+
+def stationary_samples(
+    generator: Generator, correlation: float, shape: tuple[int, int, int]
+) -> Iterator[Floats]:
+    """Samples of autoregressive chains (chains, draws) from their stationary distribution."""
+    for first in range(0, shape[0], TOGETHER):
+        several = min(TOGETHER, shape[0] - first), *shape[1:]
+        yield from stationary_chains(generator, correlation, several)
+
+
+def stationary_chains(
+    generator: Generator, correlation: float, shape: tuple[int, int, int]
+) -> Floats:
+    """The same (samples, chains, draws) at once."""
+    values = np.empty(shape)
+    values[..., 0] = generator.normal(size=shape[:2]) / np.sqrt(1 - correlation**2)
+    for step in range(1, shape[2]):
+        noise = generator.normal(size=shape[:2])
+        values[..., step] = correlation * values[..., step - 1] + noise
+    return values
+
+
+def draws_table(repetitions: int, seed: int = 0) -> str:
+    """The effective draws that `diagnose` reports, over the true number: mean and deviation."""
+    lines = _head("length of each chain", "figure", COMPARED_CHAINS)
+    for place, (name, (correlation, n_draws)) in enumerate(MEMORIES.items()):
+        cells = []
+        for n in COMPARED_CHAINS:
+            generator = np.random.default_rng([seed, place, n])
+            values = stationary_samples(generator, correlation, (repetitions, n, n_draws))
+            true = n * n_draws * (1 - correlation) / (1 + correlation)
+            shares = np.array([effective_draws(each) for each in values]) / true
+            cells.append(f"{shares.mean():.2f} +- {shares.std():.2f}")
+        lines.append(_line(name, "effective draws over true ones", cells))
+    return "".join(lines)
+
+
+def r_hat_table(repetitions: int, seed: int = 0) -> str:
+    """How often stationary chains have an R-hat above 1.01, and one above that of chance."""
+    lines = _head("length of each chain", "said to disagree by", COMPARED_CHAINS)
+    for place, (name, (correlation, n_draws)) in enumerate(MEMORIES.items()):
+        before, now = [], []
+        for n in COMPARED_CHAINS:
+            generator = np.random.default_rng([seed, place, n])
+            values = stationary_samples(generator, correlation, (repetitions // 4, n, n_draws))
+            rows = [diagnoses({"x": each})[0] for each in values]
+            above = [row.r_hat is not None and row.r_hat > 1.01 for row in rows]
+            before.append(f"{np.mean(above):.1%}")
+            now.append(f"{np.mean([row.state == 'disagreeing' for row in rows]):.1%}")
+        lines.append(_line(name, "R-hat above 1.01 (before)", before))
+        lines.append(_line(name, "also above that of chance (now)", now))
+    return "".join(lines)
+
+
+def _head(first: str, second: str, chains: tuple[int, ...]) -> list[str]:
+    columns = " | ".join(f"{n} chains" for n in chains)
+    return [f"| {first} | {second} | {columns} |\n", "|---|---|" + "---:|" * len(chains) + "\n"]
+
+
+def _line(first: str, second: str, cells: list[str]) -> str:
+    line = f"| {first} | {second} | " + " | ".join(cells) + " |\n"
+    print(line, end="", flush=True)
+    return line
 
 
 def _cell(found: Covered) -> str:
@@ -341,16 +596,37 @@ def _cell(found: Covered) -> str:
     return f"{found.share:.1%}" + ("" if found.given > 0.999 else f" ({found.given:.0%} given)")
 
 
+TABLES: dict[str, Callable[[int], str]] = {
+    "intervals": interval_table,
+    "bounded": bounded_table,
+    "labels": label_table,
+    "exponent": exponent_table,
+    "draws": draws_table,
+    "r-hat": r_hat_table,
+}
+
+
+def write(page: Path, name: str, rows: str) -> None:
+    """Replaces a table between its two marks."""
+    begin, end = f"<!-- coverage: {name} -->\n", f"<!-- end of {name} -->"
+    before, mark, rest = page.read_text().partition(begin)
+    if not mark:
+        raise SystemExit(f"{page} has no line {begin.strip()}")
+    page.write_text(f"{before}{begin}\n{rows}\n{end}{rest.partition(end)[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--repetitions", type=int, default=2000)
-    parser.add_argument("--write", type=Path, help="a page whose table is replaced")
-    asked = parser.parse_args()
-    found = table(asked.repetitions)
-    if asked.write is not None:
-        before, _, rest = asked.write.read_text().partition(BEGIN)
-        made = f"{BEGIN}\n{found}\n{END}"
-        asked.write.write_text(before + made + rest.partition(END)[2])
+    parser.add_argument("--write", type=Path, help="a page whose tables are replaced")
+    arguments = parser.parse_args()
+    for name in arguments.tables or ["intervals"]:
+        if name not in TABLES:
+            parser.error(f"{name} is not a table: {', '.join(TABLES)}")
+        rows = TABLES[name](arguments.repetitions)
+        if arguments.write is not None:
+            write(arguments.write, name, rows)
 
 
 if __name__ == "__main__":

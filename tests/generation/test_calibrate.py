@@ -13,7 +13,14 @@ from glauber.conditionals.base import log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.generation.calibration import RULES, calibrated, climb, confidence_of, promised
+from glauber.generation.calibration import (
+    RULES,
+    calibrated,
+    climb,
+    confidence_of,
+    confidence_of_each,
+    promised,
+)
 from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 
 ENTROPY = RULES[0]
@@ -103,6 +110,36 @@ def test_a_promise_is_rarely_given_where_it_is_broken():
     assert promised(some)
 
 
+@pytest.mark.parametrize("n_texts", [132, 100, 66])
+def test_the_fastest_of_several_rules_is_rarely_one_that_breaks_its_promise(n_texts):
+    """All four rules lose just above 5%, independently: whichever is chosen, some may pass.
+
+    2,000 calibrations, with the stated confidence and four standard errors. With the threshold of
+    a single rule, any of four passes far more often.
+    """
+    random = np.random.default_rng(n_texts)
+    losses = random.binomial(1, 0.051, size=(2000, len(RULES), n_texts)).astype(float)
+    wrong, single = (
+        np.mean([any(promised(row, rules=rules) for row in rows) for rows in losses])
+        for rules in (len(RULES), 1)
+    )
+    allowed = 1 - confidence_of(n_texts, rules=len(RULES))
+    assert wrong < allowed + 4 * (allowed * (1 - allowed) / 2000) ** 0.5
+    if n_texts >= 100:
+        assert single > 0.05 + 4 * (0.05 * 0.95 / 2000) ** 0.5
+
+
+def test_the_confidence_in_several_rules_together():
+    """Without a loss, a stake of 1.05^n or less is won: 4 rules need 80 for 95%."""
+    assert confidence_of(132, rules=4) == pytest.approx(0.95)
+    assert confidence_of_each(132, rules=4) == pytest.approx(1 - 0.05 / 4)
+    assert confidence_of(20, rules=4) == 0.0 and confidence_of_each(20, rules=4) < 0.63
+    for n_texts in (60, 80):
+        each = confidence_of_each(n_texts, rules=4)
+        assert confidence_of(n_texts, rules=4) == pytest.approx(1 - 4 * (1 - each))
+        assert each <= 1 - 1.05**-n_texts + 1e-9
+
+
 @pytest.fixture(scope="module")
 def tiny():
     return MaskedLM(make_model("bert"), make_tokenizer(), name="tiny")
@@ -170,8 +207,14 @@ def test_the_study(found, tiny):
         np.testing.assert_array_equal(np.bincount(one.writing.text, one.writing.sizes), [6, 6, 6])
     fastest = max(told["rules"], key=lambda row: row["tokens_a_pass"]["value"])
     assert told["fastest"] == {"order": fastest["order"], "count": fastest["count"]}
-    assert told["confidence"] == pytest.approx(confidence_of(60)) and 0.9 < confidence_of(60) < 0.95
+    assert told["confidence"] == pytest.approx(1 - 4 * (1 - told["confidence_of_each"]))
+    assert 0.7 < told["confidence"] < 0.95 and 0.9 < confidence_of(60) < 0.95
+    assert "confidence from 60 texts for all 4 rules together" in str(found)
     assert "at least 95% of the passes" in str(found) and set(found.figures()) == {"cost", "tokens"}
+    few = glauber.calibrate(
+        tiny, sentences(30, 3), length=6, error=0.2, passes=1, samples=4, written=3
+    )
+    assert few.confidence == 0 and "too few texts for the fastest of 4" in str(few)
 
 
 def test_a_text_is_written_within_an_error(found, tiny, tmp_path):

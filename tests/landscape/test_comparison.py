@@ -1,6 +1,8 @@
 """Two tiny models from the same starts, each figure against the study that makes it."""
 
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,15 +10,17 @@ import torch
 import transformers
 
 from conftest import TEXTS, VOCABULARY, make_model, make_tokenizer
+from glauber.compatibility.entropy_production import entropy_production
 from glauber.compatibility.rectangles import rectangles
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 from glauber.figures.landscape import comparison_table, plot_comparison, plot_topics_by_model
-from glauber.landscape.comparison import compare
+from glauber.landscape.comparison import ModelRow, _shared_texts, _with_differences, compare
 from glauber.landscape.prefixes import prefixes
 from glauber.landscape.scorers import Scorer
 from glauber.sampling.sample import sample
+from glauber.statistics import mean_over_chains
 
 
 def score(texts):
@@ -85,6 +89,103 @@ def test_each_figure_is_that_of_its_study(compared, tiny_folder):
     assert first.topics_start == second.topics_start
     assert first.topics_end != second.topics_end
     assert first.rectangles["mean"] != second.rectangles["mean"]
+
+
+def test_models_are_compared_start_by_start(compared, tiny_folder, other_folder):
+    """Each paired difference against the runs and rectangles of both models, made by hand."""
+    first, second = compared.rows
+    assert first.less_first is None
+    folders = (other_folder, tiny_folder)
+    runs = [sample(str(one), TEXTS, steps=60, chains=6, length=5, seed=4) for one in folders]
+    changed = [run.read("changed").any(axis=2).mean(axis=1) for run in runs]
+    ends = [score([run.text(chain) for chain in range(6)])[:, 0] for run in runs]
+    rates = [[chain.rate for chain in entropy_production(run).chains] for run in runs]
+    drawn = [rectangles(str(one), TEXTS[:6], length=5, count=12, seed=4, top=10) for one in folders]
+    expected = {
+        "steps that changed": changed[0] - changed[1],
+        "entropy production": np.subtract(*rates),
+        "t at the end": ends[0] - ends[1],
+    }
+    for name, differences in expected.items():
+        paired = second.less_first[name]
+        assert paired.value == pytest.approx(differences.mean(), abs=1e-6)
+        assert paired.n_chains == 6 and paired.interval[0] < paired.value < paired.interval[1]
+        assert paired.standard_error == pytest.approx(
+            differences.std(ddof=1) / np.sqrt(6), rel=1e-4, abs=1e-9
+        )
+    delta = second.less_first["mean rectangle Delta"]
+    assert delta.value == pytest.approx(float(drawn[0].delta.mean() - drawn[1].delta.mean()))
+    reached = mean_over_chains(changed[0] - changed[1], bounds=(-1, 1), student=True)
+    assert second.less_first["steps that changed"].interval == pytest.approx(reached.interval)
+
+
+def test_the_paired_differences_are_told_everywhere(compared):
+    second = compared.rows[1]
+    paired = second.less_first["steps that changed"]
+    record = compared.to_dict()["models"][1]["less_first"]["steps that changed"]
+    assert record["value"] == paired.value and tuple(record["interval"]) == paired.interval
+    frame = compared.frame()
+    assert np.isnan(frame["changed_less_first"][0])
+    columns = ["changed_less_first", "changed_less_first_low", "changed_less_first_high"]
+    assert frame.loc[1, columns].tolist() == pytest.approx([paired.value, *paired.interval])
+    for name in ("delta", "entropy_production"):
+        assert np.isfinite(frame.loc[1, f"{name}_less_first"])
+    told = str(compared)
+    assert f"{second.model} less {compared.rows[0].model}, start by start" in told
+    low, high = paired.interval
+    assert f"steps that changed  {paired.value:+.1%} ({low:+.1%} to {high:+.1%})" in told
+
+
+def test_a_shared_spread_of_starts_cancels_in_the_paired_difference():
+    """Two models whose starts differ a lot and which differ little: told by pairs, not apart."""
+    rng = np.random.default_rng(3)
+    start = rng.normal(size=12)
+    rows = [
+        ModelRow(
+            model=name,
+            rectangles={},
+            delta=np.repeat(start + shift, 3) + 0.05 * rng.normal(size=36),
+            passages=np.repeat(np.arange(12), 3),
+            signature="",
+            seconds=0.0,
+            changed_by_chain=start / 10 + shift + 0.01 * rng.normal(size=12),
+        )
+        for name, shift in (("first", 0.0), ("second", 0.2))
+    ]
+    apart = [mean_over_chains(row.changed_by_chain).interval for row in rows]
+    assert apart[0][1] - apart[0][0] > 0.1
+    _, second = _with_differences(rows)
+    for name in ("mean rectangle Delta", "steps that changed"):
+        low, high = second.less_first[name].interval
+        assert low < 0.2 < high and high - low < 0.1
+    scarce = replace(rows[1], delta=rows[1].delta[:30], passages=rows[1].passages[:30])
+    _, fewer = _with_differences([rows[0], scarce])  # other rectangles: by common passages
+    assert fewer.less_first["mean rectangle Delta"].n_chains == 10
+    assert fewer.less_first["mean rectangle Delta"].value == pytest.approx(0.2, abs=0.06)
+
+
+def test_a_text_too_short_for_one_model_is_left_out_for_all():
+    class Spelling:
+        """Counts letters, or words."""
+
+        def __init__(self, letters):
+            self.letters = letters
+
+        def strange(self, text):
+            return None
+
+        def pieces(self, text):
+            return list(text) if self.letters else text.split()
+
+    models = [
+        SimpleNamespace(vocabulary=Spelling(letters), name=f"model {number}")
+        for number, letters in enumerate((True, False), start=1)
+    ]
+    texts = ["abcdefghij", "a b c", "one two three four", "a b c d e"]
+    with pytest.warns(GlauberWarning, match="text 1 has fewer than 4 tokens of model 2"):
+        assert list(_shared_texts(models, texts, 4)) == ["one two three four", "a b c d e"]
+    with pytest.raises(GlauberError, match="none of 4 texts can be read: text 2 has fewer than 9"):
+        _shared_texts(models, texts, 9)
 
 
 def test_the_pictures_hold_the_figures(compared):

@@ -1,6 +1,6 @@
 """The recurrence table and its episodes, by hand and by brute force."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
@@ -8,7 +8,13 @@ import pytest
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.landscape import recurrence as module
-from glauber.landscape.recurrence import episodes, label_rows, recurrence, seeds_of
+from glauber.landscape.recurrence import (
+    episodes,
+    exchangeable_p_values,
+    label_rows,
+    recurrence,
+    seeds_of,
+)
 from glauber.landscape.scorers import TopicScores, agreement
 from glauber.sampling.sample import sample
 from glauber.statistics import median_time
@@ -99,25 +105,71 @@ def walks(rng, n_chains, n_snapshots, enter, leave):
         up, down = (rng.random((n_chains, len(enter))) < rate for rate in (enter, leave))
         above[:, k] = np.where(above[:, k - 1], ~down, up)
     values = np.where(above, 0.9, 0.01)  # the baseline of four labels is 0.25
-    labels = tuple("abcdefgh"[: len(enter)])
+    labels = tuple("abcdefghi"[: len(enter)])
     return TopicScores(np.arange(n_snapshots) * 10, values, labels, "by hand", 10)
 
 
-def test_labels_that_are_alike_are_not_called_special(monkeypatch):
-    """95% intervals that hold together: in 80 runs at most 4 + 4 sigma may name a label."""
-    monkeypatch.setattr(module, "ORDERS", 1)
+@pytest.mark.parametrize("n_chains", [2, 4, 8, 12])
+def test_labels_that_are_alike_are_not_called_special(n_chains, monkeypatch):
+    """Nine exchangeable labels: in 400 runs at most 5% + 4 sigma may name one (38)."""
+    monkeypatch.setattr(module, "ORDERS", 199)
     rng, wrong = np.random.default_rng(5), 0
-    for _ in range(80):
-        rows = label_rows(walks(rng, 12, 8, [0.15] * 4, [0.5] * 4))
-        wrong += any("told" not in row.special for row in rows)
-    assert wrong <= 11
+    for _ in range(400):
+        crossed = rng.random((n_chains, 9)) < 0.3
+        p_values = exchangeable_p_values(crossed, np.ones_like(crossed), orders=199)
+        wrong += bool((p_values <= 0.05).any())
+    assert wrong <= 38
+    rows = label_rows(walks(rng, n_chains, 8, [0.15] * 9, [0.5] * 9))
+    assert all(row.special == "not told from the others" for row in rows)
+
+
+def test_one_clear_label_among_nine_is_found_with_eight_chains(monkeypatch):
+    """Crossed by 4 chains in 5 where the others are crossed by 1 in 5: told in most runs."""
+    monkeypatch.setattr(module, "ORDERS", 199)
+    rng, told, others = np.random.default_rng(6), 0, 0
+    for _ in range(40):
+        first, *rest = label_rows(walks(rng, 8, 9, [0.18] + [0.027] * 8, [0.5] * 9))
+        told += first.special == "more than the others"
+        others += any(row.special == "more than the others" for row in rest)
+    assert told >= 16  # of 40: 67% are expected, less 3.5 sigma
+    assert others <= 7  # 5% plus 3.5 sigma
+
+
+def test_the_p_values_are_those_of_all_swaps_of_labels():
+    """Four chains and three labels, one of which began above in the last chain, by enumeration."""
+    crossed = np.array([[1, 0, 0], [1, 0, 1], [1, 0, 0], [1, 0, 0]], bool)
+    below = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 0]], bool)
+
+    def swaps(row, eligible):
+        places = np.flatnonzero(eligible)
+        for order in permutations(places):
+            swapped = row.copy()
+            swapped[places] = row[list(order)]
+            yield swapped
+
+    def differences(rows):
+        """The sum over chains of a label less the mean of the others, (labels,)."""
+        total = np.zeros(3)
+        for row, eligible in zip(rows, below, strict=True):
+            for label in np.flatnonzero(eligible):
+                others = [row[other] for other in np.flatnonzero(eligible) if other != label]
+                total[label] += row[label] - np.mean(others)
+        return total
+
+    chains = (list(swaps(*each)) for each in zip(crossed, below, strict=True))
+    every = np.array([differences(rows) for rows in product(*chains)])
+    deviations = np.abs(every) / every.std(axis=0)
+    observed = np.abs(differences(crossed)) / every.std(axis=0)
+    expected = (deviations.max(axis=1)[:, None] >= observed - 1e-9).mean(axis=0)
+    p_values = exchangeable_p_values(crossed, below, orders=9999)
+    np.testing.assert_allclose(p_values, expected, atol=4 * 0.5 / np.sqrt(9999))
 
 
 def test_a_label_that_is_entered_more_often_is_found_both_ways():
     rng = np.random.default_rng(6)
     found = recurrence(walks(rng, 40, 12, [0.5, 0.1, 0.1, 0.1], [0.5] * 4), "a")
     first, *others = found.labels
-    assert first.special == "more than the others"
+    assert first.special == "more than the others" and first.against_others_p <= 0.01
     assert all(row.special != "more than the others" for row in others)
     rare = label_rows(walks(rng, 40, 12, [0.4, 0.4, 0.4, 0.02], [0.5] * 4))[3]
     assert rare.special == "less than the others"

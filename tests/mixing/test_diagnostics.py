@@ -5,7 +5,7 @@ import pytest
 
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.mixing.diagnostics import diagnose, diagnoses
+from glauber.mixing.diagnostics import AGREE, CHANCE, chance_r_hat, diagnose, diagnoses
 from glauber.mixing.motion import longest_run
 
 CHAINS, SITES, STEPS = 4, 5, 400
@@ -136,6 +136,83 @@ def test_chains_apart_disagree_and_constants_tell_nothing():
     assert rows[1].r_hat == pytest.approx(1, abs=0.01)
     (alone,) = diagnoses({"x": values[:1]})
     assert alone.state == "alone" and alone.r_hat is None
+
+
+def spin_events(couplings, *, n_chains, n_steps, seed):
+    """Heat-bath events of spins +-1 with energy -x J x / 2, half of the chains from all up."""
+    rng = np.random.default_rng(seed)
+    n_spins = len(couplings)
+    spins = np.ones((n_chains, n_spins), int)
+    spins[1::2] = -1
+    start = spins.copy()
+    sites = rng.integers(n_spins, size=(n_chains, n_steps))
+    tokens, log_probs = np.empty_like(sites), np.empty(sites.shape)
+    chains = np.arange(n_chains)
+    for step, (site, uniform) in enumerate(zip(sites.T, rng.random(sites.shape).T, strict=True)):
+        up = 1 / (1 + np.exp(-2 * (couplings[site] * spins).sum(axis=1)))
+        new = np.where(uniform < up, 1, -1)
+        spins[chains, site] = tokens[:, step] = new
+        log_probs[:, step] = np.log(np.where(new == 1, up, 1 - up))
+    words = {1: WORDS[0], -1: WORDS[1]}
+    start, tokens = (np.where(each == 1, words[1], words[-1]) for each in (start, tokens))
+    return start, sites, tokens, log_probs
+
+
+def test_few_draws_are_not_taken_for_chains_that_remember_their_starts(tmp_path):
+    """Eight weakly coupled spins on a ring forget their start within 80 steps; 8 seeds.
+
+    Each statistic that varies may be accused in 1% of the runs: of 32, at most 3 (p > 0.999).
+    """
+    ring = 0.2 * (np.roll(np.eye(8), 1, axis=0) + np.roll(np.eye(8), -1, axis=0))
+    rows = []
+    for seed in range(8):
+        drawn = spin_events(ring, n_chains=8, n_steps=1000, seed=seed)
+        result = diagnose(crafted_run(tmp_path / f"run{seed}", *drawn))
+        rows += [row for row in result.rows if row.r_hat is not None]
+        assert "too few effective draws" in result.verdict
+        for row in result.rows:  # 500 steps of each chain count
+            slow = row.autocorrelation_time is not None and row.autocorrelation_time > 25
+            assert (row.statistic in result.rough) == slow
+        assert ("are rough" in str(result)) == bool(result.rough)
+    assert sum(row.r_hat > AGREE for row in rows) > 16  # the fixed threshold would accuse these
+    assert sum(row.state == "disagreeing" for row in rows) <= 3
+    assert all(row.state == "short" for row in rows if AGREE < row.r_hat <= row.chance_r_hat)
+
+
+def test_chains_in_two_wells_are_still_accused(tmp_path):
+    """Sixteen spins that all attract each other, too cold to change sides, from both sides."""
+    wells = 0.13 * (1 - np.eye(16))
+    for seed in range(4):
+        drawn = spin_events(wells, n_chains=8, n_steps=2000, seed=seed)
+        result = diagnose(crafted_run(tmp_path / f"run{seed}", *drawn))
+        copies = next(row for row in result.rows if row.statistic.startswith("copies"))
+        assert copies.state == "disagreeing" and copies.r_hat - 1 > 4 * (copies.chance_r_hat - 1)
+        assert "the chains still tell their starts apart" in result.verdict
+
+
+@pytest.mark.parametrize("n_chains", [2, 4, 8, 30])
+def test_stationary_chains_exceed_the_r_hat_of_chance_as_rarely_as_stated(n_chains):
+    """x' = 0.9 x + noise, 500 draws: 26 autocorrelation times; 1% of runs plus 4 sigma."""
+    rng, n_runs = np.random.default_rng(n_chains), 100
+    values = np.empty((n_runs, n_chains, 500))
+    values[..., 0] = rng.normal(size=values.shape[:2]) / np.sqrt(1 - 0.9**2)
+    for t in range(1, values.shape[2]):
+        values[..., t] = 0.9 * values[..., t - 1] + rng.normal(size=values.shape[:2])
+    rows = [diagnoses({"x": each})[0] for each in values]
+    exceeding = sum(row.r_hat > row.chance_r_hat for row in rows)
+    assert exceeding <= n_runs * (1 - CHANCE) + 4 * np.sqrt(n_runs * (1 - CHANCE))
+    # R-hat^2 - 1 is about tau / h times chi^2 / (2m - 1): tau = 19 and h = 250 here.
+    quantile = {2: 4.279, 4: 2.897, 8: 2.187, 30: 1.538}[n_chains]  # of chi^2 / (2m - 1), 99.5%
+    expected = np.sqrt(1 + (19 * quantile - 1) / 250)
+    middle = np.median([row.chance_r_hat for row in rows])
+    assert middle - 1 == pytest.approx(expected - 1, rel=0.3)
+
+
+def test_the_r_hat_of_chance_does_not_grow_with_the_distance_between_chains():
+    rng = np.random.default_rng(9)
+    values = rng.normal(size=(4, 500))
+    apart = values + 5 * np.arange(4)[:, None]
+    assert chance_r_hat(apart) == pytest.approx(chance_r_hat(values), abs=0.02)
 
 
 def test_too_short_runs_are_refused(tmp_path):

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bench.coverage import GammaProfile, LogNormalProfile
 from glauber.errors import GlauberError
-from glauber.mixing.scaling import LAWS, fit_scaling
+from glauber.mixing.scaling import LAWS, _wider, fit_scaling
 from glauber.mixing.semantic_drift import HittingTimes
 
 LENGTHS = (6, 9, 13, 19, 28)
@@ -89,6 +90,33 @@ def test_the_interval_of_the_power_keeps_its_level_with_few_times():
         for seed in range(20)
     ]
     assert sum(inside) >= 16
+
+
+@pytest.mark.parametrize("spread", [0.4, 1.0, 2.0])
+@pytest.mark.parametrize("family", ["gamma", "log-normal"])
+def test_the_interval_of_the_power_is_the_wider_of_both_families(family, spread):
+    """Against closed forms of both profile likelihoods, for times that were all seen."""
+    width = np.sqrt(np.log1p(spread**2))
+    rng = np.random.default_rng(5)
+    times = {n: np.ceil(300 * n**1.3 * np.exp(width * rng.normal(size=9))) for n in LENGTHS}
+    seen = {n: HittingTimes(t.astype(int), np.ones(9, bool), 1, 0.5) for n, t in times.items()}
+    power = fit_scaling(seen, family=family).power
+    logs = np.repeat(np.log(LENGTHS), 9)
+    sample = np.concatenate(list(times.values()))[None] - 0.5  # the middle of the step
+    profiles = [GammaProfile(sample, logs), LogNormalProfile(sample, logs)]
+    assert power.b == pytest.approx(float(profiles[family == "log-normal"].best[0]), abs=5e-3)
+    grid = np.linspace(power.b - 2, power.b + 2, 8001)
+    ends = [grid[[each.inside(b)[0] for b in grid]][[0, -1]] for each in profiles]
+    assert power.interval == pytest.approx(
+        (min(low for low, _ in ends), max(high for _, high in ends)), abs=5e-3
+    )
+    if spread >= 1:  # wider than by gamma times alone
+        assert power.interval[1] - power.interval[0] > ends[0][1] - ends[0][0] + 0.01
+
+
+def test_an_end_that_one_family_leaves_open_is_open():
+    assert _wider((0.5, 1.5), (0.7, None)) == (0.5, None)
+    assert _wider((None, 1.5), (0.7, 1.9)) == (None, 1.9)
 
 
 def test_n_log_n_looks_like_a_power():

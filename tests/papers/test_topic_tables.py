@@ -84,6 +84,9 @@ def test_table_4(tiny_scale, tmp_path):
         expected = pytest.approx(other["politics at the end"], abs=1e-5)  # padded by neighbours
         assert row["politics at the end, tiny"] == expected
     assert made.rows[4]["published, RoBERTa"] == 0.198
+    for claim in made.claims:  # the paper gives no mean over topics
+        assert "each topic" in claim.published and "computed by us" in " ".join(claim.ours)
+    assert [round(claim.effect, 4) for claim in made.claims] == [0.0236, 0.0324]
     assert {claim.verdict.word for claim in made.claims} == {"cannot tell"}  # no such models here
     assert len(list((tmp_path / "site" / "chains").iterdir())) == 2  # a run and its lock: made once
 

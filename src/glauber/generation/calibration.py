@@ -5,7 +5,9 @@ climbed from careful to bold, on texts with random sites hidden, as far as the p
     at least 95% of the passes on texts like these cost at most the error, in nats of KL.
 Texts are independent, passes of one text are not: the loss of a text is the share of its passes
 that cost more, and the hypothesis "the mean loss is above 5%" is rejected by betting against it,
-text by text (Waudby-Smith and Ramdas, 2023): for any number of texts, with 95% confidence.
+text by text (Waudby-Smith and Ramdas, 2023): for any number of texts, with 95% confidence. Where
+several rules are calibrated on the same texts, the confidence is that all their promises are right
+(Bonferroni), so it also holds for the one that is chosen afterwards.
 """
 
 import json
@@ -68,30 +70,44 @@ RULES = (
 )
 
 
-def promised(losses: Floats) -> bool:
-    """Whether the losses (texts,) show that the mean loss is at most 5%.
+def promised(losses: Floats, *, rules: int = 1) -> bool:
+    """Whether the losses (texts,) show that the mean loss is at most 5%, as one of so many rules.
 
     One begins with a stake of 1 and bets on every text that its loss is below 5%. If the mean loss
-    is above, the stake is a supermartingale, which exceeds 20 with a chance of at most 1/20. Few
-    texts cannot win so much: then none may lose anything.
+    is above, the stake is a supermartingale, which exceeds 20 k with a chance of at most 1 / 20 k:
+    of k rules some promise is wrong with a chance of at most 1/20. Few texts cannot win so much:
+    then none may lose anything.
     """
-    wanted = 1 / (1 - confidence_of(len(losses)))
-    return bool(_stakes(losses, 1 - SHARE).max() >= wanted * (1 - 1e-9))
+    stakes = _stakes(losses, 1 - SHARE, rules)
+    return bool(stakes.max() >= _stake_needed(len(losses), rules) * (1 - 1e-9))
 
 
-def confidence_of(texts: int) -> float:
-    """The confidence of a promise from so many texts: 95%, or what they reach without a loss."""
-    return min(CONFIDENCE, 1 - 1 / float(_stakes(np.zeros(texts), 1 - SHARE)[-1]))
+def confidence_of(texts: int, *, rules: int = 1) -> float:
+    """The confidence that the promises of all rules from so many texts are right together.
+
+    95%, or what the texts reach without a loss; 0 if they are too few for so many rules.
+    """
+    return max(0.0, 1 - rules / _stake_needed(texts, rules))
 
 
-def _stakes(losses: Floats, level: float) -> Floats:
+def confidence_of_each(texts: int, *, rules: int) -> float:
+    """The confidence that the promise of one of the rules is right, if it is named beforehand."""
+    return 1 - 1 / _stake_needed(texts, rules)
+
+
+def _stake_needed(texts: int, rules: int) -> float:
+    without_loss = float(_stakes(np.zeros(texts), 1 - SHARE, rules)[-1])
+    return min(rules / (1 - CONFIDENCE), without_loss)
+
+
+def _stakes(losses: Floats, level: float, rules: int) -> Floats:
     """The stake after each text (texts,); a bet depends on the texts before it alone."""
     n = len(losses)
     number = np.arange(1, n + 1)
     mean = (0.5 + np.cumsum(losses) - losses) / number
     squares = (losses - mean) ** 2
     variance = (0.25 + np.cumsum(squares) - squares) / number
-    bet = np.minimum(1.0, np.sqrt(2 * math.log(1 / (1 - CONFIDENCE)) / (n * variance)))
+    bet = np.minimum(1.0, np.sqrt(2 * math.log(rules / (1 - CONFIDENCE)) / (n * variance)))
     return np.asarray(np.cumprod(1 - bet * (losses - level)))
 
 
@@ -107,9 +123,14 @@ class Rung:
 
 
 def climb(
-    probe: Probe, ladder: list[str], error: float, advance: Advance | None = None
+    probe: Probe,
+    ladder: list[str],
+    error: float,
+    advance: Advance | None = None,
+    *,
+    rules: int = 1,
 ) -> Iterator[Rung]:
-    """The rungs of a ladder up to the last one that keeps the promise.
+    """The rungs of a ladder up to the last one that keeps the promise, as one of so many rules.
 
     The first rung is one at a time, which costs nothing. A pass that has cost too much is not
     followed further: bolder counts cost no less. A rung that has lost already is left early.
@@ -125,7 +146,7 @@ def climb(
             wanted[part] = sizes[part]
             probe.walk(wanted, advance)
             broken |= (probe.cost.mean(dim=1) > error).cpu().numpy()
-            if not promised(_by_text(broken, whose)):
+            if not promised(_by_text(broken, whose), rules=rules):
                 return
         yield Rung(
             count,

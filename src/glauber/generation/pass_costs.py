@@ -191,21 +191,22 @@ class Passes:
     noise: Floats  # standard error of it, at most
     bound: Floats  # sum less largest of the entropies, in nats
 
-    def kept(self, error: float, *, least: int = 1) -> Measured:
+    def kept(self, error: float, *, least: int = 1, comparisons: int = 1) -> Measured:
         """The share within the error, of the passes that fill at least so many sites."""
         some = self.sizes >= least
         if least == 1 and (self.sizes == 1).all():
             return ALONE
         n = int(self.text.max()) + 1
         within = np.bincount(self.text[some], self.cost[some] <= error, minlength=n)
-        return share_by_chain(within, np.bincount(self.text[some], minlength=n))
+        totals = np.bincount(self.text[some], minlength=n)
+        return share_by_chain(within, totals, comparisons=comparisons)
 
-    def texts_kept(self, error: float) -> Measured:
+    def texts_kept(self, error: float, *, comparisons: int = 1) -> Measured:
         """The share of texts of which every pass is within the error."""
         lost = np.bincount(self.text, self.cost > error)
         if (self.sizes == 1).all():
             return ALONE
-        return share(int((lost == 0).sum()), len(lost))
+        return share(int((lost == 0).sum()), len(lost), comparisons=comparisons)
 
     @property
     def tokens(self) -> Measured:

@@ -1,21 +1,28 @@
 """What differs between models that get the same starts, seed and budget?
 
-Lengths are counted in each model's own tokens, so texts are the same up to where they are cut.
+Lengths are counted in each model's own tokens, so texts are the same up to where they are cut. A
+text that is too short for one of the models is left out for all, so that chain i begins from the
+same text everywhere. Each later model is compared with the first one start by start: what the
+starts have in common cancels, so that the interval of such a difference is as a rule narrower than
+two separate intervals suggest.
 """
 
 import time
+import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
 from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import Model, load, starts
-from glauber.conditionals.starts import read_texts
+from glauber.conditionals.load import Model, load
+from glauber.conditionals.starts import bundled_texts, legible, read_texts, skip
+from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import reachable
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import (
@@ -32,20 +39,23 @@ from glauber.landscape.topics import Embeds, Labels
 from glauber.metastability.catalogue import hamming_traps
 from glauber.parameters import Device, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, quiet, say, track
-from glauber.result import Result, counted, model_parts, plain, study
+from glauber.result import Result, counted, model_parts, plain, report_skipped, study
 from glauber.result import signature as signed
 from glauber.runs.embedding import TOKENS
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
-from glauber.statistics import Mean, mean_over_chains
+from glauber.statistics import Floats, Mean, mean_by_chain, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
 EXAMPLES = 3  # texts shown of each model
+SHOWN_TOPICS = 3  # differences of topics shown of each model
+DELTA, PRODUCTION, CHANGED = "mean rectangle Delta", "entropy production", "steps that changed"
+AT_THE_END = "at the end"  # after the name of a topic
 
 
 @study
@@ -72,7 +82,8 @@ def compare(
 
     Every model is loaded and given its starts before the first one runs. A model that cannot be
     run as a chain (an autoregressive one scores candidates only) has rectangles alone. Topics are
-    left out where no embedding reads the texts of a model.
+    left out where no embedding reads the texts of a model. Every other model is also compared with
+    the first one start by start, by the mean of the paired differences with its interval.
     """
     listed = read_labels(labels)
     _check(models, chains, steps, every, rectangles, shortest)
@@ -88,12 +99,11 @@ def compare(
         if isinstance(one, str) and not one.startswith("bundled:") and not reachable(one):
             load(one)
     opened = [load(one, device=device, trust_remote_code=trust_remote_code) for one in models]
-    for model in opened:
-        starts(model, texts, chains=chains, length=length)
+    shared = _shared_texts(opened, texts, length)
     many = counted(chains, "chain")
     say(f"{len(opened)} models: {many} of {steps:,} steps, {rectangles:,} rectangles")
     settings = Settings(
-        texts, how, rectangles, top, scorer, listed, embedder, every, shortest, device
+        shared, how, rectangles, top, scorer, listed, embedder, every, shortest, device
     )
     rows = []
     with track("models", len(opened)) as advance:
@@ -102,13 +112,13 @@ def compare(
                 rows.append(_row(name, model, settings))
             advance(note=name)
     made = signed(models=len(rows), chains=chains, steps=steps, temperature=temperature, seed=seed)
-    return Comparison(rows, chains, steps, made)
+    return Comparison(_with_differences(rows), chains, steps, made)
 
 
 class Settings(NamedTuple):
     """What every model is asked."""
 
-    texts: Any
+    texts: Corpus  # long enough for every model
     how: dict[str, Any]  # for sampling
     rectangles: int
     top: int
@@ -126,19 +136,23 @@ class ModelRow:
 
     model: str
     rectangles: dict[str, Any]  # mean Delta, its interval, noise floor, share certified
+    delta: Floats  # of each rectangle
+    passages: NDArray[np.int64]  # that each rectangle is of
     signature: str
     seconds: float
     entropy_production: EntropyProduction | None = None
     changed: Mean | None = None  # share of a chain's steps that changed a token
+    changed_by_chain: Floats | None = None  # (chains,)
     topics: TopicScores | None = None
     topics_start: dict[str, Mean] | None = None  # mean score of each label, over chains
     topics_end: dict[str, Mean] | None = None
     traps: dict[str, Any] | None = None
     texts: tuple[str, ...] = ()  # where a few chains ended
     notes: tuple[str, ...] = ()  # what is left out, and why
+    less_first: dict[str, Mean] | None = None  # paired differences from the first model
 
     def to_dict(self) -> dict[str, Any]:
-        left = ("topics", "entropy_production")
+        left = ("topics", "entropy_production", "delta", "passages", "changed_by_chain")
         names = [name for name in self.__dataclass_fields__ if name not in left]
         made = self.entropy_production
         return {name: plain(getattr(self, name)) for name in names} | {
@@ -149,17 +163,31 @@ class ModelRow:
     def written(self) -> dict[str, str]:
         """The figures, each with its error, as they are shown."""
         certified = self.rectangles["share_certified"]
-        found = {"mean rectangle Delta": f"{_written(delta_of(self))}, {certified:.0%} certified"}
+        found = {DELTA: f"{_written(delta_of(self))}, {certified:.0%} certified"}
         if (made := production_of(self)) is not None:
-            found["entropy production"] = f"{_written(made)} nats a step"
+            found[PRODUCTION] = f"{_written(made)} nats a step"
         if (changed := interval_of(self.changed)) is not None:
-            found["steps that changed"] = _written(changed, ".1%")
+            found[CHANGED] = _written(changed, ".1%")
         if self.topics_end is not None:
             ends = sorted(self.topics_end.items(), key=lambda pair: -pair[1].value)[:3]
-            found["topics at the end"] = ", ".join(f"{one} {mean.value:.2f}" for one, mean in ends)
+            highest = ", ".join(f"{label} {mean.value:.2f}" for label, mean in ends)
+            found[f"topics {AT_THE_END}"] = highest
         if self.traps is not None:
             found["traps"] = ", ".join(f"{name} {value}" for name, value in self.traps.items())
         return found
+
+    def written_differences(self) -> dict[str, str]:
+        """The paired differences from the first model, as they are shown."""
+        every = self.less_first or {}
+        topics = sorted(
+            (name for name in every if name.endswith(AT_THE_END)),
+            key=lambda name: -abs(every[name].value),
+        )
+        figures = [name for name in (DELTA, PRODUCTION, CHANGED) if name in every]
+        return {
+            name: _written(_triple(every[name]), "+.1%" if name == CHANGED else "+.3f")
+            for name in (*figures, *topics[:SHOWN_TOPICS])
+        }
 
 
 @dataclass(frozen=True)
@@ -187,9 +215,15 @@ class Comparison(Result):
             yield from (f"{name:>24}  {value}" for name, value in row.written().items())
             yield from (f"{'left out':>24}  {note}" for note in row.notes)
             yield from (f"{'a text at the end':>24}  {text}" for text in row.texts[:1])
+        for row in self.rows[1:]:
+            yield (
+                f"{row.model} less {self.rows[0].model}, start by start (paired differences, 95%"
+                f"{' together' if len(self.rows) > 2 else ''})"
+            )
+            yield from (f"{name:>24}  {value}" for name, value in row.written_differences().items())
 
     def frame(self) -> "pandas.DataFrame":
-        """One row per model."""
+        """One row per model; columns `…_less_first` are paired differences from the first one."""
         import pandas
 
         return pandas.DataFrame(
@@ -200,6 +234,13 @@ class Comparison(Result):
                 **_columns("entropy_production", production_of(row)),
                 **_columns("changed", interval_of(row.changed)),
                 "traps": np.nan if row.traps is None else row.traps["found"],
+                **{
+                    column: value
+                    for name, figure in FRAME_FIGURES.items()
+                    for column, value in _columns(
+                        f"{name}_less_first", interval_of((row.less_first or {}).get(figure))
+                    ).items()
+                },
             }
             for row in self.rows
         )
@@ -218,11 +259,14 @@ class Comparison(Result):
 
 
 Triple = tuple[float, float, float]  # a figure and the ends of its interval, nan without one
+FRAME_FIGURES = {"delta": DELTA, "entropy_production": PRODUCTION, "changed": CHANGED}
 
 
 def interval_of(mean: Mean | None) -> Triple | None:
-    if mean is None:
-        return None
+    return None if mean is None else _triple(mean)
+
+
+def _triple(mean: Mean) -> Triple:
     low, high = mean.interval or (np.nan, np.nan)
     return mean.value, low, high
 
@@ -255,7 +299,7 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
     begun = time.perf_counter()
     found = rectangle_study(
         model,
-        read_texts(asked.texts)[: asked.how["chains"]],
+        asked.texts[: asked.how["chains"]],
         count=asked.rectangles,
         length=asked.how["length"],
         top=asked.top,
@@ -267,14 +311,23 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
     else:
         row |= {"notes": ("it scores candidates only, so no chain was run",)}
     spent = time.perf_counter() - begun
-    return ModelRow(model=name, rectangles=found.summary(), seconds=spent, **row)
+    return ModelRow(
+        model=name,
+        rectangles=found.summary(),
+        delta=found.delta,
+        passages=np.asarray(found.passages.cpu()),
+        seconds=spent,
+        **row,
+    )
 
 
 def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
     """The figures of one model's chains."""
+    changed = run.read("changed").any(axis=2).mean(axis=1)
     row: dict[str, Any] = {
         "entropy_production": entropy_production(run),
-        "changed": mean_over_chains(run.read("changed").any(axis=2).mean(axis=1), bounds=(0, 1)),
+        "changed": mean_over_chains(changed, bounds=(0, 1)),
+        "changed_by_chain": changed,
         "traps": _traps(model, run, asked.shortest),
         "texts": tuple(run.text(chain) for chain in range(min(EXAMPLES, run.n_chains))),
         "signature": signature(run.spec),
@@ -291,6 +344,82 @@ def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
     scores = scored(found, chosen)
     starts_ends = {"topics_start": _means(scores, 0), "topics_end": _means(scores, -1)}
     return row | {"topics": scores} | starts_ends
+
+
+def _shared_texts(models: Sequence[Model], texts: Any, length: int) -> Corpus:
+    """The texts that every model can begin from, in one order for all; the others are reported."""
+    bundled = texts is None
+    if bundled:
+        lists = [bundled_texts(model) for model in models]
+        known = set.intersection(*map(set, lists))
+        texts = [text for text in lists[0] if text in known]
+    corpus = read_texts(texts)
+    rows, skipped = corpus.rows, []
+    for model in models:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what was repaired is said when the starts are made
+            legible_rows, illegible = legible(
+                model.vocabulary, Corpus(rows, unknown=corpus.unknown)
+            )
+        short = {
+            row.number for row in legible_rows if len(model.vocabulary.pieces(row.text)) < length
+        }
+        reason = f"has fewer than {length} tokens of {model.name}"
+        skipped += [*illegible, *(skip(row, reason) for row in rows if row.number in short)]
+        left_out = {text.number for text in skipped}
+        rows = tuple(row for row in rows if row.number not in left_out)
+    if not bundled or not rows:
+        report_skipped(skipped, len(corpus))
+    return Corpus(rows, unknown=corpus.unknown)
+
+
+def _with_differences(rows: list[ModelRow]) -> list[ModelRow]:
+    """The rows, each later one with its paired differences from the first."""
+    first, *others = rows
+    return [first, *(replace(row, less_first=_less(row, first, len(others))) for row in others)]
+
+
+def _less(row: ModelRow, first: ModelRow, comparisons: int) -> dict[str, Mean]:
+    """Each figure of a model less that of the first, start by start.
+
+    The intervals of one figure hold together for all models, those of topics for all labels too.
+    Scores of topics may be far from all others in a rare chain, so their interval is the one that
+    holds for any distribution.
+    """
+    differences = {DELTA: _less_delta(row, first, comparisons)}
+    productions = [
+        {chain.chain: chain.rate for chain in each.entropy_production.chains}
+        for each in (row, first)
+        if each.entropy_production is not None
+    ]
+    if len(productions) == 2:
+        own, other = productions
+        apart = [own[chain] - other[chain] for chain in own if chain in other]
+        differences[PRODUCTION] = mean_over_chains(apart, comparisons=comparisons)
+    if row.changed_by_chain is not None and first.changed_by_chain is not None:
+        differences[CHANGED] = mean_over_chains(
+            row.changed_by_chain - first.changed_by_chain,
+            bounds=(-1, 1), student=True, comparisons=comparisons,
+        )  # fmt: skip
+    if row.topics is not None and first.topics is not None:
+        for label in first.topics.labels:
+            differences[f"{label} {AT_THE_END}"] = mean_over_chains(
+                row.topics.of(label)[:, -1] - first.topics.of(label)[:, -1],
+                bounds=(-1, 1), comparisons=comparisons * len(first.topics.labels),
+            )  # fmt: skip
+    return differences
+
+
+def _less_delta(row: ModelRow, first: ModelRow, comparisons: int) -> Mean:
+    """The rectangles of both models are of the same passages, as a rule one by one."""
+    if np.array_equal(row.passages, first.passages):
+        return mean_by_chain(row.delta - first.delta, first.passages, comparisons=comparisons)
+    common = np.intersect1d(row.passages, first.passages)
+    own, other = (
+        np.array([each.delta[each.passages == passage].mean() for passage in common])
+        for each in (row, first)
+    )
+    return mean_over_chains(own - other, comparisons=comparisons)
 
 
 def _traps(model: Model, run: Run, shortest: int) -> dict[str, Any]:

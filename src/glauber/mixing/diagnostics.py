@@ -4,6 +4,10 @@ Effective sample size, R-hat and autocorrelation time by ArviZ, made safe: with 
 in one trap ArviZ reports an effective sample size equal to the number of draws. Here no statistic
 gets a figure while a chain is frozen or partly frozen, and a statistic that does not vary in some
 chain gets none either. What is wrong is written in its place.
+
+R-hat has sampling variation of its own: of 16 half chains with 6 effective draws each it is 1.08 on
+average although all of them have the same distribution. Chains are said to disagree only where
+R-hat exceeds what their autocorrelation explains (`chance_r_hat`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,11 +34,16 @@ FEWEST_DRAWS = 20
 REDRAWS = 4  # of each site on average, so that all but one in fifty were chosen at all
 AGREE = 1.01  # R-hat up to which chains count as agreeing (Vehtari and others 2021)
 ENOUGH = 400  # effective draws for figures that are steady themselves (the same)
+CHANCE = 0.99  # probability that stationary chains have an R-hat up to chance_r_hat
+LONGEST_WINDOW = 0.75  # of a chain, whose autocovariances may be summed up
+STEADY_LENGTH = 20  # autocorrelation times of a chain, below which effective draws are rough
 VERDICTS = {
     "constant": "does not vary in half of some chain although the text moves, so it tells nothing",
     "not finite": "is infinite or missing at some step, so it tells nothing",
-    "disagreeing": f"has R-hat above {AGREE}: the chains still tell their starts apart",
-    "short": f"has fewer than {ENOUGH} effective draws: the run is too short to judge",
+    "disagreeing": f"has R-hat above {AGREE} and above what chance explains: the chains still "
+    "tell their starts apart",
+    "short": f"has too few effective draws to judge (fewer than {ENOUGH}, or an R-hat above "
+    f"{AGREE} that chance explains)",
     "alone": "has enough effective draws in its one chain, which no other chain confirms",
     "two": "agrees between two chains, which is little: both may sit in one place (take four)",
 }
@@ -56,7 +65,9 @@ def diagnose(
     estimates. A chain is frozen if it never moved, and partly frozen if it stood still for half of
     the steps on end or at most of its sites; sites at which the model leaves hardly a choice, and
     all chains hold the same token, are settled and do not count. Chains of different temperatures
-    are judged apart.
+    are judged apart. They disagree where R-hat is above 1.01 and above the largest value that
+    stationary chains with the same autocorrelation would have in 99% of runs; an R-hat between
+    these two means too few draws.
     """
     wanted = _statistics(statistics)
     opened = Run.of(run)
@@ -97,6 +108,7 @@ class Diagnosis:
     state: str  # frozen, partly frozen, constant, disagreeing, short, alone, two or agreeing
     ess: float | None  # effective draws, all chains together
     r_hat: float | None
+    chance_r_hat: float | None  # largest R-hat that the autocorrelation explains, at 99%
     autocorrelation_time: float | None  # in steps
     kind: str = "estimate"
 
@@ -121,13 +133,17 @@ class Diagnostics(Result):
 
     def lines(self) -> Iterable[str]:
         width = max(len(row.statistic) for row in self.rows)
-        yield f"{'':>{width}}  effective draws    R-hat  autocorrelation (estimates)"
+        yield f"{'':>{width}}  effective draws    R-hat  by chance  autocorrelation (estimates)"
         for row in self.rows:
             ess = "-" if row.ess is None else f"{row.ess:,.0f}"
             r_hat = "-" if row.r_hat is None else f"{row.r_hat:.3f}"
+            chance = "-" if row.chance_r_hat is None else f"<= {row.chance_r_hat:.3f}"
             time = row.autocorrelation_time
             steps = "-" if time is None else f"{time:,.1f} steps"
-            yield f"{row.statistic:>{width}}  {ess:>15} {r_hat:>8}  {steps:>15}  {row.state}"
+            yield (
+                f"{row.statistic:>{width}}  {ess:>15} {r_hat:>8}  {chance:>9}  {steps:>15}  "
+                f"{row.state}"
+            )
         yield (
             f"{counted(len(self.motions.chains), 'chain')}, {self.n_steps:,} steps each behind a "
             f"burn-in of {self.burn_in:,}"
@@ -138,7 +154,22 @@ class Diagnostics(Result):
                 f"up to {settled:.0%} of a chain's sites are settled: the model leaves hardly a "
                 "choice there, and all chains hold the same token"
             )
+        if rough := self.rough:
+            yield (
+                f"effective draws of {', '.join(rough)} are rough: the chains are shorter than "
+                f"{STEADY_LENGTH} autocorrelation times, and the figure may be off by a quarter"
+            )
         yield self.verdict
+
+    @property
+    def rough(self) -> tuple[str, ...]:
+        """Statistics whose chains are too short for a precise number of effective draws."""
+        return tuple(
+            row.statistic
+            for row in self.rows
+            if row.autocorrelation_time is not None
+            and self.n_steps < STEADY_LENGTH * row.autocorrelation_time
+        )
 
     def frame(self) -> "pandas.DataFrame":
         """One row per statistic."""
@@ -168,12 +199,20 @@ def _row(name: str, values: Floats, state: str | None, every: int) -> Diagnosis:
     if state is None and any(_constant(half) for half in np.array_split(values, 2, axis=1)):
         state = "constant"
     if state is not None:
-        return Diagnosis(name, state, None, None, None)
-    arviz = _arviz()
-    ess = float(arviz.ess(values, method="bulk"))
-    r_hat = _r_hat(values) if len(values) > 1 else None
-    time = every * values.size / float(arviz.ess(values, method="mean"))
-    return Diagnosis(name, _mixed(len(values), ess, r_hat), ess, r_hat, time)
+        return Diagnosis(name, state, None, None, None, None)
+    ess = effective_draws(values)
+    r_hat, limit = (_r_hat(values), chance_r_hat(values)) if len(values) > 1 else (None, None)
+    time = every * values.size / float(_arviz().ess(values, method="mean"))
+    return Diagnosis(name, _mixed(len(values), ess, r_hat, limit), ess, r_hat, limit, time)
+
+
+def effective_draws(values: Floats) -> float:
+    """ArviZ's bulk effective sample size of (chains, draws).
+
+    Of chains shorter than about 20 autocorrelation times it is off by up to a quarter: as a rule
+    too large for two chains, and too small for eight and more (docs/statistics.md).
+    """
+    return float(_arviz().ess(values, method="bulk"))
 
 
 def _constant(values: Floats) -> bool:
@@ -192,9 +231,55 @@ def _r_hat(values: Floats) -> float:
     return float(np.nanmax(both))
 
 
-def _mixed(n_chains: int, ess: float, r_hat: float | None) -> str:
-    if r_hat is not None and r_hat > AGREE:
-        return "disagreeing"
+def chance_r_hat(values: Floats) -> float:
+    """The largest R-hat of stationary chains with the autocorrelation of these (chains, draws).
+
+    Means of 2m half chains of h draws have the variance L / h, where L is the sum of all
+    autocovariances. So R-hat^2 is 1 - 1/h + L / (h W) times chi^2 / (2m - 1) with 2m - 1 degrees of
+    freedom, W being the variance within half chains. L is taken from within the chains, or chains
+    in different modes would explain their distance themselves. Half of 1 - CHANCE is spent on the
+    R-hat of the values and half on that of their distances from the median.
+    """
+    from scipy.special import chdtri
+
+    n_halves, half = 2 * len(values), values.shape[1] // 2
+    spread = float(chdtri(n_halves - 1, (1 - CHANCE) / 2)) / (n_halves - 1)
+    limits = []
+    for scores in (_normal_scores(values), _normal_scores(np.abs(values - np.median(values)))):
+        halves = np.concatenate([scores[:, :half], scores[:, -half:]])
+        within = float(halves.var(axis=1, ddof=1).mean())
+        if within > 0:
+            limits.append(1 - 1 / half + _long_run_variance(scores) / (half * within) * spread)
+    return float(np.sqrt(max(limits)))
+
+
+def _normal_scores(values: Floats) -> Floats:
+    """Normal quantiles of the ranks among all draws of all chains (Vehtari and others 2021)."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values, method="average").reshape(values.shape)
+    return np.asarray(ndtri((ranks - 0.375) / (values.size + 0.25)))
+
+
+def _long_run_variance(scores: Floats) -> float:
+    """The sum of the autocovariances at all lags, positive and negative, within chains.
+
+    Over Geyer's initial monotone sequence of the mean autocovariances. Taking the mean of a chain
+    of n draws from its values makes each of them too small by L / n, which is added again.
+    """
+    n = scores.shape[1]
+    spectrum = np.fft.rfft(scores - scores.mean(axis=1, keepdims=True), 2 * n, axis=1)
+    autocovariances = np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=1)[:, :n].mean(axis=0) / n
+    pairs = np.minimum.accumulate(autocovariances[: n // 2 * 2].reshape(-1, 2).sum(axis=1))
+    n_pairs = max(int((pairs > 0).argmin()) if (pairs <= 0).any() else len(pairs), 1)
+    total = max(2 * float(pairs[:n_pairs].sum()) - float(autocovariances[0]), 0.0)
+    return total / (1 - min((4 * n_pairs - 1) / n, LONGEST_WINDOW))
+
+
+def _mixed(n_chains: int, ess: float, r_hat: float | None, limit: float | None) -> str:
+    if r_hat is not None and limit is not None and r_hat > AGREE:
+        return "disagreeing" if r_hat > limit else "short"
     if ess < ENOUGH:
         return "short"
     return {1: "alone", 2: "two"}.get(n_chains, "agreeing")

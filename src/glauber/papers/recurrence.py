@@ -228,6 +228,7 @@ def _label_row(row: LabelRow, table: Recurrence) -> dict[str, Any]:
         "the same in random order": row.stays_random,
         "less the other labels": _mean(row.against_others),
         "special": row.special,
+        "p of being special": row.against_others_p,
         "median steps above": _time(row.dwell),
         "median steps until return": _time(row.away),
         "scorer": table.scorer,
