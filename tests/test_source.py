@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from glauber.conditionals.vocabulary import Text, Vocabulary
+from glauber.cores import usable_cores
 from glauber.errors import GlauberError
 from glauber.sweeps.executor import executor_named
-from glauber.threads import usable_cores
 
 SOURCE = Path(__file__).parent.parent / "src" / "glauber"
 OPENED = "how"  # keyword arguments that contain trust_remote_code
@@ -60,7 +60,7 @@ def test_one_function_counts_the_cores() -> None:
         for place, node in nodes()
         if isinstance(node, ast.Attribute) and node.attr in names
     }
-    assert users == {"threads.py"}
+    assert users == {"cores.py"}
 
 
 @pytest.mark.parametrize("missing", [(), ("process_cpu_count",), ("sched_getaffinity",)])

@@ -4,7 +4,6 @@ A matrix product that is split over threads may sum in another order than the sa
 thread. So every piece of work computes on one thread, and the pieces run side by side.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,15 +18,6 @@ Answer = TypeVar("Answer")
 _lock = threading.RLock()
 _inside = threading.local()
 _pools: dict[int, ThreadPoolExecutor] = {}
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; all of the machine's where the system does not tell."""
-    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
-        return os.process_cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager

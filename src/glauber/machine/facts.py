@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
+from glauber.cores import usable_cores
 from glauber.extras import EXTRAS, missing
 from glauber.machine.checksums import bundled
-from glauber.threads import usable_cores
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "zarr")

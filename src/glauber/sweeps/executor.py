@@ -20,11 +20,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from glauber.cores import usable_cores
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_seed
 from glauber.result import one_of
 from glauber.sweeps.folder import Cell, Sweep, left, pack, read_sweep, results, save
-from glauber.threads import usable_cores
 
 PLACES = ("local", "processes", "ray")
 WORKERS = 4096  # more than any machine has cores
