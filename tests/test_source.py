@@ -13,14 +13,15 @@ from glauber.cores import usable_cores
 from glauber.errors import GlauberError
 from glauber.sweeps.executor import executor_named
 
-SOURCE = Path(__file__).parent.parent / "src" / "glauber"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "glauber"
 OPENED = "how"  # keyword arguments that contain trust_remote_code
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    for path in sorted(SOURCE.rglob("*.py")):
+def nodes(folder: Path = SOURCE) -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node
+            yield f"{path.relative_to(folder)}:{getattr(node, 'lineno', 0)}", node
 
 
 def test_every_from_pretrained_says_whether_code_may_run() -> None:
@@ -96,3 +97,47 @@ def test_a_tokenizer_with_code_of_its_own_is_refused_without_running_it(
         with pytest.raises(GlauberError, match="cannot be read"):
             kind.open(folder)
     assert not ran.exists()
+
+
+MINUTE = 60
+LIMITED = ("wait", "join", "communicate", "acquire", "result", "alarm", "create_connection")
+SLEEPING = ("sleep", "wait_for_timeout", "sched_yield")
+CLOCKS = ("monotonic", "perf_counter")
+WAITING = "waiting.py"  # polls until a condition holds, with a limit of its own
+LIMIT_NAMES = ("SECONDS", "MILLISECONDS", "PATIENCE", "TIMEOUT", "DEADLINE")
+
+
+def limits(node: ast.AST) -> Iterator[float]:
+    """The numbers of seconds or milliseconds after which a line of a test gives up."""
+    values: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        values += [word.value for word in node.keywords if word.arg == "timeout"]
+        values += node.args if name in LIMITED else []
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        values += [node.value] if node.targets[0].id in LIMIT_NAMES else []
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+            yield value.value
+
+
+def test_no_test_waits_for_less_than_a_minute() -> None:
+    """On a busy machine, what takes milliseconds may take many seconds."""
+    short = [
+        place
+        for place, node in nodes(TESTS)
+        if not place.startswith(WAITING) and any(0 < limit < MINUTE for limit in limits(node))
+    ]
+    assert not short
+    assert [*limits(ast.parse("child.wait(2)").body[0].value)] == [2]  # type: ignore[attr-defined]
+
+
+def test_no_test_sleeps_or_compares_clocks() -> None:
+    impatient = [
+        place
+        for place, node in nodes(TESTS)
+        if isinstance(node, ast.Attribute)
+        and node.attr in (*SLEEPING, *CLOCKS)
+        and not place.startswith(WAITING)
+    ]
+    assert not impatient

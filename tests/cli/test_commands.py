@@ -136,18 +136,21 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     """The signal is sent when the run has begun to commit; nothing waits for a clock."""
     folder = tmp_path / "run"
     words = ["sample", "--model", str(tiny_folder), "--from", str(source), "--steps", "100000"]
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", COMMITTING, *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
-    while line := child.stderr.readline():
-        if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
-            child.send_signal(signal.SIGINT)
-            break
-    out, err = (said.decode() for said in child.communicate())
+    ) as child:
+        try:
+            while line := child.stderr.readline():
+                if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
+                    child.send_signal(signal.SIGINT)
+                    break
+            out, err = (said.decode() for said in child.communicate())
+        finally:
+            child.kill()
     assert child.returncode == 0, err
     assert f"resume with: glauber resume {folder}" in out
     assert "Traceback" not in err
