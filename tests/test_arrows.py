@@ -10,8 +10,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
 FOUNDATION = {
-    "cores", "errors", "extras", "parameters", "progress", "result", "statistics", "tables",
-    "threads", "__version__",
+    "cores", "errors", "extras", "json_text", "parameters", "progress", "result", "statistics",
+    "tables", "threads", "__version__",
 }  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {

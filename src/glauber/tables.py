@@ -9,6 +9,8 @@ from io import StringIO
 from itertools import groupby
 from typing import Any
 
+from glauber.result import one_line
+
 LONG = 36  # characters that no column holds
 WIDE = 160  # a file or a pipe has no width of its own
 
@@ -40,7 +42,7 @@ def short(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(short(one) for one in value)
-    return "-" if value is None else str(value)
+    return "-" if value is None else one_line(str(value))
 
 
 def _block(rows: list[Shown], room: int) -> Iterator[str]:

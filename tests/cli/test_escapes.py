@@ -3,13 +3,21 @@
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from glauber import progress
+from glauber.cli import main
 from glauber.cli.command import show
+from glauber.errors import GlauberError
 from glauber.result import Result
+from glauber.tables import table
 
 ESCAPES = "\x1b]0;title\x07\x9b31m[red]cat[/red]"
+
+
+LINES = "the\u2028cat\u2029sat\x85on\nthe\rmat\vor\x0cthe\x1ctree\ttop"
+BLANKS = "a\u00a0cat\u3000and\u2009a dog"
 
 
 class Told(Result):
@@ -17,6 +25,34 @@ class Told(Result):
 
     def to_dict(self):
         return {"text": ESCAPES}
+
+    def lines(self):
+        yield LINES
+        yield from table([{"name": "a", "text": LINES}, {"name": "b", "text": BLANKS}])
+
+
+def test_a_token_never_breaks_a_line():
+    """Whatever it contains: separators of lines and paragraphs are spelled out."""
+    printed = str(Told())
+    assert printed.splitlines() == printed.split("\n")  # no other line break is left
+    assert printed.splitlines()[0] == ascii(LINES)[1:-1]
+    assert BLANKS in printed and printed.count(r"the\u2028cat") == 2
+
+
+def test_errors_and_progress_are_one_line(capsys, monkeypatch):
+    def failing():
+        raise GlauberError(f"there is no {LINES} {'a' * 5000}.")
+
+    monkeypatch.setattr("glauber.cli.group.app", failing)
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert said.count("\n") == len(said.splitlines()) == 1 and len(said) < 400
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=True, width=200, color_system=None)
+    monkeypatch.setattr(progress, "_console", lambda: console)
+    progress.say(LINES)
+    assert written.getvalue() == ascii(LINES)[1:-1] + "\n"
 
 
 def test_json_spells_controls_out(capsys):

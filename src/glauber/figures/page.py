@@ -17,6 +17,7 @@ from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.figures.bundle import WEB
 from glauber.figures.style import DARK, HEIGHT
+from glauber.json_text import parse_json
 from glauber.result import Result, visible
 
 PLOTLY = WEB / "vendor" / "plotly-cartesian.js.gz"
@@ -77,7 +78,7 @@ def _ours(path: Path) -> bool:
     """Whether a file may be written again: our pages and our JSON, which say that they are ours."""
     if path.suffix.lower() == ".json":
         try:
-            return "glauber:" in json.loads(path.read_text(encoding="utf-8"))["signature"]
+            return "glauber:" in parse_json(path.read_text(encoding="utf-8"))["signature"]
         except (ValueError, KeyError, TypeError):
             return False
     with path.open("rb") as file:
