@@ -19,6 +19,7 @@ from glauber.figures.bundle import WEB
 from glauber.figures.style import DARK, HEIGHT
 from glauber.json_text import parse_json
 from glauber.result import Result, visible
+from glauber.tables import csv_text
 
 PLOTLY = WEB / "vendor" / "plotly-cartesian.js.gz"
 CARTESIAN = frozenset({"bar", "box", "contour", "heatmap", "histogram", "scatter"})  # it draws
@@ -39,10 +40,10 @@ def write_result(result: Result, path: Path) -> Path:
         case ".json":
             write_text(path, record)
         case ".csv":
-            write_text(path, result.frame().to_csv(index=False))
+            write_text(path, csv_text(result.frame()))
         case _:
             write_text(path / "result.json", record)
-            write_text(path / "result.csv", result.frame().to_csv(index=False))
+            write_text(path / "result.csv", csv_text(result.frame()))
             write_text(path / "result.txt", str(result) + "\n")
             for name, figure in figures.items():
                 write_picture(figure, path=path / f"{name}.html")
