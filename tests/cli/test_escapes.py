@@ -6,6 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
+import conftest
+import glauber
 from glauber import progress
 from glauber.cli import main
 from glauber.cli.command import show
@@ -72,3 +74,43 @@ def test_the_bar_and_the_lines_show_texts_as_they_are(monkeypatch):
     said = written.getvalue()
     assert said.count(r"\x1b]0;title\x07\x9b31m[red]cat[/red]") >= 2
     assert "\x1b]" not in said and "\x9b" not in said
+
+
+STARTS = ["the cat sat on the mat .", "is it on or under a tree"] * 2
+ODD = {"big": "b\u2028g", "old": "o\nd", "sky": "s\x1b[31my", "new": "n\x85w", "red": "r\rd"}
+
+
+@pytest.fixture(scope="module")
+def odd_run(tmp_path_factory):
+    """A run of a model whose vocabulary has line separators and control characters in it."""
+    folder = tmp_path_factory.mktemp("odd")
+    conftest.make_model("bert").save_pretrained(folder / "model")
+    conftest.make_tokenizer().save_pretrained(folder / "model")
+    written = json.loads((folder / "model" / "tokenizer.json").read_text())
+    known = written["model"]["vocab"]
+    written["model"]["vocab"] = {ODD.get(word, word): token for word, token in known.items()}
+    (folder / "model" / "tokenizer.json").write_text(json.dumps(written))
+    model = glauber.load(str(folder / "model"), device="cpu")
+    return glauber.sample(model, STARTS, steps=200, temperature=3.0, out=folder / "run")
+
+
+STUDIES = {
+    "sample": lambda run: run,
+    "show": lambda run: glauber.show(run, rows=9),
+    "basins": lambda run: glauber.basins(run, embedder="tokens"),
+    "traps": lambda run: glauber.traps(run, detector="hamming", shortest=20),
+    "rectangles": lambda run: glauber.rectangles(run.spec.model, STARTS[:2], count=5, length=6),
+    "generate": lambda run: glauber.generate(run.spec.model, count=3, length=9, temperature=3.0),
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_study_prints_a_broken_line(name, odd_run):
+    printed = str(STUDIES[name](odd_run))
+    assert printed.splitlines() == printed.split("\n")
+    assert all(line.isprintable() for line in printed.splitlines())
+
+
+def test_the_odd_tokens_are_printed(odd_run):
+    printed = str(glauber.show(odd_run, rows=99))
+    assert r"b\u2028g" in printed and r"o\nd" in printed and r"s\x1b[31my" in printed
