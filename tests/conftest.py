@@ -18,6 +18,8 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from waiting import MILLISECONDS
+
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = """
 a the cat dog bird sat ran flew on under over mat tree sky red blue green old new big small and or
@@ -170,15 +172,25 @@ def glauber(
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
-    """A real browser, for the tests marked `browser`."""
-    from playwright.sync_api import sync_playwright
+    """A real browser, for the tests marked `browser`; its pages wait as a busy machine needs."""
+    from playwright.sync_api import Browser, expect, sync_playwright
 
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
+    def with_long_limits(opening: Callable[..., Any]) -> Callable[..., Any]:
+        def open_and_set(*args: Any, **options: Any) -> Any:
+            page = opening(*args, **options)
+            page.set_default_timeout(MILLISECONDS)
+            return page
+
+        return open_and_set
+
+    expect.set_options(timeout=MILLISECONDS)
+    with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        for name in ("new_page", "new_context"):
+            patch.setattr(Browser, name, with_long_limits(getattr(Browser, name)))
+        with playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        yield found
-        found.close()
+        ) as browser:
+            yield browser
 
 
 @cache

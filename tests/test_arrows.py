@@ -10,8 +10,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
 FOUNDATION = {
-    "errors", "extras", "parameters", "progress", "result", "statistics", "tables", "threads",
-    "__version__",
+    "errors", "extras", "json_text", "parameters", "progress", "result", "statistics",
+    "tables", "threads", "__version__",
 }  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {

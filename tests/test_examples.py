@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -9,14 +10,16 @@ import nbformat
 import pytest
 from jupyter_client.manager import KernelManager
 
+from waiting import SECONDS
 from website.tutorials import NOTEBOOKS, executed, kinds
 
 
 @pytest.fixture(scope="module")
-def kernel():
+def kernel(request):
     """One for all notebooks, emptied before each: modules and the model are read once."""
     manager = KernelManager()
     manager.start_kernel()
+    request.addfinalizer(partial(manager.shutdown_kernel, now=True))
     client = manager.blocking_client()
     client.start_channels()
     lines = f"""
@@ -25,11 +28,12 @@ sys.path.append({str(Path(__file__).parent)!r})
 from read_once import MaskedLM, reading_once
 MaskedLM.load = reading_once()
 """
-    reply = client.execute_interactive(lines, timeout=120)
-    assert reply["content"]["status"] == "ok", reply
-    client.stop_channels()
-    yield manager
-    manager.shutdown_kernel(now=True)
+    try:
+        reply = client.execute_interactive(lines, timeout=SECONDS)
+        assert reply["content"]["status"] == "ok", reply
+    finally:
+        client.stop_channels()
+    return manager
 
 
 @pytest.mark.weights

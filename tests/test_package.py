@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import glauber
 from bare_environment import answers, bare_environment
 from glauber.extras import EXTRAS, missing, need
 from recipes import package
+from recipes.resolve import PYTHONS, read_pins
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "glauber"
@@ -152,6 +154,19 @@ def test_the_harness_names_its_extra_too(bare):
     done = subprocess.run(asked, capture_output=True, text=True, env={"ASKED": "x"})
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "needs lm_eval: pip install 'glauber[harness]'" in done.stderr
+
+
+def test_classifiers_name_every_python_that_is_checked():
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert named == [f"{major}.{minor}" for major, minor in PYTHONS]
+
+
+def test_the_pins_are_not_below_the_lowest_versions():
+    pinned = {pin.name: pin.specifier for pin in read_pins(ROOT / "constraints.txt")}
+    floors = {one.name: one.specifier for one in map(Requirement, PROJECT["dependencies"])}
+    for name in ("torch", "transformers", "numpy", "scipy"):
+        (pin,) = pinned[name]
+        assert pin.version in floors[name] and "0.1" not in floors[name], name
 
 
 def test_every_piece_of_the_papers_that_needs_an_extra_is_asked_above():

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,18 +14,19 @@ from glauber.errors import GlauberError
 from glauber.progress import usable_cores
 from glauber.sweeps.executor import executor_named
 
-SOURCE = Path(__file__).parent.parent / "src" / "glauber"
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "glauber"
 OPENED = "how"  # keyword arguments that contain trust_remote_code
 
 
 @lru_cache
-def nodes() -> list[tuple[str, ast.AST]]:
-    """Calls and attributes of the whole source, with their places."""
+def nodes(folder: Path = SOURCE) -> list[tuple[str, ast.AST]]:
+    """The expressions and assignments of all modules in a folder, with their places."""
     return [
-        (f"{path.relative_to(SOURCE)}:{node.lineno}", node)
-        for path in sorted(SOURCE.rglob("*.py"))
+        (f"{path.relative_to(folder)}:{node.lineno}", node)
+        for path in sorted(folder.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call | ast.Attribute)
+        if isinstance(node, ast.expr | ast.Assign)
     ]
 
 
@@ -101,3 +103,65 @@ def test_a_tokenizer_with_code_of_its_own_is_refused_without_running_it(
         with pytest.raises(GlauberError, match="cannot be read"):
             kind.open(folder)
     assert not ran.exists()
+
+
+READERS_OF_OWN_JSON = {  # what glauber or the page has just written; the server limits depth itself
+    "explorer/server.py", "papers/making.py", "papers/rectangles.py", "runs/integrity.py",
+}  # fmt: skip
+
+
+def test_files_of_json_are_read_in_one_place() -> None:
+    """There, a file that is nested too deeply is damaged like any other."""
+    readers = {
+        place.partition(":")[0]
+        for place, node in nodes()
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("load", "loads")
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "json"
+    }
+    assert readers - READERS_OF_OWN_JSON == {"json_text.py"}
+
+
+MINUTE = 60
+LIMITED = ("wait", "join", "communicate", "acquire", "result", "alarm", "create_connection")
+SLEEPING = ("sleep", "wait_for_timeout", "sched_yield")
+CLOCKS = ("monotonic", "perf_counter")
+WAITING = "waiting.py"  # polls until a condition holds, with a limit of its own
+LIMIT_NAMES = ("SECONDS", "MILLISECONDS", "PATIENCE", "TIMEOUT", "DEADLINE")
+
+
+def limits(node: ast.AST) -> Iterator[float]:
+    """The numbers of seconds or milliseconds after which a line of a test gives up."""
+    values: list[ast.expr] = []
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        values += [word.value for word in node.keywords if word.arg == "timeout"]
+        values += node.args if name in LIMITED else []
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        values += [node.value] if node.targets[0].id in LIMIT_NAMES else []
+    for value in values:
+        if isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+            yield value.value
+
+
+def test_no_test_waits_for_less_than_a_minute() -> None:
+    """On a busy machine, what takes milliseconds may take many seconds."""
+    short = [
+        place
+        for place, node in nodes(TESTS)
+        if not place.startswith(WAITING) and any(0 < limit < MINUTE for limit in limits(node))
+    ]
+    assert not short
+    assert [*limits(ast.parse("child.wait(2)").body[0].value)] == [2]  # type: ignore[attr-defined]
+
+
+def test_no_test_sleeps_or_compares_clocks() -> None:
+    impatient = [
+        place
+        for place, node in nodes(TESTS)
+        if isinstance(node, ast.Attribute)
+        and node.attr in (*SLEEPING, *CLOCKS)
+        and not place.startswith(WAITING)
+    ]
+    assert not impatient

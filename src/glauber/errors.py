@@ -9,5 +9,11 @@ class DamagedRun(GlauberError):
     """A stored run of which a part cannot be read."""
 
 
+class TooLong(GlauberError):
+    """Work that would take days; `early` if hardly anything of it was done."""
+
+    early = True
+
+
 class GlauberWarning(UserWarning):
     """Something was repaired, left out or replaced: said in one plain sentence."""

@@ -12,12 +12,13 @@ from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from glauber.errors import GlauberError
-from glauber.result import visible
+from glauber.errors import GlauberError, TooLong
+from glauber.result import one_line
 
 SHOWN_AFTER = 1.0  # seconds
 REFRESH = 0.25  # seconds between two pictures of a bar of letters
 JUDGED_AFTER = 20.0  # seconds of work after which its rate is believed
+EARLY = 60.0  # seconds of work that may be thrown away
 LONGEST = 48 * 3600.0  # seconds that work may take before it must be allowed
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -54,7 +55,7 @@ def say(text: str) -> None:
     """A line for the person who waits, on stderr; nothing where nobody looks."""
     console = _console()
     if not _quiet.get() and _watched(console):
-        console.print(visible(text), highlight=False, soft_wrap=True, markup=False)
+        console.print(one_line(text), highlight=False, soft_wrap=True, markup=False)
 
 
 def watched() -> bool:
@@ -82,7 +83,7 @@ def track(what: str, total: float) -> Iterator[Advance]:
             bar = _PlainBar() if _without_widgets(console) else _bar(console)
             task = bar.add_task(what, total=total, note="")
             bar.start()
-        bar.update(task, completed=done, note=visible(note))
+        bar.update(task, completed=done, note=one_line(note))
 
     try:
         yield advance
@@ -135,12 +136,19 @@ def judge(what: str, spent: float, done: float, total: float) -> None:
     """Stops work whose own rate says that it would take days, unless that was allowed."""
     if spent < JUDGED_AFTER or done <= 0 or _allowed.get():
         return
-    whole = spent * total / done
-    if whole > LONGEST:
-        raise GlauberError(
-            f"{what}: at this rate it would take {whole / 3600:,.0f} hours. Ask for less, or allow "
-            "it: --yes on the command line, `with glauber.allow_long():` in Python."
-        )
+    refuse_days(what, spent * total / done, early=spent < EARLY)
+
+
+def refuse_days(what: str, seconds: float, *, early: bool = True) -> None:
+    """Refuses work that would take days, unless that was allowed."""
+    if seconds <= LONGEST or _allowed.get():
+        return
+    error = TooLong(
+        f"{what}: at this rate it would take {seconds / 3600:,.0f} hours. Ask for less, or allow "
+        "it: --yes on the command line, `with glauber.allow_long():` in Python."
+    )
+    error.early = early
+    raise error
 
 
 def _bar(console: Any) -> Any:

@@ -9,6 +9,8 @@ import difflib
 import functools
 import inspect
 import math
+import re
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -71,13 +73,13 @@ class Result:
         return 0
 
     def __str__(self) -> str:
-        return visible("\n".join([*self.lines(), self.signature]))
+        return "\n".join(one_line(line) for line in (*self.lines(), self.signature))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the lines, the table and how it was made."""
         from html import escape
 
-        printed = escape(visible("\n".join(self.lines())))
+        printed = escape("\n".join(map(one_line, self.lines())))
         table = self.frame().head(ROWS).to_html(border=0, index=False, float_format="{:.4g}".format)
         return f"<pre>{printed}</pre>{table}<p><small>{escape(self.signature)}</small></p>"
 
@@ -224,12 +226,29 @@ def plain(value: Any) -> Any:
 
 
 def visible(text: str) -> str:
-    """The text with control characters made visible, so that none reaches a terminal."""
-    return "".join(one if one in "\n\t" or one.isprintable() else _escaped(one) for one in text)
+    """The text with control characters made visible, so that none reaches a terminal.
+
+    Line breaks and tabs stay; other separators of lines and paragraphs (U+2028, U+0085) do not.
+    """
+    return "".join(one if one in "\n\t" or _is_shown(one) else ascii(one)[1:-1] for one in text)
 
 
-def _escaped(one: str) -> str:
-    return one if one == "\u00a0" or (one.isspace() and ord(one) > 0x20) else ascii(one)[1:-1]
+def one_line(text: str) -> str:
+    """The text as one line of a terminal, whatever a token contains."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shortened(text: str) -> str:
+    """The text with words that no screen has room for cut in the middle."""
+    return LONG_WORD.sub(lambda word: f"{word[0][:CUT]}…{word[0][-CUT:]}", text)
+
+
+CUT = 60  # characters that stay at either end of such a word
+LONG_WORD = re.compile(r"\S{400,}")
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"  # kinds of blanks
 
 
 def needed(name: str, value: str | None) -> str:

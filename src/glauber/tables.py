@@ -4,10 +4,17 @@ Rows with the same fields, of the same set, stand together. What is the same in 
 once, and what is too long for a column stands below.
 """
 
+import csv
+import re
 from collections.abc import Iterator
 from io import StringIO
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from glauber.result import one_line
+
+if TYPE_CHECKING:
+    import pandas
 
 LONG = 36  # characters that no column holds
 WIDE = 160  # a file or a pipe has no width of its own
@@ -26,6 +33,38 @@ def table(rows: list[Row], *, width: int | None = None) -> list[str]:
     return lines
 
 
+# A spreadsheet computes a cell that begins so, in full width too.
+FORMULAS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def csv_text(frame: "pandas.DataFrame") -> str:
+    """The rows as CSV, in which no text is a formula.
+
+    Tokens may begin like a formula. Such texts get an apostrophe, by which spreadsheets know that
+    a cell is text (OWASP, CSV injection); numbers stay as they are.
+    """
+    from pandas.api.types import is_numeric_dtype
+
+    written = frame.rename(columns=_inert)
+    quoting = csv.QUOTE_MINIMAL
+    for place in range(frame.shape[1]):
+        column = frame.iloc[:, place]
+        if is_numeric_dtype(column.dtype):
+            continue
+        written.isetitem(place, column.astype(object).map(_inert))
+        if any("\r" in value for value in column if isinstance(value, str)):
+            quoting = csv.QUOTE_NONNUMERIC  # the other leaves a carriage return bare: a new row
+    return str(written.to_csv(index=False, quoting=quoting))
+
+
+def _inert(value: Any) -> Any:
+    """The value, with an apostrophe in front if a spreadsheet would compute it."""
+    if isinstance(value, str) and value.startswith(FORMULAS) and not NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
 def screen_width() -> int:
     """Columns of the terminal; many where nobody looks at one."""
     from rich.console import Console
@@ -40,7 +79,7 @@ def short(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
         return ", ".join(short(one) for one in value)
-    return "-" if value is None else str(value)
+    return "-" if value is None else one_line(str(value))
 
 
 def _block(rows: list[Shown], room: int) -> Iterator[str]:

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from glauber import progress
+from glauber.cli import main
 from glauber.runs.integrity import sealed
 from glauber.runs.run import Run
 
@@ -69,6 +71,80 @@ def test_a_run_of_days_must_be_allowed(glauber, tiny_folder, source, tmp_path, m
     assert code == 2 and "hours" in err and "--yes" in err
     assert not (tmp_path / "run").exists()  # no step was committed yet
     assert glauber("sample", *words, "--yes")[0] == 0 and Run(tmp_path / "run").finished
+
+
+def test_a_run_of_days_is_refused_before_it_begins(
+    glauber, tiny_folder, source, tmp_path, monkeypatch
+):
+    """By the rate of a few steps, long before the rate of the run itself is believed."""
+    monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)
+    monkeypatch.setattr("glauber.sampling.sample.MEASURED_STEPS", 9)
+    words = ["--model", tiny_folder, "--from", source, "--steps", 9, "--out", tmp_path / "run"]
+    code, out, err = glauber("sample", *words)
+    assert (code, out) == (2, "") and "hours" in err and "--yes" in err
+    assert not (tmp_path / "run").exists()
+    assert glauber("sample", *words, "--yes")[0] == 0 and Run(tmp_path / "run").finished
+    code, _, err = glauber("extend", tmp_path / "run", "--steps", 30)
+    assert code == 2 and "hours" in err and Run(tmp_path / "run").steps == 9
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(30.0, False), (3000.0, True)])
+def test_a_run_that_is_refused_in_its_first_minute_leaves_nothing(
+    glauber, tiny_folder, source, tmp_path, monkeypatch, seconds, kept
+):
+    """Also if steps were committed; what took longer is kept."""
+    judge = progress.judge
+
+    def judge_later(what, spent, done, total):
+        judge(what, seconds if done > 5 else 0.0, done, total)
+
+    monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)
+    monkeypatch.setattr("glauber.progress.judge", judge_later)
+    monkeypatch.setattr("glauber.sampling.session.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("glauber.sampling.session.COMMIT_SECONDS", 0.0)
+    words = ["--model", tiny_folder, "--from", source, "--steps", 9, "--out", tmp_path / "run"]
+    code, _, err = glauber("sample", *words)
+    assert code == 2 and "hours" in err
+    assert (tmp_path / "run").exists() == kept
+    assert not kept or Run(tmp_path / "run").steps > 0
+
+
+def test_ctrl_c_ends_any_command_with_130_and_a_line(glauber, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    for words in (["doctor", "--quick"], ["ising", "separation"], ["models"]):
+        monkeypatch.setattr("glauber.cli.command.show", interrupted)
+        assert glauber(*words) == (130, "", "glauber: stopped.\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("can't start new thread", "no room for another thread"),
+        ("DefaultCPUAllocator: can't allocate memory: 8 bytes", "memory is too small"),
+    ],
+)
+def test_a_machine_without_room_is_one_sentence(glauber, monkeypatch, said, sentence):
+    def fail(*_, **__):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr("glauber.cli.command.show", fail)
+    code, out, err = glauber("ising", "separation")
+    assert (code, out, err.count("\n")) == (2, "", 1) and sentence in err
+
+
+def test_other_faults_are_not_hidden(monkeypatch):
+    monkeypatch.setattr("glauber.cli.group.app", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+    def fail():
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("glauber.cli.group.app", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        main()
 
 
 def test_a_prefix_is_never_redrawn(glauber, tiny_folder, source, tmp_path):
@@ -136,19 +212,22 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     """The signal is sent when the run has begun to commit; nothing waits for a clock."""
     folder = tmp_path / "run"
     words = ["sample", "--model", str(tiny_folder), "--from", str(source), "--steps", "100000"]
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", COMMITTING, *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
-    while line := child.stderr.readline():
-        if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
-            child.send_signal(signal.SIGINT)
-            break
-    out, err = (said.decode() for said in child.communicate())
-    assert child.returncode == 0, err
+    ) as child:
+        try:
+            while line := child.stderr.readline():
+                if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
+                    child.send_signal(signal.SIGINT)
+                    break
+            out, err = (said.decode() for said in child.communicate())
+        finally:
+            child.kill()
+    assert child.returncode == 130, err
     assert f"resume with: glauber resume {folder}" in out
     assert "Traceback" not in err
     stopped = Run(folder)

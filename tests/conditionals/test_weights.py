@@ -138,3 +138,9 @@ def test_code_of_a_folder_runs_only_if_the_caller_says_so(folder):
 def test_devices_that_cannot_be_used(device):
     with pytest.raises(GlauberError, match="cannot be used on this machine"):
         choose_device(device)
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a" * 300 + "/" + "b" * 5000, "no\0name"])
+def test_a_name_that_no_folder_can_have_is_one_sentence(name):
+    with pytest.raises(GlauberError, match="was found neither as a folder nor on the hub"):
+        load(name, device="cpu")

@@ -16,6 +16,7 @@ from glauber.metastability.basins import basins
 from glauber.runs.run import Run
 from resealed import committed_to
 from table_chains import LAW
+from waiting import SECONDS
 
 STARTS = ["0000", "1111", "2222", "0120"]
 
@@ -128,7 +129,7 @@ def test_the_model_is_asked_in_turns(rule):
     with turns:
         other.start()
         assert not done.is_set()
-    other.join(30)
+    other.join(SECONDS)
     assert done.is_set()
     with pytest.raises(GlauberError, match="stopped"):
         InTurns(rule, turns, lambda: True).scores(tokens, sites)

@@ -17,8 +17,6 @@ from glauber.explorer.explore import Explorer
 
 pytestmark = [pytest.mark.browser, pytest.mark.weights]
 
-LONG = 120_000  # ms, a deadline: traps are looked for in the background
-
 
 @pytest.fixture(scope="module")
 def model() -> Any:
@@ -42,7 +40,6 @@ def explorer(run: glauber.Run, model: Any) -> Iterator[Explorer]:
 def watched(chromium: Browser, **how: Any) -> Iterator[Page]:
     """A page that may complain about nothing and reach nobody but this machine."""
     page = chromium.new_page(**({"viewport": {"width": 1280, "height": 900}} | how))
-    page.set_default_timeout(LONG)
     complaints: list[str] = []
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))

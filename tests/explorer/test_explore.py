@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import glauber
+from waiting import SECONDS
 
 
 class Coin:
@@ -20,6 +21,11 @@ class Coin:
     def scores(self, tokens, sites, candidates=None):
         count = 2 if candidates is None else candidates.shape[-1]
         return torch.zeros(*sites.shape, count)
+
+
+def status_of(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        return answer.status
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +111,11 @@ def test_a_missing_extra_is_named_before_anything_else(monkeypatch):
 def test_the_browser_gets_the_address_with_the_link(opened):
     with glauber.explore(link="#view=pair&step=3") as found:
         assert opened == [found.url] and found.url.endswith("/#view=pair&step=3")
-        assert urllib.request.urlopen(found.url.partition("#")[0]).status == 200
+        assert status_of(found.url.partition("#")[0]) == 200
         assert found.url in repr(found)
         port = found._server.port
-    assert glauber.explore(browser=False, port=port).link == "" and len(opened) == 1
+    with glauber.explore(browser=False, port=port) as again:
+        assert again.link == "" and len(opened) == 1
 
 
 def test_a_machine_without_a_browser_gets_the_address_only(monkeypatch):
@@ -144,7 +151,7 @@ def test_two_explorers_at_once():
     with glauber.explore(browser=False) as one, glauber.explore(browser=False) as other:
         assert one.url != other.url
         one.stop()
-        assert urllib.request.urlopen(other.url).status == 200
+        assert status_of(other.url) == 200
 
 
 def test_what_is_asked_of_a_run_that_is_not_open_is_refused():

@@ -29,6 +29,7 @@ from glauber.explorer.trail import EDITS, Trail
 from glauber.mixing.coalescence import coalesce
 from glauber.runs.curves import curves
 from glauber.runs.export import trajectory
+from waiting import SECONDS, until
 
 TEXT = "the cat sat on the mat ."
 OTHER = "a dog ran under a tree ."
@@ -352,13 +353,12 @@ def test_whoever_waits_for_the_model_ends_a_film(tiny):
     def first_step(places):
         if living.tapes.made == 5:
             thread.start()
-            while not living.models.lock.waited_for:
-                pass
+            until(lambda: living.models.lock.waited_for)
         grow(places)
 
     thread, living.tapes.grow = threading.Thread(target=click), first_step
     film = living.film({"trails": [trail()]}, 0, 400)
-    thread.join()
+    thread.join(SECONDS)
     assert film["count"] == 6 and came == [6]
 
 

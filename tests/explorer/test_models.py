@@ -7,6 +7,7 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.explorer.models import Models, Turns
+from waiting import SECONDS, until
 
 
 def test_a_model_is_opened_once_and_only_when_it_is_asked() -> None:
@@ -54,11 +55,11 @@ def test_turns_go_in_the_order_of_asking() -> None:
     threads = []
     with turns:
         for number in range(4):
-            threads.append(threading.Thread(target=work, args=(number,)))
+            threads.append(threading.Thread(target=work, args=(number,), daemon=True))
             threads[-1].start()
-            ready.acquire()
-            while len(turns._line) < number + 2:  # it stands in line before the next one comes
-                pass
+            assert ready.acquire(timeout=SECONDS)
+            # It stands in line before the next one comes.
+            until(lambda length=number + 2: len(turns._line) >= length)
     for thread in threads:
-        thread.join()
+        thread.join(SECONDS)
     assert came == [0, 1, 2, 3] and not turns._line

@@ -11,8 +11,7 @@ from glauber.errors import GlauberError
 from glauber.explorer.answers import Answers
 from glauber.explorer.explore import Explorer
 from glauber.explorer.notebook import Page
-
-SECONDS = 20
+from waiting import SECONDS
 
 
 def refusing():
@@ -38,7 +37,8 @@ def page(monkeypatch):
     made.sent = queue.Queue()
     monkeypatch.setattr(made, "send", made.sent.put)
     yield made
-    assert made.stop()
+    made.stop()
+    assert made._workers.join(SECONDS)
 
 
 def ask(page, name, args=None, number="a-1"):
@@ -109,15 +109,15 @@ def test_the_page_opens_in_a_cell(page, chromium):
     def kernel(message):
         return {"id": message["id"], "answer": ask(page, message["name"], message["args"], "x")}
 
-    cell, faults = chromium.new_page(), []
-    cell.on("pageerror", lambda fault: faults.append(str(fault)))
-    cell.expose_function("kernel", kernel)
-    cell.evaluate(CELL, [page._esm, page._css, "#view=pair"])
-    chosen = cell.get_by_role("tab", name="Pair")
-    chosen.wait_for()
-    assert chosen.get_attribute("aria-selected") == "true"
-    assert faults == []
-    cell.close()
+    faults = []
+    with chromium.new_page() as cell:
+        cell.on("pageerror", lambda fault: faults.append(str(fault)))
+        cell.expose_function("kernel", kernel)
+        cell.evaluate(CELL, [page._esm, page._css, "#view=pair"])
+        chosen = cell.get_by_role("tab", name="Pair")
+        chosen.wait_for()
+        assert chosen.get_attribute("aria-selected") == "true"
+        assert faults == []
 
 
 def test_an_explorer_shows_itself_in_a_notebook_without_a_server():

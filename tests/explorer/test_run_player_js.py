@@ -12,7 +12,6 @@ from glauber.runs.film import film
 from glauber.runs.run import Run
 
 pytestmark = pytest.mark.browser
-expect.set_options(timeout=20_000)  # ms; a run that grows is looked at every two seconds
 
 CHAINS, STEPS, LENGTH = 35, 60, 6
 RNG = np.random.default_rng(1)

@@ -235,13 +235,12 @@ def test_a_stretch_of_a_carried_film_is_what_the_run_says(
     """Cut out in JavaScript, against the same stretch read from the run in Python."""
     from glauber.figures.bundle import script
 
-    page = chromium.new_page()
     asked = {"first": first, "count": count, "every": every, "chains": chains}
-    cut = page.evaluate(
-        f"([film, asked]) => ({script('link.js')}).storedFilm(film)(asked)",
-        [whole_film(run).to_dict(), asked],
-    )
-    page.close()
+    with chromium.new_page() as page:
+        cut = page.evaluate(
+            f"([film, asked]) => ({script('link.js')}).storedFilm(film)(asked)",
+            [whole_film(run).to_dict(), asked],
+        )
     exact = film(run, **asked).to_dict()
     for name in ("first", "every", "count", "chains", "lengths", "frozen", "end"):
         assert cut[name] == exact[name]
@@ -253,10 +252,10 @@ def test_two_chains_of_one_number_stay_two(run, chromium):
     """A coupled pair shares its noise, and with it the number of the chain."""
     from glauber.figures.bundle import script
 
-    page = chromium.new_page()
     pair = whole_film(run).to_dict() | {"chains": [3, 3]}
-    cut = page.evaluate(f"(film) => ({script('link.js')}).storedFilm(film)({{ first: 9 }})", pair)
-    page.close()
+    cut_out = f"(film) => ({script('link.js')}).storedFilm(film)({{ first: 9 }})"
+    with chromium.new_page() as page:
+        cut = page.evaluate(cut_out, pair)
     assert cut["chains"] == [3, 3]
     assert states(cut) == states(film(run, first=9, count=300).to_dict())
 
@@ -265,14 +264,13 @@ def test_two_chains_of_one_number_stay_two(run, chromium):
 def test_a_stride_that_a_film_does_not_have_is_answered_by_the_nearest(run, chromium):
     from glauber.figures.bundle import script
 
-    page = chromium.new_page()
     thin = film(run, first=0, count=30, every=10).to_dict()
-    cut = page.evaluate(
-        f"(film) => [1, 14, 26].map((every) => ({script('link.js')}).storedFilm(film)"
-        "({ first: 47, count: 3, every }))",
-        thin,
-    )
-    page.close()
+    with chromium.new_page() as page:
+        cut = page.evaluate(
+            f"(film) => [1, 14, 26].map((every) => ({script('link.js')}).storedFilm(film)"
+            "({ first: 47, count: 3, every }))",
+            thin,
+        )
     assert [(one["first"], one["every"], one["count"]) for one in cut] == [
         (40, 10, 3), (40, 10, 3), (40, 30, 3),
     ]  # fmt: skip

@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,8 +20,8 @@ from glauber.errors import GlauberError
 from glauber.explorer.answers import Answers
 from glauber.explorer.server import LARGEST, Server
 from glauber.explorer.workers import THREADS, WAITING, Busy, Workers
+from waiting import SECONDS, until
 
-SECONDS = 20  # any wait that lasts longer is a failure
 MARKUP = "</script><script>alert('a')</script><img src=x onerror=alert(1)> \u2028 &amp;"
 
 
@@ -48,28 +49,49 @@ def refusing():
 QUESTIONS = {"echo": echo, "numbers": numbers, "broken": broken, "refusing": refusing}
 
 
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    """Closes at the end of a test, of a failing one too, what the test opened."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def stop(server):
+    """Waits for all threads of a server, however busy the machine is."""
+    server.stop()
+    server._thread.join(SECONDS)
+    assert server._workers.join(SECONDS) and not server._thread.is_alive()
+
+
+def start(opened, questions):
+    """A server that is stopped when the test ends; what waits in it is released before."""
+    server = Server(Answers(questions)).start()
+    opened.callback(stop, server)
+    for question in questions.values():
+        if isinstance(question, Held):
+            opened.callback(question.go.set)
+    return server
+
+
 @pytest.fixture(scope="module")
 def server():
-    found = Server(Answers(QUESTIONS)).start()
-    yield found
-    assert found.stop()
+    with ExitStack() as stack:
+        yield start(stack, QUESTIONS)
 
 
 def request(server, method="GET", path="", body=None, **headers):
     """(status, headers, body) of one request; path is relative to the secret one."""
     place = urlsplit(server.url)
-    line = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
     sent = {"Host": place.netloc} | {name.replace("_", "-"): one for name, one in headers.items()}
-    line.putrequest(method, path if path[:1] == "/" else place.path + path, skip_host=True)
-    for name, one in sent.items():
-        line.putheader(name, one)
-    if body is not None:
-        line.putheader("Content-Length", str(len(body)))
-    line.endheaders(body)
-    answer = line.getresponse()
-    found = answer.status, dict(answer.getheaders()), answer.read()
-    line.close()
-    return found
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)) as line:
+        line.putrequest(method, path if path[:1] == "/" else place.path + path, skip_host=True)
+        for name, one in sent.items():
+            line.putheader(name, one)
+        if body is not None:
+            line.putheader("Content-Length", str(len(body)))
+        line.endheaders(body)
+        answer = line.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
 
 
 def ask(server, name, given=None, raw=None, content_type="application/json", **headers):
@@ -177,7 +199,7 @@ def test_an_absolute_target_is_not_followed(server):
             target = f"http://{host}{urlsplit(server.url).path}"
             head = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
             line.sendall(head.encode())
-            assert line.makefile("rb").readline().split()[1] in (b"403", b"404")
+            assert first_line(line).split()[1] in (b"403", b"404")
 
 
 def test_text_with_markup_comes_back_as_data(server):
@@ -210,7 +232,7 @@ def test_an_endless_body_is_cut_off(server):
         piece = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
         for _ in range(LARGEST // 0x10000 + 1):
             line.sendall(piece)
-        assert line.makefile("rb").readline().split()[1] == b"400"
+        assert first_line(line).split()[1] == b"400"
 
 
 @pytest.mark.parametrize(
@@ -295,9 +317,14 @@ class Held:
             assert self.begun.acquire(timeout=SECONDS)
 
 
-def open_question(server, name, given):
+def connect(opened, server):
+    """A connection that is closed when the test ends."""
+    return opened.enter_context(socket.create_connection(("127.0.0.1", server.port), SECONDS))
+
+
+def open_question(opened, server, name, given):
     """A connection on which a question was asked and its answer not read."""
-    line = socket.create_connection(("127.0.0.1", server.port), SECONDS)
+    line = connect(opened, server)
     place, body = urlsplit(server.url), json.dumps(given).encode()
     line.sendall(
         f"POST {place.path}ask/{name} HTTP/1.1\r\nHost: {place.netloc}\r\n"
@@ -307,59 +334,53 @@ def open_question(server, name, given):
     return line
 
 
-def until(condition):
-    """Goes on when the condition holds."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        os.sched_yield()
+def first_line(connection):
+    """The status line of the answer."""
+    with connection.makefile("rb") as answer:
+        return answer.readline()
 
 
-def test_beyond_what_may_wait_the_answer_is_busy():
+def test_beyond_what_may_wait_the_answer_is_busy(opened):
     held = Held()
-    found = Server(Answers({"held": held, "echo": echo})).start()
-    lines = [open_question(found, "held", {"number": i}) for i in range(THREADS + WAITING)]
+    server = start(opened, {"held": held, "echo": echo})
+    lines = [open_question(opened, server, "held", {"number": i}) for i in range(THREADS + WAITING)]
     held.wait_for(THREADS)
-    until(lambda: len(found._workers._waiting) == WAITING)
-    status, answer = ask(found, "echo")
+    until(lambda: len(server._workers._waiting) == WAITING)
+    status, answer = ask(server, "echo")
     assert status == 503 and "busy" in answer["error"]
     held.go.set()
     for line in lines:
-        assert b"200" in line.makefile("rb").readline()
-        line.close()
+        assert b"200" in first_line(line)
     assert sorted(held.asked) == list(range(THREADS + WAITING))
-    assert ask(found, "echo")[0] == 200 and found.stop()
+    assert ask(server, "echo")[0] == 200
 
 
-def test_what_a_client_no_longer_wants_is_not_begun():
+def test_what_a_client_no_longer_wants_is_not_begun(opened):
     held = Held()
-    found = Server(Answers({"held": held, "echo": echo})).start()
-    running = [open_question(found, "held", {"number": i}) for i in range(THREADS)]
+    server = start(opened, {"held": held, "echo": echo})
+    running = [open_question(opened, server, "held", {"number": i}) for i in range(THREADS)]
     held.wait_for(THREADS)
-    gone = open_question(found, "held", {"number": 1000})
-    stays = open_question(found, "held", {"number": 2000})
-    waiting = found._workers._waiting
+    gone = open_question(opened, server, "held", {"number": 1000})
+    stays = open_question(opened, server, "held", {"number": 2000})
+    waiting = server._workers._waiting
     until(lambda: len(waiting) == 2)
     gone.close()
     until(lambda: any(future.cancelled() for future, _ in list(waiting)))
     running[0].close()  # one that runs: its answer is thrown away
     held.go.set()
-    assert b"200" in stays.makefile("rb").readline()
-    assert ask(found, "echo")[0] == 200
+    assert b"200" in first_line(stays)
+    assert ask(server, "echo")[0] == 200
     assert 2000 in held.asked and 1000 not in held.asked
-    for line in (*running, stays):
-        line.close()
-    assert found.stop()
 
 
-def test_two_servers_do_not_know_each_other(server):
-    with_other = Server(Answers({"echo": lambda: {"text": "the other"}})).start()
-    assert with_other.port != server.port
-    assert ask(with_other, "echo") == (200, {"text": "the other"})
+def test_two_servers_do_not_know_each_other(server, opened):
+    other = start(opened, {"echo": lambda: {"text": "the other"}})
+    assert other.port != server.port
+    assert ask(other, "echo") == (200, {"text": "the other"})
     assert ask(server, "echo") == (200, {"text": ""})
     path = urlsplit(server.url).path
-    assert request(with_other, path=path)[0] == 404
-    assert with_other.stop()
+    assert request(other, path=path)[0] == 404
+    stop(other)
     assert ask(server, "echo")[0] == 200
 
 
@@ -371,29 +392,28 @@ def test_a_port_that_is_taken_is_a_sentence(server):
             Server(Answers({}), port=port)
 
 
-def test_a_stopped_server_leaves_no_thread_and_no_port():
+def test_a_stopped_server_leaves_no_thread_and_no_port(opened):
     before = set(threading.enumerate())
     held = Held()
-    found = Server(Answers({"held": held})).start()
-    port = found.port
-    running = open_question(found, "held", {})
-    idle = socket.create_connection(("127.0.0.1", port), SECONDS)
+    server = start(opened, {"held": held})
+    running = open_question(opened, server, "held", {})
+    connect(opened, server)  # and says nothing
     held.wait_for(1)
-    assert not found.stop()  # one answer is still being computed
-    assert b"503" in running.makefile("rb").readline()
+    assert not server.stop()  # one answer is still being computed
+    assert b"503" in first_line(running)
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", port), SECONDS)
+        connect(opened, server)
     held.go.set()
-    assert found._workers.join(SECONDS)
+    stop(server)
     assert set(threading.enumerate()) == before
-    assert found.stop()  # again: nothing happens
-    running.close()
-    idle.close()
+    assert server.stop()  # again: nothing happens
 
 
-def test_workers_take_no_more_than_they_may():
+def test_workers_take_no_more_than_they_may(opened):
     held = Held()
     few = Workers(1, waiting=2)
+    opened.callback(few.close)
+    opened.callback(held.go.set)
     first = few.submit(held)
     held.wait_for(1)
     waiting = [few.submit(held) for _ in range(2)]
@@ -425,29 +445,24 @@ main()
 """
 
 
-def test_ctrl_c_ends_the_command_and_leaves_no_process():
+def test_ctrl_c_ends_the_command_and_leaves_no_process(opened):
     """Also with open connections and with an answer that would never end."""
     environment = os.environ | {"PYTHONPATH": str(Path("src").resolve())}
     command = subprocess.Popen(
         [sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment, start_new_session=True,
     )  # fmt: skip
-    try:
-        url = command.stdout.readline().split()[-1]
-        assert command.stdout.readline() == "Ctrl-C stops it.\n"
-        where = type("Where", (), {"url": url, "port": urlsplit(url).port})
-        assert request(where)[0] == 200
-        idle = socket.create_connection(("127.0.0.1", where.port), SECONDS)
-        running = open_question(where, "endless", {})
-        assert command.stdout.readline() == "began\n"
-        command.send_signal(signal.SIGINT)
-        assert command.wait(2) == 0
-        assert command.communicate(timeout=SECONDS) == ("", "")
-        with pytest.raises(ProcessLookupError):
-            os.killpg(command.pid, 0)
-        idle.close()
-        running.close()
-    finally:
-        if command.poll() is None:
-            command.kill()
-            command.communicate()
+    opened.enter_context(command)  # closes its pipes
+    opened.callback(command.kill)  # nothing happens if it has ended
+    url = command.stdout.readline().split()[-1]
+    assert command.stdout.readline() == "Ctrl-C stops it.\n"
+    where = type("Where", (), {"url": url, "port": urlsplit(url).port})
+    assert request(where)[0] == 200
+    connect(opened, where)  # and says nothing
+    open_question(opened, where, "endless", {})
+    assert command.stdout.readline() == "began\n"
+    command.send_signal(signal.SIGINT)
+    assert command.communicate(timeout=SECONDS) == ("", "")
+    assert command.returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.killpg(command.pid, 0)

@@ -30,8 +30,6 @@ def page(chromium: Browser, address: str) -> Iterator[Page]:
     """A fresh page; it made no error and asked nobody else."""
     wrong: list[str] = []
     page = chromium.new_page()
-    page.set_default_timeout(60_000)
-    expect.set_options(timeout=60_000)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda asked: foreign(asked.url, address, wrong))
     yield page
@@ -61,10 +59,14 @@ def tokens_of(page: Page, chain: int = 0) -> list[int]:
     return [int(one) for one in spans.evaluate_all("all => all.map((s) => s.dataset.token)")]
 
 
+def wait_for_step(page: Page, step: int) -> None:
+    shown = "Number(document.querySelector('[data-step]')?.dataset.step ?? -1)"
+    page.wait_for_function(f"step => {shown} >= step", arg=step)
+
+
 def run_until(page: Page, step: int) -> None:
     page.get_by_role("button", name="Play", exact=True).click()
-    while step_of(page) < step:
-        page.wait_for_timeout(20)
+    wait_for_step(page, step)
     page.get_by_role("button", name="Pause", exact=True).click()
 
 
@@ -72,8 +74,7 @@ def test_a_chain_is_run_asked_and_changed(page: Page, address: str) -> None:
     page.goto(address)
     page.get_by_label("Text", exact=True).fill(TEXT)
     page.get_by_role("button", name="Start").click()
-    while step_of(page) < 10:
-        page.wait_for_timeout(20)
+    wait_for_step(page, 10)
     page.get_by_label("Temperature").fill("0.5")
     expect(page.get_by_role("status").first).to_contain_text("Temperature 0.5 from step")
     site_of(page, 2).click()

@@ -87,9 +87,8 @@ def test_a_script_inside_a_page_cannot_end_it(modules):
 
 @pytest.mark.browser
 def test_every_module_parses_and_gives_what_it_exports(chromium):
-    page = chromium.new_page()
-    for name in MODULES:
-        given = page.evaluate(f"Object.keys({bundle.script(name)} ?? {{}})")
-        text = (WEB / name).read_text(encoding="utf-8")
-        assert set(bundle.EXPORT.findall(text)) <= set(given), name
-    page.close()
+    with chromium.new_page() as page:
+        for name in MODULES:
+            exported = page.evaluate(f"Object.keys({bundle.script(name)} ?? {{}})")
+            text = (WEB / name).read_text(encoding="utf-8")
+            assert set(bundle.EXPORT.findall(text)) <= set(exported), name

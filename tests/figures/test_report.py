@@ -245,10 +245,9 @@ def test_the_run_is_played_and_a_link_opens_a_moment(page, run):
 
 @pytest.mark.browser
 def test_without_javascript_the_texts_are_there(made, chromium, run):
-    context = chromium.new_context(java_script_enabled=False)
-    plain = context.new_page()
-    plain.goto(f"file://{made.page}")
-    assert not plain.get_by_role("heading", name="Watch").is_visible()
-    assert run.text(0) in plain.locator(".ends").inner_text()
-    assert plain.locator(".timeline tr").count() > 4 * 20
-    context.close()
+    with chromium.new_context(java_script_enabled=False) as context:
+        plain = context.new_page()
+        plain.goto(f"file://{made.page}")
+        assert not plain.get_by_role("heading", name="Watch").is_visible()
+        assert run.text(0) in plain.locator(".ends").inner_text()
+        assert plain.locator(".timeline tr").count() > 4 * 20

@@ -5,6 +5,7 @@ from math import comb, exp, log
 import numpy as np
 import pytest
 
+from glauber import ising
 from glauber.errors import GlauberError
 from glauber.exact.blocks.clique import Clique
 from glauber.exact.hitting_times import arrival_within
@@ -82,3 +83,10 @@ def test_the_corollary_asks_for_25_sites_at_least():
         corollary_size(1, 0.0)
     with pytest.raises(GlauberError, match="M is 0"):
         corollary_size(0, 0.5)
+
+
+def test_a_chance_below_all_floats_is_refused_in_a_sentence():
+    for study in (ising.separation, ising.race, ising.bound):
+        with pytest.raises(GlauberError, match="delta is 1e-320, but it must be at least 1e-300"):
+            study(delta=1e-320)
+    assert corollary_size(10**6, 1e-300) == 5656

@@ -229,6 +229,16 @@ def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
     assert "name the same label" in str(found)
 
 
+def test_a_start_that_is_no_topic_is_refused(tmp_path):
+    run = crafted_run(tmp_path / "run", [[CAT, DOG]] * 3, [[0, 1]] * 3, [[DOG, CAT]] * 3)
+    with pytest.raises(GlauberError, match="the topic of a start is nonsense, but it must be one"):
+        topics(run, scorer=SCORER, seeds="dog,nonsense", every=1)
+    with pytest.raises(GlauberError, match="topics is empty"):
+        topics(run, scorer=SCORER, seeds=(), every=1)
+    found = topics(run, scorer=SCORER, seeds=["politics", "cat"], every=1)  # a bundled topic too
+    assert found.seeds == ["politics", "cat", "politics"]
+
+
 def test_labels_are_a_list_a_text_or_a_bundled_name():
     assert read_labels("topics") == tuple(TOPICS) and read_labels("a, b") == ("a", "b")
     assert read_labels(["x", "y"]) == ("x", "y")

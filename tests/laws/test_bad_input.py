@@ -21,7 +21,7 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import quiet
 
 LIMIT = 1.0  # seconds of work for one answer
-PATIENCE = 20  # seconds after which a call is stopped, however busy the machine is
+PATIENCE = 120  # seconds after which a call is stopped, however busy the machine is
 SURROGATE = "the \udcff cat"  # what a byte that is not UTF-8 becomes in an argument
 LONG = {"report"}  # a right answer takes seconds: only what must be refused is asked
 

@@ -21,8 +21,8 @@ import glauber
 from conditionals.alphabets import RESIDUES, letters
 from glauber.explorer.explore import explore
 from glauber.landscape.labels import TOPICS
-from glauber.proteins.weights import fetch
 from glauber.result import Result
+from published_weights import published
 
 VH = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYY"
@@ -328,9 +328,10 @@ def _searched(answers, kind):
 
 
 @pytest.mark.weights
+@pytest.mark.download
 def test_the_antibody_model_is_walked(tmp_path):
     """A few studies with the real weights: trastuzumab's CDR-H3."""
-    fetch("antibody", wheels=Path(".cache/antibody"), out=tmp_path / "antibody")
+    published("antibody", tmp_path / "antibody")
     model = glauber.load(str(tmp_path / "antibody"), device="cpu")
     pieces = [VH[92:104], VH[94:106]]
     run = glauber.sample(model, pieces, steps=10, seed=1, out=tmp_path / "run")

@@ -4,7 +4,6 @@ import json
 import socket
 import subprocess
 import sys
-import time
 from functools import cache
 from pathlib import Path
 
@@ -155,9 +154,8 @@ def test_a_hub_that_never_answers_is_given_up():
     with socket.socket() as silent:  # takes the connection and says nothing
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        began = time.perf_counter()
         said = facts.reached(f"http://127.0.0.1:{silent.getsockname()[1]}", 0.2)
-    assert "did not answer within 0.2 s" in said and time.perf_counter() - began < 60
+    assert "did not answer within 0.2 s" in said
     assert "is not reachable" in facts.reached("http://127.0.0.1:1", 2.0)
 
 

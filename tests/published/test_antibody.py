@@ -1,13 +1,11 @@
 """Real weights: the antibody model of the PyPI wheel antiberty 0.1.3."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.proteins.mutate import mutate
-from glauber.proteins.weights import fetch
+from published_weights import published
 
 TRASTUZUMAB = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYY"
@@ -16,9 +14,10 @@ TRASTUZUMAB = (
 
 
 @pytest.mark.weights
+@pytest.mark.download
 def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
     """Each residue hidden in turn: at least 0.83 of them are the model's first guess."""
-    fetch("antibody", wheels=Path(".cache/antibody"), out=tmp_path / "antibody")
+    published("antibody", tmp_path / "antibody")
     model = MaskedLM.load(str(tmp_path / "antibody"))
     tokens, free = model.vocabulary.encode([TRASTUZUMAB])
     sites = free[0].nonzero()

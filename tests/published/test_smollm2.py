@@ -9,6 +9,7 @@ import pytest
 from glauber.compatibility.rectangles import measure as rectangle_study
 from glauber.conditionals.causal_lm import CausalLM, NextToken
 from glauber.conditionals.starts import passages
+from published_weights import downloaded
 from recipes.smollm2 import make
 
 
@@ -20,9 +21,10 @@ def header_read_once(monkeypatch):
 
 
 @pytest.mark.weights
+@pytest.mark.download
 def test_the_rectangles_of_an_autoregressive_model_close():
     """Its edges are differences of one log joint (paper, GPT-2: 0.000)."""
-    file = make()
+    file = downloaded(make)
     control = CausalLM.load(str(file.parent), gguf_file=file.name)
     precise = copy.copy(control)
     precise.model = copy.deepcopy(control.model).double()

@@ -79,6 +79,11 @@ def test_a_folder_without_a_model(tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_that_no_folder_can_have_is_one_sentence():
+    with pytest.raises(GlauberError, match="neither as a folder nor on the hub"):
+        load_embedder("a" * 5000, "cpu")
+
+
 @pytest.mark.weights
 def test_the_weights_are_those_that_were_pinned():
     weights = (embedder._wheel_folder() / "model.safetensors").read_bytes()

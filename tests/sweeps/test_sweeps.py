@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -240,3 +241,21 @@ def test_damaged_folders(small, tmp_path):
     header.unlink()
     with pytest.raises(GlauberError, match="not a sweep"):
         read_sweep(tmp_path / "s")
+
+
+def test_a_header_of_many_brackets_is_one_sentence(tmp_path, glauber):
+    (tmp_path / "sweep.json").write_text("[" * 100_000)
+    code, out, err = glauber("sweep", "status", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1) and "is damaged" in err
+
+
+def test_the_advice_for_a_damaged_header_loses_no_cell(small, expected, tmp_path):
+    """It asks nobody to delete anything; what it recommends gives the same results."""
+    old, new = tmp_path / "plain", tmp_path / "new"
+    (old / "sweep.json").write_text("{")
+    with pytest.raises(GlauberError) as refusal:
+        read_sweep(old)
+    assert "delete" not in str(refusal.value) and "new folder" in str(refusal.value)
+    begin(new, small)
+    shutil.copytree(old / "cells", new / "cells", dirs_exist_ok=True)
+    assert left(new) == [] and results(new) == expected

@@ -2,33 +2,56 @@
 
 import sys
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from glauber.errors import GlauberError, GlauberWarning
+
+INTERRUPTED = 130  # the exit code of what Ctrl-C stopped: 128 and the signal's number
+
+
+NO_MEMORY = "this machine's memory is too small for that; ask for less."
+NO_THREAD = (
+    "this machine has no room for another thread (too little memory, or too many processes): "
+    "ask for less, or set OMP_NUM_THREADS=1."
+)
 
 
 def main() -> None:
     """Runs a command; a mistake in the input ends in one sentence and exit code 2."""
     from glauber.cli.group import app
-    from glauber.result import visible
 
     warnings.showwarning = _say
     try:
         app()
     except GlauberError as error:
-        print(f"glauber: {visible(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
     except MemoryError:
-        print(
-            "glauber: this machine's memory is too small for that; ask for less.", file=sys.stderr
-        )
-        sys.exit(2)
+        _fail(NO_MEMORY)
+    except RuntimeError as error:
+        reason = _shortage(error)
+        if reason is None:
+            raise
+        _fail(reason)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
     except KeyboardInterrupt:
-        print("glauber: stopped; what was committed is kept.", file=sys.stderr)
-        sys.exit(130)
+        _fail("stopped.", INTERRUPTED)
+
+
+def _fail(sentence: str, code: int = 2) -> NoReturn:
+    """Ends the program with one line on stderr."""
+    from glauber.result import one_line, shortened
+
+    print(f"glauber: {shortened(one_line(sentence))}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _shortage(error: RuntimeError) -> str | None:
+    """What the machine lacks, where Python or torch say that in an error of their own."""
+    if "can't start new thread" in str(error):
+        return NO_THREAD
+    return NO_MEMORY if "can't allocate memory" in str(error) else None
 
 
 _plain = warnings.showwarning
@@ -36,9 +59,9 @@ _plain = warnings.showwarning
 
 def _say(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
     """What was repaired or left out is one line on stderr; other warnings stay as they are."""
-    from glauber.result import visible
+    from glauber.result import one_line
 
     if issubclass(category, GlauberWarning):
-        print(f"glauber: {visible(str(message))}", file=sys.stderr)
+        print(f"glauber: {one_line(str(message))}", file=sys.stderr)
     else:
         _plain(message, category, *where, **more)

@@ -8,6 +8,7 @@ terminal needs is added: `--json`, `--yes`, and `--out` where the study has none
 
 import inspect
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +20,9 @@ from typing import Annotated, Any
 import typer
 
 from glauber import progress
+from glauber.cli import INTERRUPTED
 from glauber.errors import GlauberError
-from glauber.result import Result, one_of, visible
+from glauber.result import Result, one_line, one_of, visible
 
 FROM = (
     "File of texts: plain text (one per line), CSV, TSV, JSON lines, Parquet or FASTA, also "
@@ -70,10 +72,13 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
             from glauber.figures.page import check_place
 
             check_place(place)
-        with _terminal(silent=silent, yes=yes):
+        with _interruptible(), _terminal(silent=silent, yes=yes):
             with nullcontext({}) if around is None else around(asked) as more:
                 answer = study(**(asked | more))
             show(answer, silent=silent, place=place)
+        session = more.get("session")
+        if session is not None and session.stopping:
+            raise typer.Exit(INTERRUPTED)
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
@@ -281,6 +286,16 @@ def _check_utf8(given: dict[str, Any]) -> None:
             except UnicodeEncodeError:
                 start = visible(str(one))[:40]
                 raise GlauberError(f"{name}: {start!r} is not UTF-8 text.") from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the command in one line; typer would end it without a word."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        print(f"glauber: {one_line(str(error) or 'stopped.')}", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from error
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from glauber import progress
 from glauber.cli.command import command
-from glauber.result import visible
+from glauber.result import one_line
 from glauber.sampling import sample as sampling
 from glauber.sampling.session import Progress, Session, stopped_by_interrupt
 
@@ -68,7 +68,7 @@ def _live() -> Iterator[Any]:
                 changed=now.changed,
                 remembered=known,
             )
-            text = Text("  " + visible(now.text), "dim", overflow="ellipsis", no_wrap=True)
+            text = Text("  " + one_line(now.text), "dim", overflow="ellipsis", no_wrap=True)
             live.update(Group(bar, text))
 
         yield report

@@ -176,7 +176,8 @@ class Reading:
 
     def lines(self) -> Iterable[str]:
         (a, new_a), (b, new_b) = self.changes
-        yield f"\nDelta {self.delta:.3f}: {a} -> {new_a} and {b} -> {new_b}"
+        yield ""
+        yield f"Delta {self.delta:.3f}: {a} -> {new_a} and {b} -> {new_b}"
         names = ("as it was", f"with {new_a}", f"with {new_b}", "with both")
         for name, text in zip(names, self.corners, strict=True):
             yield f"  {name:>24}  {text}"

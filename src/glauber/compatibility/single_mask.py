@@ -181,7 +181,8 @@ class SingleMask(Result):
                 f"{held} of {known} 95% intervals hold the exact ratio"
             )
         one = max(self.probes, key=lambda one: abs(one.ratio.single - one.ratio.stationary)).ratio
-        yield f"\n{one.tokens[0]} against {one.tokens[1]} in: {one.context}"
+        yield ""
+        yield f"{one.tokens[0]} against {one.tokens[1]} in: {one.context}"
         yield (
             f"  log-ratio by a single mask {one.single:+.3f}, of the chain {one.stationary:+.3f}"
             + ("" if one.seen is None else f", counted {one.seen.spoken()}")

@@ -7,7 +7,6 @@ write (BERT-Chat) is a `MaskedLM` already.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +23,7 @@ from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, read_diffusion, shape_of
 from glauber.conditionals.masked_lm import OnePass, give_mask, no_mask
+from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     Safetensors,
@@ -34,6 +34,7 @@ from glauber.conditionals.weights import (
     reachable,
 )
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 
 FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
 ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
@@ -192,7 +193,7 @@ class DiffusionLM(OnePass):
 def _folder(name: str) -> Path:
     """The folder of a model; from the hub, without its code."""
     folder = Path(name)
-    if not folder.is_dir():
+    if not is_folder(name):
         if not reachable(name):
             raise GlauberError(f"the model {name} was found neither as a folder nor on the hub.")
         from huggingface_hub import snapshot_download
@@ -206,7 +207,7 @@ def _folder(name: str) -> Path:
 
 
 def _config(folder: Path, name: str) -> dict[str, Any]:
-    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config: dict[str, Any] = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     shape = shape_of(config)
     if shape in NO_MASK:
         raise GlauberError(

@@ -7,7 +7,6 @@ A row that cannot be read keeps its place, with its fault.
 import csv
 import gzip
 import io
-import json
 import lzma
 import re
 import stat
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glauber.errors import GlauberError, GlauberWarning
+from glauber.json_text import parse_json
 
 LARGEST = 64 * 2**20  # bytes of a file of texts
 LZMA_MEMORY = 2**29  # bytes that unpacking xz may take
@@ -327,8 +327,8 @@ def _parquet(content: bytes, named: Columns) -> list[Row]:
 
 def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
+        return parse_json(line)
+    except ValueError:
         return None
 
 

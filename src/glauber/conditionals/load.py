@@ -17,7 +17,13 @@ from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, is_model
 from glauber.conditionals.precision import Precisions, precisions
-from glauber.conditionals.shelf import bundled_names, cached_names, check_fetched, place_of
+from glauber.conditionals.shelf import (
+    bundled_names,
+    cached_names,
+    check_fetched,
+    is_folder,
+    place_of,
+)
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (
     SPLIT,
@@ -153,7 +159,7 @@ def _inverse_folding(model: str, structure: str | Path | None, **how: Any) -> Mo
         raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {model}.")
     if file and structure is not None:
         raise GlauberError(f"{model} names a structure, and {structure} is another: give one.")
-    if not Path(name).is_dir():
+    if not is_folder(name):
         check_fetched(name)
     asked = model if structure is None else f"{name}:{structure}"
     return import_module(_INVERSE).load(asked, **how)

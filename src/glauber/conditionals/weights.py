@@ -5,7 +5,6 @@ if the caller allows it: `trust_remote_code` is never taken from a file.
 """
 
 import hashlib
-import json
 import re
 import struct
 import threading
@@ -18,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glauber.conditionals.shelf import is_cached, place_of
+from glauber.conditionals.shelf import is_cached, is_folder, place_of
 from glauber.errors import GlauberError, GlauberWarning
+from glauber.json_text import parse_json
 from glauber.result import one_of
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -222,7 +222,7 @@ def from_pretrained(
     place = place_of(name)
     if not reachable(place):
         raise GlauberError(_why(name, LookupError(name), kind))
-    if Path(place).is_dir() and "gguf_file" not in how:
+    if is_folder(place) and "gguf_file" not in how:
         check_folder(Path(place))
     try:
         model, tokenizer, report = _opened(place, kind, trust_remote_code=trust_remote_code, **how)
@@ -318,7 +318,7 @@ def reachable(name: str) -> bool:
 
     A model that was downloaded before counts, with or without the hub.
     """
-    if is_cached(name) or Path(name).is_dir():
+    if is_cached(name) or is_folder(name):
         return True
     from huggingface_hub import HfApi, try_to_load_from_cache
 
@@ -416,7 +416,7 @@ def _check_config(path: Path) -> None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise GlauberError(f"{path} is broken: it is not JSON.") from error
     if not isinstance(found, dict):
@@ -433,7 +433,7 @@ def _check_safetensors(path: Path) -> None:
         if not 2 <= length <= size - 8:
             raise GlauberError(f"{path} is broken: it is cut off or no safetensors file.")
         try:
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
             ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
             whole = 8 + length + max(ends, default=0)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
@@ -457,7 +457,7 @@ def _why(name: str, error: Exception, kind: str) -> str:
         )
     if "AutoModelFor" in text:
         return f"{name} is not a {what}: transformers knows no such head for its shape."
-    if name.startswith("bundled:") or Path(name).is_dir():
+    if name.startswith("bundled:") or is_folder(name):
         return (
             f"the folder {name} holds no {what} that can be loaded ({_reason(name, text, error)})."
         )

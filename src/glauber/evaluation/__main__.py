@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glauber.errors import GlauberError
 from glauber.extras import need
-from glauber.result import visible
+from glauber.result import one_line, shortened
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
         import_module("glauber.evaluation.harness")  # which registers `glauber`
         import_module("lm_eval.__main__").cli_evaluate()
     except GlauberError as error:
-        print(f"glauber: {visible(str(error))}", file=sys.stderr)
+        print(f"glauber: {shortened(one_line(str(error)))}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
-from glauber.result import plain, visible
+from glauber.result import one_line, plain
 
 Answer = dict[str, Any]
 Question = Callable[..., Answer]
@@ -57,8 +57,8 @@ class Answers:
         except Exception as error:
             *_, last = traceback.extract_tb(error.__traceback__)
             place = f"{Path(last.filename).name}:{last.lineno}"
-            line = visible(f"glauber: the question {name} failed at {place}: {error!r}")
-            print(line.replace("\n", " ")[:1000], file=sys.stderr, flush=True)
+            line = one_line(f"glauber: the question {name} failed at {place}: {error!r}")
+            print(line[:1000], file=sys.stderr, flush=True)
             why = f"the explorer failed at this question ({type(error).__name__})."
             return 500, {"error": why}
 

@@ -238,7 +238,7 @@ class Server:
     def start(self) -> "Server":
         """Begins to answer."""
         self._thread.start()
-        if not self._uvicorn.answering.wait(30):
+        if not self._uvicorn.answering.wait(60):
             raise GlauberError("the explorer's server does not start.")
         return self
 

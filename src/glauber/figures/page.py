@@ -17,7 +17,9 @@ from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.figures.bundle import WEB
 from glauber.figures.style import DARK, HEIGHT
+from glauber.json_text import parse_json
 from glauber.result import Result, visible
+from glauber.tables import csv_text
 
 PLOTLY = WEB / "vendor" / "plotly-cartesian.js.gz"
 CARTESIAN = frozenset({"bar", "box", "contour", "heatmap", "histogram", "scatter"})  # it draws
@@ -38,10 +40,10 @@ def write_result(result: Result, path: Path) -> Path:
         case ".json":
             write_text(path, record)
         case ".csv":
-            write_text(path, result.frame().to_csv(index=False))
+            write_text(path, csv_text(result.frame()))
         case _:
             write_text(path / "result.json", record)
-            write_text(path / "result.csv", result.frame().to_csv(index=False))
+            write_text(path / "result.csv", csv_text(result.frame()))
             write_text(path / "result.txt", str(result) + "\n")
             for name, figure in figures.items():
                 write_picture(figure, path=path / f"{name}.html")
@@ -77,7 +79,7 @@ def _ours(path: Path) -> bool:
     """Whether a file may be written again: our pages and our JSON, which say that they are ours."""
     if path.suffix.lower() == ".json":
         try:
-            return "glauber:" in json.loads(path.read_text(encoding="utf-8"))["signature"]
+            return "glauber:" in parse_json(path.read_text(encoding="utf-8"))["signature"]
         except (ValueError, KeyError, TypeError):
             return False
     with path.open("rb") as file:

@@ -10,7 +10,6 @@ several rules are calibrated on the same texts, the confidence is that all their
 (Bonferroni), so it also holds for the one that is chosen afterwards.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats
 from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
 from glauber.generation.unmasking import Unmasking
+from glauber.json_text import parse_json
 from glauber.progress import Advance, say, track
 
 NATS = 0.05  # that a pass may cost, unless said
@@ -200,7 +200,7 @@ def read_calibration(
 ) -> Unmasking:
     """The fastest rule of a calibration that was stored with `calibrate --out FILE.json`."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = parse_json(Path(path).read_text(encoding="utf-8"))
         how = Unmasking(order=found["fastest"]["order"], count=found["fastest"]["count"])
         kept = {name: float(found[name]) for name in ("error", "temperature")}
         made = found["fingerprint"]

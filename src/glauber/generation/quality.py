@@ -9,7 +9,6 @@ self-BLEU     mean BLEU of each text with all others as references (Zhu et al. 2
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.load import load
+from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.weights import kind_of
 from glauber.errors import GlauberError
 from glauber.statistics import FEW, Floats, Measured
@@ -47,7 +47,7 @@ class Judged(NamedTuple):
 def open_judge(given: str | Conditionals, *, device: str, trust_remote_code: bool) -> CausalLM:
     """The autoregressive LM of that name, folder or GGUF file; a masked one is refused."""
     name = given if isinstance(given, str) else ""
-    local = name.startswith("bundled:") or Path(name).is_dir()
+    local = name.startswith("bundled:") or is_folder(name)
     judge = None
     if not (name and local and kind_of(name) == "masked"):
         judge = load(given, device=device, trust_remote_code=trust_remote_code)

@@ -48,6 +48,7 @@ from glauber.exact.space import Floats, Space
 from glauber.exact.stationary import total_variation
 from glauber.ising.estimation import check_found, drawing_of
 from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of, tokens_of
+from glauber.ising.propositions import check_delta
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, plain, signature, study
@@ -231,8 +232,7 @@ class Setting:
                 "the bound needs at least one sequence, one mask and one member of the cover, "
                 "and an epsilon that is not negative."
             )
-        if not 0 < self.delta < 1:
-            raise GlauberError(f"delta is {self.delta}, but it must lie between 0 and 1.")
+        check_delta(self.delta)
 
     def sampling_terms(self, sites: int, tokens: int) -> tuple[float, float]:
         """The two summands of B."""

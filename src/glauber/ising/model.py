@@ -1,6 +1,5 @@
 """Which Ising model is asked about, and which samples? A clique, a graph, a file or an object."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from glauber.exact.models import STRONGEST, Ising, check_ising_fits
 from glauber.exact.space import Floats
 from glauber.ising.graph import Graph, graph_of
 from glauber.ising.simulation import gibbs_samples
+from glauber.json_text import parse_json
 from glauber.progress import check_count, say
 from glauber.statistics import FEW
 
@@ -66,7 +66,7 @@ def check_strengths(*values: float) -> None:
 def read_model(file: Path) -> Ising:
     """The model of a JSON file with fields (N) and couplings (N x N)."""
     try:
-        held = json.loads(file.read_text(encoding="utf-8"))
+        held = parse_json(file.read_text(encoding="utf-8"))
         fields, couplings = held["fields"], held["couplings"]
     except OSError as error:
         raise GlauberError(f"{file} cannot be read: {error.strerror or error}.") from error

@@ -226,6 +226,12 @@ def _starts(model: Clique) -> int:
     return (model.size - 2) // 2 + 1
 
 
+SMALLEST_DELTA = 1e-300  # below it, chances are no longer exact in floating point
+
+
 def check_delta(delta: float) -> None:
+    """Refuses what is no probability of failure, and what is too small to compute with."""
     if not 0 < delta < 1:
         raise GlauberError(f"delta is {delta}, but it must lie between 0 and 1.")
+    if delta < SMALLEST_DELTA:
+        raise GlauberError(f"delta is {delta}, but it must be at least {SMALLEST_DELTA}.")

@@ -4,7 +4,6 @@ The entailment logits of all labels go through one softmax, as the paper's class
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
 
@@ -76,7 +76,7 @@ def _load(name: str, device: str) -> tuple[Any, Any]:
             "path of its folder, or take the scorer similarity, which comes with the package."
         )
     logging.disable_progress_bar()
-    local = Path(name).is_dir()
+    local = is_folder(name)
     try:
         how = {"local_files_only": local, "trust_remote_code": False}
         tokenizer = AutoTokenizer.from_pretrained(name, **how)

@@ -50,7 +50,8 @@ class Contrast:
 
     def lines(self) -> Iterable[str]:
         first, second = self.names
-        yield f"\n{first}  against  {second}"
+        yield ""
+        yield f"{first}  against  {second}"
         if self.topics:
             named = [_difference(label, self.topics[label][2]) for label in self.differing()]
             yield "  topics  " + ("; ".join(named) or self._nothing())
@@ -60,7 +61,8 @@ class Contrast:
             less = _difference("", apart, 4)
             yield f"  P({word})  {mine.value:.4f} and {other.value:.4f}, {less}"
         for pair in zip(*self.texts, strict=True):
-            yield f"  texts  {pair[0]}\n         {pair[1]}"
+            yield f"  texts  {pair[0]}"
+            yield f"         {pair[1]}"
 
     def _nothing(self) -> str:
         """Why no topic is named."""

@@ -103,8 +103,9 @@ class Recurrence:
             f"{'crossed (95%)':<18}  {'peak':>5}  {'dwell':>5} {'away':>5}"
         )
         yield from (row.line() for row in self.rows)
+        yield ""
         yield (
-            f"\n{'every label':>12}  crossed     of those that began below   in random order  "
+            f"{'every label':>12}  crossed     of those that began below   in random order  "
             f"stays, random   dwell   away  less the others (p over all labels)"
         )
         yield from (row.line() for row in sorted(self.labels, key=lambda row: -row.crossed))

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
+from glauber.conditionals.starts import passages
+from glauber.errors import GlauberError
 from glauber.landscape.recurrence import (
     Recurrence,
     check_several,
@@ -29,7 +31,7 @@ from glauber.landscape.scorers import (
 )
 from glauber.landscape.scorers import judge as judged
 from glauber.parameters import Device
-from glauber.result import Result, plain, signed, study
+from glauber.result import Result, one_of, plain, signed, study
 from glauber.runs.embedding import Embed, Embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
@@ -79,6 +81,7 @@ def topics(
     own = next((one.labels for one in scorers if isinstance(one, Scorer)), listed)
     followed = own[0] if track is None else track
     place_of(followed, own)
+    given_seeds = None if seeds is None else _seed_topics(seeds, own)
     opened = Run.of(run)
     stride(opened, every)
     if SIMILARITY in scorers and embedder is None:
@@ -86,7 +89,7 @@ def topics(
     for one in scorers:
         check_scorer(one, embedder, otherwise="give an entailment model as the scorer")
     check_several(opened.n_chains)
-    begun = seeds_of(opened) if seeds is None else _in_turn(seeds, opened.n_chains)
+    begun = seeds_of(opened) if given_seeds is None else _in_turn(given_seeds, opened.n_chains)
     found = snapshots(opened, every=every)
     loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
     scores = [topic_scores(found, one) for one in loaded]
@@ -115,9 +118,17 @@ def _several(scorer: str | Scorer | Sequence[str | Scorer]) -> list[str | Scorer
     return [one.strip() if isinstance(one, str) else one for one in listed]
 
 
-def _in_turn(listed: str | Sequence[str], n_chains: int) -> list[str]:
-    names = listed.split(",") if isinstance(listed, str) else listed
-    return [names[chain % len(names)].strip() for chain in range(n_chains)]
+def _seed_topics(listed: str | Sequence[str], labels: Sequence[str]) -> list[str]:
+    """The topics of the starts: labels, or topics of the bundled passages."""
+    names = [name.strip() for name in (listed.split(",") if isinstance(listed, str) else listed)]
+    if not names:
+        raise GlauberError("the list of the starts' topics is empty.")
+    known = dict.fromkeys((*labels, *(topic for topic, _ in passages())))
+    return [one_of("the topic of a start", name, known) for name in names]
+
+
+def _in_turn(names: Sequence[str], n_chains: int) -> list[str]:
+    return [names[chain % len(names)] for chain in range(n_chains)]
 
 
 @dataclass(frozen=True, eq=False)

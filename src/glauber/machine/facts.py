@@ -4,7 +4,6 @@ Nothing here may raise: what cannot be found out is a line that says so. So noth
 imported before it is asked for, and a package that is missing or broken is a fact like any other.
 """
 
-import json
 import os
 import platform
 import shutil
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
 from glauber.extras import EXTRAS, missing
+from glauber.json_text import parse_json
 from glauber.machine.checksums import bundled
 from glauber.progress import usable_cores
 
@@ -99,7 +99,7 @@ def _installed() -> str:
     told = {}
     with suppress(Exception):  # not installed, or by a tool that says nothing
         found = metadata.distribution("glauber").read_text("direct_url.json")
-        told = json.loads(found or "{}")
+        told = parse_json(found or "{}")
     if any(part in ("site-packages", "dist-packages") for part in PACKAGE.parts):
         return f"installed in {PACKAGE}"
     home = Path(unquote(urlparse(told.get("url", "")).path) or "/nowhere")

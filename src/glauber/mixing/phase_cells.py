@@ -6,7 +6,6 @@ stays full. The cells run in this process, or as a sweep: a folder that keeps ea
 and workers. Nothing here needs more than torch, transformers and numpy.
 """
 
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import different_texts, pairs_of_texts
 from glauber.progress import Advance, counter, track
@@ -205,7 +205,7 @@ def _move(folder: Path, sweep: Sweep) -> None:
         return
     there = read_sweep(folder)
     if replace(there, settings=there.settings | {"device": sweep.settings["device"]}) == sweep:
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
         write_json(folder / HEADER, header | {"settings": sweep.settings})
 
 

@@ -13,6 +13,7 @@ from shutil import rmtree
 from typing import Any
 
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.papers.claims import Claim
 from glauber.papers.evidence import Evidence, Planned
 from glauber.papers.paper import Reproduction, over_seeds, pieces
@@ -189,7 +190,7 @@ def answer(cell: Settings) -> Reproduction:
             made = pieces()[cell.piece].make(cell)
             pictures = {name: json.loads(one.to_json()) for name, one in made.pictures.items()}
             write_json(path, made.to_dict() | {"pictures": pictures})
-    return read(json.loads(path.read_text(encoding="utf-8")))
+    return read(parse_json(path.read_text(encoding="utf-8")))
 
 
 def read(record: Mapping[str, Any]) -> Reproduction:
@@ -238,7 +239,7 @@ def open_cells(settings: dict[str, Any], folder: Path) -> Work:
             except GlauberError:  # said where the piece is asked for
                 yield cell, {"answer": None}
                 continue
-            yield cell, {"answer": json.loads(answer_path(own).read_text(encoding="utf-8"))}
+            yield cell, {"answer": parse_json(answer_path(own).read_text(encoding="utf-8"))}
 
     return work
 

@@ -6,7 +6,6 @@ first weights and the same rows in the same order for every kind of mask. They w
 measured once on a GPU; their figures are in the package, and this piece reads them.
 """
 
-import json
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glauber.conditionals.weights import PACKAGE
+from glauber.json_text import parse_json
 from glauber.papers.claims import Claim, Quantity, below
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Settings
@@ -52,7 +52,7 @@ def masks_on_language(settings: Settings) -> Reproduction:
 @lru_cache(maxsize=1)
 def _record() -> dict[str, Any]:
     path = PACKAGE / "data" / "mask-rates.json"
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    record: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
     return record
 
 

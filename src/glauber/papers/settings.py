@@ -28,6 +28,7 @@ import glauber
 from glauber.conditionals.shelf import bundled_folder
 from glauber.errors import GlauberError
 from glauber.extras import need
+from glauber.json_text import parse_json
 from glauber.progress import say
 from glauber.result import counted, plain
 from glauber.runs.run import Run
@@ -125,7 +126,7 @@ class Settings:
 
     def run(self, chains: Chains) -> Run:
         """The run of these chains, which every piece of this folder shares."""
-        listed = json.loads((self.folder / CHAINS).read_text(encoding="utf-8"))
+        listed = parse_json((self.folder / CHAINS).read_text(encoding="utf-8"))
         if chains.digest not in listed:
             raise LookupError(f"{self.piece} asks for chains that its `needs` does not list.")
         return chains.make(self.folder / "chains" / chains.digest, device=self.device)
@@ -140,7 +141,7 @@ class Settings:
             if not path.is_file():
                 say(f"{self.piece}, seed {self.seed}: {name}")
                 write_json(path, plain(make()))
-            return json.loads(path.read_text(encoding="utf-8"))
+            return parse_json(path.read_text(encoding="utf-8"))
 
     def place(self, name: str, key: dict[str, Any]) -> Path:
         """The folder of a study that resumes by itself, for all that have the same name and key."""
@@ -214,7 +215,7 @@ def list_chains(folder: Path, needed: Iterable[Chains]) -> list[Chains]:
     wanted = {one.digest: one for one in needed}
     path = folder / CHAINS
     with locked(path):
-        there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        there = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else {}
         if not path.is_file() or wanted.keys() - there.keys():
             write_json(path, there | {key: plain(asdict(one)) for key, one in wanted.items()})
     return list(wanted.values())
@@ -246,7 +247,7 @@ def _read_chains(path: Path) -> dict[str, Chains]:
     """A list that may be somebody else's: it names no place outside, and trusts no code."""
     try:
         found = {}
-        for key, given in json.loads(path.read_text(encoding="utf-8")).items():
+        for key, given in parse_json(path.read_text(encoding="utf-8")).items():
             texts = None if given["texts"] is None else tuple(given["texts"])
             found[key] = Chains(**(given | {"texts": texts}))
     except (ValueError, AttributeError, KeyError, TypeError) as error:

@@ -5,11 +5,11 @@ what they found lies beside the weights and is read here. All models begin from 
 and see as many further pairs; a difference is on the same sentences, with its interval over them.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.papers.claims import Claim, Quantity, Region, above, at_least, near
 from glauber.translation import model
 
@@ -62,7 +62,7 @@ def equal(folder: Path | None = None) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
         if not all(isinstance(record[part], list) for part in ("rows", "differences")):
             raise ValueError
     except (ValueError, KeyError, TypeError) as problem:

@@ -1,12 +1,12 @@
 """On which sentences are paper B's translation tables made again, and what was published?"""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.papers.claims import Claim, Quantity, above
 from glauber.papers.settings import Scale
 from glauber.statistics import mean_over_chains
@@ -90,7 +90,7 @@ def recorded(folder: Path | None = None) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(path.read_text(encoding="utf-8"))
         listed = [*record.get("rows", []), *record.get("systems", [])]
         if not all(isinstance(one, dict) for one in listed):
             raise ValueError

@@ -9,7 +9,6 @@ written along the chain; `order` shuffles them by a seed, and the answer then di
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from glauber.conditionals.own import symbols
 from glauber.conditionals.shelf import cached_folder
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.proteins.structure import MOST, Backbone, read_backbone
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
@@ -68,7 +68,7 @@ def read(folder: Path) -> tuple[Weights, int]:
     """The weights in a folder, and the number of neighbours that they know."""
     from safetensors.torch import load_file
 
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     return load_file(folder / "model.safetensors"), int(config["num_edges"])
 
 

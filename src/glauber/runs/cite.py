@@ -121,7 +121,7 @@ class Citation(Result):
             yield from (f"  {line}" for line in made.commands or made.python)
         for note in self.left_open:
             yield f"- {note}"
-        yield from ("", self.bibtex)
+        yield from ("", *self.bibtex.splitlines())
 
     def frame(self) -> "pandas.DataFrame":
         """One row per parameter of the call, or per part of the signature."""

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.weights import choose_device, reachable
 from glauber.errors import GlauberError
 from glauber.extras import need
@@ -315,7 +316,7 @@ def _load(place: str, device: str, trust_remote_code: bool) -> Any:
         return SentenceTransformer(
             place,
             device=device,
-            local_files_only=Path(place).is_dir(),
+            local_files_only=is_folder(place),
             trust_remote_code=trust_remote_code,
         )
     except Exception as error:  # each kind of model fails in its own way

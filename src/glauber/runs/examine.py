@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from glauber.errors import DamagedRun, GlauberError
+from glauber.json_text import parse_json
 from glauber.runs.earlier import Replayed
 from glauber.runs.integrity import (
     COPIES,
@@ -250,7 +251,7 @@ def _group_header(headers: dict[str, Any], commit: Commit) -> dict[str, Any]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import DamagedRun, GlauberError
+from glauber.json_text import parse_json
 from glauber.runs.replay import replaced
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def is_sealed(record: dict[str, Any]) -> bool:
 
 def header_digest(content: bytes) -> str:
     """The digest of a `zarr.json` without its shapes, which grow with the run."""
-    return digest_of_json(_shapeless(json.loads(content)))
+    return digest_of_json(_shapeless(parse_json(content)))
 
 
 def _shapeless(value: Any) -> Any:
@@ -109,7 +110,7 @@ class Commit:
     @classmethod
     def read(cls, path: Path) -> "Commit":
         """The commit in that file; ValueError, or one of its like, where it is damaged."""
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
         steps = int(found["steps"])
         if steps < 0 or (len(found) > 1 and not is_sealed(found)):
             raise ValueError("not what was written")

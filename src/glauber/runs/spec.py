@@ -15,6 +15,7 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
 from glauber.conditionals.starts import spell_sites
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.runs.integrity import COPIES, damaged, digest_of_json, is_sealed, sealed
 
 FORMAT = 4  # with digests; 1 (chains), 2 (generations) and 3 (constraints) had none
@@ -164,7 +165,7 @@ def read_spec(folder: Path, name: str = HEADER) -> Spec:
             if name in COPIES and (folder / COPIES[name]).is_file():
                 raise damaged(folder, f"{name} is missing", restored(folder, name))
             raise GlauberError(f"{folder} is not a run: it has no {name}.")
-        found = json.loads((folder / name).read_text(encoding="utf-8"))
+        found = parse_json((folder / name).read_text(encoding="utf-8"))
         number = int(found["format"])
     except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise damaged(folder, f"{name} cannot be read", restored(folder, name)) from error
@@ -183,7 +184,7 @@ def read_spec(folder: Path, name: str = HEADER) -> Spec:
 def restored(folder: Path, name: str) -> str:
     """What can be done about a damaged small file, if anything."""
     try:
-        copy = json.loads((folder / COPIES[name]).read_bytes())
+        copy = parse_json((folder / COPIES[name]).read_bytes())
         there = isinstance(copy, dict) and is_sealed(copy)
     except (KeyError, OSError, ValueError, RecursionError):
         there = False

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import DamagedRun, GlauberError
+from glauber.json_text import parse_json
 from glauber.runs.integrity import (
     COPIES,
     EVENTS,
@@ -194,7 +195,7 @@ def committed_steps(folder: Path) -> int:
 def finish_mark(folder: Path) -> int | None:
     """The steps that the finish mark speaks of; None where there is none or it is no such mark."""
     try:
-        found = json.loads((folder / FINISH).read_bytes())
+        found = parse_json((folder / FINISH).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
     steps = found.get("steps") if isinstance(found, dict) and len(found) == 1 else None
@@ -300,7 +301,7 @@ def read_headers(folder: Path) -> dict[str, dict[str, Any]]:
     known = sorted((*FIELDS, *ACCEPTED, "tokens", "free"))
     names = [name for name in known if (folder / EVENTS / name / "zarr.json").is_file()]
     return {
-        name: json.loads((folder / EVENTS / name / "zarr.json").read_bytes())
+        name: parse_json((folder / EVENTS / name / "zarr.json").read_bytes())
         for name in ("", *names)
     }
 

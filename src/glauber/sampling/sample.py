@@ -8,12 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
+from glauber import progress
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.constraints import Allow, Bias, Tie
 from glauber.conditionals.weights import check_device
 from glauber.dynamics.adaptive import proposed
 from glauber.dynamics.scans import SCANS
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, TooLong
 from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
 from glauber.progress import check_count, say, track, watched
 from glauber.result import counted, study
@@ -54,6 +55,8 @@ __all__ = [
     "resume",
     "sample",
 ]
+MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
+MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
 Folder = Annotated[Run | str | Path, "Folder of a run."]
 BatchSize = Annotated[int | None, "Chains advanced together (default: all)."]
 Remembered = Annotated[int | None, "MiB for remembered conditionals, 0 for none (CPU: 256)."]
@@ -140,6 +143,7 @@ def sample(
     folder = Path(temporary) / "run" if temporary is not None else Path(str(out))
     with _nothing_left(folder, temporary):
         check_disk(folder, planned.disk)
+        _check_time(planned, batch_size)
         _say_cost(planned, folder, batch_size)
         begin(planned, folder)
         _advance(planned, folder, batch_size, memo, session)
@@ -215,6 +219,7 @@ def _go_on(
     planned = reopen(
         opened, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
     )
+    _check_time(planned, batch_size, done=opened.steps)
     _say_cost(planned, opened.folder, batch_size, done=opened.steps)
     _advance(planned, opened.folder, batch_size, memo, session)
     return Run(opened.folder)
@@ -239,12 +244,17 @@ def _check_cost(
 
 @contextmanager
 def _nothing_left(folder: Path, temporary: str | None) -> Iterator[None]:
-    """A start that fails leaves nothing behind; what has steps, or was interrupted, is kept."""
+    """A start that fails leaves nothing behind; what has steps, or was interrupted, is kept.
+
+    A run that is refused in its first minute because it would take days is not kept either.
+    """
     there = folder.exists()
     try:
         yield
-    except Exception:
-        if not there and not ((folder / "run.json").exists() and committed_steps(folder)):
+    except Exception as error:
+        refused = isinstance(error, TooLong) and error.early
+        begun = (folder / "run.json").exists() and committed_steps(folder) > 0
+        if not there and (refused or not begun):
             shutil.rmtree(folder if temporary is None else temporary, ignore_errors=True)
         raise
 
@@ -272,6 +282,18 @@ def _advance(
         raise KeyboardInterrupt(
             f"{place.where()}, or in Python: glauber.resume({str(place.folder)!r})"
         )
+
+
+def _check_time(planned: Plan, batch_size: int | None, *, done: int = 0) -> None:
+    """Refuses a run that would take many days, by the rate of a few steps that are not kept.
+
+    Remembered conditionals can make a run several times as fast as its first steps.
+    """
+    missing = planned.spec.steps - done
+    if missing >= MEASURED_STEPS:
+        seconds = planned.spec.chains * missing / rate(planned, batch_size=batch_size)
+        if seconds > MEMO_SPEEDUP * progress.LONGEST:
+            progress.refuse_days("steps", seconds)
 
 
 def _say_cost(planned: Plan, folder: Path, batch_size: int | None, *, done: int = 0) -> None:

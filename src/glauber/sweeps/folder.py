@@ -5,7 +5,6 @@ cells/NAME.json    the result of a finished cell, written atomically
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.runs.spec import versions, write_json
 from glauber.runs.store import check_new
 
@@ -179,9 +179,19 @@ def writing(folder: Path) -> Any:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise GlauberError(f"{path} is damaged: delete it, and its cell is run again.") from error
-    if not isinstance(found, dict):
-        raise GlauberError(f"{path} is damaged: delete it, and its cell is run again.")
-    return found
+        raise GlauberError(f"{path} is damaged: {_advice(path)}") from error
+    if not isinstance(content, dict):
+        raise GlauberError(f"{path} is damaged: {_advice(path)}")
+    return content
+
+
+def _advice(path: Path) -> str:
+    """What brings a damaged file back, at the least cost."""
+    if path.name != HEADER:
+        return "rename or delete it, and its cell is run again."
+    return (
+        "put a copy of it back; or start the same sweep in a new folder, stop it, and copy the "
+        f"files of {path.parent / 'cells'} there: `sweep resume` does not run those cells again."
+    )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.translation import fused
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
@@ -325,7 +326,7 @@ def load(
     if not is_file(path) or not is_file(shape):
         raise GlauberError(f"there is no translator {name} in {folder}.")
     try:
-        model = Translator(Shape(**json.loads(shape.read_text(encoding="utf-8"))))
+        model = Translator(Shape(**parse_json(shape.read_text(encoding="utf-8"))))
         model.load_state_dict(load_file(path))
     except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as problem:
         message = str(problem).splitlines()[0]

@@ -19,6 +19,7 @@ import torch
 
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
 from glauber.parameters import Device, Seed
 from glauber.progress import check_count, say, track
 from glauber.result import Result, plain, signature, study, visible
@@ -253,7 +254,7 @@ def made_before(folder: Path, name: str) -> TrainedModel:
     """What is known of a model that the folder holds already."""
     n_parameters = sum(weight.numel() for weight in load(folder, name).parameters())
     try:
-        record = json.loads((folder / f"{name}.training.json").read_text(encoding="utf-8"))
+        record = parse_json((folder / f"{name}.training.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = {}
     return TrainedModel(

@@ -1,0 +1,12 @@
+"""Reads JSON that somebody else may have written."""
+
+import json
+from typing import Any
+
+
+def parse_json(content: str | bytes) -> Any:
+    """The value of a JSON text; a ValueError for one that is damaged or nested too deeply."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
