@@ -81,7 +81,7 @@ def topics(
     own = next((one.labels for one in scorers if isinstance(one, Scorer)), listed)
     followed = own[0] if track is None else track
     place_of(followed, own)
-    given_seeds = None if seeds is None else _seed_topics(seeds, own)
+    start_topics = None if seeds is None else _seed_topics(seeds, own)
     opened = Run.of(run)
     stride(opened, every)
     if SIMILARITY in scorers and embedder is None:
@@ -89,7 +89,7 @@ def topics(
     for one in scorers:
         check_scorer(one, embedder, otherwise="give an entailment model as the scorer")
     check_several(opened.n_chains)
-    begun = seeds_of(opened) if given_seeds is None else _in_turn(given_seeds, opened.n_chains)
+    begun = seeds_of(opened) if start_topics is None else _in_turn(start_topics, opened.n_chains)
     found = snapshots(opened, every=every)
     loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
     scores = [topic_scores(found, one) for one in loaded]
