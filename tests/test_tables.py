@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+import glauber
 from glauber import tables
 from glauber.result import Result, counted
 from glauber.tables import csv_text, table
@@ -119,3 +120,11 @@ def test_what_a_result_writes_is_safe(place, tmp_path):
     source = Path(tables.__file__).parent
     users = [path.name for path in source.rglob("*.py") if "to_csv(" in path.read_text()]
     assert users == ["tables.py"]
+
+
+def test_a_frame_becomes_a_latex_table(tiny_folder: Path) -> None:
+    """pandas writes LaTeX by jinja2, which must be recent enough."""
+    frame = glauber.score(str(tiny_folder), ["the cat sat", "a dog ran ."], device="cpu").frame()
+    lines = frame[["number", "tokens", "original"]].to_latex(index=False).splitlines()
+    assert lines[0] == r"\begin{tabular}{rrr}" and lines[-1] == r"\end{tabular}"
+    assert lines[2] == r"number & tokens & original \\"
