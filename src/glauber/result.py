@@ -138,15 +138,15 @@ def report_skipped(skipped: Sequence[Skipped], total: int) -> None:
     name = f"the record {first.id!r:.60}" if first.id else f"text {first.number}"
     if len(skipped) >= total:
         alone = f"{name} {first.reason}."
-        raise GlauberError(alone if total == 1 else f"none of {total:,} texts can be read: {alone}")
+        raise GlauberError(alone if total == 1 else f"none of {total:,} texts can be used: {alone}")
     inside = _skipped.get()
     if inside is not None:
         inside.extend(skipped)
     numbers = ", ".join(f"{text.number}" for text in skipped[:10])
     more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
     warnings.warn(
-        f"{len(skipped):,} of {total:,} texts cannot be read and are left out (numbers {numbers}"
-        f"{more}): {visible(name)} {visible(first.reason)}.",
+        f"{len(skipped):,} of {total:,} texts are left out (numbers {numbers}{more}): "
+        f"{visible(name)} {visible(first.reason)}.",
         GlauberWarning,
         stacklevel=4,
     )

@@ -59,7 +59,7 @@ def test_a_string_is_one_text_and_a_path_is_a_file(model, source, texts):
         ("", "text 1 is empty"),
         ([], "the list is empty"),
         (["  "], "text 1 is empty"),
-        (["", None, float("nan")], "none of 3 texts can be read: text 1 is empty"),
+        (["", None, float("nan")], "none of 3 texts can be used: text 1 is empty"),
         (["the cat", 3], "text 2 is 3, but it must be a string"),
         (b"the cat", "texts are a string, a list of strings or a Path"),
         (7, "texts are a string, a list of strings or a Path"),

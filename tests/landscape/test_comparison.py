@@ -184,7 +184,7 @@ def test_a_text_too_short_for_one_model_is_left_out_for_all():
     texts = ["abcdefghij", "a b c", "one two three four", "a b c d e"]
     with pytest.warns(GlauberWarning, match="text 1 has fewer than 4 tokens of model 2"):
         assert list(_shared_texts(models, texts, 4)) == ["one two three four", "a b c d e"]
-    with pytest.raises(GlauberError, match="none of 4 texts can be read: text 2 has fewer than 9"):
+    with pytest.raises(GlauberError, match="none of 4 texts can be used: text 2 has fewer than 9"):
         _shared_texts(models, texts, 9)
 
 

@@ -124,7 +124,7 @@ def _where(chosen: list[bool], *columns: list[Any]) -> list[list[Any]]:
 def _size_fault(model: Any, before: Sequence[int], pieces: Sequence[int]) -> str:
     """Why a text of these tokens cannot be read; empty if it can."""
     if not pieces:
-        return "is empty: there is no token to redraw"
+        return "is empty"
     opening, closing = model.vocabulary.text.around
     return length_fault(model, len(opening) + len(before) + len(pieces) + len(closing))
 

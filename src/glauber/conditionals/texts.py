@@ -31,13 +31,16 @@ def passages() -> list[tuple[str, str]]:
 class Corpus(Sequence[str]):
     """Texts with their numbers and ids, as every study takes them for `texts`.
 
-    rows     one per text; a row with a fault is left out of every study and reported
+    rows     one per text, numbered from 1; one with a fault is left out and reported
     unknown  what to do with a text that has characters outside a model's vocabulary: `skip` leaves
              it out and reports it, `error` stops, `token` reads them as the unknown token
     """
 
     def __init__(self, rows: Iterable[Row], *, unknown: str = "skip") -> None:
-        self.rows = tuple(rows)
+        self.rows = tuple(
+            row if row.number else row._replace(number=number)
+            for number, row in enumerate(rows, start=1)
+        )
         self.unknown = one_of("unknown", unknown, UNKNOWN)
 
     def __len__(self) -> int:
@@ -93,10 +96,10 @@ def read_texts(
         return Corpus(texts.rows, unknown=unknown or texts.unknown)
     if isinstance(texts, Path):
         rows = read_rows(texts, column=column, id_column=id_column, known=known)
-        return Corpus(_numbered(rows), unknown=unknown or "skip")
+        return Corpus(_checked(rows), unknown=unknown or "skip")
     if column is not None or id_column is not None:
         raise GlauberError("a column needs a file: CSV, TSV, JSON lines or Parquet.")
-    return Corpus(_numbered(_rows(texts)), unknown=unknown or "skip")
+    return Corpus(_checked(_rows(texts)), unknown=unknown or "skip")
 
 
 def _rows(texts: str | Sequence[str] | None) -> list[Row]:
@@ -120,15 +123,11 @@ def _row(number: int, text: Any) -> Row:
     return Row(text.strip("\r\n"))
 
 
-def _numbered(rows: Iterable[Row]) -> list[Row]:
-    """The rows with their numbers, from 1; a row without a text has a fault."""
-    numbered = []
-    for number, row in enumerate(rows, start=1):
-        fault = row.fault
-        if not fault and not row.text.strip():
-            fault = "is empty: there is no token to redraw"
-        numbered.append(row._replace(number=number, fault=fault))
-    return numbered
+def _checked(rows: Iterable[Row]) -> list[Row]:
+    """The rows; one without a text has a fault."""
+    return [
+        row if row.fault or row.text.strip() else row._replace(fault="is empty") for row in rows
+    ]
 
 
 def fasta(records: Iterable[Row]) -> str:
