@@ -69,7 +69,8 @@ def check_sapiens(name, wheels, tmp_path):
         hidden = tokens[0].clone()
         hidden[site] = 24
         ours = model.scores(tokens, site.view(1, 1))[0, 0]
-        torch.testing.assert_close(ours, plain_roberta(stored, hidden)[site], rtol=0, atol=1e-5)
+        # The rounding of float32 in sums of another order.
+        torch.testing.assert_close(ours, plain_roberta(stored, hidden)[site], rtol=1e-5, atol=1e-5)
     assert name in [row["name"] for row in glauber.models().rows]
 
 

@@ -9,12 +9,13 @@ part of a request becomes a path. Models' and users' texts leave as JSON only.
 import asyncio
 import json
 import secrets
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -243,9 +244,17 @@ class Server:
         return self
 
     def wait(self) -> None:
-        """Until the server is stopped; an interrupt (Ctrl-C) comes through at once."""
-        while not self._ended.wait(0.5):  # an interrupted join would take the thread for ended
-            pass
+        """Until the server is stopped, or until Ctrl-C in the main thread.
+
+        Ctrl-C sets a flag: an exception could be raised where Python ignores it, and be lost.
+        """
+        interrupts: list[int] = []
+        with ExitStack() as stack:
+            if threading.current_thread() is threading.main_thread():
+                before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+                stack.callback(signal.signal, signal.SIGINT, before)
+            while not interrupts and not self._ended.wait(0.2):
+                pass
 
     def stop(self) -> bool:
         """Stops within about a second; whether no answer is still being computed."""
