@@ -38,7 +38,7 @@ def printed(desk, monkeypatch, glauber):
 
 
 @pytest.mark.weights
-@pytest.mark.filterwarnings("default:.*are left out.*:glauber.errors.GlauberWarning")
+@pytest.mark.filterwarnings("default:.*left out.*:glauber.errors.GlauberWarning")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_is_printed(page, printed, capsys):
     """Each command, in the order of the pages and in one folder, then the page's Python lines."""

@@ -117,7 +117,7 @@ def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
         inside = _skipped.set([])
         try:
             answer = function(*args, **kwargs)
-            own = tuple(dict.fromkeys(_skipped.get() or ()))
+            own = tuple(sorted(dict.fromkeys(_skipped.get() or ()), key=lambda text: text.number))
             if isinstance(answer, Result) and own:
                 object.__setattr__(answer, "skipped", own)  # of a frozen dataclass
             if skipped is not None:
@@ -139,17 +139,23 @@ def report_skipped(skipped: Sequence[Skipped], total: int) -> None:
     if len(skipped) >= total:
         alone = f"{name} {first.reason}."
         raise GlauberError(alone if total == 1 else f"none of {total:,} texts can be used: {alone}")
-    inside = _skipped.get()
-    if inside is not None:
-        inside.extend(skipped)
+    record_skipped(skipped)
     numbers = ", ".join(f"{text.number}" for text in skipped[:10])
     more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
+    counts = "is left out (number" if len(skipped) == 1 else "are left out (numbers"
     warnings.warn(
-        f"{len(skipped):,} of {total:,} texts are left out (numbers {numbers}{more}): "
+        f"{len(skipped):,} of {total:,} texts {counts} {numbers}{more}): "
         f"{visible(name)} {visible(first.reason)}.",
         GlauberWarning,
         stacklevel=4,
     )
+
+
+def record_skipped(skipped: Sequence[Skipped]) -> None:
+    """Lists texts that are left out in the answer of the study at work."""
+    inside = _skipped.get()
+    if inside is not None:
+        inside.extend(skipped)
 
 
 def check_characters(name: str, value: object) -> None:

@@ -14,6 +14,7 @@ import pytest
 import glauber as package
 from glauber.conditionals.files import read_rows
 from glauber.conditionals.starts import named_starts
+from glauber.conditionals.table import Table
 from glauber.conditionals.texts import Corpus, read_texts
 from glauber.errors import GlauberError, GlauberWarning
 
@@ -294,3 +295,93 @@ def test_a_sweep_keeps_what_was_asked_of_unknown_characters(
 
 def model_unknown(folder: Path) -> set[int]:
     return set(package.load(str(folder)).vocabulary.text.unknown)
+
+
+def test_several_streams_of_xz_are_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt.xz"
+    path.write_bytes(lzma.compress(b"the cat\n") + lzma.compress(b"a dog\n"))
+    assert list(read_texts(path)) == ["the cat", "a dog"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", "1,the cat sat\n2,a dog ran\n"),
+        (".csv", "the old cat sat on it .\na dog ran and ran again .\n"),
+        (".txt", "1\tthe cat sat\n2\ta dog ran\n"),
+    ],
+)
+def test_a_table_without_column_names_is_refused(suffix: str, content: str, tmp_path: Path) -> None:
+    path = tmp_path / f"table{suffix}"
+    path.write_text(content)
+    with pytest.raises(GlauberError, match="without a line of column names"):
+        read_texts(path)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "Name, please.\nArthur, sir.\nAnd yours, lady.\n",
+        "Text, she said\nWrite, he said\nLabel, they said\n",
+    ],
+)
+def test_prose_with_a_word_of_a_header_stays_prose(prose: str, tmp_path: Path) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_text(prose)
+    assert list(read_texts(path)) == prose.strip("\n").split("\n")
+
+
+def test_quotes_in_a_file_with_tabs_and_long_fields_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "table.tsv"
+    long = "word " * 40_000
+    path.write_text(f'id\ttext\n1\t"Yes," he said\n2\t{long}\n')
+    assert list(read_texts(path)) == ['"Yes," he said', long]
+
+
+def test_half_a_character_is_a_fault_whatever_the_policy(model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "texts.jsonl"
+    path.write_text(
+        '{"id": "a", "text": "the cat sat"}\n{"id": "\\ud800", "text": "the \\ud800 sat"}\n'
+    )
+    for unknown in ("skip", "token"):
+        with pytest.warns(GlauberWarning, match="1 of 2 texts is left out .*half a character"):
+            answer = package.score(model, read_texts(path, unknown=unknown))
+        answer.write(tmp_path / f"{unknown}.json")
+        assert [text.id for text in answer.skipped] == ["\\ud800"]
+
+
+def test_short_texts_are_listed_too(model: Any) -> None:
+    with pytest.warns(GlauberWarning, match="fewer than 4 tokens"):
+        run = package.sample(model, ["the cat", "a big dog ran ."], steps=2, length=4)
+    assert [(text.number, text.reason) for text in run.skipped] == [(1, "has fewer than 4 tokens")]
+
+
+@pytest.mark.filterwarnings("default::glauber.errors.GlauberWarning")
+def test_a_sweep_keeps_numbers_and_ids(tiny_folder: Path, tmp_path: Path, glauber: Any) -> None:
+    path = tmp_path / "texts.csv"
+    path.write_text("id,text\na,\nb,the 杜 sat on it\nc,a big dog ran .\nd,the cat sat on it\n")
+    code, printed, _ = glauber(
+        "sweep", "sample", "--model", tiny_folder, "--from", path, "--steps", 2, "--chains", 2,
+        "--lengths", 3, "--temperatures", 1, "--out", tmp_path / "sweep", "--json",
+    )  # fmt: skip
+    skipped = json.loads(printed)["skipped"]
+    assert code == 0 and [(text["number"], text["id"]) for text in skipped] == [(1, "a"), (2, "b")]
+    (run,) = (tmp_path / "sweep" / "runs").iterdir()
+    assert package.Run(run).spec.names == ["c", "d"]
+
+
+def test_infill_names_the_text(model: Any) -> None:
+    texts = ["the [MASK] sat", "the 杜 [MASK] sat"]
+    with pytest.raises(GlauberError, match=r"^text 2 has '杜' at character 5, .*vocabulary\.$"):
+        package.infill(model, read_texts(texts, unknown="error"))
+    with pytest.warns(GlauberWarning, match="read as unknown tokens in text 2"):
+        package.infill(model, read_texts(texts, unknown="token"))
+    with pytest.raises(GlauberError, match="no text has a blank there"):
+        package.infill(model, "the [MASK] sat", allow="0:the")
+
+
+def test_a_model_without_an_unknown_token_says_so() -> None:
+    texts = read_texts(["000", "0x1"], unknown="token")
+    with pytest.warns(GlauberWarning, match="no unknown token"):
+        run = package.sample(Table.random(vocab_size=3, length=3, seed=0), texts, steps=4)
+    assert run.n_chains == 1

@@ -191,6 +191,9 @@ def _behind_contexts(model: Any, corpus: Corpus, contexts: list[str]) -> Asked:
     context = {row.number: text for row, text in zip(corpus.rows, contexts, strict=True)}
     joined = [row._replace(text=context[row.number] + row.text) for row in corpus.rows]
     legible_rows, skipped = legible(model.vocabulary, Corpus(joined, unknown=corpus.unknown))
+    skipped = [
+        skip(given[text.number], f"{text.reason} (counted with its context)") for text in skipped
+    ]
     rows = [given[row.number] for row in legible_rows]
     behind = split_contexts(model, [context[row.number] for row in rows], legible_rows)
     faults = [continuation_fault(model, one) for one in behind]

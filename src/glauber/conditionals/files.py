@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.json_text import parse_json
+from glauber.result import counted
 
 LARGEST = 64 * 2**20  # bytes of a file of texts
 LZMA_MEMORY = 2**29  # bytes that unpacking xz may take
@@ -33,6 +34,7 @@ JSON_LINE = re.compile(r'\s*(\{\s*"[^"]*"\s*:|\[\s*["\[{])')  # how a row of JSO
 SAMPLE = 200  # lines that decide whether a file is a table
 CONSISTENT = 0.9  # share of them that must have as many fields as the first
 RECORD_LINES = 1000  # that one record of a CSV file may span
+LONGEST_NAME = 5  # words of a column's name
 
 
 class Row(NamedTuple):
@@ -141,13 +143,22 @@ def _unpacked(content: bytes, name: str) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
             content = packed.read(LARGEST + 1)
     elif content[:6] == XZ:
-        unpacker = lzma.LZMADecompressor(memlimit=LZMA_MEMORY)
-        content = unpacker.decompress(content, max_length=LARGEST + 1)
-        if not unpacker.eof and len(content) <= LARGEST:
-            raise lzma.LZMAError("the file ends early")
+        content = _unpacked_xz(content)
     if len(content) > LARGEST:
         raise GlauberError(f"{name} holds more than {LARGEST / 2**20:.0f} MiB: give fewer texts.")
     return content
+
+
+def _unpacked_xz(content: bytes) -> bytes:
+    """The text of one or several xz streams that follow each other."""
+    unpacked = b""
+    while content and len(unpacked) <= LARGEST:
+        unpacker = lzma.LZMADecompressor(memlimit=LZMA_MEMORY)
+        unpacked += unpacker.decompress(content, max_length=LARGEST + 1 - len(unpacked))
+        if not unpacker.eof and len(unpacked) <= LARGEST:
+            raise lzma.LZMAError("the file ends early")
+        content = unpacker.unused_data.lstrip(b"\0")  # streams may be padded
+    return unpacked
 
 
 # ---- columns
@@ -226,10 +237,11 @@ def _is_table(text: str, delimiter: str) -> bool:
     if delimiter == "\t":
         return True
     names = all(HEADER_CELL.fullmatch(cell) for cell in header)
-    words = {cell.strip().lower() for cell in header} & HEADER_WORDS
+    words = all(re.fullmatch(r"\w+", cell.strip()) for cell in header)
+    known = words and {cell.strip() for cell in header} & HEADER_WORDS
     quoted = sum(f'{delimiter}"' in line or f'"{delimiter}' in line for line in lines)
-    prose = f"{delimiter} " in lines[0] and not words
-    return (names and not prose) or bool(words) or quoted >= CONSISTENT * len(lines)
+    prose = f"{delimiter} " in lines[0] and not known
+    return (names and not prose) or bool(known) or quoted >= CONSISTENT * len(lines)
 
 
 def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str] | None]:
@@ -237,6 +249,7 @@ def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str] | None]
 
     A quote that is never closed spoils its own line and no other: the next line begins anew.
     """
+    csv.field_size_limit(LARGEST)
     width, place = 0, 0
     while place < len(lines):
         if not lines[place].strip():
@@ -247,7 +260,8 @@ def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str] | None]
         try:
             row: list[str] | None = next(reader)
         except csv.Error:
-            row = None
+            # Quotes in a file with tabs are often part of the text.
+            row = lines[place].split("\t") if delimiter == "\t" else None
         width = width or len(row or ())
         if row is None or (reader.line_num > 1 and len(row) != width):
             yield None
@@ -263,6 +277,12 @@ def _csv(text: str, delimiter: str, named: Columns) -> list[Row]:
     if not records or records[0] is None:
         raise GlauberError(f"{named.file} holds no text: it needs a line of column names first.")
     header = [cell.strip() for cell in records[0]]
+    strange = next((cell for cell in header if _is_no_name(cell)), None)
+    if strange is not None and named.column is None:
+        raise GlauberError(
+            f"{named.file} is a table without a line of column names: its first line has "
+            f"{strange!r:.60}."
+        )
     body = records[1:]
     if not body:
         raise GlauberError(f"{named.file} holds no text: it has column names and no row.")
@@ -278,9 +298,14 @@ def _csv_row(row: list[str] | None, width: int, at: int, id_at: int | None) -> R
         return Row("", fault="is not valid CSV: its quotes do not match")
     name = row[id_at].strip() if id_at is not None and id_at < len(row) else ""
     if len(row) != width:
-        fault = f"has {len(row)} fields, but there are {width} columns"
+        fault = f"has {counted(len(row), 'field')}, but there are {counted(width, 'column')}"
         return Row(row[at] if at < len(row) else "", name, fault)
     return Row(row[at], name)
+
+
+def _is_no_name(cell: str) -> bool:
+    """Whether a cell of the first line is a number or a sentence."""
+    return (cell != "" and _is_number(cell)) or len(cell.split()) > LONGEST_NAME
 
 
 def _is_number(cell: str) -> bool:

@@ -18,7 +18,7 @@ from glauber.conditionals.texts import Corpus, Texts, passages, read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
-from glauber.result import Skipped, report_skipped
+from glauber.result import Skipped, record_skipped, report_skipped
 
 __all__ = [
     "bundled_texts", "called", "check_length", "legible", "length_fault", "named_starts",
@@ -106,7 +106,11 @@ def named_starts(
         long_enough = [len(own) >= enough for own in pieces]
         numbers = [row.number for row in rows]
         pieces = _long_enough(pieces, numbers, length, least=enough, quiet=bundled)
-        rows = [row for row, is_long in zip(rows, long_enough, strict=True) if is_long]
+        if not bundled:
+            reason = f"has fewer than {enough} tokens"
+            short = compress(rows, (not is_long for is_long in long_enough))
+            record_skipped([skip(row, reason) for row in short])
+        rows = list(compress(rows, long_enough))
     if chains is not None:
         size = max(map(len, pieces)) + len(before) + 2
         check_memory(32.0 * chains * size, f"{chains:,} chains")
@@ -305,6 +309,9 @@ def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Ski
             if corpus.unknown == "error":
                 raise GlauberError(f"{called(row)} {reason}.")
             skipped.append(skip(row, reason))
+            continue
+        if repair == UNREAD and any(token >= vocabulary.size for token in vocabulary.pieces(text)):
+            skipped.append(skip(row, "has characters that the model has no unknown token for"))
             continue
         if repair:
             repairs.setdefault(repair, []).append(row.number)

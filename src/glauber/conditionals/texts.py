@@ -5,7 +5,7 @@ why a row of a file is no text. FASTA is written here too.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
@@ -65,6 +65,10 @@ class Corpus(Sequence[str]):
         report_skipped(faulty, len(self))
         return Corpus((row for row in self.rows if not row.fault), unknown=self.unknown)
 
+    def plain(self) -> list[Any]:
+        """The texts as JSON can hold them, with their numbers and ids; `read_texts` reads them."""
+        return [{"text": row.text, "id": row.id, "number": row.number} for row in self.rows]
+
     @property
     def ids(self) -> list[str]:
         """The id of each text; empty where its source names none."""
@@ -116,6 +120,8 @@ def _rows(texts: str | Sequence[str] | None) -> list[Row]:
 
 
 def _row(number: int, text: Any) -> Row:
+    if isinstance(text, Mapping):  # of `Corpus.plain`
+        return Row(text["text"], text["id"], number=text["number"])
     if text is None or (isinstance(text, float) and math.isnan(text)):
         return Row("", fault="is missing")
     if not isinstance(text, str):
@@ -124,10 +130,22 @@ def _row(number: int, text: Any) -> Row:
 
 
 def _checked(rows: Iterable[Row]) -> list[Row]:
-    """The rows; one without a text has a fault."""
-    return [
-        row if row.fault or row.text.strip() else row._replace(fault="is empty") for row in rows
-    ]
+    """The rows; one without a text, or with half a character, has a fault."""
+    checked = []
+    for row in rows:
+        text, name = _printable(row.text), _printable(row.id)
+        fault = row.fault
+        if not fault and text != row.text:
+            fault = "is not valid text: it has half a character"
+        elif not fault and not text.strip():
+            fault = "is empty"
+        checked.append(row._replace(text=text, id=name, fault=fault))
+    return checked
+
+
+def _printable(text: str) -> str:
+    """The text with halves of characters spelled out, as no file can contain them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def fasta(records: Iterable[Row]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from glauber.conditionals.constraints import Allow, Constraints, read_constraints
 from glauber.conditionals.files import Row
 from glauber.conditionals.load import Model as Opened
-from glauber.conditionals.starts import legible, length_fault, read_texts, readable, skip
+from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
@@ -111,8 +111,8 @@ def infill(
     first = min(fill.pieces.index(opened.hidden_token) for fill in rows)
     job = Job(opened, how, tokens, temperature, seed, "", tuple(range(first)), trust_remote_code)
     made = signature(
-        **model_parts(opened), texts=len(corpus), chains=chains, **spoken(how),
-        allow=str(allow) or None, temperature=float(temperature), seed=seed,
+        **model_parts(opened), texts=len({fill.row for fill in fills}), chains=chains,
+        **spoken(how), allow=str(allow) or None, temperature=float(temperature), seed=seed,
     )  # fmt: skip
     blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
     return generation(job, write(job, out=out, batch_size=batch_size), made, blanks)
@@ -128,6 +128,10 @@ class Fill(NamedTuple):
 
 class Unfillable(GlauberError):
     """Why a text cannot be filled; completes "text 7 …"."""
+
+
+class Unreadable(Unfillable):
+    """A character outside the vocabulary."""
 
 
 def _with_blanks(texts: Any) -> Corpus:
@@ -189,6 +193,8 @@ def _all_fills(model: Opened, corpus: Corpus) -> list[Fill]:
                 raise Unfillable(row.fault)
             fills += _fills(model, row, corpus.unknown)
         except Unfillable as fault:
+            if isinstance(fault, Unreadable) and corpus.unknown == "error":
+                raise GlauberError(f"{called(row)} {fault}.") from fault
             skipped.append(skip(row, str(fault)))
     report_skipped(skipped, len(corpus))
     return fills
@@ -203,7 +209,8 @@ def _fills(model: Opened, row: Row, unknown: str) -> list[Fill]:
         raise Unfillable(NO_BLANK)
     ends = [0, *(edge for blank in blanks for edge in blank.span()), len(row.text)]
     between = [row.text[first:last] for first, last in zip(ends[::2], ends[1::2], strict=True)]
-    pieces = vocabulary.pieces(mask.join(_readable(vocabulary, between, ends[::2], unknown)))
+    parts = [row._replace(text=part) for part in between]
+    pieces = vocabulary.pieces(mask.join(_readable(vocabulary, parts, ends[::2], unknown)))
     if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
     spans = [_range(blank.group(1), blank.group()) for blank in blanks]
@@ -222,18 +229,18 @@ def _fills(model: Opened, row: Row, unknown: str) -> list[Fill]:
 
 
 def _readable(
-    vocabulary: Any, parts: Sequence[str], places: Sequence[int], unknown: str
+    vocabulary: Any, parts: Sequence[Row], places: Sequence[int], unknown: str
 ) -> list[str]:
     """The parts of a text between its blanks, as the vocabulary can spell them."""
-    if unknown == "token":
-        return readable(vocabulary, parts, strict=False)
+    policy = "token" if unknown == "token" else "skip"
     spellings = []
     for part, place in zip(parts, places, strict=True):
-        rows, skipped = legible(vocabulary, Corpus([Row(part, number=1)]))
+        rows, skipped = legible(vocabulary, Corpus([part], unknown=policy))
         if skipped:
-            at, piece = vocabulary.strange(part)
-            message = f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
-            raise (GlauberError if unknown == "error" else Unfillable)(message)
+            at, piece = vocabulary.strange(part.text)
+            raise Unreadable(
+                f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
+            )
         spellings.append(rows[0].text)
     return spellings
 
@@ -242,6 +249,9 @@ def _allowing(model: Opened, constraints: Constraints, fills: Sequence[Fill]) ->
     """The model with the tokens that sites may take."""
     if len(fills) > len({fill.row for fill in fills}):
         raise GlauberError("allow counts sites, which blanks of variable length move: fix them.")
+    for site in constraints.allowed:
+        if not any(fill.pieces[site : site + 1] == [model.hidden_token] for fill in fills):
+            raise GlauberError(f"allow names site {site}, but no text has a blank there.")
     constrained = Constrained(model, constraints, None)
     constrained.conditionals()  # refuses unknown tokens
     return constrained

@@ -65,7 +65,7 @@ def run_cells(
         settings["unknown"] = texts.unknown
     executor = executor_named(on, workers=workers, address=address)
     sweep = Sweep(
-        STUDY, settings | {"model": model, "texts": None if texts is None else list(texts)}, axes
+        STUDY, settings | {"model": model, "texts": None if texts is None else texts.plain()}, axes
     )
     with ExitStack() as stack:
         folder = _checked(out) if out is not None else Path(

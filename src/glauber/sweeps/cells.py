@@ -76,7 +76,7 @@ def sample(
     corpus = None if texts is None else read_texts(texts).sound()
     settings: dict[str, Any] = {
         "model": model, "device": device, "dtype": dtype,
-        "texts": None if corpus is None else list(corpus),
+        "texts": None if corpus is None else corpus.plain(),
         "chains": chains, "steps": steps, "scan": scan_named(scan).name, "seed": seed,
     }  # fmt: skip
     if sites := read_sites(freeze):

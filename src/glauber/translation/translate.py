@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.files import Row
-from glauber.conditionals.starts import read_texts, skip
+from glauber.conditionals.starts import called, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
@@ -96,13 +96,19 @@ def _legible(corpus: Corpus, vocabulary: Vocabulary, max_length: int) -> list[Ro
     """The texts that can be translated; the others are left out and reported."""
     rows, skipped = [], []
     for row in corpus.sound().rows:
-        try:
-            vocabulary.read_source(row.text, max_length, unknown=corpus.unknown)
+        reason = ""
+        for unknown in ("token", corpus.unknown):
+            try:
+                vocabulary.read_source(row.text, max_length, unknown=unknown)
+            except GlauberError as error:
+                reason = f"cannot be translated: {str(error).rstrip('.')}"
+                if unknown == "error":
+                    raise GlauberError(f"{called(row)} {reason}.") from error
+                break
+        if reason:
+            skipped.append(skip(row, reason))
+        else:
             rows.append(row)
-        except GlauberError as error:
-            if corpus.unknown == "error" or len(corpus) == 1:
-                raise
-            skipped.append(skip(row, f"cannot be translated: {str(error).rstrip('.')}"))
     report_skipped(skipped, len(rows) + len(skipped))
     return rows
 
