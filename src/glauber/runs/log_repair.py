@@ -55,8 +55,14 @@ def inspect_log(folder: Path) -> Inspection:
         except DamagedRun:
             return _inspection_without_manifest(folder)
         damages = tuple(file_damages(folder, manifest))
-        if not damages or Manifest.read(folder) == manifest:  # else a writer replaced the tail
-            return Inspection(manifest, damages, sound_steps(manifest, damages))
+        if damages and Manifest.read(folder) != manifest:
+            continue  # a writer replaced the tail
+        names = {item.name for item in damages}
+        if names.issuperset(manifest.needed_files()):  # run.json may be that of another run
+            inspection = _inspection_without_manifest(folder)
+            if inspection.sound_steps > 0:
+                return inspection
+        return Inspection(manifest, damages, sound_steps(manifest, damages))
 
 
 def _inspection_without_manifest(folder: Path) -> Inspection:
@@ -228,7 +234,7 @@ def _longer_manifest(folder: Path, manifest: Manifest, digests: dict[str, str]) 
         return None
     steps, name, longer = max(candidates)
     digests[name] = digest(read_file(folder / name))
-    state = sound_table(folder, state_file(longer.n_full))
+    state = sound_table(folder, state_file(longer.n_full)) if longer.tail is None else None
     if state is not None and (state.about["run"], state.about["first"]) == (manifest.run, steps):
         digests[state_file(longer.n_full)] = digest(read_file(folder / state_file(longer.n_full)))
     return longer
