@@ -177,8 +177,13 @@ def read_spec(folder: Path, name: str = HEADER) -> Spec:
             f"the run {folder} has format {number}, but this version of glauber reads up to "
             f"{FORMAT}: use a newer glauber."
         )
-    _check_entries(folder, found)
-    return Spec(**{f.name: found[f.name] for f in fields(Spec) if f.name in found})
+    return spec_of(folder, found)
+
+
+def spec_of(folder: Path, record: dict[str, Any]) -> Spec:
+    """The spec with these entries; refuses entries that are missing or wrong."""
+    _check_entries(folder, record)
+    return Spec(**{f.name: record[f.name] for f in fields(Spec) if f.name in record})
 
 
 def restored(folder: Path, name: str) -> str:

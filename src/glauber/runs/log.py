@@ -1,0 +1,234 @@
+"""The log of a run: what every step of every chain did, and the tokens after any step.
+
+A log is a sequence of segments with the same number of steps, the last of which grows. Segments do
+not depend on how the steps were divided into calls of `append`. `MemoryLog` keeps them in memory,
+`FolderLog` (`glauber.runs.folder_log`) in a folder.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glauber.errors import GlauberError
+from glauber.progress import check_count
+from glauber.runs.spec import Spec
+
+# Per slot of a step: the site, the new token, whether it differs from the old one, the natural
+# log-probability of both in the conditional drawn from, that conditional's entropy in nats and, in
+# runs whose scan may reject proposals, whether the proposal was accepted. Each with its type and
+# its value in an empty slot.
+FIELDS: dict[str, tuple[str, Any]] = {
+    "site": ("int32", -1),
+    "token": ("int32", -1),
+    "changed": ("bool", False),
+    "log_prob_old": ("float32", np.nan),
+    "log_prob_new": ("float32", np.nan),
+    "entropy": ("float32", np.nan),
+    "accepted": ("bool", False),
+}
+TOKENS = "tokens"
+SEGMENT_EVENTS = 2**18  # of a full segment, about
+MIN_SEGMENT_STEPS = 16  # so that the states of very many chains do not outweigh their events
+
+Events = dict[str, NDArray[Any]]  # each field, (chains, steps, slots)
+
+
+class Log(Protocol):
+    """Events of all chains, appended in the order of steps."""
+
+    spec: Spec
+    steps: int
+    fields: list[str]
+
+    def append(self, events: Events) -> None: ...
+    def read(self, field: str, first: int = 0, last: int | None = None) -> NDArray[Any]: ...
+    def tokens(self, step: int | None = None) -> NDArray[np.int32]: ...
+    def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int32]]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Consecutive steps of every chain, the first of which begins after step `first` of the run.
+
+    `arrays` has the "tokens" (chains, length) before them and each field of their events (chains,
+    steps, slots); those of a stored segment are read when they are first used.
+    """
+
+    first: int
+    arrays: Mapping[str, NDArray[Any]]
+
+    def replay(self, tokens: NDArray[np.int32], first: int, last: int) -> None:
+        """Apply the events of the steps first <= step < last to tokens (chains, length) in place.
+
+        Of several events at one site the last counts: NumPy assigns repeated indices in order.
+        """
+        if first == last:
+            return
+        steps = slice(first - self.first, last - self.first)
+        sites = self.arrays["site"][:, steps]
+        chain, step, slot = np.nonzero(sites >= 0)
+        new_tokens = self.arrays["token"][:, steps]
+        tokens[chain, sites[chain, step, slot]] = new_tokens[chain, step, slot]
+
+    def tokens_after(self, step: int) -> NDArray[np.int32]:
+        """The tokens (chains, length) after that step of the run."""
+        tokens = self.arrays[TOKENS].copy()
+        self.replay(tokens, self.first, step)
+        return tokens
+
+
+class SegmentedLog(ABC):
+    """Reading and replay for logs that consist of segments."""
+
+    spec: Spec
+    steps: int
+    fields: list[str]
+    n_chains: int
+    n_slots: int
+    segment_steps: int
+
+    @abstractmethod
+    def segment(self, number: int) -> Segment:
+        """The segment that begins at step number * segment_steps; the last may have no steps."""
+
+    def read(self, field: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
+        """One field of the events of the steps first <= step < last, (chains, steps, slots)."""
+        last = self.steps if last is None else last
+        if field not in self.fields:
+            raise GlauberError(f"the events have no {field!r}, only {', '.join(self.fields)}.")
+        if not 0 <= first <= last <= self.steps:
+            raise GlauberError(
+                f"steps {first} to {last} are outside the run, which has steps 0 to {self.steps}."
+            )
+        values = np.empty((self.n_chains, last - first, self.n_slots), FIELDS[field][0])
+        step = first
+        while step < last:
+            segment = self.segment(step // self.segment_steps)
+            end = min(last, segment.first + self.segment_steps)
+            part = segment.arrays[field][:, step - segment.first : end - segment.first]
+            values[:, step - first : end - first] = part
+            step = end
+        return values
+
+    def tokens(self, step: int | None = None) -> NDArray[np.int32]:
+        """The tokens (chains, length) after that many steps (default: all of them)."""
+        step = self.steps if step is None else step
+        if not 0 <= step <= self.steps:
+            raise GlauberError(
+                f"step {step} is outside the run, which has steps 0 to {self.steps}."
+            )
+        return self.segment(step // self.segment_steps).tokens_after(step)
+
+    def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """(step, tokens (chains, length)) at step 0, every, 2 every, … in one pass."""
+        check_count("number of steps between states", every, most=10**15)
+        segment, position = self.segment(0), 0
+        tokens = segment.tokens_after(0)
+        for step in range(0, self.steps + 1, every):
+            if step >= segment.first + self.segment_steps:
+                segment = self.segment(step // self.segment_steps)
+                tokens, position = segment.tokens_after(segment.first), segment.first
+            segment.replay(tokens, position, step)
+            position = step
+            yield step, tokens.copy()
+
+
+class MemoryLog(SegmentedLog):
+    """A log in memory.
+
+    tokens and free are (chains, length): the tokens before the first step, with PAD after shorter
+    texts, and the sites that may be redrawn. With `rejects`, events have the field "accepted".
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        tokens: NDArray[Any],
+        free: NDArray[np.bool_],
+        n_slots: int = 1,
+        *,
+        rejects: bool = False,
+        segment_steps: int | None = None,
+    ) -> None:
+        self.spec, self.steps, self.free = spec, 0, free
+        self.n_chains, self.n_slots = len(tokens), n_slots
+        self.fields = event_fields(rejects)
+        self.segment_steps = segment_steps or default_segment_steps(self.n_chains, n_slots)
+        self._full: list[Segment] = []
+        self._tokens = np.array(tokens, np.int32)  # before the last segment
+        self._parts: list[Events] = []  # of the last segment, as they were appended
+
+    def append(self, events: Events) -> None:
+        """Add steps."""
+        events = stored_events(events, self.fields, (self.n_chains, self.n_slots))
+        for part in split_events(events, self.steps, self.segment_steps):
+            self._parts.append(part)
+            self.steps += part["site"].shape[1]
+            if self.steps % self.segment_steps == 0:
+                segment = self.segment(len(self._full))
+                self._full.append(segment)
+                self._tokens = segment.tokens_after(self.steps)
+                self._parts = []
+
+    def segment(self, number: int) -> Segment:
+        """The segment that begins at step number * segment_steps; the last may have no steps."""
+        if number < len(self._full):
+            return self._full[number]
+        if len(self._parts) != 1:
+            no_events = empty_events(self.fields, (self.n_chains, 0, self.n_slots))
+            self._parts = [join_events([no_events, *self._parts])]
+        first = number * self.segment_steps
+        return Segment(first, {TOKENS: self._tokens, **self._parts[0]})
+
+
+def event_fields(rejects: bool) -> list[str]:
+    """The fields of the events of a run whose scan may reject proposals, or may not."""
+    return [field for field in FIELDS if rejects or field != "accepted"]
+
+
+def default_segment_steps(n_chains: int, n_slots: int) -> int:
+    """The number of steps of a full segment."""
+    return max(MIN_SEGMENT_STEPS, SEGMENT_EVENTS // (n_chains * n_slots))
+
+
+def stored_events(events: Events, fields: list[str], shape: tuple[int, int]) -> Events:
+    """Events in the types of a log; empty slots and NaN have the same bits everywhere.
+
+    shape is (chains, slots). Fields that the log does not have are left out.
+    """
+    n_steps = events["site"].shape[1]
+    vacant = np.asarray(events["site"]) < 0
+    arrays = {}
+    for field in fields:
+        dtype, empty = FIELDS[field]
+        values = np.array(events[field], dtype)
+        if values.shape != (shape[0], n_steps, shape[1]):
+            raise ValueError(f"{field} has shape {values.shape}, but the log has {shape} per step")
+        values[vacant] = empty
+        if values.dtype.kind == "f":
+            values[np.isnan(values)] = np.nan
+        arrays[field] = values
+    return arrays
+
+
+def empty_events(fields: list[str], shape: tuple[int, int, int]) -> Events:
+    """Events (chains, steps, slots) of which every slot is empty."""
+    return {field: np.full(shape, FIELDS[field][1], FIELDS[field][0]) for field in fields}
+
+
+def split_events(events: Events, position: int, segment_steps: int) -> Iterator[Events]:
+    """The events after step `position` in parts, each of which belongs to one segment."""
+    n_steps, first = events["site"].shape[1], 0
+    while first < n_steps:
+        last = min(n_steps, first + segment_steps - (position + first) % segment_steps)
+        yield {field: values[:, first:last] for field, values in events.items()}
+        first = last
+
+
+def join_events(parts: list[Events]) -> Events:
+    """Consecutive events as one."""
+    return {field: np.concatenate([part[field] for part in parts], axis=1) for field in parts[0]}
