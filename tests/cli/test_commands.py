@@ -212,6 +212,8 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     """The signal is sent when the run has begun to commit; nothing waits for a clock."""
     folder = tmp_path / "run"
     words = ["sample", "--model", str(tiny_folder), "--from", str(source), "--steps", "100000"]
+    words += ["--yes"]  # on a busy machine its first steps may look like days
+    lines = []
     with subprocess.Popen(
         [sys.executable, "-c", COMMITTING, *words, "--out", str(folder)],
         stdout=subprocess.PIPE,
@@ -221,13 +223,14 @@ def test_ctrl_c_stops_cleanly_and_resume_goes_on(tiny_folder, source, tmp_path):
     ) as child:
         try:
             while line := child.stderr.readline():
+                lines.append(line)
                 if line == b"committed\n" and folder.is_dir() and Run(folder).steps > 0:
                     child.send_signal(signal.SIGINT)
                     break
             out, err = (said.decode() for said in child.communicate())
         finally:
             child.kill()
-    assert child.returncode == 130, err
+    assert child.returncode == 130, (lines[-5:], err)
     assert f"resume with: glauber resume {folder}" in out
     assert "Traceback" not in err
     stopped = Run(folder)
