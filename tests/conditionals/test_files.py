@@ -90,6 +90,8 @@ def test_what_looks_like_a_table_is_never_read_as_prose(tmp_path: Path) -> None:
         '"Quoted," she said.\n"Again," he said.\n',
         "{x} is a set.\n{y} is another.\n",
         "a\u2028b\nc\x0bd\n",
+        "Name, please.\nArthur, sir.\nAnd yours, lady.\n",
+        "Text, she said\nWrite, he said\nLabel, they said\n",
     ],
 )
 def test_prose_stays_prose(prose: str, tmp_path: Path) -> None:
@@ -316,19 +318,6 @@ def test_a_table_without_column_names_is_refused(suffix: str, content: str, tmp_
     path.write_text(content)
     with pytest.raises(GlauberError, match="without a line of column names"):
         read_texts(path)
-
-
-@pytest.mark.parametrize(
-    "prose",
-    [
-        "Name, please.\nArthur, sir.\nAnd yours, lady.\n",
-        "Text, she said\nWrite, he said\nLabel, they said\n",
-    ],
-)
-def test_prose_with_a_word_of_a_header_stays_prose(prose: str, tmp_path: Path) -> None:
-    path = tmp_path / "texts.txt"
-    path.write_text(prose)
-    assert list(read_texts(path)) == prose.strip("\n").split("\n")
 
 
 def test_quotes_in_a_file_with_tabs_and_long_fields_are_read(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The log of a run in a folder: Parquet segments, and a manifest whose replacement is the commit.
 
+Not used by `sample` yet: runs are still written by `store` and `writer`, which this will replace.
+
     RUN/run.json                 the spec and the manifest: steps, and the digest of every file
     RUN/start.parquet            one row per chain: its tokens before step 1, its free sites
     RUN/events/00000000.parquet  full segments: one row per event, empty slots are left out
