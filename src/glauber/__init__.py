@@ -21,7 +21,7 @@ STUDIES = {
         "show": "runs.timeline",
         "export": "runs.export",
         "verify": "runs.verify",
-        "repair": "runs.repair",
+        "repair": "runs.verify",
         "cite": "runs.cite",
         "models": "conditionals.load",
     },

@@ -9,7 +9,7 @@ from glauber import progress
 from glauber.cli.command import command
 from glauber.result import one_line
 from glauber.sampling import sample as sampling
-from glauber.sampling.session import Progress, Session, stopped_by_interrupt
+from glauber.sampling.advance import Progress, Session, stopped_by_interrupt
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def entropy_production(
     opened = Run.of(run)
     check_kernel(opened.spec)
     if opened.steps == 0:
-        raise GlauberError(f"the run {opened.folder} has no steps yet: it recorded no conditional.")
+        raise GlauberError(f"the run {opened.name} has no steps yet: it recorded no conditional.")
     burn_in = check_burn_in(burn_in, opened.steps)
     old, entropy = (
         opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
@@ -73,7 +73,7 @@ def entropy_production(
     whole = production(list(counted.values()), burn_in)
     return EntropyProduction(
         **vars(whole),
-        run=str(opened.folder),
+        run=opened.name,
         chains=tuple(
             ChainProduction(chain, float(temperatures[chain]), *_of_chain(row))
             for chain, row in counted.items()

@@ -76,7 +76,7 @@ def potential(
             "a rule of its own."
         )
     if opened.steps == 0:
-        raise GlauberError(f"the run {opened.folder} has no steps yet, so it visited nothing.")
+        raise GlauberError(f"the run {opened.name} has no steps yet, so it visited nothing.")
     chains, at = _chains_at(opened, temperature)
     seen = visits(opened, burn_in=burn_in, most=states, chains=chains)
     _check_size(seen, neighbours)
@@ -91,7 +91,7 @@ def potential(
     )  # fmt: skip
     order = np.argsort(-found.potential, kind="stable")
     return PotentialStudy(
-        run=str(opened.folder),
+        run=opened.name,
         seen=seen,
         found=found,
         texts=[opened.vocabulary.decode(found.states[i].tolist()) for i in order],

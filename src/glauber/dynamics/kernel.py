@@ -57,6 +57,7 @@ class Kernel(NamedTuple):
 
     draw: Callable[[Tensor, State], Noise]
     step: Callable[[State, Noise], tuple[State, Info]]
+    ended: Callable[[State], Tensor] | None = None  # chains (chains,) that have no step to make
 
 
 def start(
@@ -92,11 +93,16 @@ def start(
 def run(
     kernel: Kernel, state: State, steps: int, *, seed: int | Tensor
 ) -> Iterator[tuple[State, Info]]:
-    """Each of the next steps: the state after it, and what it did."""
+    """Each of the next steps: the state after it, and what it did.
+
+    Ends early when all chains have ended.
+    """
     seeds = torch.as_tensor(seed, device=state.step.device)
     at_once = max(1, DRAWN_AT_ONCE // state.tokens.numel())
     for first in range(0, steps, at_once):
         for noise in _noise(kernel, seeds, state, min(at_once, steps - first)):
+            if kernel.ended is not None and bool(kernel.ended(state).all()):
+                return
             state, info = kernel.step(state, noise)
             yield state, info
 

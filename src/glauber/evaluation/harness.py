@@ -28,9 +28,8 @@ from glauber.evaluation.answers import (
     joined,
 )
 from glauber.generation.generate import rows_of
-from glauber.generation.stored import write
 from glauber.generation.unmasking import Unmasking
-from glauber.generation.writing import Job
+from glauber.generation.writing import Job, write
 from glauber.progress import check_count, check_seed
 from glauber.result import model_parts, one_of, signature
 

@@ -190,8 +190,8 @@ class Bands:
 def _check_paths(run: Run) -> None:
     """Refuses a run whose paths do not fit: every state that a chain was in is held."""
     changed = sum(
-        int(run.read("changed", first, min(first + run.mark_every, run.steps)).sum())
-        for first in range(0, run.steps, run.mark_every)
+        int(run.read("changed", first, min(first + run.log.segment_steps, run.steps)).sum())
+        for first in range(0, run.steps, run.log.segment_steps)
     )
     if 8 * changed * run.free.shape[1] > PATHS:
         raise GlauberError(

@@ -19,7 +19,7 @@ from glauber.errors import GlauberError
 from glauber.metastability.holding import as_numbers, margins_from
 from glauber.progress import check_count
 from glauber.result import plain
-from glauber.runs.timeline import inside
+from glauber.runs.run import text_span
 
 TOP = 20  # tokens that are listed
 
@@ -34,7 +34,7 @@ class Shown:
     @classmethod
     def of(cls, vocabulary: Any, tokens: Any, free: Any) -> "Shown":
         """Of a chain that begins at tokens (length,) with free sites (length,) bool."""
-        return cls(*inside(_text(vocabulary), np.asarray(tokens), np.asarray(free)))
+        return cls(*text_span(_text(vocabulary), np.asarray(tokens), np.asarray(free)))
 
     def __len__(self) -> int:
         return self.last - self.first

@@ -54,7 +54,7 @@ def save(answers: Answers, run: Run | None, state: Mapping[str, Any]) -> Answer:
     about = answers("about", {})
     carried["answers"]["about"] = about | {"views": [view], "passages": [], "translator": False}
     carried["state"] = dict(state)
-    name = run.folder.resolve().name if view == "run" and run is not None else view
+    name = run.label if view == "run" and run is not None else view
     carried["note"] = f"{note} Saved by glauber {about['version']}: it asks no model."
     text = page(carried, title=f"glauber: {name}")
     if len(text) > LARGEST:

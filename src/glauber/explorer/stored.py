@@ -7,7 +7,6 @@ looks at it is said to be, and what was read before stays there.
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,9 +25,10 @@ from glauber.progress import check_count
 from glauber.result import counted
 from glauber.runs.curves import POINTS, curves
 from glauber.runs.embedding import Choice
-from glauber.runs.film import column, film, keep_decoded, shown_of, slots_of, state_at
+from glauber.runs.film import column, film, state_at
+from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
-from glauber.runs.store import committed_steps
+from glauber.runs.spec import spec_digest
 from glauber.sampling.reopened import COARSE, DrawnFrom, drawn_from
 
 Found = TypeVar("Found")
@@ -51,7 +51,6 @@ class StoredRun:
         embedder: Choice = None,
     ) -> None:
         self._run = Run.of(run, generations=True)
-        self.folder = self._run.folder
         self._finished = self._run.finished
         self._models, self._turns = models, Turns() if models is None else models.lock
         self._how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
@@ -61,16 +60,16 @@ class StoredRun:
         self._drawn: DrawnFrom | None = None
         self._curves: tuple[int, int, Answer] | None = None  # steps, points, what was said
         self.found = self._searching(embedder)
-        shown_of(self._run)  # learns how tokens are spelled
+        _ = self._run.text_spans  # learns how tokens are spelled
 
     # ---- questions
 
     def about(self) -> Answer:
         """What the run is and how far it is now."""
         run = self.now(thoroughly=True)
-        spans, spec = shown_of(run), run.spec
+        spans, spec = run.text_spans, run.spec
         return {
-            "name": self.folder.resolve().name,
+            "name": run.label,
             "title": f"{'Texts written by' if spec.unmasking else 'Chains of'} {spec.model}",
             "summary": _summary(run),
             "model": spec.model,
@@ -102,7 +101,7 @@ class StoredRun:
         if chains is not None and not isinstance(chains, list | tuple | range):
             raise GlauberError("the chains of a film are a list of numbers.")
         run = self.now()
-        slots = slots_of(run)
+        slots = run.log.n_slots
         shown = run.n_chains if chains is None else max(1, len(chains))
         events = shown * min(every * slots, int(run.free.sum(axis=1).max()))
         most = min(EVENTS // events, READ // (every * slots * run.n_chains))
@@ -176,15 +175,14 @@ class StoredRun:
         """
         with self._reading:
             try:
-                if thoroughly or committed_steps(self.folder) != self._run.steps:
-                    fresh = Run.of(self.folder, generations=True)
-                    if thoroughly:
-                        fresh.check_files()
-                    self._take(fresh)
+                self._take(self._run.newest())
+                if thoroughly and isinstance(self._run.log, FolderLog):
+                    self._run.log.check_files()
                 self._finished, self._lost = self._run.finished, None
             except GlauberError as error:
-                gone = f"the run {self.folder} is not there any more."
-                self._lost = str(error) if self.folder.exists() else gone
+                gone = f"the run {self._run.name} is not there any more."
+                folder = self._run.folder
+                self._lost = str(error) if folder is not None and folder.exists() else gone
             if self._torn is not None and thoroughly and self._lost is None:
                 self._look_again(self._torn[0])
             return self._run
@@ -202,16 +200,12 @@ class StoredRun:
         return tokens[there], run.free[chain, there], run.vocabulary
 
     def _take(self, fresh: Run) -> None:
-        """Goes on with the run as it was opened again, and keeps what was read of it."""
-        old = self._run
-        same = replace(fresh.spec, steps=0, format=0) == replace(old.spec, steps=0, format=0)
-        same = same and np.array_equal(fresh.tokens(0), old.tokens(0))
-        if same and fresh.steps == old.steps:
-            old.spec = fresh.spec
+        """Continue with the run as it is now; forget what was computed for another run."""
+        if fresh is self._run:
             return
-        if same and fresh.steps > old.steps:
-            keep_decoded(old, fresh)
-        else:  # another run in the same place
+        same = spec_digest(fresh.spec) == spec_digest(self._run.spec)
+        same = same and np.array_equal(fresh.tokens(0), self._run.tokens(0))
+        if not same or fresh.steps < self._run.steps:  # another run in the same folder
             self._drawn = self._curves = self._torn = None
             self.found.close()
             self.found = self._searching(self._embedder)
@@ -234,7 +228,7 @@ class StoredRun:
         if step > run.steps:
             raise GlauberError(f"step {step} is outside the run, which has steps 0 to {run.steps}.")
         tokens, _ = self._read(state_at, run, step)
-        return run, tokens[chain], Shown(*shown_of(run)[chain])
+        return run, tokens[chain], Shown(*run.text_spans[chain])
 
     def _searching(self, embedder: Choice) -> Bands:
         self._embedder = embedder

@@ -102,7 +102,7 @@ class Report(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "run": str(self.run.folder),
+            "run": self.run.name,
             "page": str(self.page),
             "summary": self.summary,
             "sections": [

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
 from glauber.runs.curves import window_of
-from glauber.runs.examine import Damage
 from glauber.runs.export import survival
+from glauber.runs.folder_log import FileDamage
 from glauber.runs.run import Run
 from glauber.runs.timeline import Piece, Snapshot
 
@@ -33,14 +33,16 @@ def run_figures(run: Run) -> dict[str, go.Figure]:
     return found
 
 
-def plot_damages(damages: Sequence[Damage], *, steps: int) -> go.Figure:
+def plot_damages(damages: Sequence[FileDamage], *, steps: int) -> go.Figure:
     """Which steps of which part are damaged; a part that is about no steps is drawn over all."""
     figure = empty_figure("What is damaged", f"of {steps:,} steps; nothing if all is sound")
-    spans = [(one.first or 0, steps if one.last is None else one.last) for one in damages]
+    spans = [
+        (damage.first or 0, steps if damage.last is None else damage.last) for damage in damages
+    ]
     figure.add_bar(
         x=[max(1, last - first) for first, last in spans],
         base=[first for first, _ in spans],
-        y=[one.what for one in damages],
+        y=[damage.name for damage in damages],
         orientation="h",
         marker_color=STRONG,
     )

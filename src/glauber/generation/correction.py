@@ -6,8 +6,6 @@ hidden together and redrawn at once (block dynamics with product draws). For the
 joint law a sweep of single sites keeps that law.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -60,19 +58,15 @@ def correction(
     return Kernel(_draw, step)
 
 
-def corrected(
-    passes: Kernel,
-    sweep: Kernel,
-    sweeps: int,
-    *,
-    ended: Callable[[State], Tensor],
-    between: bool,
-) -> Kernel:
-    """A pass with so many sweeps behind it: behind every pass, or only behind a chain's last one.
+def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> Kernel:
+    """A pass with so many sweeps after it: after every pass, or only after a chain's last one.
 
     Both are one step, so that a generation can go on from the state after any step. Its noise and
     events have `length` slots for the pass and as many for each sweep.
     """
+
+    ended = passes.ended
+    assert ended is not None
 
     def draw(seed: Tensor, state: State) -> Noise:
         parts = [passes.draw(seed, state)]
@@ -99,7 +93,7 @@ def corrected(
         whole = Info(*(torch.cat(column, dim=1) for column in zip(*events, strict=True)))
         return after._replace(tokens=tokens, placed=placed), whole
 
-    return Kernel(draw, step)
+    return Kernel(draw, step, ended)
 
 
 def _at(state: State, sweeps: int, number: int) -> State:

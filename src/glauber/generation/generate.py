@@ -16,9 +16,8 @@ from glauber.generation.counts import COUNTS
 from glauber.generation.generated import Generation, generation, spoken
 from glauber.generation.orders import ORDERS
 from glauber.generation.remasking import REMASKS
-from glauber.generation.stored import check_out, write
 from glauber.generation.unmasking import Unmasking
-from glauber.generation.writing import Job, check, check_passes, open_masked
+from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
 from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
 from glauber.progress import check_count, check_memory, say
 from glauber.result import counted, model_parts, signature, study

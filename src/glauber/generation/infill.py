@@ -31,9 +31,8 @@ from glauber.generation.generate import (
     rows_of,
 )
 from glauber.generation.generated import Blanks, Generation, generation, spoken
-from glauber.generation.stored import check_out, write
 from glauber.generation.unmasking import Unmasking
-from glauber.generation.writing import Job, check, check_passes, open_masked
+from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
 from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
 from glauber.progress import check_count
 from glauber.result import model_parts, report_skipped, signature, study

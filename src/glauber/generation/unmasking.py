@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.truncated import Truncation
-from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.kernel import Info, Kernel, Noise, State, run
 from glauber.dynamics.noise import random_bits
 from glauber.generation.candidates import Candidates, candidates
 from glauber.generation.correction import corrected, correction
@@ -99,12 +99,12 @@ def unmasking(
     how.check()
     passes = Passes(conditionals, how, hidden_token, begin)
     if not how.correct:
-        return Kernel(draw, passes.step)
+        return Kernel(draw, passes.step, passes.ended)
     sweep = correction(
         conditionals, block=how.correct_block, hidden_token=hidden_token, truncation=how.truncation
     )
     return corrected(
-        Kernel(draw, passes.step), sweep, how.correct, ended=passes.ended, between=how.between
+        Kernel(draw, passes.step, passes.ended), sweep, how.correct, between=how.between
     )
 
 
@@ -125,11 +125,8 @@ def unmask(
     if begin is None:
         begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
-    passes = Passes(None, how, hidden_token, begin)
-    seeds = torch.as_tensor(seed, device=state.step.device)
-    while not bool(passes.ended(state).all()):
-        state, info = kernel.step(state, kernel.draw(seeds, state))
-        yield state, info
+    missing = Passes(None, how, hidden_token, begin).most - state.step
+    return run(kernel, state, int(missing.max()), seed=seed)
 
 
 def draw(seed: Tensor, state: State) -> Noise:
@@ -151,6 +148,11 @@ class Passes:
         self.table: Timetable | None = None
         if how.counted.planned:
             self.table = Timetable(self.blocks, how.counted, how.remasked, how.passes)
+
+    @property
+    def most(self) -> Tensor:
+        """Passes of each chain (chains,): those of its plan, or at most one for each site."""
+        return self.begin.sum(dim=1) if self.table is None else self.table.passes
 
     def hidden(self, state: State) -> Tensor:
         """The sites (chains, length) that are hidden now."""

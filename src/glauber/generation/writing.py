@@ -1,12 +1,14 @@
-"""How are the hidden sites of many texts filled to the end?
+"""Fill the hidden sites of many texts to the end: a generation.
 
-All chains make a pass before any makes the next one, in batches. What was done to which site is a
-`Trace`, from which all figures of the texts are read.
+A generation is a run whose steps are passes. What was done to which site is a `Trace`, from which
+all figures of the texts are read. A folder that was begun by the same call is resumed to the same
+bits, because noise and plan are functions of the pass.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,24 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import Model, load
 from glauber.conditionals.own import Own
 from glauber.conditionals.weights import check_device, choose_dtype, kind_of
-from glauber.dynamics.kernel import Info, Kernel, State, start
+from glauber.disk import RUN_HEADER, check_new, check_space
+from glauber.dynamics.kernel import run as step_through
+from glauber.dynamics.kernel import start
 from glauber.errors import GlauberError
 from glauber.generation.unmasking import Passes, Unmasking, unmasking
-from glauber.progress import check_count, check_seed, track
+from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import counted
+from glauber.runs.folder_log import FolderLog
+from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, versions
-from glauber.runs.store import Events
-from glauber.sampling.session import as_events, check_batch_size
+from glauber.runs.spec import Spec, record_of, versions
+from glauber.sampling.advance import (
+    Batch,
+    Session,
+    advance,
+    check_batch_size,
+    stopped_by_interrupt,
+)
 
 MOST_PASSES = 10**5
 
@@ -57,8 +68,7 @@ class Job:
     @cached_property
     def most_passes(self) -> Tensor:
         """Passes of each chain (chains,): those of its plan, or at most one for each site."""
-        table = Passes(None, self.how, self.hidden_token, self.begin).table
-        return self.begin.sum(dim=1) if table is None else table.passes
+        return Passes(None, self.how, self.hidden_token, self.begin).most
 
     @property
     def slots(self) -> int:
@@ -101,19 +111,25 @@ class Trace:
     log_prob: NDArray[np.float64]  # of the token when it was placed, in the law read
 
     @classmethod
-    def of(cls, events: Events, length: int, *, first: int = 0) -> "Trace":
+    def of(cls, events: Mapping[str, NDArray[Any]], length: int, *, first: int = 0) -> "Trace":
         """The events (chains, steps, slots) of passes from `first` on."""
         step, chain, slot = np.nonzero(events["site"].transpose(1, 0, 2) >= 0)
         at = (chain, step, slot)
         return cls(
-            chain, step + first, slot // length, events["site"][at].astype(np.int64),
-            events["token"][at].astype(np.int64), events["changed"][at],
+            chain,
+            step + first,
+            slot // length,
+            events["site"][at].astype(np.int64),
+            events["token"][at].astype(np.int64),
+            events["changed"][at],
             events["log_prob_new"][at].astype(np.float64),
-        )  # fmt: skip
+        )
 
     @classmethod
-    def joined(cls, parts: "list[Trace]") -> "Trace":
-        """The traces of passes that follow each other as one."""
+    def of_log(cls, log: Log) -> "Trace":
+        """The events of a generation."""
+        length = log.free.shape[1]
+        parts = [cls.of(part.arrays, length, first=part.first) for part in log.segments()]
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -204,43 +220,101 @@ def _without_mask(name: str) -> GlauberError:
     )
 
 
-def state_of(job: Job, tokens: Tensor, step: int) -> State:
-    """The state of a job's chains that hold these tokens after so many passes."""
-    place = job.model.state_device
-    heat = float(job.temperature)
-    return start(tokens, job.begin, temperature=heat, step=step, device=place, greedy=True)
+def check_out(out: str | Path | None) -> None:
+    """Refuse a path that is neither new nor a generation."""
+    if out is None:
+        return
+    folder = Path(str(out))
+    if not (folder / RUN_HEADER).is_file():
+        check_new(folder)
+    elif Run(folder).spec.unmasking is None:
+        raise GlauberError(f"{folder} is a run of chains: choose another folder.")
 
 
-def written(job: Job, tokens: NDArray[np.int64], trace: Trace, run: Run | None = None) -> Written:
-    """What a job came to, with the passes that each chain made."""
-    made = job.most_passes.cpu().numpy().astype(np.int64)
-    if not job.how.counted.planned:  # each pass fills a site of a chain that has not ended
-        made = np.zeros_like(made)
-        np.maximum.at(made, trace.chain, trace.step + 1)
-    return Written(tokens, job.begin.cpu().numpy(), made, trace, job.hidden_token, run)
-
-
-def passes(job: Job, state: State, batch_size: int | None) -> Iterator[tuple[State, Events]]:
-    """Each pass until all chains are at their end: the state, and events (chains, 1, slots)."""
-    place = state.step.device
-    batches = torch.arange(len(state.step), device=place).split(batch_size or len(state.step))
-    kernels = [_kernel(job, job.begin.to(place)[rows]) for rows in batches]
-    over = Passes(None, job.how, job.hidden_token, job.begin.to(place)).ended
-    seed = torch.as_tensor(job.seed, device=place)
+def write(job: Job, *, out: str | Path | None = None, batch_size: int | None = None) -> Written:
+    """Fill the hidden sites of every chain to the end; stored and resumed where out is given."""
+    n_chains, length = job.tokens.shape
+    check_memory(200.0 * n_chains * length, f"{counted(n_chains, 'text')} of {length} tokens")
     most = int(job.most_passes.max())
-    with track("passes", most * len(batches)) as advance:
-        advance(int(state.step[0]) * len(batches))
-        while not bool(over(state).all()):
-            done = []
-            for rows, kernel in zip(batches, kernels, strict=True):
-                some = state.rows(rows)
-                done.append(kernel.step(some, kernel.draw(seed, some)))
-                advance()
-            state = State(*(torch.cat(part) for part in zip(*(s for s, _ in done), strict=True)))
-            info = Info(*(torch.cat(part) for part in zip(*(i for _, i in done), strict=True)))
-            yield state, as_events([info], job.slots)
+    sweeps = f" and {counted(job.how.correct, 'sweep')} of correction" if job.how.correct else ""
+    say(f"{counted(n_chains, 'text')}, passes at most: {most:,}{sweeps}")
+    with _open_log(job, None if out is None else Path(str(out))) as log:
+        if log.steps < log.spec.steps:
+            _fill(job, log, batch_size)
+        trace = Trace.of_log(log)
+        made = job.most_passes.cpu().numpy().astype(np.int64)
+        if not job.how.counted.planned:  # each pass fills a site of a chain that has not ended
+            made = np.zeros_like(made)
+            np.maximum.at(made, trace.chain, trace.step + 1)
+        tokens, begin = log.tokens().astype(np.int64), job.begin.cpu().numpy()
+    run = Run(log.folder) if isinstance(log, FolderLog) else None
+    return Written(tokens, begin, made, trace, job.hidden_token, run)
 
 
-def _kernel(job: Job, begin: Tensor) -> Kernel:
+def _open_log(job: Job, folder: Path | None) -> Log:
+    """The log of a generation in memory, in a new folder, or in the folder that it was begun in."""
+    tokens, begin, spec = job.tokens.numpy(), job.begin.numpy(), job.spec
+    if folder is None:
+        return MemoryLog(spec, tokens, begin, job.slots)
+    if not (folder / RUN_HEADER).is_file():
+        n_chains, length = tokens.shape
+        check_space(folder, bytes_needed(n_chains, spec.steps, job.slots, length))
+        save = job.model.vocabulary.save
+        return FolderLog.create(folder, spec, tokens, begin, job.slots, save_tokenizer=save)
+    run = Run(folder)
+    _check_same(job, run)
+    run.verify()
+    return run.log if run.finished else FolderLog(folder, write=True)
+
+
+def _check_same(job: Job, run: Run) -> None:
+    """A folder is resumed by the call that began it, and by no other."""
+    stored, spec = record_of(run.spec), record_of(job.spec)
+    names = {*stored, *spec} - {"steps", "versions"}
+    differ = sorted(name for name in names if stored.get(name) != spec.get(name))
+    same = run.free.shape == job.begin.shape and bool((run.tokens(0) == job.tokens.numpy()).all())
+    if differ or not same:
+        what = " and ".join(differ) or "texts"
+        raise GlauberError(
+            f"{run.folder} contains another generation (its {what} differ): choose another folder."
+        )
+
+
+def _fill(job: Job, log: Log, batch_size: int | None) -> None:
+    """Make the missing passes; an interrupt commits those that are made."""
+    most = int(job.most_passes.max())
+    with track("passes", most) as bar:
+        session = Session(lambda now: bar(to=now.step), decode=job.model.vocabulary.decode)
+        with stopped_by_interrupt(session):
+            advance(_batches(job, log, batch_size), log, until=most, session=session)
+        bar(to=most)
+    if session.stopping:
+        resume = "" if isinstance(log, MemoryLog) else "; the same call resumes it"
+        raise KeyboardInterrupt(f"stopped after {counted(log.steps, 'pass')}{resume}")
+    log.describe(replace(log.spec, steps=log.steps))  # texts may be full before the last pass
+
+
+def _batches(job: Job, log: Log, batch_size: int | None) -> list[Batch]:
+    """The texts in batches, from the last pass in the log on."""
+    device = job.model.state_device
+    tokens = torch.from_numpy(log.tokens()).long()
+    temperature, step = float(job.temperature), log.steps
+    state = start(tokens, job.begin, temperature=temperature, step=step, device=device, greedy=True)
+    if log.steps:
+        state = state._replace(placed=_placed(log, tokens.shape).to(device))
     conditionals = job.model.conditionals()
-    return unmasking(conditionals, job.how, hidden_token=job.hidden_token, begin=begin)
+    missing = int(job.most_passes.max()) - log.steps
+    batches = []
+    for rows in torch.arange(len(tokens), device=device).split(batch_size or len(tokens)):
+        begin = job.begin.to(device)[rows]
+        kernel = unmasking(conditionals, job.how, hidden_token=job.hidden_token, begin=begin)
+        stream = step_through(kernel, state.rows(rows), missing, seed=job.seed)
+        batches.append(Batch(len(rows), stream, job.model.device))
+    return batches
+
+
+def _placed(log: Log, shape: tuple[int, ...]) -> Tensor:
+    """The log-probability (chains, length) with which each token was placed, as a state has it."""
+    placed, trace = np.zeros(shape, np.float32), Trace.of_log(log)
+    placed[trace.chain, trace.site] = trace.log_prob
+    return torch.from_numpy(placed)

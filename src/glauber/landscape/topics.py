@@ -94,7 +94,7 @@ def topics(
     loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
     scores = [topic_scores(found, one) for one in loaded]
     return TopicStudy(
-        run=opened.folder,
+        run=opened.name,
         track=followed,
         seeds=begun,
         scores=scores,
@@ -135,7 +135,7 @@ def _in_turn(names: Sequence[str], n_chains: int) -> list[str]:
 class TopicStudy(Result):
     """What the texts of a run are about over time, by one scorer or several."""
 
-    run: Path
+    run: str  # its folder
     track: str
     seeds: list[str] | None  # the topic that each chain began with
     scores: list[TopicScores]

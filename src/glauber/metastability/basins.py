@@ -115,7 +115,7 @@ class Basins(BasinModel, Result):
 
     def to_dict(self) -> dict[str, Any]:
         return plain({
-            "run": self.snapshots.run.folder,
+            "run": self.snapshots.run.name,
             "chains": self.snapshots.n_chains,
             "every": self.snapshots.every,
             "embedder": self.embedder,

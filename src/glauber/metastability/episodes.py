@@ -259,7 +259,7 @@ def by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
 def check_steps(run: Run) -> None:
     """Refuses a run that has not moved yet."""
     if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet, so it cannot show a trap.")
+        raise GlauberError(f"the run {run.name} has no steps yet, so it cannot show a trap.")
 
 
 def check_window(run: Run, window: int, stride: int, threshold: float) -> None:
@@ -275,7 +275,7 @@ def check_window(run: Run, window: int, stride: int, threshold: float) -> None:
         raise GlauberError(f"the threshold is {threshold}, but 1 - cosine lies between 0 and 2.")
     if run.steps < window:
         raise GlauberError(
-            f"the run {run.folder} has {run.steps} steps, but the window is {window}: make it "
+            f"the run {run.name} has {run.steps} steps, but the window is {window}: make it "
             "longer, or the window shorter."
         )
 

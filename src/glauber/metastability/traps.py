@@ -143,7 +143,7 @@ class Traps(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "run": str(self.run.folder),
+            "run": self.run.name,
             "catalogues": [each.to_dict() for each in self.catalogues],
             "published": plain(self.published),
             "notes": list(self.notes),

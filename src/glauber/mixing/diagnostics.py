@@ -95,7 +95,7 @@ def diagnose(
         n_steps=n_steps,
         every=every,
         values=values,
-        run=str(opened.folder),
+        run=opened.name,
         signature=signed(opened.signature, burn_in=burn_in),
     )
 
@@ -330,10 +330,10 @@ def _statistics(given: Any) -> tuple[str, ...] | Mapping[str, Statistic]:
 def _check_window(run: Run, burn_in: int, n_steps: int) -> None:
     if not 0 <= burn_in <= run.steps:
         raise GlauberError(
-            f"the burn-in is {burn_in} steps, but the run {run.folder} has {run.steps}."
+            f"the burn-in is {burn_in} steps, but the run {run.name} has {run.steps}."
         )
     if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet, so there is nothing to judge.")
+        raise GlauberError(f"the run {run.name} has no steps yet, so there is nothing to judge.")
     slots = run.read("site", 0, 1).shape[2]
     needed = max(FEWEST_DRAWS, -(-REDRAWS * int(run.free.sum(axis=1).max()) // slots))
     if n_steps < needed:

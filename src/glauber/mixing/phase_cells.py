@@ -19,12 +19,12 @@ from torch import Tensor
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
+from glauber.disk import write_json
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import different_texts, pairs_of_texts
 from glauber.progress import Advance, counter, track
-from glauber.runs.spec import write_json
 from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 

@@ -67,7 +67,7 @@ def semantic_drift(
         temperatures=opened.temperatures,
         embedder=chosen.name,
         description=chosen.description,
-        run=str(opened.folder),
+        run=opened.name,
         signature=signed(opened.signature, embedder=chosen.name, every=every),
     )
 

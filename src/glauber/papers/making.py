@@ -12,6 +12,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from glauber.disk import write_json
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
 from glauber.papers.claims import Claim
@@ -31,7 +32,6 @@ from glauber.papers.settings import (
 )
 from glauber.progress import say
 from glauber.result import Result
-from glauber.runs.spec import write_json
 from glauber.sweeps import folder as sweeps
 from glauber.sweeps.executor import Executor, Work, executor_named, run_sweep
 from glauber.sweeps.folder import Cell, Sweep

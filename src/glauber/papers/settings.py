@@ -26,13 +26,13 @@ from typing import Any, Literal, TypeVar
 
 import glauber
 from glauber.conditionals.shelf import bundled_folder
+from glauber.disk import write_json
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.json_text import parse_json
 from glauber.progress import say
 from glauber.result import counted, plain
 from glauber.runs.run import Run
-from glauber.runs.spec import write_json
 
 Scale = Literal["small", "paper"]
 Given = TypeVar("Given")

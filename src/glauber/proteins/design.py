@@ -6,8 +6,7 @@ state is a design if it is not the parent and differs enough from the designs be
 """
 
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from glauber.conditionals.files import Row
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import spell_sites
+from glauber.disk import check_new
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, Model, Seed, Trust
 from glauber.progress import Advance, check_count, check_seed, say, track
@@ -36,11 +36,11 @@ from glauber.proteins.mutate import mutate
 from glauber.proteins.mutations import Mutation, apply, spelled_mutations
 from glauber.proteins.variants import Variants
 from glauber.result import counted, model_parts, needed, signature, study
-from glauber.runs.replay import replay
-from glauber.runs.run import Run
-from glauber.runs.store import check_new
+from glauber.runs.log import Log
+from glauber.sampling.advance import Session, check_batch_size
+from glauber.sampling.engine import advance_chains
 from glauber.sampling.plan import Plan, plan, read_temperature
-from glauber.sampling.session import Session, advance, begin, check_batch_size
+from glauber.sampling.sample import begin
 
 MOST = 10_000  # designs of one parent: each is compared with all others
 RUNGS = 8  # temperatures from hot to cold, where only the two ends are given
@@ -181,12 +181,12 @@ def _family(
     )  # fmt: skip
     free = spell_sites(space.positions)
     say(f"{parent.name or 'the parent'}: {space.size:,} possible designs at positions {free}")
-    with tempfile.TemporaryDirectory(prefix="glauber-") as scratch:
-        place = Path(scratch) / "run" if folder is None else Path(str(folder))
-        with track("designs", picked.wanted) as bar:
-            walk = _walk(planned, place, space, ladder, picked, steps, batch_size, bar)
+    run_folder = None if folder is None else Path(str(folder))
+    with begin(planned, run_folder) as log, track("designs", picked.wanted) as bar:
+        walk = _walk(planned, log, space, ladder, picked, steps, batch_size, bar)
     if not picked.met:
-        shutil.rmtree(place, ignore_errors=True)
+        if run_folder is not None:
+            shutil.rmtree(run_folder, ignore_errors=True)
         raise GlauberError(
             f"{counted(chains, 'chain')} met no design in {walk.steps:,} steps: take more steps, "
             "or a higher temperature."
@@ -206,7 +206,7 @@ def _family(
 
 def _walk(
     planned: Plan,
-    folder: Path,
+    log: Log,
     space: Space,
     ladder: list[float],
     picked: Picked,
@@ -214,29 +214,29 @@ def _walk(
     batch_size: int | None,
     bar: Advance,
 ) -> Walk:
-    """Advances the chains, stage by stage, until enough designs are met or the steps are spent.
+    """Advance the chains until enough designs are met or the steps are spent.
 
-    A stage is the same run with another temperature: the start that the budget counts from and
-    the noise, keyed by (seed, chain, step), go on.
+    An annealing is a temperature that depends on the step: it is the same in all steps of a stage,
+    while the start that the budget counts from and the noise, keyed by (seed, chain, step), go on.
     """
-    begin(planned, folder)
     every, done, rung = len(space.positions), 0, 0
     kept = [np.ones(planned.spec.chains)]
     while done < steps and not picked.full:
         here = ladder[rung % len(ladder)]
         more = SWEEPS * every if len(ladder) > 1 else _block(picked, planned, every, done)
         last = min(done + more, steps)
-        spec = replace(planned.spec, steps=last, temperature=here)
+        log.describe(replace(planned.spec, steps=last))
+        stage = replace(planned, spec=replace(planned.spec, temperature=here))
         session = Session(lambda now: bar(to=len(picked.met), note=f"step {now.step:,}"))
-        advance(replace(planned, spec=spec), folder, batch_size=batch_size, session=session)
-        for step, tokens in _looks(Run(folder), done, every):
-            rows = tokens[:, space.columns]
+        advance_chains(stage, log, batch_size=batch_size, session=session, until=last)
+        for step, tokens in log.states(every, done + 1):
+            rows = tokens[:, space.columns].astype(np.int64)
             kept.append((rows == space.tokens).mean(axis=1))
             if here == ladder[-1]:
                 picked.look(rows, step, here)
         done, rung = last, rung + 1
         bar(to=len(picked.met), note=f"step {done:,}")
-    changed = np.asarray(Run(folder).read("changed").any(axis=2))
+    changed = np.asarray(log.read("changed").any(axis=2))
     return Walk(np.stack(kept, axis=1), changed, every, ladder, SWEEPS * every, picked.looks)
 
 
@@ -245,17 +245,6 @@ def _block(picked: Picked, planned: Plan, every: int, done: int) -> int:
     missing = picked.wanted - len(picked.met)
     sweeps = -(-missing // planned.spec.chains)
     return max(every * sweeps, done // 2 // every * every)
-
-
-def _looks(run: Run, first: int, every: int) -> Iterator[tuple[int, Any]]:
-    """(step, tokens) once a sweep behind the step `first`."""
-    tokens = run.tokens(first)
-    sites, new = run.read("site", first), run.read("token", first)
-    for step in range(first + 1, run.steps + 1):
-        part = slice(step - 1 - first, step - first)
-        replay(tokens, sites[:, part], new[:, part])
-        if step % every == 0:
-            yield step, tokens
 
 
 def _mutations(space: Space, met: Met) -> tuple[Mutation, ...]:

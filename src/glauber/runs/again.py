@@ -107,7 +107,7 @@ def _common(run: Run) -> dict[str, Any]:
         "device": "auto" if own else spec.device,
         "dtype": None if own or spec.dtype == "float32" else spec.dtype,
         "trust_remote_code": spec.trust_remote_code,
-        "out": f"{run.folder.name}-again",
+        "out": f"{run.folder.name if run.folder else 'run'}-again",
     }
 
 
@@ -161,7 +161,7 @@ def start_texts(run: Run) -> list[str]:
 
 def _texts(run: Run) -> tuple[list[str] | None, str, list[str]]:
     """Texts for the call, the command that writes them to a file, and what is not the same."""
-    reader = _Reader(run.spec.model, Vocabulary.open(run.folder / "tokenizer"))
+    reader = _Reader(run.spec.model, run.model_vocabulary)
     if not run.spec.own and _read_as(run, reader, None):
         return None, "", []
     found = start_texts(run)
@@ -169,7 +169,8 @@ def _texts(run: Run) -> tuple[list[str] | None, str, list[str]]:
     if len(few) <= INLINE and sum(map(len, few)) <= LETTERS and _read_as(run, reader, few):
         return few, "", []
     lines = [text.replace("\n", " ") for text in found]
-    export = f"glauber export {shlex.quote(str(run.folder))} --to starts --out {FILE}"
+    name = "RUN" if run.folder is None else shlex.quote(str(run.folder))
+    export = f"glauber export {name} --to starts --out {FILE}"
     fasta = lines[0].startswith(">") and len(lines) > 1
     if not fasta and _read_as(run, reader, lines):
         return lines, export, []
@@ -220,7 +221,7 @@ def _written(run: Run) -> Again:
     asked = _common(run) | {RENAMED.get(name, name): value for name, value in how.items()}
     hidden = [np.flatnonzero(row) for row in run.free]
     whole = all(len(one) == one[-1] - one[0] + 1 for one in hidden)
-    vocabulary = Vocabulary.open(run.folder / "tokenizer")
+    vocabulary = run.model_vocabulary
     before, behind = (len(part) for part in run.vocabulary.around)
     rows = [row[before : int((row >= 0).sum()) - behind] for row in run.tokens(0)]
     ends = [row[one[-1] + 1 - before :] for row, one in zip(rows, hidden, strict=True)]

@@ -1,7 +1,7 @@
 """How do the chains of a run go, in a few hundred points?
 
 What is left of the start, the share of steps that changed a token, and the entropy where tokens
-were drawn. Chunk by chunk, so that only sums at the wanted steps are held.
+were drawn. Segment by segment, so that only sums at the wanted steps are held.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.progress import check_count
-from glauber.runs.film import chunk
-from glauber.runs.replay import replaced
+from glauber.runs.film import shown_events
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
@@ -93,7 +92,7 @@ def _sums(run: Run, wanted: NDArray[np.int64]) -> Floats:
     """What `_per_step` says, summed up to each of the wanted steps: (4, chains, wanted)."""
     sums = np.zeros((4, run.n_chains, len(wanted)))
     before = np.zeros((4, run.n_chains, 1))
-    for first in range(0, run.steps, run.mark_every):
+    for first in range(0, run.steps, run.log.segment_steps):
         total = before + np.cumsum(_per_step(run, first), axis=2)
         here = (wanted > first) & (wanted <= first + total.shape[2])
         sums[:, :, here] = total[:, :, wanted[here] - first - 1]
@@ -102,24 +101,23 @@ def _sums(run: Run, wanted: NDArray[np.int64]) -> Floats:
 
 
 def _per_step(run: Run, first: int) -> Floats:
-    """Of the steps of one chunk (4, chains, steps).
+    """Of the steps of one segment (4, chains, steps).
 
     Whether a token changed, the entropies and their number, and sites that came back to their
     start less those that left it.
     """
-    start, events = chunk(run, first // run.mark_every)
+    number = first // run.log.segment_steps
+    events = shown_events(run, number).arrays
     site, token, entropy = (events[name] for name in ("site", "token", "entropy"))
     there = site >= 0
-    old, _ = replaced(start, site, token)
+    old = run.log.segment(number).replaced_tokens()
     began = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(there, site, 0)]
     known = there & np.isfinite(entropy)
     left = (token == began).astype(np.int8) - (old == began)
-    return np.stack([
-        ((old != token) & there).any(axis=2),
-        np.where(known, entropy, 0.0).sum(axis=2),
-        known.sum(axis=2),
-        np.where(there, left, 0).sum(axis=2),
-    ]).astype(np.float64)  # fmt: skip
+    changed = ((old != token) & there).any(axis=2)
+    entropies = np.where(known, entropy, 0.0).sum(axis=2)
+    returned = np.where(there, left, 0).sum(axis=2)
+    return np.stack([changed, entropies, known.sum(axis=2), returned]).astype(np.float64)
 
 
 def _series(values: Floats) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,14 +12,12 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.files import Row
 from glauber.conditionals.texts import fasta
+from glauber.disk import check_new, draft_of, sync
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.result import Result, one_of, study
+from glauber.result import Result, one_of, plain, study
 from glauber.runs.again import start_texts
-from glauber.runs.replay import forced_events
 from glauber.runs.run import BLOCK, Run
-from glauber.runs.spec import DRAFT
-from glauber.runs.store import check_new
 
 if TYPE_CHECKING:
     import arviz
@@ -53,15 +49,12 @@ def export(
     check_new(path, "file")
     opened = Run.of(run, generations=True)
     opened.verify()
-    partial = path.with_name(f".{uuid.uuid4().hex}{DRAFT}")
     try:
-        WRITERS[to](opened, partial, every)
-        partial.replace(path)
+        with draft_of(path) as draft:
+            WRITERS[to](opened, draft, every)
+        sync(path.absolute().parent)
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
     return Exported(opened, to, path, path.stat().st_size, opened.signature)
 
 
@@ -77,7 +70,7 @@ class Exported(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "run": str(self.run.folder),
+            "run": plain(self.run.folder),
             "to": self.to,
             "out": str(self.path),
             "bytes": self.size,
@@ -106,7 +99,7 @@ def to_arviz(run: Run) -> "arviz.InferenceData":
         import arviz
 
     if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet, so there is nothing to export.")
+        raise GlauberError(f"the run {run.name} has no steps yet, so there is nothing to export.")
     figures = {
         name: run.read(name) for name in ("changed", "log_prob_old", "log_prob_new", "entropy")
     }
@@ -232,6 +225,26 @@ def forced(run: Run) -> NDArray[np.bool_]:
     if run.spec.budget is None:
         return np.zeros((run.n_chains, run.steps), bool)
     return forced_events(run.tokens(0), run.read("site"), run.read("token"), run.spec.budget)
+
+
+def forced_events(
+    start: NDArray[Any], sites: NDArray[Any], new: NDArray[Any], budget: int
+) -> NDArray[np.bool_]:
+    """Which events (chains, steps, slots) a budget of changes forced, (chains, steps).
+
+    There so many other sites differed from the start that only its own tokens were left.
+    """
+    forced = np.zeros(sites.shape[:2], bool)
+    differs, chains = np.zeros(start.shape, bool), np.arange(len(start))[:, None]
+    for step in range(sites.shape[1]):
+        there = sites[:, step] >= 0
+        own = np.where(there, sites[:, step], 0)
+        others = differs.sum(axis=1) - (differs[chains, own] & there).sum(axis=1)
+        forced[:, step] = others + there.sum(axis=1) > budget
+        rows, slots = np.nonzero(there)
+        place = own[rows, slots]
+        differs[rows, place] = new[rows, step, slots] != start[rows, place]
+    return forced
 
 
 def survival(run: Run, every: int = 1) -> NDArray[np.float64]:

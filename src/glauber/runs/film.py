@@ -1,30 +1,24 @@
 """What moved between two moments of a stored run? A stretch of states, frame by frame.
 
-A film is one state and the events behind it, so that a page can play, step and seek without asking
-again. It is read from the nearest mark and the chunks around it; the run's size does not matter.
+A film is one state and the events after it, so that a page can play, step and seek without asking
+again. It is read from the segments around it; the run's size does not matter.
 """
 
 import base64
 import itertools
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import DamagedRun, GlauberError
 from glauber.progress import check_count
-from glauber.runs.replay import replaced
+from glauber.runs.log import Segment
 from glauber.runs.run import Run
-from glauber.runs.timeline import inside
 
-HELD = 2**26  # bytes of decoded chunks that are kept of one run
-BACK = 3  # chunks that are looked through for the last visit of a site
 EVENTS = 100_000  # of a film of a whole run, about
 LONGEST = 10**15  # steps of any run
 FIELDS = ("site", "token", "log_prob_new", "entropy")
@@ -92,7 +86,7 @@ def film(
     """The film of some chains (default: all) from step `first` on, count frames of `every` steps.
 
     Fewer frames come back where the run ends before. Of several events of a site in one frame the
-    last is kept. `begin_log_prob` is that of the last visit before; where the last few chunks of
+    last is kept. `begin_log_prob` is that of the last visit before; where the last two segments of
     the run have none, it is NaN, as where there never was one.
     """
     check_count("first step", first, least=0, most=LONGEST)
@@ -103,7 +97,7 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    spans = [(c, slice(*shown_of(run)[c])) for c in chosen]
+    spans = [(c, slice(*run.text_spans[c])) for c in chosen]
     begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
     events = _events(run, first, count, every, chosen)
     return Film(
@@ -132,7 +126,7 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
     """
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
-    sites, slots = run.free[chosen].sum(axis=1), slots_of(run)
+    sites, slots = run.free[chosen].sum(axis=1), run.log.n_slots
     for every in _nice():
         count = run.steps // every
         seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
@@ -147,16 +141,6 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
 def _nice() -> Iterator[int]:
     """1, 2, 5, 10, 20, …"""
     return (10**power * digit for power in itertools.count() for digit in (1, 2, 5))
-
-
-def shown_of(run: Run) -> list[tuple[int, int]]:
-    """First position and the one behind the last of each chain's shown text."""
-    return _decoded(run).shown
-
-
-def slots_of(run: Run) -> int:
-    """Events that a step of a chain may have."""
-    return _decoded(run).slots
 
 
 def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
@@ -176,21 +160,31 @@ def _words(run: Run, tokens: Sequence[NDArray[Any]]) -> dict[str, str]:
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Tokens (chains, length) after a step, and the log-probability of each at its last visit."""
-    place = max(0, step - 1) // run.mark_every
-    start, events = chunk(run, place)
-    part = {name: values[:, : step - place * run.mark_every] for name, values in events.items()}
-    tokens = replaced(start, part["site"], part["token"])[1] if step else start
+    number = max(0, step - 1) // run.log.segment_steps
+    events = shown_events(run, number)
+    part = {name: values[:, : step - events.first] for name, values in events.arrays.items()}
+    tokens = run.tokens(step)
     log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
     _last_visits(part, log_prob, unseen)
-    with suppress(DamagedRun):  # of an earlier chunk: what it would tell is unknown
-        for earlier in range(place - 1, max(-1, place - 1 - BACK), -1):
-            if not unseen.any():
-                break
-            _last_visits(chunk(run, earlier).events, log_prob, unseen)
+    with suppress(DamagedRun):  # of the segment before: what it would say is unknown
+        if number and unseen.any():
+            _last_visits(shown_events(run, number - 1).arrays, log_prob, unseen)
     return tokens, log_prob
 
 
-def _last_visits(part: Parts, log_prob: NDArray[Any], unseen: NDArray[np.bool_]) -> None:
+def shown_events(run: Run, number: int) -> Segment:
+    """The events of a segment as they are shown: sites that are still hidden have no figures."""
+    segment = run.log.segment(number)
+    arrays = {name: segment.arrays[name] for name in FIELDS}
+    if run.spec.unmasking is not None:
+        hidden = np.isin(arrays["token"], run.hidden_tokens)
+        arrays |= {n: np.where(hidden, np.nan, arrays[n]) for n in ("log_prob_new", "entropy")}
+    return Segment(segment.first, arrays)
+
+
+def _last_visits(
+    part: Mapping[str, NDArray[Any]], log_prob: NDArray[Any], unseen: NDArray[np.bool_]
+) -> None:
     """Enters the last visit of each site (chains, length) that is unseen so far."""
     chain, step, slot = np.nonzero(part["site"] >= 0)
     sites, last = _last(chain * unseen.shape[1] + part["site"][chain, step, slot])
@@ -208,13 +202,14 @@ def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
     """The columns of a film: the last event of each site of each chain in each frame."""
-    last, size = first + count * every, run.mark_every
-    lows = np.array([shown_of(run)[chain][0] for chain in chosen])
+    last, size = first + count * every, run.log.segment_steps
+    lows = np.array([run.text_spans[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
     for place in range(first // size, -(-last // size) if count else 0):
         begin, end = max(first, place * size), min(last, (place + 1) * size)
         cut = slice(begin - place * size, end - place * size)
-        part = {name: values[chosen, cut] for name, values in chunk(run, place).events.items()}
+        events = shown_events(run, place).arrays
+        part = {name: values[chosen, cut] for name, values in events.items()}
         chain, step, slot = np.nonzero(part["site"] >= 0)
         found = {name: values[chain, step, slot] for name, values in part.items()}
         found["site"] = found["site"] - lows[chain]
@@ -230,69 +225,3 @@ def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]
     _, last = _last(keys)
     return {name: values[last] for name, values in events.items()}
-
-
-class Chunk(NamedTuple):
-    """What happened from one mark to the next, or to the end of the run."""
-
-    start: NDArray[np.int64]  # (chains, length): the tokens at the mark
-    events: Parts  # (chains, steps, slots) each
-
-    @property
-    def nbytes(self) -> int:
-        return self.start.nbytes + sum(values.nbytes for values in self.events.values())
-
-
-class _Decoded:
-    """What was decoded of a run: the chunks used last, and the positions that texts take up."""
-
-    def __init__(self, run: Run) -> None:
-        self.lock = Lock()
-        self.chunks: OrderedDict[int, Chunk] = OrderedDict()  # the one used last is the last
-        began, free = run.tokens(0), run.free
-        self.slots = run.read("site", 0, 0).shape[2]
-        self.shown = [inside(run.vocabulary, *one) for one in zip(began, free, strict=True)]
-        # At sites of a generation that are hidden nothing was drawn.
-        self.masks = np.unique(began[free]) if run.spec.unmasking is not None else None
-
-
-_opened: "WeakKeyDictionary[Run, _Decoded]" = WeakKeyDictionary()
-_opening = Lock()
-
-
-def _decoded(run: Run) -> _Decoded:
-    with _opening:
-        if run not in _opened:
-            _opened[run] = _Decoded(run)
-        return _opened[run]
-
-
-def keep_decoded(before: Run, after: Run) -> None:
-    """Hands what was decoded of a run to the same run, opened again after it grew."""
-    after.vocabulary = before.vocabulary
-    old, new = _decoded(before), _decoded(after)
-    with old.lock, new.lock:
-        for place, part in old.chunks.items():
-            if part.events["site"].shape[1] == after.mark_every:
-                new.chunks[place] = part
-
-
-def chunk(run: Run, place: int) -> Chunk:
-    """The chunk of that number, decoded now or before."""
-    known = _decoded(run)
-    with known.lock:
-        if place in known.chunks:
-            known.chunks.move_to_end(place)
-            return known.chunks[place]
-    first = place * run.mark_every
-    last = min(run.steps, first + run.mark_every)
-    events = {name: run.read(name, first, last) for name in FIELDS}
-    if known.masks is not None:
-        hidden = np.isin(events["token"], known.masks)
-        events |= {n: np.where(hidden, np.nan, events[n]) for n in ("log_prob_new", "entropy")}
-    found = Chunk(run.tokens(first), events)
-    with known.lock:
-        known.chunks[place] = found
-        while len(known.chunks) > max(1, HELD // found.nbytes):
-            known.chunks.popitem(last=False)
-    return found

@@ -1,7 +1,5 @@
 """The log of a run in a folder: Parquet segments, and a manifest whose replacement is the commit.
 
-Not used by `sample` yet: runs are still written by `store` and `writer`, which this will replace.
-
     RUN/run.json                 the spec and the manifest: steps, and the digest of every file
     RUN/start.parquet            one row per chain: its tokens before step 1, its free sites
     RUN/events/00000000.parquet  full segments: one row per event, empty slots are left out
@@ -22,16 +20,14 @@ Parquet file says which steps of which run it contains, and has a digest of its 
 lost run.json can be rebuilt.
 """
 
-import errno
+import copy
 import fcntl
 import hashlib
 import io
 import json
 import os
 import re
-import shutil
 import stat
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -45,25 +41,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from glauber.disk import (
+    DRAFT,
+    create_folder,
+    digest,
+    explained_errors,
+    read_file,
+    sync,
+    write_file,
+)
+from glauber.disk import RUN_HEADER as MANIFEST
 from glauber.errors import DamagedRun, GlauberError
 from glauber.json_text import parse_json
 from glauber.runs.log import (
-    FIELDS,
     TOKENS,
     Events,
+    Log,
     Segment,
-    SegmentedLog,
+    check_described,
     default_segment_steps,
+    dense_events,
     empty_events,
     event_fields,
     join_events,
     split_events,
     stored_events,
 )
-from glauber.runs.spec import CHANGING, DRAFT, Spec, record_of, spec_digest, spec_of
+from glauber.runs.spec import CHANGING, Spec, record_of, spec_digest, spec_of
 
 FORMAT = 5  # up to 4, events were Zarr arrays
-MANIFEST = "run.json"
 START = "start.parquet"
 EVENTS = "events"
 STATES = "states"
@@ -163,12 +169,10 @@ class Table:
         first, last = self.about["first"], self.about["last"]
         shape = (last - first, n_chains, n_slots)
         values = self.column(name)
-        if len(values) < np.prod(shape):
-            dtype, empty = FIELDS[name]
-            dense = np.full(shape, empty, dtype)
-            dense.reshape(-1)[self._remember("position", lambda: self._positions(shape))] = values
-            values = dense
-        return values.reshape(shape).transpose(1, 0, 2)
+        if len(values) == np.prod(shape):
+            return values.reshape(shape).transpose(1, 0, 2)
+        positions = self._remember("position", lambda: self._positions(shape))
+        return dense_events(name, values, positions, shape).transpose(1, 0, 2)
 
     def _positions(self, shape: tuple[int, int, int]) -> NDArray[np.int64]:
         """Where the events lie in an array (steps, chains, slots)."""
@@ -197,72 +201,6 @@ def event_columns(segment: Segment, fields: list[str]) -> dict[str, NDArray[Any]
 
 
 # ---- files
-
-
-def digest(content: bytes) -> str:
-    """The digest of a file's bytes."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; anything else, such as a pipe, is an OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read()
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file; its bytes are on the disk before its name is."""
-    draft = path.with_name(f".{path.name}{DRAFT}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(draft, flags, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            flush_to_disk(handle)
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-
-
-def sync(*paths: Path) -> None:
-    """Make files, or the names in folders, outlast a power cut."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            flush_to_disk(handle)
-        finally:
-            os.close(handle)
-
-
-def flush_to_disk(handle: int) -> None:
-    """fsync; on macOS, where fsync leaves data in the drive's cache, F_FULLFSYNC."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)
-    if full is not None:
-        try:
-            fcntl.fcntl(handle, full)
-            return
-        except OSError:  # not every file system has it
-            pass
-    os.fsync(handle)
-
-
-@contextmanager
-def explained_errors(folder: Path) -> Iterator[None]:
-    """Say in one sentence why a run could not be written."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GlauberError(
-                f"the disk is full; the committed steps of {folder} are safe: free some space, "
-                "then resume the run."
-            ) from error
-        raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
 
 
 def damage(folder: Path, reason: str) -> DamagedRun:
@@ -328,10 +266,10 @@ class Manifest:
     files: dict[str, str] = field(default_factory=dict)  # digests by name
 
     @classmethod
-    def from_record(cls, folder: Path, record: dict[str, Any]) -> "Manifest":
+    def from_record(cls, record: dict[str, Any]) -> "Manifest":
         """The manifest with these entries; what is missing or wrong is a ValueError or its like."""
         names = ("run", "fields", "chains", "slots", "segment_steps", "steps", "files")
-        manifest = cls(spec_of(folder, record["spec"]), **{name: record[name] for name in names})
+        manifest = cls(spec_of(record["spec"]), **{name: record[name] for name in names})
         counts = (manifest.chains, manifest.slots, manifest.segment_steps, manifest.steps + 1)
         well_formed = (
             all(type(count) is int and count > 0 for count in counts)
@@ -358,7 +296,7 @@ class Manifest:
                 raise ValueError("the digest differs")
             number = int(record["format"])
             if number == FORMAT:
-                return cls.from_record(folder, record)
+                return cls.from_record(record)
         except FileNotFoundError as error:
             if (folder / START).exists():
                 raise damage(folder, f"{MANIFEST} is missing") from error
@@ -372,7 +310,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """The content of run.json, sealed by a digest of its entries."""
-        entries = {"format": FORMAT, **vars(self), "spec": spec_record(self.spec)}
+        entries = {"format": FORMAT, **vars(self), "spec": record_of(self.spec)}
         seal = digest(json.dumps(entries, sort_keys=True).encode())
         text = json.dumps(entries | {"digest": seal}, indent=1, ensure_ascii=False)
         return f"{text}\n".encode("utf-8", "surrogatepass")
@@ -415,14 +353,9 @@ def state_file(number: int) -> str:
     return START if number == 0 else f"{STATES}/{number:08}.parquet"
 
 
-def spec_record(spec: Spec) -> dict[str, Any]:
-    """The entries of a spec; the format of the log is that of its manifest."""
-    return {name: value for name, value in record_of(spec).items() if name != "format"}
-
-
 def footer_of(manifest: Manifest, first: int, last: int) -> dict[str, Any]:
     """What the footer of a segment says: its run, its steps, and what may change about a run."""
-    record = spec_record(manifest.spec)
+    record = record_of(manifest.spec)
     changing = {name: record[name] for name in CHANGING if name in record}
     return {"run": manifest.run, "first": first, "last": last, "spec": changing}
 
@@ -430,11 +363,11 @@ def footer_of(manifest: Manifest, first: int, last: int) -> dict[str, Any]:
 # ---- the log
 
 
-class FolderLog(SegmentedLog):
+class FolderLog(Log):
     """The log in a folder, opened for reading, or with `write` for writing.
 
     Every file is compared with its digest when it is read. A reader next to a writer sees the steps
-    that were committed when it was opened, until it calls `refresh`.
+    that were committed when it was opened, until it calls `newest`.
     """
 
     def __init__(self, folder: str | Path, *, write: bool = False) -> None:
@@ -487,7 +420,7 @@ class FolderLog(SegmentedLog):
             if save_tokenizer is not None:
                 save_tokenizer(draft / TOKENIZER)
             files = tokenizer_digests(draft)
-            about = {**header, "run": run, "spec": spec_record(spec), "tokenizer": files}
+            about = {**header, "run": run, "spec": record_of(spec), "tokenizer": files}
             start = encode(columns, about)
             (draft / START).write_bytes(start)
             files = {START: digest(start), **files}
@@ -504,24 +437,37 @@ class FolderLog(SegmentedLog):
     @property
     def free(self) -> NDArray[np.bool_]:
         """The sites that may be redrawn, (chains, length)."""
-        return self._array(0, "free").copy()
-
-    @property
-    def finished(self) -> bool:
-        """Whether all planned steps are there."""
-        return self.steps == self.spec.steps
+        free = self._array(0, "free").copy()
+        if free.shape != self._array(0, TOKENS).shape or not free.any(axis=1).all():
+            raise damage(self.folder, "a chain has no free site")
+        return free
 
     def tokenizer(self) -> Path:
         """The folder of the tokenizer; refuses one that is not what was committed."""
         for item in tokenizer_damages(self.folder, self._manifest):
-            raise damage(self.folder, f"{item.name} {item.reason}")
+            raise damage(self.folder, str(item))
         return self.folder / TOKENIZER
 
-    def refresh(self) -> bool:
-        """Take note of what a writer has committed since; whether there are other steps now."""
-        steps = self.steps
-        self._adopt(Manifest.read(self.folder))
-        return self.steps != steps
+    def check_files(self) -> None:
+        """Refuse a run of which a file is missing, without reading the others."""
+        for name in self._manifest.files:
+            if not (self.folder / name).is_file():
+                raise damage(self.folder, f"{name} is missing")
+
+    def verify(self) -> None:
+        """Compare every file with its digest; refuse a run that is damaged."""
+        for item in file_damages(self.folder, self._manifest):
+            raise damage(self.folder, str(item))
+
+    def newest(self) -> "FolderLog":
+        """A reader of the steps that are committed now; it shares what was decoded before."""
+        manifest = Manifest.read(self.folder)
+        if manifest == self._manifest:
+            return self
+        log = copy.copy(self)
+        log._adopt(manifest)
+        log._lock = log._growing = None
+        return log
 
     def segment(self, number: int) -> Segment:
         """The segment that begins at step number * segment_steps; the last may have no steps."""
@@ -604,8 +550,7 @@ class FolderLog(SegmentedLog):
     def describe(self, spec: Spec) -> None:
         """Commit another number of planned steps, device or versions; the rest cannot change."""
         segment = self._writable()
-        if spec_digest(spec) != spec_digest(self.spec):
-            raise GlauberError(f"{self.folder} was begun with other settings: choose another one.")
+        check_described(self.spec, spec, str(self.folder))
         if spec != self.spec:
             with self._closed_on_failure():
                 self._commit(self.steps, spec, segment, dict(self._manifest.files))
@@ -664,12 +609,6 @@ class FolderLog(SegmentedLog):
             os.close(self._lock)
             self._lock = None
 
-    def __enter__(self) -> "FolderLog":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class _StoredArrays(Mapping[str, NDArray[Any]]):
     """The arrays of a stored segment, each read when it is first used."""
@@ -696,29 +635,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     sync(folder)
 
 
-def create_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """A new folder with the files that `fill` writes, complete or not at all."""
-    draft: Path | None = None
-    try:
-        if folder.exists() or folder.is_symlink():
-            raise GlauberError(f"the folder {folder} exists already; choose another one.")
-        missing = [parent for parent in folder.absolute().parents if not parent.exists()]
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".", suffix=DRAFT, dir=folder.parent))
-        umask = os.umask(0o077)
-        os.umask(umask)
-        draft.chmod(0o777 & ~umask)  # a temporary folder is for its owner alone
-        fill(draft)
-        sync(*draft.rglob("*"), draft)
-        os.rename(draft, folder)
-        sync(folder.parent, *(parent.parent for parent in missing))
-    except OSError as error:
-        raise GlauberError(f"{folder} cannot be made: {error.strerror or error}.") from error
-    finally:
-        if draft is not None:
-            shutil.rmtree(draft, ignore_errors=True)
-
-
 def tokenizer_digests(folder: Path) -> dict[str, str]:
     """The digests of the files of a tokenizer by their names; hidden files are none of it."""
     paths = [path for path in sorted((folder / TOKENIZER).rglob("*")) if path.is_file()]
@@ -734,6 +650,10 @@ class FileDamage(NamedTuple):
     first: int | None = None  # the steps it is about, first <= step < last
     last: int | None = None
 
+    def __str__(self) -> str:
+        steps = f" (steps {self.first} to {self.last})" if self.first != self.last else ""
+        return f"{self.name} {self.reason}{steps}"
+
 
 def file_damage(folder: Path, name: str, manifest: Manifest) -> str | None:
     """What is wrong with a file; None where it is what was committed."""
@@ -744,6 +664,22 @@ def file_damage(folder: Path, name: str, manifest: Manifest) -> str | None:
     except OSError:
         return "cannot be read"
     return None if digest(content) == manifest.files.get(name) else "is not what was committed"
+
+
+def file_damages(folder: Path, manifest: Manifest) -> Iterator[FileDamage]:
+    """The files that are not what the manifest says, in the order of steps."""
+    for name in manifest.needed_files():
+        number = int(re.findall(r"\d+", name)[0]) if name != START else 0
+        first = number * manifest.segment_steps
+        last = min(first + manifest.segment_steps, manifest.steps)
+        if name == manifest.tail:
+            first, last = manifest.n_full * manifest.segment_steps, manifest.steps
+        if name.startswith(STATES) or name == START:
+            last = first
+        reason = file_damage(folder, name, manifest)
+        if reason is not None:
+            yield FileDamage(name, reason, first, last)
+    yield from tokenizer_damages(folder, manifest)
 
 
 def tokenizer_damages(folder: Path, manifest: Manifest) -> list[FileDamage]:

@@ -5,25 +5,27 @@ not depend on how the steps were divided into calls of `append`. `MemoryLog` kee
 `FolderLog` (`glauber.runs.folder_log`) in a folder.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.base import PAD
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.runs.spec import Spec
+from glauber.runs.spec import Spec, spec_digest
 
 # Per slot of a step: the site, the new token, whether it differs from the old one, the natural
 # log-probability of both in the conditional drawn from, that conditional's entropy in nats and, in
 # runs whose scan may reject proposals, whether the proposal was accepted. Each with its type and
 # its value in an empty slot.
 FIELDS: dict[str, tuple[str, Any]] = {
-    "site": ("int32", -1),
-    "token": ("int32", -1),
+    "site": ("int32", PAD),
+    "token": ("int32", PAD),
     "changed": ("bool", False),
     "log_prob_old": ("float32", np.nan),
     "log_prob_new": ("float32", np.nan),
@@ -35,19 +37,6 @@ SEGMENT_EVENTS = 2**18  # of a full segment, about
 MIN_SEGMENT_STEPS = 16  # so that the states of very many chains do not outweigh their events
 
 Events = dict[str, NDArray[Any]]  # each field, (chains, steps, slots)
-
-
-class Log(Protocol):
-    """Events of all chains, appended in the order of steps."""
-
-    spec: Spec
-    steps: int
-    fields: list[str]
-
-    def append(self, events: Events) -> None: ...
-    def read(self, field: str, first: int = 0, last: int | None = None) -> NDArray[Any]: ...
-    def tokens(self, step: int | None = None) -> NDArray[np.int32]: ...
-    def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int32]]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +69,23 @@ class Segment:
         self.replay(tokens, self.first, step)
         return tokens
 
+    def replaced_tokens(self) -> NDArray[np.int32]:
+        """The token that each event replaced, (chains, steps, slots); PAD in empty slots."""
+        tokens, sites = self.arrays[TOKENS], self.arrays["site"]
+        chain, step, slot = np.nonzero(sites >= 0)
+        new_tokens = self.arrays["token"][chain, step, slot]
+        keys = chain * tokens.shape[1] + sites[chain, step, slot]
+        order = np.argsort(keys, kind="stable")  # events of one site in the order of their steps
+        repeated = np.flatnonzero(keys[order][1:] == keys[order][:-1]) + 1
+        old_tokens = tokens.ravel()[keys]
+        old_tokens[order[repeated]] = new_tokens[order[repeated - 1]]
+        replaced = np.full(sites.shape, PAD, np.int32)
+        replaced[chain, step, slot] = old_tokens
+        return replaced
 
-class SegmentedLog(ABC):
-    """Reading and replay for logs that consist of segments."""
+
+class Log(ABC):
+    """Events of all chains, appended in the order of steps."""
 
     spec: Spec
     steps: int
@@ -90,6 +93,28 @@ class SegmentedLog(ABC):
     n_chains: int
     n_slots: int
     segment_steps: int
+
+    @property
+    @abstractmethod
+    def free(self) -> NDArray[np.bool_]:
+        """The sites that may be redrawn, (chains, length)."""
+
+    @abstractmethod
+    def append(self, events: Events) -> None:
+        """Add steps."""
+
+    @abstractmethod
+    def describe(self, spec: Spec) -> None:
+        """Set another number of planned steps, device or versions; the rest cannot change."""
+
+    def close(self) -> None:  # noqa: B027 (a log in memory has nothing to close)
+        """End writing; the steps can still be read."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @abstractmethod
     def segment(self, number: int) -> Segment:
@@ -123,12 +148,17 @@ class SegmentedLog(ABC):
             )
         return self.segment(step // self.segment_steps).tokens_after(step)
 
-    def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """(step, tokens (chains, length)) at step 0, every, 2 every, … in one pass."""
+    def segments(self) -> Iterator[Segment]:
+        """The segments that have steps, in order."""
+        return (self.segment(number) for number in range(-(-self.steps // self.segment_steps)))
+
+    def states(self, every: int = 1, first: int = 0) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """(step, tokens (chains, length)) at the multiples of `every` from `first` on, in order."""
         check_count("number of steps between states", every, most=10**15)
-        segment, position = self.segment(0), 0
-        tokens = segment.tokens_after(0)
-        for step in range(0, self.steps + 1, every):
+        position = min(-(-first // every) * every, self.steps)
+        segment = self.segment(position // self.segment_steps)
+        tokens = segment.tokens_after(position)
+        for step in range(-(-first // every) * every, self.steps + 1, every):
             if step >= segment.first + self.segment_steps:
                 segment = self.segment(step // self.segment_steps)
                 tokens, position = segment.tokens_after(segment.first), segment.first
@@ -137,7 +167,7 @@ class SegmentedLog(ABC):
             yield step, tokens.copy()
 
 
-class MemoryLog(SegmentedLog):
+class MemoryLog(Log):
     """A log in memory.
 
     tokens and free are (chains, length): the tokens before the first step, with PAD after shorter
@@ -154,13 +184,30 @@ class MemoryLog(SegmentedLog):
         rejects: bool = False,
         segment_steps: int | None = None,
     ) -> None:
-        self.spec, self.steps, self.free = spec, 0, free
+        self.spec, self.steps = spec, 0
+        self._free = np.array(free, np.bool_)
         self.n_chains, self.n_slots = len(tokens), n_slots
         self.fields = event_fields(rejects)
         self.segment_steps = segment_steps or default_segment_steps(self.n_chains, n_slots)
         self._full: list[Segment] = []
         self._tokens = np.array(tokens, np.int32)  # before the last segment
         self._parts: list[Events] = []  # of the last segment, as they were appended
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """The sites that may be redrawn, (chains, length)."""
+        return self._free
+
+    def describe(self, spec: Spec) -> None:
+        """Set another number of planned steps, device or versions; the rest cannot change."""
+        check_described(self.spec, spec, "the run")
+        self.spec = spec
+
+    def copy(self) -> "MemoryLog":
+        """A log with the same steps, to which others can be appended."""
+        log = copy.copy(self)
+        log._full, log._parts = list(self._full), list(self._parts)
+        return log
 
     def append(self, events: Events) -> None:
         """Add steps."""
@@ -170,7 +217,7 @@ class MemoryLog(SegmentedLog):
             self.steps += part["site"].shape[1]
             if self.steps % self.segment_steps == 0:
                 segment = self.segment(len(self._full))
-                self._full.append(segment)
+                self._full.append(Segment(segment.first, SparseArrays(segment.arrays)))
                 self._tokens = segment.tokens_after(self.steps)
                 self._parts = []
 
@@ -185,6 +232,46 @@ class MemoryLog(SegmentedLog):
         return Segment(first, {TOKENS: self._tokens, **self._parts[0]})
 
 
+class SparseArrays(Mapping[str, NDArray[Any]]):
+    """The arrays of a segment without its empty slots; each is filled up when it is used."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._tokens, self._shape = arrays[TOKENS], arrays["site"].shape
+        self._positions = np.flatnonzero(arrays["site"] >= 0)
+        self._values = {
+            name: values.ravel()[self._positions]
+            for name, values in arrays.items()
+            if name != TOKENS
+        }
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name == TOKENS:
+            return self._tokens
+        return dense_events(name, self._values[name], self._positions, self._shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((TOKENS, *self._values))
+
+    def __len__(self) -> int:
+        return 1 + len(self._values)
+
+
+def dense_events(
+    field: str, values: NDArray[Any], positions: NDArray[np.int64], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """A field of events as an array of that shape; positions are indices into it, flattened."""
+    dtype, empty = FIELDS[field]
+    array = np.full(shape, empty, dtype)
+    array.reshape(-1)[positions] = values
+    return array
+
+
+def check_described(now: Spec, spec: Spec, name: str) -> None:
+    """Refuse to change what decides a trajectory."""
+    if spec_digest(spec) != spec_digest(now):
+        raise GlauberError(f"{name} was begun with other settings: choose another one.")
+
+
 def event_fields(rejects: bool) -> list[str]:
     """The fields of the events of a run whose scan may reject proposals, or may not."""
     return [field for field in FIELDS if rejects or field != "accepted"]
@@ -193,6 +280,13 @@ def event_fields(rejects: bool) -> list[str]:
 def default_segment_steps(n_chains: int, n_slots: int) -> int:
     """The number of steps of a full segment."""
     return max(MIN_SEGMENT_STEPS, SEGMENT_EVENTS // (n_chains * n_slots))
+
+
+def bytes_needed(n_chains: int, n_steps: int, n_slots: int, length: int) -> int:
+    """An upper bound on the size of a log: its events and states before compression."""
+    event = sum(np.dtype(dtype).itemsize for dtype, _ in FIELDS.values())
+    states = 1 + n_steps // default_segment_steps(n_chains, n_slots)
+    return n_chains * (n_steps * n_slots * event + states * length * 4) + 2**21
 
 
 def stored_events(events: Events, fields: list[str], shape: tuple[int, int]) -> Events:
@@ -218,6 +312,16 @@ def stored_events(events: Events, fields: list[str], shape: tuple[int, int]) -> 
 def empty_events(fields: list[str], shape: tuple[int, int, int]) -> Events:
     """Events (chains, steps, slots) of which every slot is empty."""
     return {field: np.full(shape, FIELDS[field][1], FIELDS[field][0]) for field in fields}
+
+
+def resize_events(events: Events, n_steps: int, n_slots: int) -> Events:
+    """Events (chains, steps, slots) of so many steps and slots: cut off, or with empty slots."""
+    n_chains, *shape = events["site"].shape
+    steps, slots = min(n_steps, shape[0]), min(n_slots, shape[1])
+    resized = empty_events(list(events), (n_chains, n_steps, n_slots))
+    for field, values in events.items():
+        resized[field][:, :steps, :slots] = values[:, :steps, :slots]
+    return resized
 
 
 def split_events(events: Events, position: int, segment_steps: int) -> Iterator[Events]:

@@ -1,4 +1,4 @@
-"""What does a stored run say? Everything here only reads.
+"""A run: what every step of its chains did, and the texts after any step.
 
 Events are stored by position, the special tokens included. People count sites from 0 without
 special tokens and prefix: `run.first_site` is the position of that site 0.
@@ -15,17 +15,9 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
-from glauber.runs.earlier import Replayed
-from glauber.runs.integrity import EVENTS, TOKENIZER, Checked, damaged, refuse_files
-from glauber.runs.replay import replay
-from glauber.runs.spec import FORMAT, Spec, read_spec
-from glauber.runs.store import (
-    check_together,
-    current_commit,
-    finish_mark,
-    open_group,
-    refuse_missing,
-)
+from glauber.runs.folder_log import FolderLog
+from glauber.runs.log import Log
+from glauber.runs.spec import Spec
 
 if TYPE_CHECKING:
     import arviz
@@ -33,25 +25,23 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import xarray
 
-    from glauber.conditionals.vocabulary import Text
+    from glauber.conditionals.vocabulary import Text, Vocabulary
 
-BLOCK = 512  # steps read at a time
 SHOWN = 8  # chains written out for a person
+BLOCK = 512  # steps exported at a time
 
 
 class Run(Result):
-    """A run's folder, opened for reading."""
+    """A run, in a folder or in memory; everything but `save` only reads.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)  # of the run
-        self.spec: Spec = read_spec(self.folder)
-        self._stored = self._open()
-        self.commit = self._stored.commit  # what the writer calls safe
-        self.fields = self._stored.fields  # of the events
-        self.steps = self.commit.steps  # of every chain, so far
-        self.mark_every = self.commit.every  # steps between two marks
-        self._seen: dict[int, NDArray[np.int64]] = {}
-        self._before: Run | str | Path | None = None
+    `folder` is the folder of the run, or None if it is in memory. A run in memory is given as its
+    log and the vocabulary of its model.
+    """
+
+    def __init__(self, source: "str | Path | Log", vocabulary: "Vocabulary | None" = None) -> None:
+        self.log = source if isinstance(source, Log) else FolderLog(source)
+        self.folder = self.log.folder if isinstance(self.log, FolderLog) else None
+        self._model_vocabulary = vocabulary
 
     @classmethod
     def of(cls, run: "Run | str | Path", *, generations: bool = False) -> "Run":
@@ -59,29 +49,67 @@ class Run(Result):
         found = run if isinstance(run, Run) else cls(run)
         if found.spec.unmasking is not None and not generations:
             raise GlauberError(
-                f"{found.folder} is a generation and no chain: `glauber show` shows its passes, "
+                f"{found.name} is a generation and no chain: `glauber show` shows its passes, "
                 "and the command that began it resumes it."
             )
         return found
 
-    def instead_of(self, other: "Run | str | Path") -> "Run":
-        """This run, which keeps the other one: a temporary folder is deleted with its first run."""
-        self._before = other
-        return self
+    @property
+    def name(self) -> str:
+        """The folder of the run, or "in memory"."""
+        return "in memory" if self.folder is None else str(self.folder)
 
-    def _open(self) -> Checked:
-        """The arrays, which know what was committed."""
-        commit = current_commit(self.folder)
-        if commit.of or self.spec.format >= FORMAT:
-            check_together(self.folder, self.spec, commit)
-            return Checked(self.folder, open_group(self.folder), commit)
-        found = Replayed(self.folder, open_group(self.folder), commit, self.spec)
-        refuse_missing(self.folder, found.group, found.commit)
-        return found
+    @property
+    def label(self) -> str:
+        """The name of the run's folder."""
+        return self.name if self.folder is None else self.folder.resolve().name
 
-    def check_files(self) -> None:
-        """Refuses a run of which a chunk is missing, without reading the others."""
-        refuse_missing(self.folder, self._stored.group, self.commit)
+    def newest(self) -> "Run":
+        """The run with the steps that are committed now."""
+        if not isinstance(self.log, FolderLog):
+            return self
+        log = self.log.newest()
+        if log is self.log:
+            return self
+        run = Run(log)
+        if "vocabulary" in vars(self):
+            run.vocabulary = self.vocabulary
+        return run
+
+    def save(self, folder: str | Path) -> "Run":
+        """Store a run that is in memory in a new folder; the run in that folder."""
+        if self.folder is not None:
+            raise GlauberError(f"the run is stored already, in {self.folder}.")
+        log = self.log
+        stored = FolderLog.create(
+            folder,
+            log.spec,
+            log.tokens(0),
+            log.free,
+            log.n_slots,
+            rejects="accepted" in log.fields,
+            save_tokenizer=self.model_vocabulary.save,
+        )
+        with stored:
+            for first in range(0, log.steps, log.segment_steps):
+                last = min(first + log.segment_steps, log.steps)
+                stored.append({name: log.read(name, first, last) for name in log.fields})
+        return Run(folder)
+
+    @property
+    def spec(self) -> Spec:
+        """How the run is made."""
+        return self.log.spec
+
+    @property
+    def steps(self) -> int:
+        """The steps that every chain has made."""
+        return self.log.steps
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of the events."""
+        return self.log.fields
 
     @property
     def signature(self) -> str:  # type: ignore[override]
@@ -90,8 +118,8 @@ class Run(Result):
 
     @property
     def finished(self) -> bool:
-        """Whether the run reached its planned number of steps, and its mark says so."""
-        return finish_mark(self.folder) == self.steps == self.spec.steps
+        """Whether the run has all its planned steps."""
+        return self.steps == self.spec.steps
 
     @property
     def n_chains(self) -> int:
@@ -118,24 +146,27 @@ class Run(Result):
 
     @cached_property
     def vocabulary(self) -> "Text":
-        """What turns this run's tokens into text."""
+        """What turns the run's tokens into text."""
         from glauber.conditionals.vocabulary import Text
 
-        self._check_tokenizer()
-        return Text.open(self.folder / TOKENIZER)
+        if isinstance(self.log, FolderLog):
+            return Text.open(self.log.tokenizer())
+        return self.model_vocabulary.text
 
-    def _check_tokenizer(self) -> None:
-        if self.commit.of:
-            hope = f"`glauber repair {self.folder}` writes it again from the run's model"
-            refuse_files(self.folder, self.commit, inside=TOKENIZER, hope=hope)
+    @cached_property
+    def model_vocabulary(self) -> "Vocabulary":
+        """The vocabulary of the run's model, which also turns text into tokens."""
+        from glauber.conditionals.vocabulary import Vocabulary
+
+        if isinstance(self.log, FolderLog):
+            return Vocabulary.open(self.log.tokenizer())
+        assert self._model_vocabulary is not None
+        return self._model_vocabulary
 
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Sites that are redrawn, (chains, length)."""
-        free = self._stored.free()
-        if not free.any(axis=1).all():
-            raise damaged(self.folder, "a chain has no free site")
-        return free
+        return self.log.free
 
     @cached_property
     def first_site(self) -> int:
@@ -146,53 +177,38 @@ class Run(Result):
         )
         return max(0, first - rank)
 
+    @cached_property
+    def text_spans(self) -> list[tuple[int, int]]:
+        """The positions of each text, first <= position < last, without special tokens around."""
+        rows = zip(self.tokens(0), self.free, strict=True)
+        return [text_span(self.vocabulary, *row) for row in rows]
+
+    @cached_property
+    def hidden_tokens(self) -> NDArray[np.int64]:
+        """The tokens of a generation that stand for hidden ones."""
+        return np.unique(self.tokens(0)[self.free])
+
     def events(self) -> "xarray.Dataset":
-        """The committed events: (chain, step, slot) variables, verified and opened lazily."""
+        """The events as variables (chain, step, slot), the start and the free sites."""
         import xarray
 
-        self.verify()
-        try:
-            # The group's header has all shapes of one commit, also beside a writer.
-            found = xarray.open_zarr(self.folder / EVENTS, consolidated=True)
-            marks = 1 + self.steps // self.mark_every
-            wanted = found[[*self.fields, "tokens", "free"]]
-            return wanted.isel(step=slice(0, self.steps), mark=slice(0, marks))
-        except Exception as error:  # what xarray raises depends on what was broken meanwhile
-            raise damaged(self.folder, f"{EVENTS} cannot be read") from error
+        arrays = {name: (("chain", "step", "slot"), self.read(name)) for name in self.fields}
+        sites = {"start": self.tokens(0), "free": self.free}
+        return xarray.Dataset(
+            arrays | {name: (("chain", "position"), values) for name, values in sites.items()}
+        )
 
     def read(self, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
         """One field of the events for the steps first <= step < last: (chains, steps, slots)."""
-        last = self.steps if last is None else last
-        return self._stored.events(name, first, last)
+        return self.log.read(name, first, last)
 
     def tokens(self, step: int | None = None) -> NDArray[np.int64]:
         """The tokens of every chain after that many steps (default: the last): (chains, length)."""
-        step = self.steps if step is None else step
-        if step in self._seen:
-            return self._seen[step].copy()
-        if not 0 <= step <= self.steps:
-            raise GlauberError(
-                f"step {step} is outside the run, which has steps 0 to {self.steps}."
-            )
-        first = step // self.mark_every * self.mark_every
-        tokens = self._stored.mark(step // self.mark_every).astype(np.int64)
-        replay(tokens, self.read("site", first, step), self.read("token", first, step))
-        if len(self._seen) < 64:  # views of one chain after another ask for the same steps
-            self._seen[step] = tokens.copy()
-        return tokens
+        return self.log.tokens(step).astype(np.int64)
 
     def states(self, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """(step, tokens (chains, length)) at step 0, every, 2 every, … in one pass."""
-        check_count("number of steps between states", every, most=10**15)
-        tokens = self.tokens(0)
-        yield 0, tokens.copy()
-        for first in range(0, self.steps, BLOCK):
-            last = min(first + BLOCK, self.steps)
-            sites, new = self.read("site", first, last), self.read("token", first, last)
-            for i in range(last - first):
-                replay(tokens, sites[:, i : i + 1], new[:, i : i + 1])
-                if (first + i + 1) % every == 0:
-                    yield first + i + 1, tokens.copy()
+        return ((step, tokens.astype(np.int64)) for step, tokens in self.log.states(every))
 
     def text(self, chain: int = 0, step: int | None = None) -> str:
         """The text of one chain after that many steps (default: the last)."""
@@ -224,18 +240,14 @@ class Run(Result):
         return chain
 
     def verify(self) -> None:
-        """Reads all of the run and refuses one that is damaged.
-
-        Runs of earlier formats have no digests: they are replayed against their marks, which sees
-        swapped and lost parts; figures that are wrong but possible stay unseen.
-        """
-        self._stored.check()
-        self._check_tokenizer()
+        """Compare every file of a stored run with its checksum; refuse a run that is damaged."""
+        if isinstance(self.log, FolderLog):
+            self.log.verify()
 
     def to_dict(self) -> dict[str, Any]:
         """A run in one JSON object."""
         return {
-            "run": str(self.folder),
+            "run": plain(self.folder),
             "signature": self.signature,
             "chains": self.n_chains,
             "steps": self.steps,
@@ -265,14 +277,13 @@ class Run(Result):
             yield f"{accepted:.1%} of the proposals to change one were accepted"
         if not self.finished:
             yield self.where()
-        yield f"run: {self.folder}"
+        if self.folder is not None:
+            yield f"run: {self.folder}"
 
     def where(self) -> str:
-        """Where an unfinished run stands, and how to go on."""
-        return (
-            f"stopped at step {self.steps:,} of {self.spec.steps:,}; "
-            f"resume with: glauber resume {self.folder}"
-        )
+        """How far an unfinished run is, and how to resume it."""
+        resume = "glauber.resume(run)" if self.folder is None else f"glauber resume {self.folder}"
+        return f"stopped at step {self.steps:,} of {self.spec.steps:,}; resume with: {resume}"
 
     def frame(self, *, events: bool = False) -> "pandas.DataFrame":
         """One row per chain: where it began, where it is, what it did; or one row per event."""
@@ -323,4 +334,16 @@ class Run(Result):
     def __repr__(self) -> str:
         state = "finished" if self.finished else f"of {self.spec.steps}"
         many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
-        return f"<Run {self.folder}: {many}, {state}>"
+        return f"<Run {self.name}: {many}, {state}>"
+
+
+def text_span(
+    vocabulary: "Text", tokens: NDArray[np.int64], free: NDArray[np.bool_]
+) -> tuple[int, int]:
+    """The positions of a text, first <= position < last, without the special tokens around it.
+
+    tokens and free are (length,), as the chain began.
+    """
+    spelled = [i for i, token in enumerate(tokens) if token >= 0 and vocabulary.decode([token])]
+    positions = spelled + np.nonzero(free)[0].tolist()
+    return min(positions), max(positions) + 1

@@ -66,13 +66,13 @@ def snapshots(
 def stride(run: Run, every: int | None = None, count: int = COUNT) -> int:
     """The steps between snapshots, if the run has room for two; by default about `count` fit."""
     if run.steps == 0:
-        raise GlauberError(f"the run {run.folder} has no steps yet, so there is nothing to read.")
+        raise GlauberError(f"the run {run.name} has no steps yet, so there is nothing to read.")
     check_count("number of snapshots", count)
     every = max(1, run.steps // count) if every is None else every
     check_count("number of steps between snapshots", every, most=10**12)
     if run.steps < every:
         raise GlauberError(
-            f"the run {run.folder} has {run.steps} steps, but the snapshots are {every} steps "
+            f"the run {run.name} has {run.steps} steps, but the snapshots are {every} steps "
             "apart: make it longer, or take them more often."
         )
     return every

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.result import Result, study
+from glauber.result import Result, plain, study
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Timeline(Result):
             for snapshot in self.snapshots
         ]
         return {
-            "run": str(self.run.folder),
+            "run": plain(self.run.folder),
             "chain": self.chain,
             "snapshots": snapshots,
             "signature": self.signature,
@@ -144,7 +144,7 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     """One chain after the given steps; changes are against the step before in that list."""
     run.check_chain(chain)
     free = run.free[chain]
-    first, last = inside(run.vocabulary, run.tokens(0)[chain], free)
+    first, last = run.text_spans[chain]
     shown = slice(first, last)
     snapshots: list[Snapshot] = []
     before: NDArray[np.int64] | None = None
@@ -163,18 +163,6 @@ def moments(run: Run, count: int) -> list[int]:
     """About `count` steps of a run, evenly spread, the first and the last among them."""
     check_count("number of rows", count, most=MOST)
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
-
-
-def inside(
-    vocabulary: "Text", tokens: NDArray[np.int64], free: NDArray[np.bool_]
-) -> tuple[int, int]:
-    """First position of a text and the one behind it, without the special tokens around it.
-
-    tokens and free are (length,), as the chain began.
-    """
-    there = [i for i, token in enumerate(tokens) if token >= 0 and vocabulary.decode([token])]
-    sites = there + np.nonzero(free)[0].tolist()
-    return min(sites), max(sites) + 1
 
 
 def spelled(vocabulary: "Text", tokens: Iterable[int]) -> list[str]:

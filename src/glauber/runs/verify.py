@@ -1,14 +1,41 @@
-"""Is all of a run what was committed? Everything is read; nothing is changed."""
+"""Is a run what was committed? And the repair that keeps its longest sound prefix."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from glauber.conditionals.base import Conditionals
+from glauber.disk import RUN_HEADER as MANIFEST
+from glauber.disk import digest, explained_errors, read_file, sync, write_file
+from glauber.errors import DamagedRun, GlauberError
+from glauber.parameters import Trust
 from glauber.result import Result, counted, plain, signature, study
-from glauber.runs.examine import Damage, examine
+from glauber.runs.folder_log import (
+    EVENTS,
+    FORMAT,
+    START,
+    STATES,
+    TOKENIZER,
+    UNREADABLE,
+    FileDamage,
+    Manifest,
+    Table,
+    encode,
+    file_damages,
+    remove_strays,
+    state_file,
+    take_lock,
+    tokenizer_damages,
+    tokenizer_digests,
+    write_manifest,
+)
+from glauber.runs.log import TOKENS, Segment
 from glauber.runs.run import Run
-from glauber.runs.spec import FORMAT
+from glauber.runs.spec import Spec, check_trust, record_of, spec_of
 
 if TYPE_CHECKING:
     import pandas
@@ -19,43 +46,38 @@ Folder = Annotated[Run | str | Path, "Folder of a run."]
 
 @study
 def verify(run: Folder) -> "Verified":
-    """Read all of a run and say which parts are what was committed.
+    """Compare every file of a run with its checksum.
 
-    Every chunk, mark and small file has a checksum. The command's exit code is 1 if something is
-    damaged. Runs of earlier formats have no checksums: they are replayed from mark to mark, which
-    shows lost, swapped and torn parts, but no figure that is wrong and possible.
+    The exit code of the command is 1 if something is damaged.
     """
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    found = examine(folder)
+    folder = stored_folder(run)
+    inspection = inspect_log(folder)
+    manifest = inspection.manifest
     return Verified(
-        folder,
-        None if found.spec is None else found.spec.format,
-        None if found.commit is None else found.commit.steps,
-        found.sound,
-        None if found.spec is None else found.spec.steps,
-        found.finished,
-        tuple(found.damages),
-        signature(study="verify") if found.spec is None else found.spec.signature,
+        folder=folder,
+        steps=None if manifest is None else manifest.steps,
+        sound=inspection.sound_steps,
+        planned=None if inspection.spec is None else inspection.spec.steps,
+        damages=inspection.damages,
+        signature=signature() if inspection.spec is None else inspection.spec.signature,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Verified(Result):
-    """What of a run is sound."""
+    """Which files of a run are what was committed."""
 
     folder: Path  # of the run
-    format: int | None  # None where it is unknown, as below
-    steps: int | None  # committed
-    sound: int  # steps of the longest sound beginning
-    planned: int | None  # steps
-    finished: bool  # whether the run reached them
-    damages: tuple[Damage, ...]
+    steps: int | None  # committed; None where run.json is damaged
+    sound: int  # steps of the longest sound prefix
+    planned: int | None  # steps; None where nothing says how the run was made
+    damages: tuple[FileDamage, ...]
     signature: str
 
     @property
-    def checksums(self) -> bool:
-        """Whether the run has checksums, or a replay was all there was."""
-        return self.format is not None and self.format >= FORMAT
+    def finished(self) -> bool:
+        """Whether all planned steps are committed."""
+        return self.steps is not None and self.steps == self.planned
 
     @property
     def exit_code(self) -> int:
@@ -65,43 +87,353 @@ class Verified(Result):
         return plain(
             {
                 "run": str(self.folder),
-                "format": self.format,
-                "checksums": self.checksums,
+                "format": FORMAT,
                 "steps": self.steps,
                 "sound": self.sound,
                 "planned": self.planned,
                 "finished": self.finished,
-                "damages": [one._asdict() for one in self.damages],
+                "damages": [damage._asdict() for damage in self.damages],
                 "signature": self.signature,
             }
         )
 
     def lines(self) -> Iterable[str]:
-        steps = "unknown steps" if self.steps is None else counted(self.steps, "step")
-        planned = "an unknown number" if self.planned is None else f"{self.planned:,}"
-        state = "finished" if self.finished else f"{planned} planned"
-        yield f"{self.folder}: format {self.format or 'unknown'}, {steps} committed, {state}"
-        yield from (f"damaged: {one} ({one.kind})" for one in self.damages)
-        if self.damages:
-            kept = f"steps 0 to {self.sound:,} are sound" if self.sound else "no step is sound"
-            if self.planned is None:
-                why = "nothing says how they were made: put run.json back from a backup"
-                yield f"{kept}, but {why}"
-            else:
-                yield f"{kept}; keep what is sound with: glauber repair {self.folder}"
-        elif self.checksums:
-            yield "sound: all of it is what was committed"
+        steps = "an unknown number of steps" if self.steps is None else counted(self.steps, "step")
+        planned = "" if self.planned is None or self.finished else f" of {self.planned:,} planned"
+        yield f"{self.folder}: {steps}{planned} committed"
+        yield from (f"damaged: {damage}" for damage in self.damages)
+        if not self.damages:
+            yield "sound: every file is what was committed"
+        elif self.planned is None:
+            yield (
+                "nothing is left that says how the run was made: restore run.json or "
+                f"{START} from a backup"
+            )
         else:
-            yield "sound as far as a replay can tell: this format has no checksums;"
-            yield f"it gets them by: glauber repair {self.folder}"
+            sound = f"steps 0 to {self.sound:,} are sound" if self.sound else "no step is sound"
+            yield f"{sound}; keep them with: glauber repair {self.folder}"
 
     def frame(self) -> "pandas.DataFrame":
-        """One row per damaged part."""
+        """One row per damaged file."""
         import pandas
 
-        return pandas.DataFrame(list(self.damages), columns=list(Damage._fields))
+        return pandas.DataFrame(list(self.damages), columns=list(FileDamage._fields))
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.runs import plot_damages
 
         return {"damages": plot_damages(self.damages, steps=self.steps or 0)}
+
+
+@study
+def repair(
+    run: Folder,
+    *,
+    model: Annotated[
+        str | Conditionals | None, "The run's model, to write a damaged tokenizer again."
+    ] = None,
+    trust_remote_code: Trust = False,
+) -> "Repaired":
+    """Keep the longest sound prefix of a run, from which it can be resumed to the same bits.
+
+    A damaged run.json is rebuilt from the footers of the other files, a lost state by replay, a
+    tokenizer from the run's model. What cannot be had again is cut off with all that follows it.
+    """
+    folder = stored_folder(run)
+
+    def save_tokenizer(target: Path, spec: Spec) -> None:
+        _save_tokenizer(folder, target, spec, model, trust_remote_code)
+
+    return repair_log(folder, save_tokenizer=save_tokenizer)
+
+
+def stored_folder(run: Run | str | Path) -> Path:
+    """The folder of a run that is on the disk."""
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    if folder is None:
+        raise GlauberError("the run is in memory only, so it has no files.")
+    return folder
+
+
+def _save_tokenizer(
+    folder: Path, target: Path, spec: Spec, model: str | Conditionals | None, trusted: bool
+) -> None:
+    """Write the tokenizer of a run's model; another model is refused."""
+    from glauber.conditionals.load import load
+
+    if model is None:
+        check_trust(folder, spec, trusted)
+    source = spec.model if model is None else model
+    dtype = spec.dtype if isinstance(source, str) else "float32"
+    loaded = load(source, device="cpu", dtype=dtype, trust_remote_code=trusted)
+    if loaded.fingerprint != spec.fingerprint:
+        raise GlauberError(f"{loaded.name or 'this model'} is not the model that made the run.")
+    loaded.vocabulary.save(target)
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired(Result):
+    """What was damaged, what was done about it, and what remains."""
+
+    folder: Path  # of the run
+    damages: tuple[FileDamage, ...]  # before
+    done: tuple[str, ...]
+    remains: tuple[str, ...]  # what is still damaged
+    steps: int  # kept
+    had: int | None  # steps committed before; None where run.json was damaged
+    spec: Spec
+
+    @property
+    def signature(self) -> str:  # type: ignore[override]
+        return self.spec.signature
+
+    @property
+    def finished(self) -> bool:
+        """Whether all planned steps are there."""
+        return self.steps == self.spec.steps
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.remains else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return plain(
+            {
+                "run": str(self.folder),
+                "damages": [damage._asdict() for damage in self.damages],
+                "done": self.done,
+                "remains": self.remains,
+                "steps": self.steps,
+                "had": self.had,
+                "planned": self.spec.steps,
+                "finished": self.finished,
+                "signature": self.signature,
+            }
+        )
+
+    def lines(self) -> Iterable[str]:
+        yield from (f"damaged: {damage}" for damage in self.damages)
+        yield from (f"done: {action}" for action in self.done)
+        yield from (f"remains: {problem}" for problem in self.remains)
+        if not self.damages and not self.done:
+            yield "nothing was damaged"
+        had = "" if self.had in (None, self.steps) else f" of {self.had:,}"
+        yield f"{self.folder} has {self.steps:,}{had} steps, {self.spec.steps:,} planned"
+        if not self.finished:
+            resume = f"glauber resume {self.folder}"
+            call = resume if self.spec.unmasking is None else "the call that began it"
+            yield f"the missing steps are made again, to the same bits, by: {call}"
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per file that was damaged."""
+        import pandas
+
+        return pandas.DataFrame(list(self.damages), columns=list(FileDamage._fields))
+
+    def figures(self) -> "dict[str, go.Figure]":
+        from glauber.figures.runs import plot_damages
+
+        had = max([self.steps, self.had or 0, *(damage.last or 0 for damage in self.damages)])
+        return {"damages": plot_damages(self.damages, steps=had)}
+
+
+# ---- inspection
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The damaged files of a run."""
+
+    manifest: Manifest | None  # None where run.json is damaged
+    damages: tuple[FileDamage, ...]
+    sound_steps: int  # of the longest prefix that is sound, or follows from what is sound
+    spec: Spec | None  # None where nothing says how the run was made
+
+
+def inspect_log(folder: Path) -> Inspection:
+    """Read every file of a run and compare it with its digest."""
+    while True:
+        try:
+            manifest = Manifest.read(folder)
+        except DamagedRun:
+            return _inspection_without_manifest(folder)
+        damages = tuple(file_damages(folder, manifest))
+        if damages and Manifest.read(folder) != manifest:
+            continue  # a writer replaced the tail
+        names = {item.name for item in damages}
+        if names.issuperset(manifest.needed_files()):  # run.json may be that of another run
+            inspection = _inspection_without_manifest(folder)
+            if inspection.sound_steps > 0:
+                return inspection
+        return Inspection(manifest, damages, sound_steps(manifest, damages), manifest.spec)
+
+
+def _inspection_without_manifest(folder: Path) -> Inspection:
+    broken = FileDamage(MANIFEST, "is damaged")
+    try:
+        manifest = rebuilt_manifest(folder)
+    except DamagedRun:
+        return Inspection(None, (broken, FileDamage(START, "is damaged", 0, 0)), 0, None)
+    damages = (broken, *file_damages(folder, manifest))
+    return Inspection(None, damages, sound_steps(manifest, damages), manifest.spec)
+
+
+def sound_steps(manifest: Manifest, damages: tuple[FileDamage, ...]) -> int:
+    """The steps before the first damaged events; lost states can be made again by replay."""
+    names = {item.name for item in damages}
+    if START in names:
+        return 0
+    number = 0
+    while number < manifest.n_full and manifest.events_file(number) not in names:
+        number += 1
+    complete = number == manifest.n_full and manifest.tail not in names
+    return manifest.steps if complete else number * manifest.segment_steps
+
+
+# ---- repair
+
+
+SaveTokenizer = Callable[[Path, Spec], None]
+
+
+def repair_log(folder: Path, *, save_tokenizer: SaveTokenizer | None = None) -> Repaired:
+    """Keep the longest sound prefix of a run.
+
+    save_tokenizer writes the files of the tokenizer into a new folder. New files come first, then
+    the manifest, then removals, so that a repair may be killed and repeated.
+    """
+    with suppress(DamagedRun):
+        Manifest.read(folder)  # refuses what is no run, and runs of other formats
+    handle = take_lock(folder)
+    try:
+        with explained_errors(folder):
+            return _repair(folder, save_tokenizer)
+    finally:
+        os.close(handle)
+
+
+def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
+    before = inspect_log(folder)
+    manifest = before.manifest or rebuilt_manifest(folder)
+    done = [] if before.manifest else [f"{MANIFEST} was rebuilt from the footers of the segments"]
+    damaged_names = {item.name for item in before.damages}
+    if START in damaged_names:
+        raise DamagedRun(
+            f"the run {folder} cannot be repaired: {START} is lost, and nothing else contains the "
+            "tokens before the first step."
+        )
+    steps, digests = before.sound_steps, dict(manifest.files)
+    for name in (EVENTS, STATES):
+        (folder / name).mkdir(exist_ok=True)
+    for number in range(steps // manifest.segment_steps):
+        name = state_file(number + 1)
+        if name in damaged_names:
+            content = _remade_state(folder, manifest, number)
+            write_file(folder / name, content)
+            digests[name] = digest(content)
+            done.append(f"{name} was made again by replay")
+    if steps < manifest.steps:
+        done.append(f"steps {steps} to {manifest.steps} were cut off")
+    problem = ""
+    if save_tokenizer is not None and tokenizer_damages(folder, manifest):
+        try:
+            digests = _write_tokenizer(folder, manifest.spec, digests, save_tokenizer)
+            done.append(f"{TOKENIZER}/ was written again from the model")
+        except GlauberError as error:
+            problem = f": {error} Give its model (--model)."
+    sync(folder / EVENTS, folder / STATES, folder)
+    repaired = manifest.with_steps(steps, manifest.spec, digests)
+    if repaired != before.manifest:
+        write_manifest(folder, repaired)
+    remove_strays(folder, repaired.files)
+    remains = tuple(f"{item}{problem}" for item in tokenizer_damages(folder, repaired))
+    had = None if before.manifest is None else before.manifest.steps
+    return Repaired(folder, before.damages, tuple(done), remains, steps, had, repaired.spec)
+
+
+def _remade_state(folder: Path, manifest: Manifest, number: int) -> bytes:
+    """The file of the tokens after a full segment, whose events and tokens before it are sound."""
+    before = Table(read_file(folder / state_file(number)))
+    events = Table(read_file(folder / f"{EVENTS}/{number:08}.parquet"))
+    arrays = {
+        name: events.events(name, manifest.chains, manifest.slots) for name in ("site", "token")
+    }
+    first, last = events.about["first"], events.about["last"]
+    segment = Segment(first, {TOKENS: before.rows(TOKENS), **arrays})
+    about = {**events.about, "first": last, "last": last}
+    return encode({TOKENS: segment.tokens_after(last)}, about)
+
+
+def _write_tokenizer(
+    folder: Path, spec: Spec, digests: Mapping[str, str], save_tokenizer: SaveTokenizer
+) -> dict[str, str]:
+    """Write the tokenizer again; the digests of all files then."""
+    with tempfile.TemporaryDirectory() as parent:
+        save_tokenizer(Path(parent) / TOKENIZER, spec)
+        files = tokenizer_digests(Path(parent))
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(folder / name, read_file(Path(parent) / name))
+    folders = [path for path in (folder / TOKENIZER).rglob("*") if path.is_dir()]
+    sync(folder / TOKENIZER, *folders)
+    others = {n: value for n, value in digests.items() if not n.startswith(f"{TOKENIZER}/")}
+    return others | files
+
+
+def rebuilt_manifest(folder: Path) -> Manifest:
+    """The manifest of the sound files in a folder; the footer of each says what it contains."""
+    try:
+        content = read_file(folder / START)
+        start = Table(content)
+        if not start.is_sound():
+            raise ValueError("the digest differs")
+        files = {START: digest(content), **start.about["tokenizer"]}
+        manifest = Manifest.from_record({**start.about, "steps": 0, "files": files})
+    except UNREADABLE as error:
+        raise DamagedRun(
+            f"the run {folder} cannot be repaired: {MANIFEST} and {START} are lost, and nothing "
+            "else contains how the run was made."
+        ) from error
+    digests = dict(manifest.files)
+    while (longer := _longer_manifest(folder, manifest, digests)) is not None:
+        manifest = longer
+    return manifest.with_steps(manifest.steps, manifest.spec, digests)
+
+
+def _longer_manifest(folder: Path, manifest: Manifest, digests: dict[str, str]) -> Manifest | None:
+    """The manifest with one more segment, whose digests are added; None where there is none."""
+    first = manifest.steps
+    if first % manifest.segment_steps:
+        return None
+    candidates = []
+    names = [f"{EVENTS}/{manifest.n_full:08}.parquet", *_tail_names(folder, manifest.n_full)]
+    for name in names:
+        table = sound_table(folder, name)
+        if table is None or table.about["run"] != manifest.run or table.about["first"] != first:
+            continue
+        spec = spec_of(record_of(manifest.spec) | table.about["spec"])
+        longer = replace(manifest, steps=table.about["last"], spec=spec)
+        if name in longer.needed_files():
+            candidates.append((longer.steps, name, longer))
+    if not candidates:
+        return None
+    steps, name, longer = max(candidates)
+    digests[name] = digest(read_file(folder / name))
+    state = sound_table(folder, state_file(longer.n_full)) if longer.tail is None else None
+    if state is not None and (state.about["run"], state.about["first"]) == (manifest.run, steps):
+        digests[state_file(longer.n_full)] = digest(read_file(folder / state_file(longer.n_full)))
+    return longer
+
+
+def _tail_names(folder: Path, number: int) -> list[str]:
+    paths = [*folder.glob("tail-*.parquet"), *folder.glob(f"{EVENTS}/{number:08}-*.parquet")]
+    return [path.relative_to(folder).as_posix() for path in paths]
+
+
+def sound_table(folder: Path, name: str) -> Table | None:
+    """A file whose own digest agrees with its values; None where there is no such file."""
+    try:
+        table = Table(read_file(folder / name))
+        return table if table.is_sound() else None
+    except UNREADABLE:
+        return None

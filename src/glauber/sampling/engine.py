@@ -11,19 +11,19 @@ All of them make the same steps: to the bit on a CPU, up to the rounding of a ba
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
-from glauber.dynamics.kernel import Info, State, run, start
+from glauber.dynamics.kernel import State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scheduler import can_be_memoised, memoised
 from glauber.errors import GlauberWarning
 from glauber.progress import check_count, check_memory
+from glauber.runs.log import Log
+from glauber.sampling.advance import Batch, Session, Stream, advance, current_device
 from glauber.sampling.plan import Plan
 
 FEW = 256  # up to this many chains a CUDA step is bound by launches, and is replayed as a graph
@@ -31,7 +31,6 @@ VERY_FEW = 4  # up to this many chains leave a CPU's cores idle unless steps sha
 MEMO = 256  # MiB of remembered conditionals, on a CPU
 
 Engine = Literal["plain", "memoised", "prefetched", "graph", "multi-step"]
-Stream = Iterator[tuple[State, Info]]
 
 
 def check_memo(memo: int | None) -> None:
@@ -70,30 +69,72 @@ def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> E
     return "graph" if few else "plain"
 
 
-def stream(
-    planned: Plan, tokens: Tensor, rows: Tensor, step: int, *, n_devices: int, memo: Memo | None
+def advance_chains(
+    planned: Plan,
+    log: Log,
+    *,
+    batch_size: int | None = None,
+    memo: int | None = None,
+    session: Session | None = None,
+    until: int | None = None,
+) -> None:
+    """Make the steps that a log of chains lacks, up to `until` (default: the planned number).
+
+    memo is the room for remembered conditionals in MiB, 0 for none (default: some on a CPU).
+    """
+    session = session or Session()
+    session.memo = new_memo(planned, memo)
+    session.decode = planned.model.vocabulary.decode
+    until = planned.spec.steps if until is None else until
+    batches = chain_batches(planned, log, until, batch_size, session.memo)
+    advance(batches, log, until=until, session=session)
+
+
+def chain_batches(
+    planned: Plan, log: Log, until: int, batch_size: int | None, memo: Memo | None
+) -> list[Batch]:
+    """The chains of a log in batches; several devices take them in turn."""
+    devices = planned.per_device
+    tokens = torch.from_numpy(log.tokens()).long()
+    size = batch_size or -(-len(tokens) // len(devices))
+    batches = []
+    for number, rows in enumerate(torch.arange(len(tokens)).split(size)):
+        device = devices[number % len(devices)]
+        state = begin_at(device, tokens[rows], rows, log.steps)
+        steps = until - log.steps
+        stream = step_stream(device, state, steps, n_devices=len(devices), memo=memo)
+        batches.append(Batch(len(rows), stream, device.model.device))
+    return batches
+
+
+def step_stream(
+    planned: Plan, state: State, steps: int, *, n_devices: int = 1, memo: Memo | None = None
 ) -> Stream:
-    """All the steps still missing of the chains `rows`, from `step` on."""
-    begun, missing = begin_at(planned, tokens, rows, step), planned.spec.steps - step
-    seed = planned.spec.seed
-    match choose(planned, len(rows), n_devices, memo):
+    """The next steps of the chains of a state."""
+    seed, n_chains = planned.spec.seed, len(state.step)
+    match choose(planned, n_chains, n_devices, memo):
         case "memoised" | "prefetched":
-            scan, fill = planned.scan, planned.fill
             if memo is None:
-                memo = Memo(planned.conditionals.vocab_size, tokens.shape[1], budget=0)
+                memo = Memo(planned.conditionals.vocab_size, state.tokens.shape[1], budget=0)
             return memoised(
-                planned.conditionals, begun, missing, seed=seed, memo=memo, scan=scan, fill=fill,
+                planned.conditionals,
+                state,
+                steps,
+                seed=seed,
+                memo=memo,
+                scan=planned.scan,
+                fill=planned.fill,
                 limits=planned.limits,
-            )  # fmt: skip
+            )
         case "multi-step":
-            per_pass = steps_per_pass(len(rows))
-            return multi_step(planned.kernel, begun, missing, seed=seed, per_pass=per_pass)
+            per_pass = steps_per_pass(n_chains)
+            return multi_step(planned.kernel, state, steps, seed=seed, per_pass=per_pass)
         case "graph":
-            return run(replayed(planned.kernel), begun, missing, seed=seed)
+            return run(replayed(planned.kernel), state, steps, seed=seed)
         case _:
             once = planned.on_cuda and planned.scan.can_be_recorded
             kernel = laid_out(planned.kernel) if once else planned.kernel
-            return run(kernel, begun, missing, seed=seed)
+            return run(kernel, state, steps, seed=seed)
 
 
 def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> State:
@@ -109,11 +150,6 @@ def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> Stat
     )
 
 
-def on_its_device(planned: Plan) -> AbstractContextManager[object]:
-    """Makes the plan's CUDA device the current one; nothing on a CPU."""
-    return torch.cuda.device(planned.model.device) if planned.on_cuda else nullcontext()
-
-
 def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     """Measured chain steps per second, from two steps that are not kept.
 
@@ -122,7 +158,7 @@ def rate(planned: Plan, *, batch_size: int | None = None) -> float:
     devices = planned.per_device
     share = -(-len(planned.tokens) // len(devices))
     rows = torch.arange(min(batch_size or share, share))
-    with on_its_device(devices[0]), warnings.catch_warnings():
+    with current_device(devices[0].model.device), warnings.catch_warnings():
         warnings.simplefilter("ignore", GlauberWarning)  # the run itself says it
         begun = begin_at(devices[0], planned.tokens[rows], rows)
         graph = choose(devices[0], len(rows), len(devices), None) in ("graph", "multi-step")

@@ -1,7 +1,6 @@
 """What will a run do? Everything it needs, checked before anything is written."""
 
 import operator
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,8 +32,8 @@ from glauber.dynamics.scans import Scan, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
+from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
-from glauber.runs.store import bytes_needed
 
 STEPS = 10**15  # no run is longer
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
@@ -134,10 +133,10 @@ class Plan:
         return self.scan.sites_per_step(self.free)
 
     @property
-    def disk(self) -> int:
-        """Bytes that the run takes on disk, at most."""
-        size = self.tokens.shape[1]
-        return bytes_needed(self.spec.chains, self.spec.steps, self.slots, size)
+    def size(self) -> int:
+        """Bytes that the run takes on disk or in memory, at most."""
+        length = self.tokens.shape[1]
+        return bytes_needed(self.spec.chains, self.spec.steps, self.slots, length)
 
 
 def plan(
@@ -251,16 +250,6 @@ def check_numbers(steps: int, chains: int | None, length: int | None, seed: int)
         check_count("number of chains", chains, most=10**12)
         needed = chains * (CHAIN_BYTES + SITE_BYTES * (length or 16))
         check_memory(needed, counted(chains, "chain"))
-
-
-def check_disk(place: Path, needed: float) -> None:
-    """Refuses a run that the disk has no room for."""
-    above = next(one for one in (place.absolute(), *place.absolute().parents) if one.exists())
-    left = shutil.disk_usage(above).free
-    if needed > left:
-        raise GlauberError(
-            f"the run may need {needed / 1e6:,.0f} MB, but {above} has {left / 1e6:,.0f} MB left."
-        )
 
 
 def _names(given: Sequence[str] | str) -> list[str]:

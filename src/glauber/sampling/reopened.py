@@ -98,7 +98,9 @@ def reopen(
 def _planned(run: Run, model: Model) -> Plan:
     begun = torch.from_numpy(run.tokens(0))
     if int(begun.max()) >= model.vocab_size:
-        raise GlauberError(f"{model.name} is not the model of {run.folder}: a token is unknown.")
+        raise GlauberError(
+            f"{model.name} is not the model of the run {run.name}: a token is unknown."
+        )
     return Plan(model, run.spec, begun, torch.from_numpy(run.free))
 
 
@@ -132,7 +134,7 @@ def _model_of(
         found, others = open_model(model, device or "auto", dtype, trust_remote_code)
     if found.fingerprint != spec.fingerprint:
         raise GlauberError(
-            f"{found.name or 'this model'} is not the model that made the run {run.folder}: its "
+            f"{found.name or 'this model'} is not the model that made the run {run.name}: its "
             "weights or its vocabulary have changed."
         )
     return found, others

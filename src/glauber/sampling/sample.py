@@ -1,8 +1,7 @@
-"""From a model and some texts to a stored run: begin, resume, extend."""
+"""From a model and some texts to a run: begin, resume, extend."""
 
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,55 +11,27 @@ from glauber import progress
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.constraints import Allow, Bias, Tie
 from glauber.conditionals.weights import check_device
+from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
 from glauber.dynamics.scans import SCANS
 from glauber.errors import GlauberError, TooLong
 from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
-from glauber.progress import check_count, say, track, watched
+from glauber.progress import check_count, check_memory, say, track, watched
 from glauber.result import counted, study
+from glauber.runs.folder_log import FolderLog
+from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Run
-from glauber.runs.store import bytes_needed, check_new, committed_steps
-from glauber.sampling.engine import check_memo, rate
-from glauber.sampling.plan import (
-    STEPS,
-    Plan,
-    check_disk,
-    check_numbers,
-    plan,
-    read_temperature,
-)
-from glauber.sampling.reopened import model_of, reopen
-from glauber.sampling.session import (
-    Progress,
-    Session,
-    advance,
-    begin,
-    check_batch_size,
-    stopped_by_interrupt,
-)
+from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
+from glauber.sampling.engine import advance_chains, check_memo, rate
+from glauber.sampling.plan import STEPS, Plan, check_numbers, plan, read_temperature
+from glauber.sampling.reopened import reopen
 
-__all__ = [
-    "Plan",
-    "Progress",
-    "Session",
-    "advance",
-    "begin",
-    "check_batch_size",
-    "check_memo",
-    "extend",
-    "model_of",
-    "plan",
-    "rate",
-    "reopen",
-    "resume",
-    "sample",
-]
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
 Folder = Annotated[Run | str | Path, "Folder of a run."]
 BatchSize = Annotated[int | None, "Chains advanced together (default: all)."]
 Remembered = Annotated[int | None, "MiB for remembered conditionals, 0 for none (CPU: 256)."]
-Sitting = Annotated[Session | None, "Counts the steps, reports them and can stop the run."]
+SessionOption = Annotated[Session | None, "Counts the steps, reports them and can stop the run."]
 OtherDevice = Annotated[str | None, "Another device than the run's own."]
 OtherModel = Annotated[
     str | Conditionals | None, "The run's model, where its name does not lead to it any more."
@@ -103,14 +74,14 @@ def sample(
     memo: Remembered = None,
     out: Annotated[str | Path | None, "New folder of the run."] = None,
     trust_remote_code: Trust = False,
-    session: Sitting = None,
+    session: SessionOption = None,
 ) -> Run:
     """Run Glauber dynamics from starting texts and store every event.
 
     Each step hides sites of every chain, asks the model for their conditionals and redraws them
     (paper A, section 2). The run can be read while it goes on, stopped, resumed and made longer.
-    Without `out`, Python keeps it in a temporary folder that goes with the object, and the command
-    line makes a folder under runs/. memo and batch_size change the speed and nothing else.
+    Without `out`, Python keeps it in memory (`run.save(folder)` stores it), and the command line
+    makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """
     check_batch_size(batch_size)
     check_memo(memo)
@@ -139,18 +110,12 @@ def sample(
         dtype=dtype,
         trust_remote_code=trust_remote_code,
     )
-    temporary = tempfile.mkdtemp(prefix="glauber-") if out is None else None
-    folder = Path(temporary) / "run" if temporary is not None else Path(str(out))
-    with _nothing_left(folder, temporary):
-        check_disk(folder, planned.disk)
+    folder = None if out is None else Path(str(out))
+    with _nothing_left(folder):
+        _check_size(folder, planned.size)
         _check_time(planned, batch_size)
         _say_cost(planned, folder, batch_size)
-        begin(planned, folder)
-        _advance(planned, folder, batch_size, memo, session)
-    run = Run(folder)
-    if temporary is not None and run.finished:
-        weakref.finalize(run, shutil.rmtree, temporary, ignore_errors=True)
-    return run
+        return _complete(planned, begin(planned, folder), batch_size, memo, session)
 
 
 @study
@@ -162,14 +127,13 @@ def resume(
     memo: Remembered = None,
     device: OtherDevice = None,
     trust_remote_code: Trust = False,
-    session: Sitting = None,
+    session: SessionOption = None,
 ) -> Run:
     """Resume a run that was stopped or killed; it ends with the same bytes as without the stop.
 
     What is there is compared with its checksums first: a run that was damaged is refused.
     """
-    found = _go_on(run, None, model, batch_size, memo, device, trust_remote_code, session)
-    return found.instead_of(run)
+    return _continue(run, None, model, batch_size, memo, device, trust_remote_code, session)
 
 
 @study
@@ -182,15 +146,14 @@ def extend(
     memo: Remembered = None,
     device: OtherDevice = None,
     trust_remote_code: Trust = False,
-    session: Sitting = None,
+    session: SessionOption = None,
 ) -> Run:
     """Make a run longer: steps is the new total, so the same command can be given again."""
     check_count("number of steps", steps, least=0, most=STEPS)
-    found = _go_on(run, steps, model, batch_size, memo, device, trust_remote_code, session)
-    return found.instead_of(run)
+    return _continue(run, steps, model, batch_size, memo, device, trust_remote_code, session)
 
 
-def _go_on(
+def _continue(
     run: Run | str | Path,
     steps: int | None,
     model: str | Conditionals | None,
@@ -203,26 +166,72 @@ def _go_on(
     check_batch_size(batch_size)
     check_memo(memo)
     check_device(device)
-    opened = Run(Run.of(run).folder)  # as it is now
-    if steps is not None and steps < opened.steps:
+    run = Run.of(run).newest()
+    if steps is not None and steps < run.steps:
         raise GlauberError(
-            f"the run has {opened.steps} steps already, more than {steps}: steps is the new total."
+            f"the run has {run.steps} steps already, more than {steps}: steps is the new total."
         )
-    opened.verify()
-    if opened.finished and steps in (None, opened.spec.steps):
+    run.verify()
+    if run.finished and steps in (None, run.spec.steps):
         if model is not None:  # a wrong one is refused also where it has nothing to do
-            reopen(opened, device=device, model=model, trust_remote_code=trust_remote_code)
-        return opened
-    total = opened.spec.steps if steps is None else steps
-    slots, size = opened.read("site", 0, 0).shape[2], opened.free.shape[1]
-    check_disk(opened.folder, bytes_needed(opened.n_chains, total - opened.steps, slots, size))
+            reopen(run, device=device, model=model, trust_remote_code=trust_remote_code)
+        return run
+    total = run.spec.steps if steps is None else steps
+    missing = total - run.steps
+    size = bytes_needed(run.n_chains, missing, run.log.n_slots, run.free.shape[1])
+    _check_size(run.folder, size)
     planned = reopen(
-        opened, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
+        run, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
     )
-    _check_time(planned, batch_size, done=opened.steps)
-    _say_cost(planned, opened.folder, batch_size, done=opened.steps)
-    _advance(planned, opened.folder, batch_size, memo, session)
-    return Run(opened.folder)
+    _check_time(planned, batch_size, done=run.steps)
+    _say_cost(planned, run.folder, batch_size, done=run.steps)
+    return _complete(planned, open_log(run, planned), batch_size, memo, session)
+
+
+def begin(planned: Plan, folder: Path | None = None) -> Log:
+    """A log without steps, in a new folder or in memory."""
+    tokens, free = planned.tokens.numpy(), planned.free.numpy()
+    rejects = planned.scan.rejects
+    if folder is None:
+        return MemoryLog(planned.spec, tokens, free, planned.slots, rejects=rejects)
+    check_new(folder)
+    return FolderLog.create(
+        folder,
+        planned.spec,
+        tokens,
+        free,
+        planned.slots,
+        rejects=rejects,
+        save_tokenizer=planned.model.vocabulary.save,
+    )
+
+
+def open_log(run: Run, planned: Plan) -> Log:
+    """The log of a run, to which the steps of a plan can be appended."""
+    if isinstance(run.log, MemoryLog):
+        log: Log = run.log.copy()
+    else:
+        assert run.folder is not None
+        log = FolderLog(run.folder, write=True)
+    try:
+        log.describe(planned.spec)
+    except BaseException:
+        log.close()
+        raise
+    return log
+
+
+def run_in_folder(planned: Plan, folder: Path) -> Run:
+    """The run of a plan in a folder, which is made or completed."""
+    if (folder / RUN_HEADER).exists():
+        run = Run(folder)
+        run.verify()
+        log = open_log(run, planned)
+    else:
+        log = begin(planned, folder)
+    with log:
+        advance_chains(planned, log)
+    return Run(folder)
 
 
 def _check_cost(
@@ -233,55 +242,60 @@ def _check_cost(
     length: int | None,
     out: str | Path | None,
 ) -> None:
-    """What needs no model: numbers, the place, and whether the disk has room for them at all."""
+    """Checks that need no model: numbers, the folder, and the size of so many events."""
     read_temperature(temperature)
     check_numbers(steps, chains, length, seed)
-    if out is not None:
-        check_new(Path(str(out)))
-    place = Path(tempfile.gettempdir()) if out is None else Path(str(out))
-    check_disk(place, bytes_needed(chains or 1, steps, 1, length or 1))
+    folder = None if out is None else Path(str(out))
+    if folder is not None:
+        check_new(folder)
+    _check_size(folder, bytes_needed(chains or 1, steps, 1, length or 1))
+
+
+def _check_size(folder: Path | None, size: int) -> None:
+    """Refuse a run that the disk, or the memory, has no space for."""
+    if folder is None:
+        check_memory(size, "the events of the run, which is in memory without `out`,")
+    else:
+        check_space(folder, size)
 
 
 @contextmanager
-def _nothing_left(folder: Path, temporary: str | None) -> Iterator[None]:
-    """A start that fails leaves nothing behind; what has steps, or was interrupted, is kept.
+def _nothing_left(folder: Path | None) -> Iterator[None]:
+    """A start that fails leaves no folder; a run that has steps, or was interrupted, is kept.
 
     A run that is refused in its first minute because it would take days is not kept either.
     """
-    there = folder.exists()
+    existed = folder is None or folder.exists()
     try:
         yield
     except Exception as error:
         refused = isinstance(error, TooLong) and error.early
-        begun = (folder / "run.json").exists() and committed_steps(folder) > 0
-        if not there and (refused or not begun):
-            shutil.rmtree(folder if temporary is None else temporary, ignore_errors=True)
+        created = folder is not None and not existed and folder.exists()
+        if folder is not None and created and (refused or Run(folder).steps == 0):
+            shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _advance(
-    planned: Plan,
-    folder: Path,
-    batch_size: int | None,
-    memo: int | None,
-    session: Session | None,
-) -> None:
-    """Makes the missing steps with progress; an interrupt says where the run is."""
-    with ExitStack() as stack:
-        ours = session is None
+def _complete(
+    planned: Plan, log: Log, batch_size: int | None, memo: int | None, session: Session | None
+) -> Run:
+    """Make the missing steps with progress; an interrupt says where the run is."""
+    own_session = session is None
+    with log, ExitStack() as stack:
         if session is None:
             bar = stack.enter_context(track("steps", planned.spec.steps))
             session = Session(lambda now: bar(to=now.step, note=now.text))
             stack.enter_context(stopped_by_interrupt(session))
         try:
-            advance(planned, folder, batch_size=batch_size, memo=memo, session=session)
+            advance_chains(planned, log, batch_size=batch_size, memo=memo, session=session)
         except KeyboardInterrupt:  # the second one, or one of another thread
-            session.stopping = ours = True
-    if ours and session.stopping:
-        place = Run(folder)
-        raise KeyboardInterrupt(
-            f"{place.where()}, or in Python: glauber.resume({str(place.folder)!r})"
-        )
+            session.stopping = own_session = True
+    run = Run(log.folder) if isinstance(log, FolderLog) else Run(log, planned.model.vocabulary)
+    if own_session and session.stopping:
+        if run.folder is None:  # an interrupt must not lose the steps
+            run = run.save(Path(tempfile.mkdtemp(prefix="glauber-")) / "run")
+        raise KeyboardInterrupt(f"{run.where()}, or in Python: glauber.resume({run.name!r})")
+    return run
 
 
 def _check_time(planned: Plan, batch_size: int | None, *, done: int = 0) -> None:
@@ -296,20 +310,21 @@ def _check_time(planned: Plan, batch_size: int | None, *, done: int = 0) -> None
             progress.refuse_days("steps", seconds)
 
 
-def _say_cost(planned: Plan, folder: Path, batch_size: int | None, *, done: int = 0) -> None:
+def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, done: int = 0) -> None:
     """What the run will cost: steps, disk, time at the measured rate."""
     if watched() and planned.spec.steps > done:
         say(cost(planned, folder, rate(planned, batch_size=batch_size), done=done))
 
 
-def cost(planned: Plan, folder: Path, steps_per_second: float, *, done: int = 0) -> str:
+def cost(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
     """The cost of the missing steps in one line."""
     spec = planned.spec
+    where = "memory" if folder is None else folder
     seconds = spec.chains * (spec.steps - done) / steps_per_second
     return (
         f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
         f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
-        f"{_rows(planned)}at most {planned.disk / 1e6:,.1f} MB in {folder}"
+        f"{_rows(planned)}at most {planned.size / 1e6:,.1f} MB in {where}"
     )
 
 

@@ -14,16 +14,17 @@ import numpy as np
 
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, read_texts
+from glauber.disk import check_space
 from glauber.dynamics.scans import SCANS, scan_named
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Seed, Texts
 from glauber.progress import check_count, counter, say, track
 from glauber.result import Result as Answer
 from glauber.result import plain, signature, study
+from glauber.runs.log import bytes_needed
 from glauber.runs.run import Run
-from glauber.runs.store import bytes_needed
-from glauber.sampling.plan import STEPS, check_disk, check_numbers, plan, read_temperature
-from glauber.sampling.session import advance, begin
+from glauber.sampling.plan import STEPS, check_numbers, plan, read_temperature
+from glauber.sampling.sample import run_in_folder
 from glauber.sweeps import folder as sweeps
 from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
 from glauber.sweeps.folder import Cell, Sweep
@@ -72,7 +73,7 @@ def sample(
     for length in lengths:
         check_numbers(steps, chains, length, seed)
     n_runs = len(list(temperatures)) * len(list(lengths))
-    check_disk(Path(out), n_runs * bytes_needed(chains, steps, 1, max(lengths, default=1)))
+    check_space(Path(out), n_runs * bytes_needed(chains, steps, 1, max(lengths, default=1)))
     corpus = None if texts is None else read_texts(texts).sound()
     settings: dict[str, Any] = {
         "model": model, "device": device, "dtype": dtype,
@@ -200,12 +201,8 @@ def open_runs(settings: dict[str, Any], folder: Path) -> Work:
                 temperature=cell.values["temperature"],
                 seed=cell.seed(settings["seed"]),
             )
-            if (place / "run.json").exists():
-                Run(place).verify()
-            else:
-                begin(planned, place)
-            advance(planned, place)
-            yield cell, _summary(Run(place), place.relative_to(folder))
+            run = run_in_folder(planned, place)
+            yield cell, _summary(run, place.relative_to(folder))
 
     return work
 

@@ -14,10 +14,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from glauber.disk import check_new, write_json
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
-from glauber.runs.spec import versions, write_json
-from glauber.runs.store import check_new
+from glauber.runs.spec import versions
 
 FORMAT = 1
 HEADER = "sweep.json"
