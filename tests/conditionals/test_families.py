@@ -13,11 +13,10 @@ from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD, hide
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.description import Description
-from glauber.conditionals.forward.read import describe
+from glauber.conditionals.forward.families import describe_module as describe
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.weights import in_precision
 from glauber.errors import GlauberWarning
-from glauber.runs.store import FIELDS
 from glauber.sampling.sample import sample
 
 SIZES = conftest.SIZES | {"hidden_dropout_prob": 0.0}
@@ -96,6 +95,21 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         ),
     ),
     "nomic": ("NomicBert", BARE),
+    "ernie": ("Ernie", SIZES),
+    "ernie-tasks": ("Ernie", SIZES | {"use_task_id": True}),
+    "data2vec": ("Data2VecText", SIZES),
+    "megatron": ("MegatronBert", SIZES),
+    "xlm-roberta-xl": ("XLMRobertaXL", SIZES),
+    "roberta-prelayernorm": ("RobertaPreLayerNorm", SIZES | {"hidden_act": "relu"}),
+    "roformer": ("RoFormer", SIZES),
+    "roformer-projected": ("RoFormer", SIZES | {"embedding_size": 16, "hidden_act": "gelu_new"}),
+    "deberta-v1": ("Deberta", BOTH),
+    "deberta-v1-far": ("Deberta", BOTH | dict(max_relative_positions=6, type_vocab_size=2)),
+    "deberta-v1-c2p": ("Deberta", RELATIVE | dict(pos_att_type=["c2p"], legacy=False)),
+    "deberta-v1-absolute": ("Deberta", SIZES | {"position_biased_input": True}),
+    "gte": ("Gte", BARE),
+    "gte-types": ("Gte", BARE | {"type_vocab_size": 0}),
+    "jina-v3": ("JinaEmbeddingsV3", BARE),
 }  # fmt: skip
 # One of each, where options make no difference.
 ONE_OF_EACH = [
@@ -172,9 +186,9 @@ def test_the_trajectory_is_the_same_for_any_batch(name, tokenizer, texts):
         sample(model, texts[:2], chains=chains, steps=3, seed=3, batch_size=size)
         for chains, size in ((8, 8), (3, 2), (1, 1))
     ]
-    whole = {field: runs[0].read(field) for field in FIELDS}
+    whole = {field: runs[0].read(field) for field in runs[0].fields}
     for run in runs[1:]:
-        for field in FIELDS:
+        for field in run.fields:
             there = run.read(field)
             np.testing.assert_array_equal(there, whole[field][: len(there)], err_msg=field)
 
@@ -236,7 +250,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_wrong_description_is_found_and_not_used(what, tokenizer, texts, monkeypatch):
     name, broken = BROKEN[what]
-    monkeypatch.setattr(masked_lm, "describe", broken)
+    monkeypatch.setattr(masked_lm, "describe_module", broken)
     model = make(name)
     said = "fails on tiny" if what == "heads" else "differs from transformers' by .* on tiny"
     with pytest.warns(GlauberWarning, match=f"{said}, so transformers' is used"):

@@ -19,11 +19,11 @@ from torch import Tensor
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, probes_for, row_bytes
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.encoder import FEWEST_ROWS, VECTOR, Encoder
+from glauber.conditionals.forward.encoder import FEWEST_ROWS, VECTOR, Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
-from glauber.conditionals.forward.laid_out import lay_out, with_head_laid_out
+from glauber.conditionals.forward.families import describe_module, head_of_module
+from glauber.conditionals.forward.laid_out import lay_out, lay_out_head
 from glauber.conditionals.forward.packed import PackedRows
-from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     check_weights,
@@ -135,11 +135,11 @@ class MaskedLM(OnePass):
         self.pad_token = int(tokenizer.pad_token_id or 0)  # fills shorter rows
         self.longest = longest_text(model, tokenizer, self.name)
         self.int8 = int8  # whether the weights are rounded to bytes
-        head = HEADS.get(model.config.model_type)
-        self._head = None if head is None else head(self.model)
+        head = head_of_module(self.model)
+        self._head = None if head is None else partial(scores_of, head)
         self.encoder = self._encoder()  # our own forward pass, or None
         if self.encoder is not None and head is not None:
-            self._head = head(with_head_laid_out(self.model))
+            self._head = partial(scores_of, lay_out_head(head))
         if self._head is None:
             warnings.warn(
                 f"{model.config.model_type} is not a shape that we know: the scores of every "
@@ -153,7 +153,7 @@ class MaskedLM(OnePass):
 
     def _encoder(self) -> Encoder | None:
         """Our own forward pass, where it is described and says what transformers says."""
-        described = describe(self.model)
+        described = describe_module(self.model)
         if self.int8 and self.device.type != "cpu":
             raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
         if described is None and self.int8:

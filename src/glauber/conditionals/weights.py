@@ -283,13 +283,13 @@ def kind_of(name: str) -> str:
     try:
         from transformers import PreTrainedConfig
 
-        from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, shape_of
+        from glauber.conditionals.forward.families import DIFFUSION, NO_MASK, shape_of
 
         config, _ = PreTrainedConfig.get_config_dict(place)  # reads a file, runs nothing
         shape = shape_of(config)
     except Exception:  # the loader says what is wrong
         return "masked"
-    if shape in SHAPES or shape in NO_MASK:
+    if shape in DIFFUSION or shape in NO_MASK:
         return "diffusion"
     return _head_kind(config)
 
@@ -328,48 +328,6 @@ def reachable(name: str) -> bool:
     except Exception:  # each version of the hub's client has its own
         return False
     return True
-
-
-class Safetensors:
-    """The tensors of a folder's safetensors, read one by one to a device in a precision."""
-
-    def __init__(self, folder: Path, precision: torch.dtype) -> None:
-        from safetensors import safe_open
-
-        self.folder, self.precision = folder, precision
-        index, files = folder / "model.safetensors.index.json", sorted(folder.glob("*.safetensors"))
-        if not files:
-            raise GlauberError(f"{folder} holds no safetensors, and no other weights are read.")
-        if index.is_file():
-            files = [folder / name for name in sorted(set(_json(index)["weight_map"].values()))]
-        self._opened = [safe_open(file, framework="pt") for file in files]
-        self._file = {key: opened for opened in self._opened for key in opened.keys()}  # noqa: SIM118
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._file
-
-    def stored(self, key: str, *shape: int) -> Tensor:
-        """The tensor as it is stored; its shape must be the one that the config tells."""
-        if key not in self._file:
-            raise GlauberError(f"{self.folder} is not a whole diffusion LM: it lacks {key}.")
-        found: Tensor = self._file[key].get_tensor(key)
-        if shape and tuple(found.shape) != shape:
-            raise GlauberError(
-                f"config.json of {self.folder} has other sizes than the weights: {key} is "
-                f"{tuple(found.shape)}, not {shape}."
-            )
-        if not bool(torch.isfinite(found).all()):
-            raise GlauberError(f"{self.folder} has weights that are not finite numbers, in {key}.")
-        return found
-
-    def fingerprint(self) -> str:
-        """SHA-256 over the tensors, however they are cut into files."""
-        digest = hashlib.sha256()
-        for key in sorted(self._file):
-            value = self._file[key].get_tensor(key)
-            digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.contiguous().view(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
 
 
 # ---- folders that are broken
