@@ -198,11 +198,11 @@ def _byte_products() -> tuple[str, str, str]:
     from glauber.conditionals.forward.encoder_int8 import check_machine
 
     features = _proc("cpuinfo", "flags", "features").split()
-    by = ", ".join(name for name in BYTE_PRODUCTS if name in features) or "unknown features"
+    by = ", ".join(name for name in BYTE_PRODUCTS if name in features) or "no known feature"
     try:
         check_machine()
     except Exception as error:
-        return "int8", f"{reason(error)} (this CPU has {by})", "note"
+        return "int8", f"{reason(error)} (/proc/cpuinfo: {by})", "note"
     return "int8", f"products of bytes are exact here, by {by}: --dtype int8 works", ""
 
 

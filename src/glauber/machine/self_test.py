@@ -43,6 +43,9 @@ class Outcome(NamedTuple):
     said: str
 
 
+Test = Callable[[], Outcome]
+
+
 class Check(NamedTuple):
     """One line of the self-test."""
 
@@ -72,13 +75,13 @@ def self_test() -> list[Check]:
     return checks
 
 
-def _tests(device: str) -> list[tuple[str, Callable[[], Outcome]]]:
+def _tests(device: str) -> list[tuple[str, Test]]:
     """The checks of a device. On Apple's GPU chains are on the CPU and only the model is there."""
-    engine = [
+    engine: list[tuple[str, Test]] = [
         ("one step from every state", partial(one_step, device)),
         ("the law in the long run", partial(long_run, device)),
     ]
-    model = [("our forward pass", partial(forward_pass, device))]
+    model: list[tuple[str, Test]] = [("our forward pass", partial(forward_pass, device))]
     if device != "cpu":
         model.append(("a run beside the CPU", partial(compared_run, device)))
         return model if device == "mps" else engine + model
@@ -92,7 +95,7 @@ def _tests(device: str) -> list[tuple[str, Callable[[], Outcome]]]:
     ]
 
 
-def _check(name: str, device: str, test: Callable[[], Outcome]) -> Check:
+def _check(name: str, device: str, test: Test) -> Check:
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
