@@ -188,7 +188,7 @@ def test_the_trajectory_is_the_same_for_any_batch(name, tokenizer, texts):
     ]
     whole = {field: runs[0].read(field) for field in runs[0].fields}
     for run in runs[1:]:
-        for field in run.fields:
+        for field in whole:
             there = run.read(field)
             np.testing.assert_array_equal(there, whole[field][: len(there)], err_msg=field)
 
