@@ -18,7 +18,7 @@ from torch import Tensor
 from glauber.conditionals.base import PAD
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
-from glauber.conditionals.forward.checkpoint import Safetensors, Unknown, digest_of
+from glauber.conditionals.forward.checkpoint import Safetensors, Unknown, hash_of
 from glauber.conditionals.forward.description import Description, moved, tensors_of
 from glauber.conditionals.forward.encoder import Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
@@ -129,7 +129,7 @@ class DiffusionLM(OnePass):
             shape=str(config["model_type"]),
             name=name,
             ends=_ends(config, tokenizer),
-            fingerprint=partial(digest_of, weights),
+            fingerprint=lambda: hash_of(weights).hexdigest(),
             budget=budget,
             int8=dtype == "int8",
         )

@@ -355,6 +355,9 @@ def _described(model: DiffusionLM) -> dict[str, Any]:
 
 
 def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
+    if isinstance(model, MaskedLM) and model.encoder is not None:
+        sizes = {"layers": model.weights.size("depth"), "width": model.weights.size("width")}
+        return {"shape": model.weights.shape, **sizes}
     config = model.model.config
     return {
         "shape": config.model_type,
@@ -366,4 +369,6 @@ def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
 def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
     if isinstance(model, DiffusionLM):
         return model.parameters
+    if isinstance(model, MaskedLM):
+        return model.weights.parameters
     return sum(weight.numel() for weight in model.model.parameters())

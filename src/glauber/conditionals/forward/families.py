@@ -829,24 +829,12 @@ def describe(
         raise Unknown(MISFIT) from error
 
 
-def describe_module(model: Any) -> Description | None:
-    """How a masked LM of transformers is built; None where no description says."""
-    config, tensors, dtype, device = _parts(model)
-    try:
-        return describe(config, tensors, [device], dtype, dict(model.named_buffers()))
-    except Unknown:
-        return None
-
-
-def head_of_module(model: Any) -> Head | None:
+def head_of(
+    config: Config, tensors: Tensors, device: torch.device, dtype: torch.dtype
+) -> Head | None:
     """The head alone: the layers may be built in a way that no description says."""
-    config, tensors, dtype, device = _parts(model)
     try:
         reader = Reader(family_of(config), config, tensors, [device], dtype)
         return reader.head(Place(reader, device))
     except Unknown:
         return None
-
-
-def _parts(model: Any) -> tuple[Config, Tensors, torch.dtype, torch.device]:
-    return model.config.to_dict(), model.state_dict(), model.dtype, torch.device(model.device)
