@@ -8,7 +8,7 @@ import torch
 
 import glauber as package
 from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError, GlauberWarning
+from glauber.errors import GlauberError
 from glauber.runs.export import export
 from glauber.runs.replay import replay
 from glauber.runs.run import Run
@@ -17,12 +17,10 @@ from glauber.sampling.sample import (
     advance,
     begin,
     cost,
-    extend,
     plan,
     resume,
     sample,
 )
-from resealed import said_otherwise
 from run_bytes import contents
 
 OPTIONS = {"scan": "adaptive:confidence:2", "temperature": [0.05, 0.7, 4.0], "seed": 4, "chains": 3}
@@ -87,23 +85,6 @@ def test_a_lost_part_is_noticed(tiny_folder, texts, tmp_path):
     (run.folder / "events.zarr/accepted/c/0/0/0").unlink()
     with pytest.raises(GlauberError, match="accepted of steps 0 to 10"):
         Run(run.folder).verify()
-
-
-def test_an_old_run_by_the_old_name_goes_on(tiny_folder, texts, tmp_path):
-    """Older runs name the naive scan otherwise; their steps are the same, and a note says so."""
-    run = sample(str(tiny_folder), texts, steps=10, scan="naive:confidence", out=tmp_path / "old")
-    said_otherwise(run.folder, scan="least-confident")
-    assert "accepted" not in run.fields and run.acceptance is None
-    with pytest.warns(GlauberWarning, match="naive:confidence now"):
-        longer = extend(run.folder, steps=30)
-    whole = sample(str(tiny_folder), texts, steps=30, scan="naive:confidence")
-    np.testing.assert_array_equal(longer.tokens(), whole.tokens())
-    np.testing.assert_array_equal(longer.read("site"), whole.read("site"))
-    with pytest.warns(GlauberWarning, match="naive:confidence now"):
-        assert sample(str(tiny_folder), texts, steps=0, scan="least-confident").spec.scan == (
-            "naive:confidence"
-        )
-    assert resume(longer) is not None
 
 
 def test_a_law_of_ones_own():
