@@ -30,6 +30,7 @@ MODELS = {
 SCANS = {
     "uniform": lambda matrix: matrix,
     "block:1": lambda matrix: matrix,
+    "lazy": lambda matrix: (np.eye(SPACE.size) + matrix) / 2,
 }
 EACH = 3000  # chains from every state
 FREE = torch.tensor([True, False, True])

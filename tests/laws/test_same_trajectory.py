@@ -17,6 +17,7 @@ from glauber.sampling.sample import extend, sample
 KERNELS = {
     "uniform": {},
     "sweep": {"scan": "sweep"},
+    "lazy": {"scan": "lazy"},
     "block": {"scan": "block:3"},
     "product": {"scan": "block:3", "within": "product"},
     "parallel": {"scan": "everywhere", "within": "parallel"},

@@ -93,6 +93,25 @@ def uniform() -> Scan:
     )
 
 
+def lazy() -> Scan:
+    """With probability 1/2 no site, else one free site, each equally likely."""
+
+    def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
+        u = 2.0 * as_uniform(order[:, 0])  # below 1: no site; else u - 1 is uniform
+        rank = ((u - 1.0).clamp(min=0.0) * state.free.sum(dim=1)).long()
+        return torch.where(u < 1.0, PAD, _ranked(state.free, rank))[:, None]
+
+    return Scan(
+        "lazy",
+        choose,
+        "with probability 1/2 no site, else one chosen uniformly",
+        "nothing, or as often one token, picked at random,",
+        irreversible="half of its steps redraw no site, and times and rates of the random scan do "
+        "not apply",
+        may_skip=True,
+    )
+
+
 def sweep() -> Scan:
     """The free sites in order, one each step: step t redraws free site t mod n."""
 
@@ -200,6 +219,7 @@ def _by_state(redraw: Redraw, argument: str | None) -> Scan:
 
 SCANS: dict[str, Kind] = {
     "uniform": Kind(partial(_without_argument, uniform), "uniform", "a random site", ("uniform",)),
+    "lazy": Kind(partial(_without_argument, lazy), "lazy", "no site or a random one, as often"),
     "sweep": Kind(partial(_without_argument, sweep), "sweep", "the sites in order", ("sweep",)),
     "block": Kind(_block, "block:K", "K random sites", ("block:2", "block:4")),
     "everywhere": Kind(
