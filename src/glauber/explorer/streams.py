@@ -80,7 +80,7 @@ class Streams:
         """Further steps of these chains."""
         state, seeds = _state(rows, self.models[model].state_device)
         named = scan_named(scan)
-        if not named.can_be_memoised:
+        if not named.is_single_and_blind:
             return run(self._kernel(model, scan), state, STEPS, seed=seeds)
         conditionals = self.models.conditionals(model)
         memo = self._memo(model, conditionals.vocab_size, state.tokens.shape[1])
@@ -95,8 +95,7 @@ class Streams:
         """Kept, because one whose sites the state chooses remembers what it asked."""
         if (model, scan) not in self._kernels:
             named, conditionals = scan_named(scan), self.models.conditionals(model)
-            within = "parallel" if named.size is None else "sequential"
-            self._kernels[model, scan] = glauber(conditionals, scan=named, within=within)  # type: ignore[arg-type]
+            self._kernels[model, scan] = glauber(conditionals, scan=named, within=named.within)
         return self._kernels[model, scan]
 
     def _memo(self, model: str, vocab_size: int, length: int) -> Memo:

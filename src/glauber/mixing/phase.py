@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.errors import GlauberError
 from glauber.mixing.boundary import (
@@ -24,7 +24,7 @@ from glauber.mixing.crossover import Crossover, shown
 from glauber.mixing.influence_matrix import measure_influence
 from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
 from glauber.mixing.phase_cells import run_cells, some_texts
-from glauber.parameters import Device, Dtype, Model, Seed, Texts, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, plain, signature, study
 from glauber.sweeps.folder import grid
@@ -41,7 +41,7 @@ CONTEXTS = 4  # of a text whose contraction threshold is measured
 
 @study
 def phase(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     temperatures: Annotated[Sequence[float], "Temperatures, such as 0.5,1,2."] = (
@@ -202,7 +202,7 @@ def _crossover_line(one: Crossover) -> str:
     )
 
 
-def _thresholds(model: Any, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
+def _thresholds(model: Model, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
     """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
     tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
     chosen = pairs_of_texts(len(tokens), n_texts, seed=seed)[:, 0].tolist()

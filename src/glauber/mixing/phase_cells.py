@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
@@ -34,7 +35,7 @@ STUDY = "phase"
 
 
 def run_cells(
-    model: Any,
+    model: str | Conditionals,
     settings: dict[str, Any],
     axes: dict[str, list[Any]],
     *,
@@ -111,7 +112,7 @@ def open_cells(settings: dict[str, Any]) -> Work:
 
 
 def cells_of(
-    model: Any, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
+    model: Model, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
 ) -> Iterator[tuple[Cell, Result]]:
     """(cell, result) of each cell as soon as its last pair is finished, length by length."""
     lengths = sorted({int(cell.values["length"]) for cell in cells})
@@ -124,7 +125,7 @@ def cells_of(
 
 
 def _row_of_cells(
-    model: Any,
+    model: Model,
     settings: dict[str, Any],
     cells: Sequence[Cell],
     begun: tuple[Tensor, Tensor],
@@ -161,7 +162,7 @@ def steps_of(settings: dict[str, Any], length: int) -> int:
 
 
 def some_texts(
-    model: Any, texts: Any, length: int, *, unknown: str | None = None
+    model: Model, texts: Any, length: int, *, unknown: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
     corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown).sound()
@@ -184,7 +185,9 @@ def begin_pairs(
     return ((tokens[left], tokens[right], free[left]) for left, right in chosen)
 
 
-def _here(model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
+def _here(
+    model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]
+) -> list[dict[str, Any]]:
     """All cells as one task in this process and in memory, in the grid's order."""
     cells = grid(axes)
     total = settings["pairs"] * sum(steps_of(settings, cell.values["length"]) for cell in cells)

@@ -8,6 +8,7 @@ the texts that they spell are read as the same tokens again is tried with the ru
 import inspect
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from glauber.conditionals.constraints import Constraints, read_constraints
 from glauber.conditionals.starts import spell_sites, starts
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.result import counted
 from glauber.runs.run import Run
@@ -70,7 +72,7 @@ def again(run: Run) -> Again:
 
 def _sampled(run: Run) -> Again:
     spec = run.spec
-    usual = "parallel" if spec.scan == "everywhere" else "sequential"
+    usual = scan_named(spec.scan).within
     limits, spellable = _constraints(spec.constraints)
     forbid = ",".join(spec.forbid)
     asked = {
@@ -145,11 +147,13 @@ def _constraints(found: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
 
 
 class _Reader(NamedTuple):
-    """What `starts` asks of a model."""
+    """A `Reader` of texts of any length."""
 
     name: str
     vocabulary: Vocabulary
     longest: int = 2**30
+    length: int | None = None
+    texts: Sequence[str] = ()
 
 
 def start_texts(run: Run) -> list[str]:
