@@ -112,11 +112,11 @@ def usable_cores() -> int:
 
 def check_memory(needed: float, what: str) -> None:
     """Refuses work that would not fit this machine's memory, before it begins."""
-    there = memory()
-    if needed > there:
+    available = memory()
+    if needed > available:
         raise GlauberError(
             f"{what} would take about {needed / 2**30:,.1f} GiB, but this machine has "
-            f"{there / 2**30:,.1f} GiB of memory: ask for less."
+            f"{available / 2**30:,.1f} GiB of memory: ask for less."
         )
 
 

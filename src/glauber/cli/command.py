@@ -107,7 +107,7 @@ def show(answer: Any, *, silent: bool, out: Path | None = None) -> None:
     if silent:
         text = json.dumps(answer.record(), ensure_ascii=False, allow_nan=False)
         # Characters that a terminal might obey are spelled out.
-        safe = (one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+        safe = (char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
         print("".join(safe), flush=True)
         return
     print(str(answer), flush=True)
@@ -165,14 +165,14 @@ def _shape(kind: Any) -> Shape | None:
     options = _options(kind)
     if bool in options:
         return bool, _same, _same
-    if str in options or any(typing.get_origin(one) is typing.Literal for one in options):
-        if any(_element(one) in (int, float, str) for one in options):
+    if str in options or any(typing.get_origin(kind) is typing.Literal for kind in options):
+        if any(_element(kind) in (int, float, str) for kind in options):
             return str, _comma, _same  # the study itself reads such lists
         return str, str, _same
     if Path in options:
         return Path, _same, _same
-    for one in options:
-        element = _element(one)
+    for option in options:
+        element = _element(option)
         if element is not None and str in _options(element):
             return list[str], list, list
         if element in (int, float):
@@ -188,9 +188,9 @@ def _options(kind: Any) -> tuple[Any, ...]:
     """The members of a union, without None."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         members: list[Any] = []
-        for one in typing.get_args(kind):
-            members.extend(_options(one))
-        return tuple(one for one in members if one is not type(None))
+        for member in typing.get_args(kind):
+            members.extend(_options(member))
+        return tuple(member for member in members if member is not type(None))
     if typing.get_origin(kind) is Annotated:
         return _options(typing.get_args(kind)[0])
     return (kind,)
