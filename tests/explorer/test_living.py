@@ -1,5 +1,6 @@
 """Living chains: the engine's own steps in any slices, edits, branches, and what is refused."""
 
+import itertools
 import math
 import threading
 
@@ -22,7 +23,7 @@ from glauber.dynamics import kernel as kernels
 from glauber.dynamics.glauber import glauber as dynamics
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
-from glauber.explorer import tapes
+from glauber.explorer import live
 from glauber.explorer.living import Living
 from glauber.explorer.models import Models
 from glauber.explorer.trail import EDITS, Trail
@@ -122,9 +123,9 @@ def test_a_miss_is_replayed_in_slices(tiny):
         answer = fresh.film(wanted, 40, 10)
     assert told == sorted(set(told)) and len(told) > 5
     assert (states(answer)[0][0] == expected[40 : 41 + answer["count"]]).all()
-    made = fresh.tapes.made
+    made = fresh.chains.made
     assert (played(fresh, wanted["trails"], 0, 30)[0] == expected[:31]).all()
-    assert fresh.tapes.made == made  # going back costs nothing
+    assert fresh.chains.made == made  # going back costs nothing
 
 
 def test_a_pair_of_which_one_is_known_is_replayed_together(tiny):
@@ -212,9 +213,9 @@ def test_a_branch_is_a_fresh_chain_with_that_noise(living, tiny):
     """From step 0 on it is the other chain itself; later the state is shared up to there."""
     both = [trail(), trail(edits=[{"step": 0, "chain": 4}])]
     assert (played(living, both, 0, 30)[1] == sampled(tiny, TEXT, 30, chain=4)[:, 1:-1]).all()
-    made = living.tapes.made
+    made = living.chains.made
     first, second = played(living, [trail(), trail(edits=[{"step": 20, "chain": 4}])], 0, 30)
-    assert living.tapes.made == made + 10  # what is shared is not made again
+    assert living.chains.made == made + 10  # what is shared is not made again
     assert (first[:21] == second[:21]).all() and (first[21:] != second[21:]).any()
 
 
@@ -243,20 +244,20 @@ def test_pairs_of_unequal_lengths_are_as_each_alone(living):
 
 
 def test_what_is_forgotten_is_made_again(tiny, monkeypatch):
-    monkeypatch.setattr(tapes, "CHUNK", 8)
+    monkeypatch.setattr(live, "PIECE", 8)
     living = Living(Models.of(tiny), clock=Clock())
     wanted = [trail(edits=[{"step": 37, "temperature": 2.0}])]
     expected = played(living, wanted, 0, 100)[0]
-    living.tapes._most = 600  # bytes: a few chunks
+    living.chains.max_bytes = 600  # a few pieces
     living.film({"trails": wanted}, 100, 0)
-    assert living.tapes._held <= 600
+    assert 0 < living.chains.n_bytes <= 600
     note = living.curves({"trails": wanted}, points=10)["notes"]
     assert any("not kept any more" in one for one in note)
-    made = living.tapes.made
+    made = living.chains.made
     assert (np.array(living.film({"trails": wanted}, 56, 0)["begin"][0]) == expected[56]).all()
-    assert living.tapes.made - made <= 8  # from the mark before
+    assert living.chains.made - made <= 8  # from the mark before
     assert (played(living, wanted, 0, 100, count=6)[0] == expected).all()
-    monkeypatch.setattr(tapes, "TAPES", 0)
+    monkeypatch.setattr(live, "STRETCHES", 0)
     living.film({"trails": [trail(OTHER)]}, 0, 0)
     assert (played(living, wanted, 30, 45)[0] == expected[30:46]).all()
 
@@ -343,20 +344,19 @@ def test_a_click_does_not_wait_for_steps_that_take_long(tiny):
 
 def test_whoever_waits_for_the_model_ends_a_film(tiny):
     """A film without a time limit stops after the step at which somebody else came."""
-    living, came = Living(Models.of(tiny), clock=Clock()), []
-    grow = living.tapes.grow
+    came, readings = [], itertools.count()
 
     def click():
         with living.models.lock:
-            came.append(living.tapes.made)
+            came.append(living.chains.made)
 
-    def first_step(places):
-        if living.tapes.made == 5:
+    def clock():
+        if next(readings) == 6:  # once at the beginning, and after each step
             thread.start()
             until(lambda: living.models.lock.waited_for)
-        grow(places)
+        return 0.0
 
-    thread, living.tapes.grow = threading.Thread(target=click), first_step
+    thread, living = threading.Thread(target=click), Living(Models.of(tiny), clock=clock)
     film = living.film({"trails": [trail()]}, 0, 400)
     thread.join(SECONDS)
     assert film["count"] == 6 and came == [6]
@@ -462,7 +462,7 @@ def test_many_edits_cost_little(living):
     """A temperature that is dragged leaves an edit at every step."""
     edits = [{"step": step, "temperature": 1 + step / 1000} for step in range(1, 150)]
     shown = played(living, [trail(edits=edits)], 0, 160)[0]
-    made = living.tapes.made
+    made = living.chains.made
     assert made == 160 and len(shown) == 161
     assert living.film({"trails": [trail(edits=edits[:100])]}, 50, 50)["count"] == 50
-    assert living.tapes.made == made
+    assert living.chains.made == made

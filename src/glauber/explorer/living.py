@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.answers import Answer
-from glauber.explorer.beginnings import Beginnings, FromRun, allowed
 from glauber.explorer.conditional import conditional_at, sure_at, words
+from glauber.explorer.live import FromRun, LiveChains, Place, allowed_tokens
 from glauber.explorer.models import Models
-from glauber.explorer.tapes import Cursor, Tapes
 from glauber.explorer.trail import STEPS, Trail
 from glauber.progress import check_count
 from glauber.runs.curves import NAMES, POINTS, Curves, window_of
@@ -45,8 +44,7 @@ class Living:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.models, self._limit, self._clock = models, limit, clock
-        self.beginnings = Beginnings(models, from_run)
-        self.tapes = Tapes(models, self.beginnings)
+        self.chains = LiveChains(models, from_run)
         self._spelled: dict[str, list[tuple[int, str, str]]] = {}
 
     # ---- questions
@@ -67,13 +65,13 @@ class Living:
         if count and first + every > STEPS:
             raise GlauberError(f"a living chain is followed for {STEPS:,} steps: begin a new one.")
         with self.models.lock:
-            until = self._clock() + self._limit
-            places = self._places(trails, first)
-            self._bring(places, first, until)
+            stop = self._stop()
+            places = self.chains.places(trails, first)
+            self.chains.bring(places, first, stop)
             if min(place.step for place in places) < first:
                 return self._replayed(places, first, every)
             begun = [Seen.of(place) for place in places]
-            self._bring(places, _last(trails, first, count, every), until)
+            self.chains.bring(places, _last(trails, first, count, every), stop)
             reached = min(place.step for place in places)
             made = self._filmed(trails, begun, first, (reached - first) // every, every)
             if made.count or not count:
@@ -85,16 +83,16 @@ class Living:
     ) -> Answer:
         """What could stand at a site of a trail after a step."""
         with self._at(source, chain, step) as (place, tokens):
-            model, position = place.trail.model, place.tape.shown.position(site)
+            model, position = place.trail.model, place.stretch.shown.position(site)
             found = conditional_at(
                 self.models.conditionals(model),
                 self.models[model].vocabulary,
                 tokens,
                 position,
-                place.tape.temperature,
+                place.stretch.temperature,
                 whole=whole,
             )
-        return {"site": site, "frozen": not place.tape.free[position], **found}
+        return {"site": site, "frozen": not place.stretch.free[position], **found}
 
     def sure(self, source: Any, chain: int, step: int) -> Answer:
         """How sure the model is of every shown token of a trail after a step, at this moment."""
@@ -102,8 +100,8 @@ class Living:
             log_prob, entropy = sure_at(
                 self.models.conditionals(place.trail.model),
                 tokens,
-                place.tape.shown.positions,
-                place.tape.temperature,
+                place.stretch.shown.positions,
+                place.stretch.temperature,
             )
         return {
             "log_prob": column(log_prob.astype(np.float32)),
@@ -115,7 +113,7 @@ class Living:
         trail = Trail.of({"model": model, "text": text})
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
-            begun = self.beginnings.read(trail)
+            begun = self.chains.begin(trail, warn=True)
             vocabulary = self.models[trail.model].vocabulary
         tokens = begun.tokens[begun.shown.first : begun.shown.last].tolist()
         return {
@@ -146,8 +144,8 @@ class Living:
         check_count("number of points", points, least=2, most=10_000)
         trails = _trails(source)
         with self.models.lock:
-            end = min(place.step for place in self._places(trails, STEPS))
-            first = max(self.tapes.kept_from(trail, end) for trail in trails)
+            end = min(place.step for place in self.chains.places(trails, STEPS))
+            first = max(self.chains.known_from(trail, end) for trail in trails)
             steps = np.unique(np.linspace(first, end, points).round().astype(np.int64))
             window = window_of(end - first)
             found = [self._moved(trail, steps, window) for trail in trails]
@@ -162,8 +160,8 @@ class Living:
     ) -> tuple[NDArray[np.float64], ...]:
         """Share changed, entropy and what is left of the start (steps,); of known steps."""
         first, last = int(steps[0]), int(steps[-1])
-        events = self.tapes.events(trail, first, last)
-        made = {name: values[events["made"]] for name, values in events.items()}
+        events = self.chains.events(trail, first, last)
+        made = {name: values[events["drawn"]] for name, values in events.items()}
         sums = np.zeros((3, last - first + 1))  # up to each step: moved, entropies, their number
         sums[0, made["step"][made["changed"]] - first] = 1
         np.add.at(sums[1], made["step"] - first, made["entropy"])
@@ -171,41 +169,23 @@ class Living:
         at = np.cumsum(sums, axis=1)
         moved, entropy, drawn = at[:, steps - first] - at[:, np.maximum(steps - first - window, 0)]
         whole = (steps - first >= window) & (steps > first)
-        begun, left = self.tapes.seek(trail, 0), []
+        begun, left = self.chains.seek(trail, 0), []
         for step in steps.tolist():
-            same = self.tapes.seek(trail, step).moment.tokens == begun.moment.tokens
-            left.append(float(same[begun.tape.free].mean()))
+            same = self.chains.seek(trail, step).state.tokens == begun.state.tokens
+            left.append(float(same[begun.stretch.free].mean()))
         return (
             np.where(whole, moved / max(1, window), np.nan),
             np.where(whole & (drawn > 0), entropy / np.maximum(1, drawn), np.nan),
             np.array(left),
         )
 
-    # ---- places on trails
-
-    def _places(self, trails: Sequence[Trail], step: int) -> list[Cursor]:
-        """The last known place of each trail up to a step; the trails are checked first."""
-        self.tapes.trim()
-        for trail in trails:
-            self.beginnings.check(trail)
-        return [self.tapes.seek(trail, step) for trail in trails]
-
-    def _bring(self, places: Sequence[Cursor], step: int, until: float) -> None:
-        """Moves all to a step, or as far as the time goes; somebody who waits ends it too."""
-        while True:
-            for place in places:
-                self.tapes.forward(place, step)
-            behind = [place for place in places if place.step < step]
-            if not behind:
-                return
-            self.tapes.grow(behind)
-            if self._clock() >= until or self.models.lock.waited_for:
-                break
-        for place in places:
-            self.tapes.forward(place, step)
+    def _stop(self) -> Callable[[], bool]:
+        """Whether time is up, or somebody else waits for the model."""
+        until = self._clock() + self._limit
+        return lambda: self._clock() >= until or self.models.lock.waited_for
 
     @contextmanager
-    def _at(self, source: Any, chain: int, step: int) -> Iterator[tuple[Cursor, torch.Tensor]]:
+    def _at(self, source: Any, chain: int, step: int) -> Iterator[tuple[Place, torch.Tensor]]:
         """The place of one trail after a step and its tokens (length,), while nobody else asks.
 
         Steps that are not there are made now, if that does not take long.
@@ -216,11 +196,12 @@ class Living:
         patience = self._clock() + PATIENCE
         while True:
             with self.models.lock:
-                place = self._places([trails[chain]], step)[0]
-                self._bring([place], step, self._clock() + self._limit)
+                places = self.chains.places([trails[chain]], step)
+                self.chains.bring(places, step, self._stop())
+                place = places[0]
                 if place.step == step:
                     device = self.models[place.trail.model].state_device
-                    yield place, torch.from_numpy(place.moment.tokens).to(device)
+                    yield place, torch.from_numpy(place.state.tokens).to(device)
                     return
             if self._clock() >= patience:
                 raise GlauberError(
@@ -230,11 +211,11 @@ class Living:
 
     # ---- films
 
-    def _replayed(self, places: Sequence[Cursor], first: int, every: int) -> Answer:
+    def _replayed(self, places: Sequence[Place], first: int, every: int) -> Answer:
         """A film of no frame, and how far the way to its first one is made up."""
         at = min(place.step for place in places)
         while any(place.step > at for place in places):  # those ahead go back to where all are
-            places = [self.tapes.seek(place.trail, at) for place in places]
+            places = [self.chains.seek(place.trail, at) for place in places]
             at = min(place.step for place in places)
         trails = [place.trail for place in places]
         begun = [Seen.of(place) for place in places]
@@ -244,7 +225,7 @@ class Living:
     def _filmed(
         self, trails: Sequence[Trail], begun: Sequence["Seen"], first: int, count: int, every: int
     ) -> Film:
-        parts = [self.tapes.events(trail, first, first + count * every) for trail in trails]
+        parts = [self.chains.events(trail, first, first + count * every) for trail in trails]
         events = _columns(parts, first, every)
         listed: dict[str, str] = {}
         for number, (trail, one) in enumerate(zip(trails, begun, strict=True)):
@@ -261,13 +242,13 @@ class Living:
             frozen=tuple(one.frozen for one in begun),
             **events,
             words=listed,
-            end=min(self.tapes.seek(trail, STEPS).step for trail in trails),
+            end=min(self.chains.seek(trail, STEPS).step for trail in trails),
         )
 
     def _spellings(self, model: str) -> list[tuple[int, str, str]]:
         """Token, spelling and bare spelling of all tokens that can be drawn."""
         if model not in self._spelled:
-            listed = np.flatnonzero(allowed(self.models.conditionals(model))).tolist()
+            listed = np.flatnonzero(allowed_tokens(self.models.conditionals(model))).tolist()
             spelled = words(self.models[model].vocabulary, listed)
             self._spelled[model] = [
                 (token, spelled[str(token)], spelled[str(token)].strip().lower())
@@ -284,10 +265,10 @@ class Seen(NamedTuple):
     frozen: tuple[int, ...]
 
     @classmethod
-    def of(cls, place: Cursor) -> "Seen":
-        shown, moment = slice(place.tape.shown.first, place.tape.shown.last), place.moment
-        frozen = np.flatnonzero(~place.tape.free[shown]).tolist()
-        return cls(moment.tokens[shown].astype(np.int32), moment.log_prob[shown], tuple(frozen))
+    def of(cls, place: Place) -> "Seen":
+        shown, state = slice(place.stretch.shown.first, place.stretch.shown.last), place.state
+        frozen = np.flatnonzero(~place.stretch.free[shown]).tolist()
+        return cls(state.tokens[shown].astype(np.int32), state.log_prob[shown], tuple(frozen))
 
 
 def _trails(source: Any, chosen: Sequence[int] | None = None) -> list[Trail]:
@@ -317,6 +298,7 @@ def _columns(parts: list[dict[str, NDArray[Any]]], first: int, every: int) -> di
     events["frame"] = -((first - events["step"]) // every)
     longest = 1 + int(events["site"].max(initial=0))
     found = thinned(events, (len(parts), longest))
+    found["log_prob"] = found["log_prob_new"]
     return {
         name: found[name] for name in ("frame", "chain", "site", "token", "log_prob", "entropy")
     }

@@ -206,17 +206,27 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     lows = np.array([run.text_spans[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
     for place in range(first // size, -(-last // size) if count else 0):
+        segment = shown_events(run, place)
+        arrays = {name: values[chosen] for name, values in segment.arrays.items()}
         begin, end = max(first, place * size), min(last, (place + 1) * size)
-        cut = slice(begin - place * size, end - place * size)
-        events = shown_events(run, place).arrays
-        part = {name: values[chosen, cut] for name, values in events.items()}
-        chain, step, slot = np.nonzero(part["site"] >= 0)
-        found = {name: values[chain, step, slot] for name, values in part.items()}
-        found["site"] = found["site"] - lows[chain]
-        found |= {"chain": chain, "frame": 1 + (begin - first + step) // every}
-        parts.append(thinned(found, run.free.shape))
+        part = segment_events(Segment(segment.first, arrays), begin, end, FIELDS)
+        part["site"] = part["site"] - lows[part["chain"]]
+        part["frame"] = -((first - part.pop("step")) // every)
+        parts.append(thinned(part, run.free.shape))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return thinned(joined, run.free.shape)
+
+
+def segment_events(segment: Segment, first: int, last: int, fields: Sequence[str]) -> Parts:
+    """The events of the steps first < step <= last of a segment, one entry each.
+
+    step counts from 1: the event is part of the state after that many steps.
+    """
+    steps = slice(first - segment.first, last - segment.first)
+    arrays = {name: segment.arrays[name][:, steps] for name in fields}
+    chain, step, slot = np.nonzero(arrays["site"] >= 0)
+    columns = {name: values[chain, step, slot] for name, values in arrays.items()}
+    return columns | {"chain": chain, "step": 1 + first + step}
 
 
 def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
