@@ -28,7 +28,7 @@ from glauber.machine.checksums import bundled
 from glauber.progress import usable_cores
 
 PACKAGE = Path(__file__).resolve().parent.parent
-ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "zarr")
+ESSENTIAL = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
 FURTHER = (
     "huggingface_hub", "sentencepiece", "xarray", "arviz", "h5netcdf", "pyarrow", "pandas",
     "plotly", "jinja2", "typer", "rich", "tqdm",
