@@ -9,20 +9,23 @@ made again from the state before them, to the bit on a CPU: noise is keyed by (s
 import warnings
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.load import Model
 from glauber.conditionals.starts import check_length, starts
 from glauber.conditionals.vocabulary import Text
-from glauber.dynamics.glauber import glauber
+from glauber.dynamics.glauber import Within, glauber
 from glauber.dynamics.kernel import Kernel, State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scans import scan_named
@@ -83,7 +86,7 @@ class Piece:
         """The events, by steps of the trail."""
         return None if self.log is None else Segment(self.first, self.log.segment(0).arrays)
 
-    def after(self, step: int) -> "Piece":
+    def state(self, step: int) -> "Piece":
         """The state after a step that is in the log, with no steps."""
         tokens, log_prob = self.tokens.copy(), self.log_prob.copy()
         if step > self.first and (segment := self.segment) is not None:
@@ -103,11 +106,6 @@ class Stretch:
     pieces: list[Piece] = field(default_factory=list)
 
     @property
-    def first(self) -> int:
-        """The step after which it begins."""
-        return self.pieces[0].first
-
-    @property
     def temperature(self) -> float:
         return self.spec.temperatures[0]
 
@@ -116,26 +114,22 @@ class Stretch:
         """Sites that one step may redraw."""
         return scan_named(self.spec.scan).sites_per_step(torch.from_numpy(self.free)[None])
 
-    def known(self, step: int) -> int:
-        """The last step up to that one whose state is known."""
-        piece = self.pieces[min((step - self.first) // PIECE, len(self.pieces) - 1)]
-        return min(step, piece.last)
+    def piece_before(self, step: int) -> Piece:
+        """The last piece that begins at a step or before it."""
+        return self.pieces[min((step - self.pieces[0].first) // PIECE, len(self.pieces) - 1)]
 
-    def piece(self, step: int) -> Piece:
+    def piece_after(self, step: int) -> Piece:
         """The piece that has the step after a known one."""
-        number = (step - self.first) // PIECE
-        if number == len(self.pieces):
-            self.pieces.append(self.pieces[-1].after(step))
-        return self.pieces[number]
-
-    def state(self, step: int) -> Piece:
-        """The state after a known step."""
-        number = min((step - self.first) // PIECE, len(self.pieces) - 1)
-        return self.pieces[number].after(step)
+        piece = self.piece_before(step)
+        if step == piece.first + PIECE:
+            piece = piece.state(step)
+            self.pieces.append(piece)
+        return piece
 
     def edited(self, step: int, edits: Sequence[Edit]) -> "Stretch":
         """The stretch that begins with edits of the state after a step."""
-        state, free, spec, chain = self.state(step), self.free.copy(), self.spec, self.chain
+        state, free = self.piece_before(step).state(step), self.free.copy()
+        spec, chain = self.spec, self.chain
         for edit in edits:
             match edit.kind:
                 case "temperature":
@@ -167,13 +161,13 @@ class Place:
     @property
     def state(self) -> Piece:
         """Tokens and their log-probabilities."""
-        return self.stretch.state(self.step)
+        return self.stretch.piece_before(self.step).state(self.step)
 
 
 Row = tuple[Stretch, int]  # a chain and the steps that it has made
 
 
-class LiveChains:
+class StepCache:
     """The stretches of recent trails. For one thread at a time: the models' lock is taken."""
 
     def __init__(
@@ -184,10 +178,10 @@ class LiveChains:
         self.n_bytes = 0  # of events
         self._stretches: OrderedDict[bytes, Stretch] = OrderedDict()
         self._used: OrderedDict[Piece, None] = OrderedDict()  # pieces with events
-        self._possible: OrderedDict[bytes, None] = OrderedDict()
         self._streams: dict[tuple[str, str], tuple[list[Row], Batch]] = {}
-        self._kernels: dict[tuple[str, str], Kernel] = {}
-        self._memos: OrderedDict[tuple[str, int], Memo] = OrderedDict()
+        self._kernel = lru_cache(self._new_kernel)  # an adaptive one remembers conditionals
+        self._memo = lru_cache(MEMOS)(self._new_memo)
+        self._check = lru_cache(CHECKED)(self._check_edits)
 
     # ---- places on trails
 
@@ -202,7 +196,7 @@ class LiveChains:
         while self.n_bytes > self.max_bytes:
             self._forget(next(iter(self._used)))
         for trail in trails:
-            self.check(trail)
+            self._check(trail)
         return [self.seek(trail, step) for trail in trails]
 
     def _forget(self, piece: Piece) -> None:
@@ -222,7 +216,8 @@ class LiveChains:
             index -= 1
         place = Place(trail, index, self._stretch(trail, index), 0)
         while True:
-            place.step = place.stretch.known(min(step, place.end))
+            last = min(step, place.end)
+            place.step = min(last, place.stretch.piece_before(last).last)
             if place.index == top or place.step < place.end:
                 return place
             self._turn(place)
@@ -230,7 +225,7 @@ class LiveChains:
     def forward(self, place: Place, last: int) -> None:
         """Move on through the steps that are there, up to a step."""
         while place.step < last:
-            step = min(place.stretch.piece(place.step).last, place.end, last)
+            step = min(place.stretch.piece_after(place.step).last, place.end, last)
             if step <= place.step:
                 return
             place.step = step
@@ -278,7 +273,7 @@ class LiveChains:
             step, high = max(first, segment.first), min(last, end)
             while step < high:
                 stretch = self._stretches[segment.key]
-                piece = stretch.piece(step)
+                piece = stretch.piece_after(step)
                 begin, step = step, min(high, piece.last)
                 assert piece.segment is not None and step > begin
                 self._use(piece)
@@ -322,7 +317,7 @@ class LiveChains:
         by_row = {(place.stretch, place.step): place for place in places}  # trails share steps
         rows, together = list(by_row), list(by_row.values())
         room = [
-            min(place.end, step, place.stretch.piece(place.step).first + PIECE) - place.step
+            min(place.end, step, place.stretch.piece_after(place.step).first + PIECE) - place.step
             for place in together
         ]
         planned, batch = self._streams.pop((model, scan), ([], None))
@@ -330,15 +325,15 @@ class LiveChains:
             batch = self._batch(model, scan, together)
         log = MemoryLog(
             rows[0][0].spec,
-            _rows([place.state.tokens for place in together], PAD),
-            _rows([stretch.free for stretch, _ in rows], False),
+            _padded((place.state.tokens for place in together), PAD).numpy(),
+            _padded((stretch.free for stretch, _ in rows), False).numpy(),
             max(stretch.n_slots for stretch, _ in rows),
         )
         advance([batch], log, until=min(most, *room), session=session)
         events = {name: log.read(name) for name in log.fields}
         for row, (stretch, step) in enumerate(rows):
             part = {name: values[row : row + 1] for name, values in events.items()}
-            self._append(stretch, stretch.piece(step), part)
+            self._append(stretch, stretch.piece_after(step), part)
         self.made += log.steps * len(rows)
         planned = [(stretch, step + log.steps) for stretch, step in rows]
         self._streams[model, scan] = planned, batch
@@ -357,8 +352,8 @@ class LiveChains:
         """The chains at some places, and their steps from there on."""
         opened, stretches = self.models[model], [place.stretch for place in places]
         state = start(
-            torch.from_numpy(_rows([place.state.tokens for place in places], PAD)),
-            torch.from_numpy(_rows([stretch.free for stretch in stretches], False)),
+            _padded((place.state.tokens for place in places), PAD),
+            _padded((stretch.free for stretch in stretches), False),
             temperature=torch.tensor(
                 [stretch.temperature for stretch in stretches], dtype=torch.float64
             ),
@@ -369,14 +364,14 @@ class LiveChains:
         seeds = torch.tensor([place.trail.seed for place in places], device=state.step.device)
         return Batch(len(places), self._stream(model, scan, state, seeds), opened.device)
 
-    def _stream(self, model: str, scan: str, state: State, seeds: torch.Tensor) -> Stream:
+    def _stream(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
         """All further steps of some chains; calls of the model are short, for whoever waits."""
         while True:
             for after, info in self._steps(model, scan, state, seeds):
                 state = after
                 yield after, info
 
-    def _steps(self, model: str, scan: str, state: State, seeds: torch.Tensor) -> Stream:
+    def _steps(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
         named, conditionals = scan_named(scan), self.models.conditionals(model)
         if not named.can_be_memoised:
             return run(self._kernel(model, scan), state, STREAM, seed=seeds)
@@ -386,28 +381,19 @@ class LiveChains:
             state,
             STREAM,
             seed=seeds,
-            memo=self._memo(model, conditionals.vocab_size, state.tokens.shape[1]),
+            memo=self._memo(model, state.tokens.shape[1]),
             scan=named,
             lead=LEAD,
             prefetch=None if state.tokens.is_cuda else 0,
         )
 
-    def _kernel(self, model: str, scan: str) -> Kernel:
-        """Kept, because one whose sites depend on the state remembers conditionals."""
-        if (model, scan) not in self._kernels:
-            named, conditionals = scan_named(scan), self.models.conditionals(model)
-            within = "parallel" if named.size is None else "sequential"
-            self._kernels[model, scan] = glauber(conditionals, scan=named, within=within)  # type: ignore[arg-type]
-        return self._kernels[model, scan]
+    def _new_kernel(self, model: str, scan: str) -> Kernel:
+        named, conditionals = scan_named(scan), self.models.conditionals(model)
+        within: Within = "parallel" if named.size is None else "sequential"
+        return glauber(conditionals, scan=named, within=within)
 
-    def _memo(self, model: str, vocab_size: int, length: int) -> Memo:
-        key = model, length
-        if key not in self._memos:
-            self._memos[key] = Memo(vocab_size, length, budget=MEMO)
-            if len(self._memos) > MEMOS:
-                self._memos.popitem(last=False)
-        self._memos.move_to_end(key)
-        return self._memos[key]
+    def _new_memo(self, model: str, length: int) -> Memo:
+        return Memo(self.models.conditionals(model).vocab_size, length, budget=MEMO)
 
     # ---- beginnings
 
@@ -460,17 +446,23 @@ class LiveChains:
         check_length(model, torch.from_numpy(row)[None])
         return row.copy(), free[: len(row)].copy()
 
-    def check(self, trail: Trail) -> None:
-        """Refuse edits that no state of the trail allows."""
-        key = trail.segments[-1].key
-        if key not in self._possible:
-            begin, conditionals = self.begin(trail), self.models.conditionals(trail.model)
-            glauber(conditionals, scan=scan_named(trail.scan))  # refuses what it cannot draw
-            _check_edits(trail, begin, conditionals)
-            self._possible[key] = None
-            if len(self._possible) > CHECKED:
-                self._possible.popitem(last=False)
-        self._possible.move_to_end(key)
+    def _check_edits(self, trail: Trail) -> None:
+        """Refuse a scan that cannot draw here, and edits that no state of the trail allows."""
+        begin, conditionals = self.begin(trail), self.models.conditionals(trail.model)
+        scan, allowed, free = scan_named(trail.scan), allowed_tokens(conditionals), begin.free
+        glauber(conditionals, scan=scan)
+        for edit in (None, *trail.edits):
+            if edit is not None and edit.kind == "token":
+                begin.shown.position(edit.site)
+                if edit.value >= len(allowed) or not allowed[int(edit.value)]:
+                    raise GlauberError(f"the token {edit.value} cannot be put: it is never drawn.")
+            elif edit is not None and edit.kind in ("freeze", "free"):
+                free[begin.shown.position(int(edit.value))] = edit.kind == "free"
+            if free.sum() < scan.fewest:
+                raise GlauberError(
+                    f"the scan {trail.scan} needs {counted(scan.fewest, 'free site')}, but "
+                    f"{counted(int(free.sum()), 'site')} of the text would be left."
+                )
 
 
 def allowed_tokens(conditionals: Conditionals) -> NDArray[np.bool_]:
@@ -480,29 +472,10 @@ def allowed_tokens(conditionals: Conditionals) -> NDArray[np.bool_]:
     return np.ones(conditionals.vocab_size, np.bool_)
 
 
-def _check_edits(trail: Trail, begin: Begin, conditionals: Conditionals) -> None:
-    free, allowed = begin.free.copy(), allowed_tokens(conditionals)
-    fewest = scan_named(trail.scan).fewest
-    for edit in (None, *trail.edits):
-        if edit is not None and edit.kind == "token":
-            begin.shown.position(edit.site)
-            if edit.value >= len(allowed) or not allowed[int(edit.value)]:
-                raise GlauberError(f"the token {edit.value} cannot be put: it is never drawn.")
-        elif edit is not None and edit.kind in ("freeze", "free"):
-            free[begin.shown.position(int(edit.value))] = edit.kind == "free"
-        if free.sum() < fewest:
-            raise GlauberError(
-                f"the scan {trail.scan} needs {counted(fewest, 'free site')}, but "
-                f"{counted(int(free.sum()), 'site')} of the text would be left."
-            )
-
-
-def _rows(rows: Sequence[NDArray[Any]], fill: int) -> NDArray[Any]:
-    """Rows of different lengths as one array, filled up behind the shorter ones."""
-    table = np.full((len(rows), max(map(len, rows))), fill, rows[0].dtype)
-    for number, row in enumerate(rows):
-        table[number, : len(row)] = row
-    return table
+def _padded(rows: Iterable[NDArray[Any]], fill: int) -> Tensor:
+    """Rows of different lengths as one tensor, filled up after the shorter ones."""
+    tensors = [torch.from_numpy(row) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
 def _put_tokens(step: int, edits: Sequence[Edit]) -> Parts:
