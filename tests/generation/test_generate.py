@@ -323,7 +323,7 @@ class NoMask(Own):
 
     fingerprint, device, dtype, state_device = "", torch.device("cpu"), "float32", "cpu"
     longest, whole_vocabulary = 9, False
-    conditionals = in_float64 = proposals = None
+    conditionals = to = proposals = None
 
 
 def test_two_masks_of_a_tokenizer_are_blanks(tmp_path: Path) -> None:

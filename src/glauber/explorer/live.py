@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.base import PAD, Conditionals, Model, Restricted
 from glauber.conditionals.causal_lm import CausalLM
-from glauber.conditionals.load import Model
 from glauber.conditionals.starts import check_length, starts
 from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.glauber import Within, glauber

@@ -23,8 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.load import Model
+from glauber.conditionals.base import PAD, Conditionals, Model
 from glauber.conditionals.vocabulary import Text
 from glauber.errors import DamagedRun, GlauberError, GlauberWarning
 from glauber.explorer.answers import Answer
@@ -507,7 +506,7 @@ class StoredRun(Source):
 
         A model that the page has open is taken; one of a coarse dtype is loaded again by its name.
         """
-        model: Model = None
+        model: Model | None = None
         name = run.spec.model
         if self._models is not None and name in self._models.names and run.spec.dtype not in COARSE:
             model = self._models[name]

@@ -17,7 +17,17 @@ from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
 from glauber.mixing.lagged import Lagged, lagged
 from glauber.mixing.pairs import begin_texts, is_pair, joint_draw_named, spelled
-from glauber.parameters import Device, Dtype, Freeze, Length, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import (
+    Device,
+    Dtype,
+    Freeze,
+    Length,
+    ModelOrName,
+    Seed,
+    Temperature,
+    Texts,
+    Trust,
+)
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, model_parts, plain, signature, study
 from glauber.statistics import LEVEL, MedianTime, median_time, share_interval
@@ -34,7 +44,7 @@ STEPS = 10**12  # more than anybody waits for
 
 @study
 def couple(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     pairs: Annotated[int, "Pairs of chains."] = 12,

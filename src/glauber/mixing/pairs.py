@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.base import PAD, Conditionals, Model
 from glauber.conditionals.load import starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics import noise
@@ -205,7 +205,7 @@ def different_texts(tokens: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def begin_texts(
-    model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+    model: Model, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Left and right tokens and free sites (pairs, length), and how many right ones changed.
 
@@ -228,7 +228,7 @@ def is_pair(texts: Any) -> bool:
     return isinstance(texts, list | tuple | Corpus) and len(texts) == 2
 
 
-def spelled(model: Any, left: Tensor, right: Tensor) -> list[tuple[str, str]]:
+def spelled(model: Model, left: Tensor, right: Tensor) -> list[tuple[str, str]]:
     """The two texts of each pair."""
     sides = [[model.vocabulary.decode(row[row >= 0].tolist()) for row in s] for s in (left, right)]
     return list(zip(*sides, strict=True))

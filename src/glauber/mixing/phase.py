@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.errors import GlauberError
 from glauber.mixing.boundary import (
@@ -24,9 +24,10 @@ from glauber.mixing.crossover import Crossover, shown
 from glauber.mixing.influence_matrix import measure_influence
 from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
 from glauber.mixing.phase_cells import run_cells, some_texts
-from glauber.parameters import Device, Dtype, Model, Seed, Texts, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, one_of, plain, signature, study
+from glauber.result import Result, plain, signature, study
+from glauber.sweeps.folder import grid
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -34,14 +35,13 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 STEPS = 10**12  # more than anybody waits for
-PLACES = ("local", "processes", "ray")
 PICTURE = "phase.html"
 CONTEXTS = 4  # of a text whose contraction threshold is measured
 
 
 @study
 def phase(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     temperatures: Annotated[Sequence[float], "Temperatures, such as 0.5,1,2."] = (
@@ -89,7 +89,7 @@ def phase(
     axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": list(temperatures)}
     settings = {
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": sweeps, "seed": seed,
-        "coupling": coupling, "device": device, "dtype": dtype, "own_pairs": True,
+        "coupling": coupling, "device": device, "dtype": dtype,
     }  # fmt: skip
     refuse_int8(dtype)
     _check(settings, axes)
@@ -98,7 +98,6 @@ def phase(
         raise GlauberError(
             f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
         )
-    one_of("the place", on, PLACES)
     n_cells = len(axes["length"]) * len(axes["temperature"])
     say(f"{n_cells} cells of {pairs:,} pairs, at most {_most(settings, axes):,} steps each")
     found = run_cells(
@@ -203,7 +202,7 @@ def _crossover_line(one: Crossover) -> str:
     )
 
 
-def _thresholds(model: Any, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
+def _thresholds(model: Model, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
     """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
     tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
     chosen = pairs_of_texts(len(tokens), n_texts, seed=seed)[:, 0].tolist()
@@ -236,11 +235,7 @@ def _check(settings: dict[str, Any], axes: dict[str, list[Any]]) -> None:
     """Refuses what no cell could use, before a model is loaded."""
     joint_draw_named(settings["coupling"])
     check_seed(settings["seed"])
-    for axis, values in axes.items():
-        if not values:
-            raise GlauberError(f"the grid is empty: no {axis} is given.")
-        if len(set(values)) < len(values):
-            raise GlauberError(f"the grid names a {axis} twice.")
+    grid(axes)
     for temperature in axes["temperature"]:
         check_temperature(temperature)
     for length in axes["length"]:

@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
@@ -25,15 +27,15 @@ from glauber.json_text import parse_json
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import different_texts, pairs_of_texts
 from glauber.progress import Advance, counter, track
-from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
+from glauber.sweeps.executors import Result, Work, choose_executor, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
-STUDY = "glauber.mixing.phase_cells:open_cells"
+STUDY = "phase"
 
 
 def run_cells(
-    model: Any,
+    model: str | Conditionals,
     settings: dict[str, Any],
     axes: dict[str, list[Any]],
     *,
@@ -44,6 +46,7 @@ def run_cells(
     trust_remote_code: bool,
 ) -> list[dict[str, Any]]:
     """Every cell's temperature, length, steps, times and met, in the grid's order."""
+    executor = choose_executor(on, workers=workers, address=address)
     if out is None and on == "local":
         opened = load(
             model,
@@ -63,10 +66,8 @@ def run_cells(
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown
-    executor = executor_named(on, workers=workers, address=address)
-    sweep = Sweep(
-        STUDY, settings | {"model": model, "texts": None if texts is None else texts.plain()}, axes
-    )
+    arguments = settings | {"model": model, "texts": None if texts is None else texts.plain()}
+    sweep = Sweep(STUDY, arguments, axes)
     with ExitStack() as stack:
         folder = _checked(out) if out is not None else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-"))
@@ -74,7 +75,8 @@ def run_cells(
         _move(folder, sweep)
         begin(folder, sweep)
         with track("cells", len(sweep.cells)) as advance:
-            return list(run_sweep(folder, executor=executor, progress=counter(advance)).values())
+            work, progress = partial(open_cells, arguments), counter(advance)
+            return list(run_sweep(folder, work, executor=executor, progress=progress).values())
 
 
 def cells_in_folder(
@@ -92,14 +94,14 @@ def cells_in_folder(
     """The cells alone, for a machine without SciPy; `phase` with the same values goes on there."""
     settings = {
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": None, "seed": seed,
-        "coupling": "maximal", "device": device, "dtype": "float32", "own_pairs": True,
+        "coupling": "maximal", "device": device, "dtype": "float32",
     }  # fmt: skip
     axes: dict[str, list[Any]] = {"length": lengths, "temperature": temperatures}
     place: dict[str, Any] = {"on": "local", "workers": None, "address": None, "out": folder}
     return run_cells(model, settings, axes, trust_remote_code=False, **place)
 
 
-def open_cells(settings: dict[str, Any], folder: Path) -> Work:
+def open_cells(settings: dict[str, Any]) -> Work:
     """The work over (temperature, length) cells, in a worker.
 
     settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
@@ -110,7 +112,7 @@ def open_cells(settings: dict[str, Any], folder: Path) -> Work:
 
 
 def cells_of(
-    model: Any, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
+    model: Model, settings: dict[str, Any], cells: Sequence[Cell], advance: Advance | None = None
 ) -> Iterator[tuple[Cell, Result]]:
     """(cell, result) of each cell as soon as its last pair is finished, length by length."""
     lengths = sorted({int(cell.values["length"]) for cell in cells})
@@ -123,7 +125,7 @@ def cells_of(
 
 
 def _row_of_cells(
-    model: Any,
+    model: Model,
     settings: dict[str, Any],
     cells: Sequence[Cell],
     begun: tuple[Tensor, Tensor],
@@ -160,7 +162,7 @@ def steps_of(settings: dict[str, Any], length: int) -> int:
 
 
 def some_texts(
-    model: Any, texts: Any, length: int, *, unknown: str | None = None
+    model: Model, texts: Any, length: int, *, unknown: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
     corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown).sound()
@@ -177,17 +179,15 @@ def some_texts(
 def begin_pairs(
     tokens: Tensor, free: Tensor, settings: dict[str, Any], cell: Cell
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Left and right tokens and free sites (length,) of each pair of a cell: different texts.
-
-    Folders that do not say own_pairs are older: all cells of a length had the same pairs there.
-    """
-    own = settings.get("own_pairs", False)
-    seed = cell.seed(settings["seed"]) if own else settings["seed"]
+    """Left and right tokens and free sites (length,) of each pair of a cell: different texts."""
+    seed = cell.seed(settings["seed"])
     chosen = pairs_of_texts(len(tokens), settings["pairs"], seed=seed).tolist()
     return ((tokens[left], tokens[right], free[left]) for left, right in chosen)
 
 
-def _here(model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[dict[str, Any]]:
+def _here(
+    model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]
+) -> list[dict[str, Any]]:
     """All cells as one task in this process and in memory, in the grid's order."""
     cells = grid(axes)
     total = settings["pairs"] * sum(steps_of(settings, cell.values["length"]) for cell in cells)
@@ -204,9 +204,9 @@ def _move(folder: Path, sweep: Sweep) -> None:
     if not (folder / HEADER).is_file():
         return
     there = read_sweep(folder)
-    if replace(there, settings=there.settings | {"device": sweep.settings["device"]}) == sweep:
+    if replace(there, arguments=there.arguments | {"device": sweep.arguments["device"]}) == sweep:
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
-        write_json(folder / HEADER, header | {"settings": sweep.settings})
+        write_json(folder / HEADER, header | {"arguments": sweep.arguments})
 
 
 def _checked(out: str | Path) -> Path:

@@ -19,14 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import pairs_at_once
 from glauber.mixing.pairs import JointDraw, Pairs, begin, joint_draw_named, step_together
-from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust, Unknown
+from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, study
 from glauber.result import signature as signed
@@ -43,7 +43,7 @@ BUILT_IN = "distinct, characters or token:NAME"
 
 @study
 def unbiased(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The text that the chains start from."] = None,
     *,
     statistic: Annotated[
@@ -309,7 +309,7 @@ def check_window(k: int, m: int, lag: int, steps: int) -> None:
 
 
 def _token_statistic(
-    model: Any, statistic: str | Callable[[str], float], free: Tensor
+    model: Model, statistic: str | Callable[[str], float], free: Tensor
 ) -> TokenStatistic:
     """A statistic of tokens (rows, length) from its name, or from a function of a text."""
     if not isinstance(statistic, str):
@@ -328,12 +328,12 @@ def _token_statistic(
     return lambda tokens: (tokens[:, free] == token).double().mean(dim=1)
 
 
-def _of_texts(model: Any, statistic: Callable[[str], float], tokens: Tensor) -> Tensor:
+def _of_texts(model: Model, statistic: Callable[[str], float], tokens: Tensor) -> Tensor:
     texts = [model.vocabulary.decode(row[row >= 0].tolist()) for row in tokens]
     return torch.tensor([float(statistic(text)) for text in texts], dtype=torch.float64)
 
 
-def _token(model: Any, name: str) -> int:
+def _token(model: Model, name: str) -> int:
     """The token that is spelled so."""
     found = [token for token in range(model.vocab_size) if model.vocabulary.spell(token) == name]
     if not found:
