@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.mixing import phase_cells
+from glauber.mixing import phase
 from glauber.sweeps.executor import executor_named, in_processes, run_sweep
 from glauber.sweeps.folder import Sweep, begin, grid, left, pack, read_sweep, results
 
@@ -23,7 +23,7 @@ def small(tiny_folder, texts):
         "model": str(tiny_folder), "device": "cpu", "dtype": "float32", "texts": texts, "pairs": 5,
         "steps": 7, "sweeps": None, "seed": 3, "coupling": "maximal",
     }  # fmt: skip
-    return Sweep(phase_cells.STUDY, settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
+    return Sweep(phase.STUDY, settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def expected(small, tmp_path):
 
 def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
     """Each cell by itself, so in other batches, gives what the packed batch gave."""
-    work = phase_cells.open_cells(small.settings, tmp_path)
+    work = phase.open_cells(small.settings, tmp_path)
     for cell in small.cells:
         ((_, alone),) = work([cell])
         assert expected[cell.name] == {**cell.values, **alone}

@@ -31,7 +31,7 @@ TASKS_EACH = 6  # tasks per worker: few enough for full batches, enough for an e
 TRIES = 3  # workers that may die over the same cell
 # The only functions that a sweep's folder may name: it may come from somebody else.
 STUDIES = (
-    "glauber.mixing.phase_cells:open_cells",
+    "glauber.mixing.phase:open_cells",
     "glauber.sweeps.cells:open_runs",
     "glauber.papers.making:open_cells",
 )

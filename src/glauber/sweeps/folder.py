@@ -27,7 +27,7 @@ MOST = 10**6  # cells
 OLD = {
     "chains": "glauber.sweeps.cells:open_runs",
     "glauber.sweeps.studies.chains:open_study": "glauber.sweeps.cells:open_runs",
-    "coalescence": "glauber.mixing.phase_cells:open_cells",
+    "coalescence": "glauber.mixing.phase:open_cells",
 }
 
 
