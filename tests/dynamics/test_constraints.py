@@ -22,8 +22,7 @@ from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.motion import motions
 from glauber.runs.export import forced, trajectory
-from glauber.runs.store import FIELDS
-from glauber.sampling.engine import begin_at, choose, new_memo, stream
+from glauber.sampling.engine import begin_at, choose, new_memo, step_stream
 from glauber.sampling.reopened import drawn_from, evaluate_again
 from glauber.sampling.sample import plan
 
@@ -190,12 +189,13 @@ def test_long_chains_follow_the_law(name):
 
 
 def events(run):
-    return {name: run.read(name) for name in FIELDS}
+    return {name: run.read(name) for name in run.fields}
 
 
 def assert_same(one, other):
-    for name in FIELDS:
-        np.testing.assert_array_equal(events(one)[name], events(other)[name], err_msg=name)
+    assert one.fields == other.fields
+    for name, values in events(one).items():
+        np.testing.assert_array_equal(values, other.read(name), err_msg=name)
 
 
 def made(planned, size, memo):
@@ -203,7 +203,8 @@ def made(planned, size, memo):
     memory = new_memo(planned, memo)
     parts = []
     for rows in torch.arange(planned.spec.chains).split(size):
-        steps = stream(planned, planned.tokens[rows], rows, 0, n_devices=1, memo=memory)
+        begun = begin_at(planned, planned.tokens[rows], rows)
+        steps = step_stream(planned, begun, planned.spec.steps, memo=memory)
         parts.append([torch.stack(part) for part in zip(*(info for _, info in steps), strict=True)])
     return [torch.cat(part, dim=1) for part in zip(*parts, strict=True)]
 

@@ -11,8 +11,8 @@ from glauber.errors import GlauberError
 from glauber.mixing.couple import pairs_of_texts
 from glauber.mixing.influence import influence
 from glauber.mixing.phase import phase, some_texts
-from glauber.sweeps.executor import here
-from glauber.sweeps.folder import left, results
+from glauber.sweeps.executors import run_here
+from glauber.sweeps.folder import results
 
 SMALL = dict(lengths=[2, 4], temperatures=[0.5, 4.0], pairs=3, steps=6, device="cpu")
 
@@ -28,7 +28,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
     assert kept.cells == whole.cells
     assert "plotly" in (folder / "phase.html").read_text().lower()
     (folder / "cells" / "length-4_temperature-4.json").unlink()
-    assert len(left(folder)) == 1
+    assert len(results(folder)) == 3
     assert phase(str(tiny_folder), texts, out=folder, **SMALL).cells == whole.cells
     assert len(results(folder)) == 4
 
@@ -36,7 +36,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
 def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkeypatch):
     """What workers do by themselves is proved in tests/sweeps; here they are this process."""
     expected = phase(str(tiny_folder), texts, **SMALL)
-    monkeypatch.setattr("glauber.mixing.phase.executor_named", lambda *_, **__: here)
+    monkeypatch.setattr("glauber.mixing.phase.choose_executor", lambda *_, **__: run_here)
     found = phase(str(tiny_folder), texts, on="processes", **SMALL)
     assert found.cells == expected.cells and found.folder is None
 

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.base import PAD, Conditionals, Model, Restricted
 from glauber.conditionals.causal_lm import CausalLM
-from glauber.conditionals.load import Model
 from glauber.conditionals.starts import check_length, starts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.scans import scan_named

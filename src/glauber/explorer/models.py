@@ -11,8 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from glauber.conditionals.base import Conditionals
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.base import Conditionals, Model
+from glauber.conditionals.load import load
 from glauber.errors import GlauberError
 
 Loader = Callable[[], Model]

@@ -16,8 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.base import (
+    Conditionals,
+    Model,
+    check_temperature,
+    mask_token_of,
+    no_mask_token,
+)
+from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.disk import RUN_HEADER, check_new, check_space
@@ -58,7 +64,7 @@ class Job:
 
     @property
     def hidden_token(self) -> int:
-        return int(self.model.hidden_token)
+        return mask_token_of(self.model)
 
     @cached_property
     def begin(self) -> Tensor:
@@ -202,22 +208,14 @@ def check_passes(how: Unmasking, fewest: int) -> None:
         )
 
 
-def open_masked(model: Any, *, dtype: str, **how: Any) -> Model:
+def open_masked(model: str | Conditionals, *, dtype: str, **how: Any) -> Model:
     """The model, which must have a token for what is hidden."""
     choose_dtype(dtype)
     if isinstance(model, str) and (model.endswith(".gguf") or kind_of(model) == "causal"):
-        raise _without_mask(model)
+        raise no_mask_token(model)
     opened = load(model, dtype=dtype, **how)
-    if getattr(opened, "hidden_token", None) is None:
-        raise _without_mask(opened.name)
+    mask_token_of(opened)  # refuses models without one
     return opened
-
-
-def _without_mask(name: str) -> GlauberError:
-    return GlauberError(
-        f"{name} is autoregressive and has no mask, so it cannot fill hidden tokens: take a masked "
-        "model."
-    )
 
 
 def check_out(out: str | Path | None) -> None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.coupled import COUPLINGS
@@ -19,7 +19,17 @@ from glauber.errors import GlauberError
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
 from glauber.mixing.meeting import Meetings, meet
-from glauber.parameters import Device, Dtype, Freeze, Length, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import (
+    Device,
+    Dtype,
+    Freeze,
+    Length,
+    ModelOrName,
+    Seed,
+    Temperature,
+    Texts,
+    Trust,
+)
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, model_parts, one_of, plain, signature, study
 from glauber.statistics import LEVEL, MedianTime, median_time, share_interval
@@ -37,7 +47,7 @@ SLOT = 2  # of the noise that pairs texts; the steps of a pair use 0 and 1
 
 @study
 def couple(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     pairs: Annotated[int, "Pairs of chains."] = 12,
@@ -346,7 +356,7 @@ class Coupling(Result):
 
 
 def draw_text_pairs(
-    model: Any, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+    model: Model, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Left and right tokens and free sites (pairs, length), and how many right ones changed.
 
@@ -406,7 +416,7 @@ def is_pair(texts: Any) -> bool:
     return isinstance(texts, list | tuple | Corpus) and len(texts) == 2
 
 
-def decode_rows(model: Any, tokens: Tensor) -> list[str]:
+def decode_rows(model: Model, tokens: Tensor) -> list[str]:
     """The texts of rows of tokens (rows, length)."""
     return [model.vocabulary.decode(row[row >= 0].tolist()) for row in tokens]
 

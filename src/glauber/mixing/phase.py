@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature
+from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
@@ -36,12 +37,12 @@ from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.couple import distinct_texts, pairs_of_texts
 from glauber.mixing.crossover import Crossover, Ends, Scaling, fit, scaling, shown
 from glauber.mixing.influence_matrix import measure_influence
-from glauber.parameters import Device, Dtype, Model, Seed, Texts, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
 from glauber.progress import Advance, check_count, check_memory, check_seed, counter, say, track
 from glauber.result import Result, one_of, plain, signature, study
 from glauber.statistics import FEW, MedianTime, mean_over_chains, median_time, share_interval
-from glauber.sweeps.executor import Result as CellResult
-from glauber.sweeps.executor import Work, executor_named, run_sweep
+from glauber.sweeps.executors import Result as CellResult
+from glauber.sweeps.executors import Work, choose_executor, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 from glauber.tables import table
 
@@ -50,16 +51,15 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 STEPS = 10**12  # more than anybody waits for
-PLACES = ("local", "processes", "ray")
 PICTURE = "phase.html"
 CONTEXTS = 4  # of a text whose contraction threshold is measured
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
-STUDY = "glauber.mixing.phase:open_cells"
+STUDY = "phase"
 
 
 @study
 def phase(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     temperatures: Annotated[Sequence[float], "Temperatures, such as 0.5,1,2."] = (
@@ -122,7 +122,6 @@ def phase(
         raise GlauberError(
             f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
         )
-    one_of("the place", on, PLACES)
     n_cells = len(axes["length"]) * len(axes["temperature"])
     most = max(_steps_of(settings, length) for length in axes["length"])
     say(f"{n_cells} cells of {pairs:,} pairs, at most {most:,} steps each")
@@ -451,7 +450,7 @@ def threshold_ratio(thresholds: Sequence[float], crossover: Crossover) -> Thresh
 
 
 def run_cells(
-    model: Any,
+    model: str | Conditionals,
     settings: dict[str, Any],
     axes: dict[str, list[Any]],
     *,
@@ -462,6 +461,7 @@ def run_cells(
     trust_remote_code: bool,
 ) -> list[dict[str, Any]]:
     """Every cell's temperature, length, steps, times and met, in the grid's order."""
+    executor = choose_executor(on, workers=workers, address=address)
     if out is None and on == "local":
         opened = load(
             model,
@@ -481,9 +481,9 @@ def run_cells(
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown
-    executor = executor_named(on, workers=workers, address=address)
     plain_texts = None if texts is None else texts.plain()
-    sweep = Sweep(STUDY, settings | {"model": model, "texts": plain_texts}, axes)
+    arguments = settings | {"model": model, "texts": plain_texts}
+    sweep = Sweep(STUDY, arguments, axes)
     with ExitStack() as stack:
         if out is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-")))
@@ -492,10 +492,11 @@ def run_cells(
         _move(folder, sweep)
         begin(folder, sweep)
         with track("cells", len(sweep.cells)) as advance:
-            return list(run_sweep(folder, executor=executor, progress=counter(advance)).values())
+            work, progress = partial(open_cells, arguments), counter(advance)
+            return list(run_sweep(folder, work, executor=executor, progress=progress).values())
 
 
-def open_cells(settings: dict[str, Any], folder: Path) -> Work:
+def open_cells(settings: dict[str, Any]) -> Work:
     """The work over (temperature, length) cells, in a worker.
 
     settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
@@ -506,7 +507,7 @@ def open_cells(settings: dict[str, Any], folder: Path) -> Work:
 
 
 def cells_of(
-    model: Any,
+    model: Model,
     settings: dict[str, Any],
     cells: Sequence[Cell],
     advance: Advance = lambda *_, **__: None,
@@ -524,7 +525,7 @@ def cells_of(
 
 
 def _run_length(
-    model: Any,
+    model: Model,
     settings: dict[str, Any],
     cells: Sequence[Cell],
     tokens: Tensor,
@@ -571,7 +572,7 @@ def _steps_of(settings: dict[str, Any], length: int) -> int:
 
 
 def some_texts(
-    model: Any, texts: Any, length: int, *, unknown: str | None = None
+    model: Model, texts: Any, length: int, *, unknown: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
     corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown).sound()
@@ -586,7 +587,7 @@ def some_texts(
 
 
 def _run_here(
-    model: Any, settings: dict[str, Any], axes: dict[str, list[Any]]
+    model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]
 ) -> list[dict[str, Any]]:
     """All cells as one task in this process and in memory, in the grid's order."""
     cells = grid(axes)
@@ -604,10 +605,10 @@ def _move(folder: Path, sweep: Sweep) -> None:
     if not (folder / HEADER).is_file():
         return
     stored = read_sweep(folder)
-    settings = stored.settings | {"device": sweep.settings["device"]}
-    if replace(stored, settings=settings) == sweep:
+    arguments = stored.arguments | {"device": sweep.arguments["device"]}
+    if replace(stored, arguments=arguments) == sweep:
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
-        write_json(folder / HEADER, header | {"settings": sweep.settings})
+        write_json(folder / HEADER, header | {"arguments": sweep.arguments})
 
 
 def _sweep_folder(out: str | Path) -> Path:
@@ -632,7 +633,7 @@ def _crossover_line(crossover: Crossover) -> str:
     )
 
 
-def _thresholds(model: Any, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
+def _thresholds(model: Model, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
     """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
     tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
     conditionals, thresholds = model.conditionals(), []
@@ -653,11 +654,7 @@ def _check(settings: dict[str, Any], axes: dict[str, list[Any]]) -> None:
     """Refuses what no cell could use, before a model is loaded."""
     one_of("the coupling", settings["coupling"], COUPLINGS)
     check_seed(settings["seed"])
-    for axis, values in axes.items():
-        if not values:
-            raise GlauberError(f"the grid is empty: no {axis} is given.")
-        if len(set(values)) < len(values):
-            raise GlauberError(f"the grid names a {axis} twice.")
+    grid(axes)
     for temperature in axes["temperature"]:
         check_temperature(temperature)
     for length in axes["length"]:

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.dynamics.coupled import COUPLINGS
 from glauber.errors import GlauberError
 from glauber.mixing.couple import decode_rows
 from glauber.mixing.meeting import TokenStatistic, UnbiasedMean, check_window, unbiased_mean
-from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust, Unknown
+from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, model_parts, needed, one_of, plain, study
 from glauber.result import signature as signed
@@ -29,7 +29,7 @@ BUILT_IN = "distinct, characters or token:NAME"
 
 @study
 def unbiased(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The text that the chains start from."] = None,
     *,
     statistic: Annotated[
@@ -163,7 +163,7 @@ class Unbiased(UnbiasedMean, Result):
 
 
 def _token_statistic(
-    model: Any, statistic: str | Callable[[str], float], free: Tensor
+    model: Model, statistic: str | Callable[[str], float], free: Tensor
 ) -> TokenStatistic:
     """A statistic of tokens (rows, length) from its name, or from a function of a text."""
     if not isinstance(statistic, str) or statistic == "characters":

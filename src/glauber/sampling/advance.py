@@ -112,15 +112,16 @@ def advance(
     *,
     until: int,
     session: Session | None = None,
-    seconds: float = COMMIT_SECONDS,
+    seconds: float | None = None,
 ) -> None:
-    """Make steps and append them to the log, in parts that take about so many seconds.
+    """Make steps and append them to the log, in parts that take about `seconds` (default: 5).
 
     The batches are the chains of the log, in order. Ends when the log has `until` steps, when all
     streams have ended, or when the session is asked to stop. This is the only code that makes and
     records steps.
     """
     session = session or Session()
+    seconds = COMMIT_SECONDS if seconds is None else seconds
     size = 1
     while log.steps < until and not session.stopping:
         size = min(size, until - log.steps)
