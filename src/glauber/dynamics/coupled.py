@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
-from glauber.dynamics.fills import TOGETHER, Drawn, first_beyond, gumbel_max, inverse_cdf
+from glauber.dynamics.fills import TOGETHER, Draw, Drawn, first_beyond, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform
@@ -34,6 +34,7 @@ from glauber.result import one_of
 from glauber.threads import side_by_side
 
 COUPLINGS = ("maximal", "inverse-cdf", "gumbel-max")
+MOST_STEPS = 10**12  # more than anybody waits for
 
 
 def coupled(conditionals: Conditionals, coupling: str = "maximal") -> Kernel:
@@ -56,15 +57,23 @@ def coupled(conditionals: Conditionals, coupling: str = "maximal") -> Kernel:
         bits = torch.stack([noise.fill[:, 0], noise.order[:, 1], noise.fill[:, 1]], dim=1)
         rows = scores, state.temperature, bits, old[:, 0]
 
-        def draw_alone(scores: Tensor, heat: Tensor, bits: Tensor, old: Tensor) -> Drawn:
-            return fill.draw(scores, heat, bits[:, 0], old)
+        def draw_alone(scores: Tensor, temperature: Tensor, bits: Tensor, old: Tensor) -> Drawn:
+            return fill.draw(scores, temperature, bits[:, 0], old)
 
         if coupling == "maximal":
             drawn = _draw_by_row([(~differ, draw_alone), (differ, _draw_maximal)], *rows)
         else:
             drawn = draw_alone(*rows)
-        new, *reported = (part[:, None] for part in drawn)
-        info = Info(sites, new, new != old, *reported, torch.ones_like(new, dtype=torch.bool))
+        new = drawn.tokens[:, None]
+        info = Info(
+            sites=sites,
+            tokens=new,
+            changed=new != old,
+            log_prob_old=drawn.log_prob_old[:, None],
+            log_prob_new=drawn.log_prob_new[:, None],
+            entropy=drawn.entropy[:, None],
+            accepted=torch.ones_like(new, dtype=torch.bool),
+        )
         return state._replace(tokens=state.tokens.scatter(1, sites, new), step=state.step + 1), info
 
     return Kernel(draw, step)
@@ -148,8 +157,8 @@ def run_until_met(
     """
     n, device = len(pairs.step) // 2, pairs.step.device
     limits = torch.as_tensor(steps).expand(n).cpu().numpy()
-    check_count("number of steps", int(limits.min()), most=int(limits.max()))
-    check_count("batch size", batch_size, most=max(n, batch_size))
+    check_count("number of steps", int(limits.min()), most=MOST_STEPS)
+    check_count("batch size", batch_size, most=MOST_STEPS)
     seeds = torch.as_tensor(seed, dtype=torch.int64, device=device).expand(n)
     first = sides(pairs.step)[0].cpu().numpy()
     times, met = limits.copy(), np.zeros(n, dtype=np.bool_)
@@ -193,12 +202,8 @@ def _scores(conditionals: Conditionals, tokens: Tensor, sites: Tensor, differ: T
     return scores[evaluated.cumsum(dim=0) - 1]  # a right row follows its left one
 
 
-# scores (rows, vocab), temperature (rows,), bits (rows, 3), old tokens (rows,) -> Drawn
-_Draw = Callable[[Tensor, Tensor, Tensor, Tensor], Drawn]
-
-
-def _draw_by_row(draws: Sequence[tuple[Tensor, _Draw]], *parts: Tensor) -> Drawn:
-    """The rows (rows,) of each mask drawn in its own way."""
+def _draw_by_row(draws: Sequence[tuple[Tensor, Draw]], *parts: Tensor) -> Drawn:
+    """The rows of each mask (rows,) drawn in its own way; parts are the arguments of a draw."""
     old = parts[-1]
     drawn = Drawn(torch.empty_like(old), *torch.empty(3, len(old), device=old.device).double())
     for chosen, draw in draws:
@@ -209,7 +214,10 @@ def _draw_by_row(draws: Sequence[tuple[Tensor, _Draw]], *parts: Tensor) -> Drawn
 
 
 def _draw_maximal(*parts: Tensor) -> Drawn:
-    """Draws by the maximal coupling, on a CPU on every core; two rows a pair."""
+    """Draws of pairs of rows by the maximal coupling, on a CPU on every core.
+
+    parts: scores (rows, vocab), temperature (rows,), bits (rows, 3), old tokens (rows,).
+    """
     if parts[0].is_cuda:
         return _maximal(parts)
     size = 2 * max(1, TOGETHER // parts[0].shape[1])

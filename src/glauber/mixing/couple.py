@@ -13,7 +13,7 @@ from torch import Tensor
 from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.texts import Corpus
-from glauber.dynamics.coupled import COUPLINGS
+from glauber.dynamics.coupled import COUPLINGS, MOST_STEPS
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
 from glauber.mixing.contexts import sampled_contexts
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 LENGTH = 10  # tokens of the bundled passages, if no length is given
 MOMENTS = 400  # distances kept of a pair, at most about
 BOUNDS = 200  # moments of the bound on total variation in the JSON object, about
-STEPS = 10**12  # more than anybody waits for
 SLOT = 2  # of the noise that pairs texts; the steps of a pair use 0 and 1
 
 
@@ -446,12 +445,12 @@ def _check(
     if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
         raise GlauberError("a pair needs two texts, but 1 was given.")
     check_count("number of pairs", pairs)
-    check_count("number of steps", steps, most=STEPS)
+    check_count("number of steps", steps, most=MOST_STEPS)
     for name, value, most in (
-        ("number of sweeps", sweeps, STEPS // 10**6),
+        ("number of sweeps", sweeps, MOST_STEPS // 10**6),
         ("length", length, 10**9),
-        ("lag", lag, STEPS),
-        ("batch size", batch_size, STEPS),
+        ("lag", lag, MOST_STEPS),
+        ("batch size", batch_size, MOST_STEPS),
     ):
         if value is not None:
             check_count(name, value, most=most)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.dynamics.coupled import (
+    MOST_STEPS,
     coupled,
     distance,
     pairs_at_once,
@@ -335,7 +336,7 @@ def unbiased_mean(
 def check_window(first: int, last: int, lag: int, steps: int) -> None:
     """Refuses steps that cannot be counted."""
     check_count("lag", lag)  # all of these steps are made, met or not
-    check_count("number of steps", steps, most=10**12)
+    check_count("number of steps", steps, most=MOST_STEPS)
     check_count("first step", first, least=0)
     check_count("last step", last, least=0)
     if first > last:

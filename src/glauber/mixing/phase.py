@@ -30,7 +30,14 @@ from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
 from glauber.disk import write_json
-from glauber.dynamics.coupled import COUPLINGS, coupled, pairs_at_once, run_until_met, start_pairs
+from glauber.dynamics.coupled import (
+    COUPLINGS,
+    MOST_STEPS,
+    coupled,
+    pairs_at_once,
+    run_until_met,
+    start_pairs,
+)
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
 from glauber.mixing.contexts import sampled_contexts
@@ -50,7 +57,6 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-STEPS = 10**12  # more than anybody waits for
 PICTURE = "phase.html"
 CONTEXTS = 4  # of a text whose contraction threshold is measured
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
@@ -660,8 +666,8 @@ def _check(settings: dict[str, Any], axes: dict[str, list[Any]]) -> None:
     for length in axes["length"]:
         check_count("length", length, most=10**6)
     check_count("number of pairs", settings["pairs"])
-    check_count("number of steps", settings["steps"], most=STEPS)
+    check_count("number of steps", settings["steps"], most=MOST_STEPS)
     if settings["sweeps"] is not None:
-        check_count("number of sweeps", settings["sweeps"], most=STEPS)
+        check_count("number of sweeps", settings["sweeps"], most=MOST_STEPS)
     n_pairs = settings["pairs"] * len(axes["length"]) * len(axes["temperature"])
     check_memory(n_pairs * (40 * max(axes["length"]) + 400), f"{n_pairs:,} pairs of chains")
