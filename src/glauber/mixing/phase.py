@@ -228,7 +228,7 @@ class Boundary:
     crossovers: tuple[Crossover, ...]
     scaling: Scaling | None  # None: fewer than two lengths, or no length shows its crossover
 
-    def truncated(self, cell: PhaseCell) -> PhaseCell:
+    def truncate(self, cell: PhaseCell) -> PhaseCell:
         """The cell within this budget."""
         steps = self.budget if self.equal == "steps" else self.budget * cell.length
         # A hair more, so that 400 / 7 sweeps of 7 tokens are 400 steps.
@@ -419,7 +419,7 @@ def _boundary(
 ) -> Boundary:
     """The crossovers of all lengths within an equal budget."""
     boundary = Boundary(equal, budget, (), None)
-    truncated = [boundary.truncated(cell) for cell in cells]
+    truncated = [boundary.truncate(cell) for cell in cells]
     temperatures = [cell.temperature for cell in cells]
     ends = (min(temperatures), max(temperatures))
     fits = []
@@ -482,8 +482,6 @@ def run_cells(
             "a folder and workers need a model by its name, without code of its own: leave out "
             "and on at their defaults to run such a model in this process."
         )
-    if settings["dtype"] == "int8":
-        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown
@@ -525,9 +523,7 @@ def cells_of(
     for n in lengths:
         row = [cell for cell in cells if int(cell.values["length"]) == n]
         row.sort(key=lambda cell: float(cell.values["temperature"]))
-        yield from _run_length(
-            model, settings, row, *corpora[n], advance or (lambda *_, **__: None)
-        )
+        yield from _run_length(model, settings, row, *corpora[n], advance)
 
 
 def _run_length(

@@ -71,7 +71,7 @@ def coupling_figure(settings: Settings) -> Reproduction:
             "width in log temperature": one.width,
             "crossover is": one.kind,
             "met": ", ".join(
-                f"{sum(at.truncated(cell).met)}/{len(cell.met)} at {cell.temperature:g}"
+                f"{sum(at.truncate(cell).met)}/{len(cell.met)} at {cell.temperature:g}"
                 for cell in seen.cells
                 if cell.length == one.length
             ),
