@@ -194,6 +194,15 @@ def _among(
     return tokens, settled, order[:, :size], mass[:, :size]
 
 
+def first_beyond(mass: Tensor, point: Tensor) -> Tensor:
+    """The first token (...,) at which the cumulative mass (..., vocab) exceeds the point (...,).
+
+    The last token where rounding has lifted the point to the total.
+    """
+    beyond = torch.searchsorted(mass, point[..., None], right=True)[..., 0]
+    return beyond.clamp(max=mass.shape[-1] - 1)
+
+
 def inverse_cdf_cuda(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
     """The same draw on a CUDA device: one program per row, no sort, no transfer to the host.
 

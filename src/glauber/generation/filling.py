@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature, log_probs
 from glauber.conditionals.batching import in_parts
+from glauber.dynamics.fills import first_beyond
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 from glauber.progress import Advance
@@ -239,12 +240,10 @@ def drawn_by(log_probs: Tensor, uniform: Tensor) -> Tensor:
     """A token (rows, 1) of each row of log_probs (rows, vocab), by inverting its distribution."""
     cumulative = log_probs.exp().cumsum(-1)
     # Scaled by the last sum and held at the last allowed token, against rounding.
-    found = torch.searchsorted(
-        cumulative, uniform.to(log_probs.device)[:, None] * cumulative[:, -1:], right=True
-    )
+    tokens = first_beyond(cumulative, uniform.to(log_probs.device) * cumulative[:, -1])
     places = torch.arange(log_probs.shape[1], device=log_probs.device)
-    last = torch.where(log_probs > -torch.inf, places, 0).amax(-1, keepdim=True)
-    return torch.minimum(found, last)
+    last = torch.where(log_probs > -torch.inf, places, 0).amax(-1)
+    return torch.minimum(tokens, last)[:, None]
 
 
 def _shuffled(groups: Sequence[Sequence[int]], samples: int, seed: int) -> Tensor:
