@@ -21,7 +21,7 @@ from glauber.dynamics.cuda import multi_step, replayed
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import memoised
 from glauber.translation import fused
 
 
@@ -114,7 +114,10 @@ def remembered() -> None:
     zeros = torch.zeros(64, 4, dtype=torch.int64)
     begun = start(zeros, zeros == 0, temperature=0.5, device="cuda")
     ends = []
-    for steps in (run(glauber(table), begun, 300, seed=1), memoised(table, begun, 300, seed=1)):
+    for steps in (
+        run(glauber(table), begun, 300, seed=1),
+        memoised(glauber(table), begun, 300, seed=1),
+    ):
         for state, _ in steps:
             last = state
         ends.append(last)

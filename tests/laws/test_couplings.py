@@ -7,7 +7,7 @@ from scipy.stats import chi2
 
 from glauber.conditionals.base import Restricted
 from glauber.conditionals.table import Joint, Table
-from glauber.dynamics.fills import gumbel_max, inverse_cdf
+from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.exact.pair_chain import pair_matrix

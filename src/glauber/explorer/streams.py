@@ -17,9 +17,8 @@ from torch import Tensor
 from glauber.conditionals.base import PAD
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, Kernel, State, run
-from glauber.dynamics.memo import Memo
+from glauber.dynamics.remembered import Memo, memoised
 from glauber.dynamics.scans import scan_named
-from glauber.dynamics.scheduler import memoised
 from glauber.explorer.models import Models
 
 if TYPE_CHECKING:
@@ -79,17 +78,14 @@ class Streams:
     def _begin(self, model: str, scan: str, rows: list[Row]) -> Iterator[tuple[State, Info]]:
         """Further steps of these chains."""
         state, seeds = _state(rows, self.models[model].state_device)
-        named = scan_named(scan)
-        if not named.is_single_and_blind:
-            return run(self._kernel(model, scan), state, STEPS, seed=seeds)
+        kernel = self._kernel(model, scan)
+        if kernel.lookup is None:
+            return run(kernel, state, STEPS, seed=seeds)
         conditionals = self.models.conditionals(model)
         memo = self._memo(model, conditionals.vocab_size, state.tokens.shape[1])
         # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
         prefetch = None if state.tokens.is_cuda else 0
-        return memoised(
-            conditionals, state, STEPS, seed=seeds, memo=memo, scan=named, lead=LEAD,
-            prefetch=prefetch,
-        )  # fmt: skip
+        return memoised(kernel, state, STEPS, seed=seeds, memo=memo, lead=LEAD, prefetch=prefetch)
 
     def _kernel(self, model: str, scan: str) -> Kernel:
         """Kept, because one whose sites the state chooses remembers what it asked."""

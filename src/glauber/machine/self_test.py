@@ -175,7 +175,7 @@ def asked_ahead() -> Outcome:
     """Chains that never ask twice and ask for several steps at once, beside the plain loop."""
     from glauber.dynamics.glauber import glauber
     from glauber.dynamics.kernel import run
-    from glauber.dynamics.scheduler import memoised
+    from glauber.dynamics.remembered import memoised
 
     table, space, _ = _small()
     begun = _begun(space.states(), "cpu")

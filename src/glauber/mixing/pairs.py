@@ -22,7 +22,7 @@ from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.load import starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics import noise
-from glauber.dynamics.fills import TOGETHER, Fill, gumbel_max, inverse_cdf
+from glauber.dynamics.draws import TOGETHER, Fill, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.scans import uniform
