@@ -12,7 +12,7 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics.coupled import COUPLINGS, coupled, distance, run_until_met, sides, start_pairs
-from glauber.dynamics.fills import gumbel_max, inverse_cdf
+from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.exact.pair_chain import pair_matrix

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
-from glauber.dynamics.fills import TOGETHER, Draw, Drawn, first_beyond, gumbel_max, inverse_cdf
+from glauber.dynamics.draws import TOGETHER, Draw, Drawn, first_beyond, gumbel_max, inverse_cdf
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, start
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform

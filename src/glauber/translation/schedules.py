@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics import noise as counter
-from glauber.dynamics.fills import first_beyond
+from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import one_of
