@@ -6,6 +6,7 @@ frame is a pass; sweeps of correction behind the last pass are frames too.
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ class Filling:
 
     def __init__(self, models: Models) -> None:
         self.models = models
-        self._translators: dict[str, Any] = {}
+        self._part = cache(self._load_part)
 
     def fill(
         self,
@@ -57,25 +58,35 @@ class Filling:
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
             opened = self.models[self.models.check(model)]
-            made = infill(
-                opened, [text], order=order, count=count, passes=passes, block=block,
-                remask=remask, temperature=temperature, top_k=top_k, top_p=top_p, correct=correct,
-                correct_block=correct_block, seed=seed,
-            )  # fmt: skip
-        written, vocabulary = made.written, opened.vocabulary
+            generation = infill(
+                opened,
+                [text],
+                order=order,
+                count=count,
+                passes=passes,
+                block=block,
+                remask=remask,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                correct=correct,
+                correct_block=correct_block,
+                seed=seed,
+            )
+        written, vocabulary = generation.written, opened.vocabulary
         shown = Shown.of(vocabulary, _begin(written), written.begin[0])
-        hidden = [shown.site(position) for position in np.flatnonzero(written.begin[0]).tolist()]
+        hidden = (np.flatnonzero(written.begin[0]) - shown.first).tolist()
         film = _passes(written, shown, vocabulary)
         return {
             "film": film.to_dict(),
             "hidden": hidden,
             "order": _filled(film, hidden, written),
             "passes": int(written.passes[0]),
-            "text": made.texts[0],
-            "log_prob": None if made.without_path else float(made.log_probs[0]),
-            "fill_log_prob": float(made.rows()[0]["fill_log_prob"]),
-            "signature": made.signature,
-            "notes": [str(one.message) for one in caught],
+            "text": generation.texts[0],
+            "log_prob": None if generation.without_path else float(generation.log_probs[0]),
+            "fill_log_prob": float(generation.rows()[0]["fill_log_prob"]),
+            "signature": generation.signature,
+            "notes": [str(warning.message) for warning in caught],
         }
 
     def translate(
@@ -94,9 +105,14 @@ class Filling:
         if isinstance(remask, bool) or not isinstance(remask, int | float):
             raise GlauberError(f"the remask fraction is {remask!r:.40}, but it must be a number.")
         decoding = Decoding(
-            decoder, steps, lengths, remask_repeats=remask_repeats, remask=remask, judge=judge,
+            decoder,
+            steps,
+            lengths,
+            remask_repeats=remask_repeats,
+            remask=remask,
+            judge=judge,
             seed=seed,
-        )  # fmt: skip
+        )
         decoding.check()
         if decoder == "ar":
             raise GlauberError("the decoder ar writes word by word: it has no passes to show.")
@@ -104,50 +120,46 @@ class Filling:
             raise GlauberError(f"{steps} passes over {lengths} lengths are too many for a page.")
         folder = translator_folder(None)
         with self.models.lock:
-            vocabulary = self._kept("vocabulary")
-            student = self._kept("student")
-            teacher = self._kept("teacher") if decoding.asks_teacher else None
-            made = translate_texts(
+            vocabulary = self._part("vocabulary")
+            student = self._part("student")
+            teacher = self._part("teacher") if decoding.asks_teacher else None
+            translation = translate_texts(
                 student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
             )[0]
         return {
-            "film": _refined(made, vocabulary).to_dict(),
+            "film": _refined(translation, vocabulary).to_dict(),
             "source_text": text,
-            "text": made.text,
-            "score": made.score,
-            "passes": made.n_passes,
+            "text": translation.text,
+            "score": translation.score,
+            "passes": translation.n_passes,
             "signature": signature_of(folder, student, decoding, 1),
-            "notes": _notes(decoding, made),
+            "notes": _notes(decoding, translation),
         }
 
-    def _kept(self, name: str) -> Any:
-        """Vocabulary, student or teacher of the bundled translator, read once."""
-        if name not in self._translators:
-            folder = translator_folder(None)
-            self._translators[name] = (
-                load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
-            )
-        return self._translators[name]
+    def _load_part(self, name: str) -> Any:
+        """Vocabulary, student or teacher of the bundled translator."""
+        folder = translator_folder(None)
+        return load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
 
 
-def _check_text(text: Any) -> None:
+def _check_text(text: object) -> None:
     if not isinstance(text, str) or not text.strip():
         raise GlauberError("the text is empty.")
     if len(text) > CHARACTERS:
         raise GlauberError(f"the text has {len(text):,} characters: give at most {CHARACTERS:,}.")
 
 
-def _check_blanks(text: Any, correct: Any) -> None:
+def _check_blanks(text: str, correct: object) -> None:
     """Refuses blanks of several lengths, of which a film could show one only."""
     _check_text(text)
     lengths = [blank.group(1) or "1" for blank in BLANK.finditer(text)]
-    several = next((one for one in lengths if "-" in one), None)
-    if several is not None:
+    ranges = [length for length in lengths if "-" in length]
+    if ranges:
         raise GlauberError(
-            f"the blank [MASK:{several}] may have several lengths, but a film shows one: write "
+            f"the blank [MASK:{ranges[0]}] may have several lengths, but a film shows one: write "
             "[MASK:2], say."
         )
-    tokens = sum(int(one) for one in lengths if one.isdecimal())
+    tokens = sum(int(length) for length in lengths if length.isdecimal())
     sweeps = correct if isinstance(correct, int) else 0
     if tokens * (1 + sweeps) > CALLS:
         raise GlauberError(
@@ -196,9 +208,9 @@ class Words(NamedTuple):
         return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
 
 
-def _refined(made: Translation, vocabulary: Any) -> Film:
+def _refined(translation: Translation, vocabulary: Any) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
-    tokens, log_probs = np.array(made.trace), np.array(made.confidence)
+    tokens, log_probs = np.array(translation.trace), np.array(translation.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
     known = np.vstack([np.full_like(log_probs[:1], np.nan), log_probs[:-1]])
     step, site = np.nonzero((tokens != before) | (log_probs != known))
@@ -231,10 +243,10 @@ def _film(
     return film_of([begin], events, first=0, count=count, every=1, end=count)
 
 
-def _notes(decoding: Decoding, made: Translation) -> list[str]:
+def _notes(decoding: Decoding, translation: Translation) -> list[str]:
     notes = []
     if decoding.schedule.random_start:
         notes.append("The first draft is random words, which are shown as hidden.")
-    if made.trace and tuple(made.trace[-1]) != made.tokens:
+    if translation.trace and tuple(translation.trace[-1]) != translation.tokens:
         notes.append("Words that repeat their neighbour are dropped behind the last pass.")
     return notes

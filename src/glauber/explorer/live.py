@@ -10,9 +10,9 @@ import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,14 +51,6 @@ TURN = 16  # steps of a turn, where chains of several models or scans take turns
 
 # chain and step of the opened run -> tokens (length,), free (length,), vocabulary
 FromRun = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.bool_], Text]]
-
-
-class Begin(NamedTuple):
-    """The beginning of a trail: tokens and free sites (length,), and what of them is shown."""
-
-    tokens: NDArray[np.int64]
-    free: NDArray[np.bool_]
-    shown: Shown
 
 
 @dataclass(eq=False)
@@ -102,7 +94,7 @@ class Stretch:
     shown: Shown
     free: NDArray[np.bool_]  # (length,)
     chain: int  # in the key of the noise
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Piece]
 
     @property
     def temperature(self) -> float:
@@ -240,7 +232,7 @@ class StepCache:
         """A stretch that is there; or the first one, or that after a place."""
         segment = trail.segments[index]
         if segment.key not in self._stretches:
-            before = self._first_stretch(trail) if place is None else place.stretch
+            before = self.begin(trail) if place is None else place.stretch
             self._stretches[segment.key] = before.edited(segment.first, segment.edits)
         self._stretches.move_to_end(segment.key)
         return self._stretches[segment.key]
@@ -396,26 +388,8 @@ class StepCache:
 
     # ---- beginnings
 
-    def _first_stretch(self, trail: Trail) -> Stretch:
-        """A stretch of no steps before the edits at step 0."""
-        begin = self.begin(trail)
-        spec = Spec(
-            model=trail.model,
-            fingerprint="",  # the log is not stored: no need to read all weights
-            device="",
-            dtype="",
-            seed=trail.seed,
-            steps=STEPS,
-            chains=1,
-            temperature=trail.temperature,
-            scan=trail.scan,
-        )
-        unknown = np.full(len(begin.tokens), np.nan, np.float32)
-        piece = Piece(0, begin.tokens, unknown)
-        return Stretch(spec, begin.shown, begin.free, trail.chain, [piece])
-
-    def begin(self, trail: Trail, *, warn: bool = False) -> Begin:
-        """Tokens and free sites before the first edit; warn: also of a text that was repaired."""
+    def begin(self, trail: Trail, *, warn: bool = False) -> Stretch:
+        """The state before the first edit; warn: also of a text that was repaired."""
         model = self.models[self.models.check(trail.model)]
         if isinstance(model, CausalLM):
             raise GlauberError(
@@ -429,7 +403,19 @@ class StepCache:
         shown = Shown.of(model.vocabulary, tokens, free)
         for site in trail.frozen:
             free[shown.position(site)] = False
-        return Begin(tokens, free, shown)
+        spec = Spec(
+            model=trail.model,
+            fingerprint="",  # the log is not stored: no need to read all weights
+            device=model.device.type,
+            dtype=model.dtype,
+            seed=trail.seed,
+            steps=STEPS,
+            chains=1,
+            temperature=trail.temperature,
+            scan=trail.scan,
+        )
+        piece = Piece(0, tokens, np.full(len(tokens), np.nan, np.float32))
+        return Stretch(spec, shown, free, trail.chain, [piece])
 
     def _start(self, model: Model, trail: Trail) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         if trail.text is not None:

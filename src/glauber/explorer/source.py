@@ -68,22 +68,7 @@ class Moment(NamedTuple):
 
 
 class Source(ABC):
-    """Chains that a page shows; each method answers one question."""
-
-    @abstractmethod
-    def film(
-        self,
-        source: object,
-        first: int,
-        count: int,
-        every: int = 1,
-        chains: Sequence[int] | None = None,
-    ) -> Answer:
-        """The states of some chains from a step on, perhaps in fewer frames than asked for."""
-
-    @abstractmethod
-    def curves(self, source: object, points: int = POINTS) -> Answer:
-        """How the chains moved, in a few hundred points."""
+    """Chains that a page shows; each method answers one question (`film`, `curves` and these)."""
 
     @abstractmethod
     def moment(self, source: object, chain: int, step: int) -> AbstractContextManager[Moment]:
@@ -211,7 +196,7 @@ class LiveChains(Source):
             warnings.simplefilter("always", GlauberWarning)
             begin = self.steps.begin(trail, warn=True)
             vocabulary = self.models[trail.model].vocabulary
-        tokens = begin.tokens[begin.shown.first : begin.shown.last].tolist()
+        tokens = begin.pieces[0].tokens[begin.shown.positions].tolist()
         return {
             "tokens": tokens,
             "words": words(vocabulary, tokens),
@@ -252,13 +237,9 @@ class LiveChains(Source):
         """The shown part of a state."""
         stretch, state = place.stretch, place.state
         shown = slice(stretch.shown.first, stretch.shown.last)
-        return Begin(
-            place.trail.chain,
-            self.models[place.trail.model].vocabulary.text,
-            state.tokens[shown],
-            state.log_prob[shown],
-            stretch.free[shown],
-        )
+        spelling = self.models[place.trail.model].vocabulary.text
+        tokens, log_prob, free = state.tokens[shown], state.log_prob[shown], stretch.free[shown]
+        return Begin(place.trail.chain, spelling, tokens, log_prob, free)
 
     def _film(
         self, trails: Sequence[Trail], begin: Sequence[Begin], first: int, count: int, every: int
