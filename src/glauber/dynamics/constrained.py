@@ -218,7 +218,9 @@ def constrained(
 
     def step(state: State, noise: Noise) -> tuple[State, Info]:
         chosen = state._replace(free=state.free & limits.leading)
-        sites = limits.members[scan.choose(conditionals, chosen, noise.order)[:, 0]]
+        leading = scan.choose(conditionals, chosen, noise.order)
+        members = limits.members[leading[:, 0].clamp(min=0)]
+        sites = members.masked_fill(leading == PAD, PAD)
         forced = limits.forced(state, sites)
         whole = state.tokens.is_cuda if one_shape is None else one_shape
         if whole and not limits.groups:
@@ -286,7 +288,7 @@ def _whole(limits: Limits, group: Group, fill: Fill, state: State, bits: Tensor)
 
 def check_scan(scan: Scan) -> None:
     """Refuses scans that choose several sites, or by the state."""
-    if scan.name not in ("uniform", "sweep", "block:1"):
+    if not scan.is_single_and_blind:
         only = "max-changes and ties keep their law with one site a step, chosen blindly, but the"
         raise GlauberError(f"{only} scan is {scan.name}: take uniform or sweep.")
 

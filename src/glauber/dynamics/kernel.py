@@ -52,6 +52,13 @@ class Info(NamedTuple):
     accepted: Tensor  # bool: False where a proposal was rejected, and in an empty slot
 
 
+def no_events(sites: Tensor) -> Info:
+    """The events (chains, slots) of a step that does nothing, in the shape of sites."""
+    empty, no = torch.full_like(sites, PAD), torch.zeros_like(sites, dtype=torch.bool)
+    unknown = torch.full_like(sites, torch.nan, dtype=torch.float64)
+    return Info(empty, empty, no, unknown, unknown, unknown, no)
+
+
 class Kernel(NamedTuple):
     """A Markov kernel: draw makes the noise of given steps, step is a plain function of it."""
 

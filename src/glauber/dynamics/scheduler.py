@@ -25,15 +25,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.constrained import Limits, Room, constrained
 from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
-from glauber.dynamics.glauber import Within, glauber
+from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import DRAWN_AT_ONCE, Info, Kernel, State, later, run
 from glauber.dynamics.memo import HIDDEN, Answer, Memo
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.dynamics.scans import Scan, uniform
+from glauber.dynamics.scans import Scan, Within, uniform
 from glauber.errors import GlauberError
 
 LEAD = 1024  # steps that a chain may be ahead of the slowest one
@@ -60,8 +60,8 @@ Wanted = dict[bytes, Asking]  # by key
 
 
 def can_be_memoised(scan: Scan, fill: Fill) -> bool:
-    """Whether such steps can be made from a memo: one site a step, chosen without the model."""
-    return scan.can_be_memoised and fill.name == "inverse-cdf"
+    """Whether such steps can be made from a memo: at most one site a step, chosen blindly."""
+    return scan.is_single_and_blind and fill.name == "inverse-cdf"
 
 
 def memoised(
@@ -183,6 +183,9 @@ class Scheduler:
         row, sites = self.rows[chain], self.sites[chain]
         for step in range(self.at[chain], self.horizon):
             column = step % self.lead
+            if sites[column] == PAD:
+                self._skip(chain, column)
+                continue
             key, old = _hidden(row, sites[column])
             answer = self._known(chain, column, key, old)
             if answer is None:
@@ -209,6 +212,12 @@ class Scheduler:
         self.figures[chain, column] = answer[1:]
         self.moving[chain] += RECENT * (changed - self.moving[chain])
         self.ahead[chain].pop(column, None)
+        self.at[chain] += 1
+
+    def _skip(self, chain: int, column: int) -> None:
+        """Makes a step that redraws no site."""
+        self.new[chain, column] = PAD
+        self.figures[chain, column] = np.nan
         self.at[chain] += 1
 
     def ask(self, wanted: Wanted) -> None:
@@ -274,6 +283,8 @@ class Scheduler:
         for step in range(at, min(at + most + 1, self.horizon)):
             column = step % self.lead
             site = self.sites[chain, column]
+            if site == PAD:
+                continue
             if step > at:
                 key, old = _hidden(row, site)
                 answer = self._known(chain, column, key, old)
@@ -296,12 +307,14 @@ class Scheduler:
     def hand_out(self) -> tuple[State, Info]:
         """The next step that every chain has made."""
         column = self.handed_out % self.lead
-        every = np.arange(len(self.at))
         sites, new = self.sites[:, column].copy(), self.new[:, column].copy()
-        changed = self.tokens[every, sites] != new
-        self.tokens[every, sites] = new
+        redrawn = sites != PAD
+        rows = redrawn.nonzero()[0]
+        changed = np.zeros_like(redrawn)
+        changed[rows] = self.tokens[rows, sites[rows]] != new[rows]
+        self.tokens[rows, sites[rows]] = new[rows]
         self.handed_out += 1
-        parts = (sites, new, changed, *self.figures[:, column].T.copy(), np.ones_like(changed))
+        parts = (sites, new, changed, *self.figures[:, column].T.copy(), redrawn)
         info = Info(*(self._send(part[:, None]) for part in parts))
         state = self.begun._replace(
             tokens=self._send(self.tokens.copy()), step=self.begun.step + self.handed_out

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
+from glauber.dynamics.scans import OFFERED
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.parameters import Device, Trust
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 PASSAGES = 20  # starting texts that a page offers
 BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
-SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere", "adaptive:entropy")
 
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
@@ -258,6 +258,6 @@ def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
         "run": None if stored is None else stored.about(),
         "translator": translator_folder(None).is_dir(),
         "passages": [{"topic": topic, "text": text} for topic, text in passages()[:PASSAGES]],
-        "scans": list(SCANS),
+        "scans": list(OFFERED),
         "views": ["run"] * (stored is not None) + ["live", "pair", "fill"],
     }

@@ -24,7 +24,7 @@ from glauber.conditionals.base import PAD, Conditionals, Model, Restricted
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.starts import check_length, starts
 from glauber.conditionals.vocabulary import Text
-from glauber.dynamics.glauber import Within, glauber
+from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, State, run, start
 from glauber.dynamics.memo import Memo
 from glauber.dynamics.scans import scan_named
@@ -364,7 +364,7 @@ class StepCache:
 
     def _steps(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
         named, conditionals = scan_named(scan), self.models.conditionals(model)
-        if not named.can_be_memoised:
+        if not named.is_single_and_blind:
             return run(self._kernel(model, scan), state, STREAM, seed=seeds)
         # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
         return memoised(
@@ -380,8 +380,7 @@ class StepCache:
 
     def _new_kernel(self, model: str, scan: str) -> Kernel:
         named, conditionals = scan_named(scan), self.models.conditionals(model)
-        within: Within = "parallel" if named.size is None else "sequential"
-        return glauber(conditionals, scan=named, within=within)
+        return glauber(conditionals, scan=named, within=named.within)
 
     def _new_memo(self, model: str, length: int) -> Memo:
         return Memo(self.models.conditionals(model).vocab_size, length, budget=MEMO)

@@ -173,7 +173,8 @@ def _finite(written: str) -> float:
 
 def _depth(question: dict[str, Any]) -> int:
     """How many brackets enclose the innermost value; level by level, without recursion."""
-    depth, level = 0, [question]
+    depth = 0
+    level: list[Any] = [question]
     while level:
         items = [
             item

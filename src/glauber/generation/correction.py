@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.truncated import Truncation
-from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.kernel import Info, Kernel, Noise, State, no_events
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.generation.candidates import Candidates, candidates
 from glauber.generation.orders import places
@@ -40,7 +40,7 @@ def correction(
         hidden = state.free & (state.tokens == hidden_token)
         filled = state.free & ~hidden
         group = _groups(filled, noise.order, size)
-        events = _nothing(state)
+        events = no_events(state.tokens)
         for number in range(-(-int(filled.sum(dim=1).max()) // size)):
             now = group == number
             found = candidates(
@@ -83,7 +83,7 @@ def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> K
         rows = (active if between else active & ended(after)).nonzero()[:, 0]
         events, some = [first], after.rows(rows)
         for part in parts[1:]:
-            info = _nothing(after)
+            info = no_events(after.tokens)
             if len(rows):
                 some, done = sweep.step(some, Noise(*(x[rows] for x in part)))
                 info = Info(*(x.index_copy(0, rows, y) for x, y in zip(info, done, strict=True)))
@@ -133,10 +133,3 @@ def _redrawn(state: State, found: Candidates) -> Info:
         entropy=found.entropy,
         accepted=torch.ones_like(state.free),
     )
-
-
-def _nothing(state: State) -> Info:
-    """The events of a step that does nothing."""
-    pad, no = torch.full_like(state.tokens, PAD), torch.zeros_like(state.free)
-    unknown = torch.full(pad.shape, torch.nan, dtype=torch.float64, device=pad.device)
-    return Info(pad, pad, no, unknown, unknown, unknown, no)

@@ -63,7 +63,7 @@ def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> E
     single = can_be_memoised(planned.scan, planned.fill)
     if not planned.on_cuda:
         return "prefetched" if single and n_chains <= VERY_FEW else "plain"
-    if steps_per_pass(n_chains) > 1 and single:
+    if steps_per_pass(n_chains) > 1 and single and planned.scan.can_be_recorded:
         return "multi-step"
     few = planned.spec.chains <= FEW and planned.scan.can_be_recorded
     return "graph" if few else "plain"

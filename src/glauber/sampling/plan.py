@@ -26,9 +26,9 @@ from glauber.conditionals.starts import named_starts, positions_of, read_sites
 from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
 from glauber.dynamics.fills import Fill, fill_named
-from glauber.dynamics.glauber import Within, glauber
+from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
-from glauber.dynamics.scans import Scan, scan_named
+from glauber.dynamics.scans import Scan, Within, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
@@ -201,7 +201,7 @@ def plan(
         chains=len(tokens),
         temperature=temperatures,
         scan=scanned.name,
-        within=within or ("parallel" if scanned.size is None else "sequential"),
+        within=within or scanned.within,
         fill=filled.name,
         length=length,
         prefix=prefix,
