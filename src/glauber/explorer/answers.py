@@ -63,7 +63,7 @@ class Answers:
             return 500, {"error": why}
 
 
-def encoded(answer: Answer) -> bytes:
+def to_json(answer: Answer) -> bytes:
     """An answer as JSON; what is not a finite number is null."""
     try:
         return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()

@@ -187,7 +187,7 @@ class Bands:
 
 
 def _check_paths(run: Run) -> None:
-    """Refuse a run whose paths do not fit: every state that a chain was in is held."""
+    """Refuse a run whose paths do not fit: all states of the chains are in memory."""
     n_changed = sum(int(segment.arrays["changed"].sum()) for segment in run.log.segments())
     if 8 * n_changed * run.free.shape[1] > PATHS:
         raise GlauberError(

@@ -27,7 +27,7 @@ BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of l
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
     str | Conditionals | Sequence[str | Conditionals] | None,
-    "Model to use beside the bundled one and the run's own; several times for more.",
+    "Model to use besides the bundled one and the run's own; several times for more.",
 ]
 
 
@@ -35,7 +35,7 @@ def explore(
     what: What = None,
     *,
     model: Several = None,
-    link: Annotated[str, "What stood behind # in the address of an earlier session."] = "",
+    link: Annotated[str, "What followed # in the address of an earlier session."] = "",
     port: Annotated[int, "Port on 127.0.0.1; 0 is any free one."] = 0,
     browser: Annotated[bool, "Open the page in a browser; a notebook shows it by itself."] = True,
     device: Device = "auto",
@@ -68,9 +68,9 @@ class Explorer:
     @property
     def url(self) -> str:
         """The address of the page; the server starts when it is first asked for."""
-        return self._started().url + self.link
+        return self._running_server().url + self.link
 
-    def _started(self) -> "Server":
+    def _running_server(self) -> "Server":
         if self._server is None:
             from glauber.explorer.server import Server
 
@@ -90,7 +90,7 @@ class Explorer:
     def wait(self) -> None:
         """Answer until Ctrl-C, then stop."""
         try:
-            self._started().wait()
+            self._running_server().wait()
         except KeyboardInterrupt:
             pass
         finally:
@@ -129,8 +129,8 @@ class Explorer:
 
 def has_screen() -> bool:
     """Whether a browser would have a window: one inside the terminal is not opened."""
-    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    return named or sys.platform in ("darwin", "win32")
+    display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return display or sys.platform in ("darwin", "win32")
 
 
 def in_notebook() -> bool:
@@ -179,8 +179,8 @@ def _run(what: Any) -> Run | None:
     if not isinstance(what, str | Path):
         return None
     folder = Path(what)
-    named = str(what).startswith("bundled:") or str(what).endswith(".gguf")
-    if named or (folder / "config.json").is_file():
+    is_name = str(what).startswith("bundled:") or str(what).endswith(".gguf")
+    if is_name or (folder / "config.json").is_file():
         return None
     if isinstance(what, str) and not folder.exists() and _is_model(what):
         return None
@@ -217,13 +217,13 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     live = LiveChains(models, from_run=None if stored is None else stored.begin)
     filling = Filling(models)
 
-    def saved(state: Any) -> "Answer":
+    def save_page(state: Any) -> "Answer":
         return save(answers, None if stored is None else stored.now(), state)
 
     questions: dict[str, Any] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
     questions |= {"encode": live.encode, "tokens": live.tokens}
     questions |= {"fill": filling.fill, "translate": filling.translate}
-    questions |= {"about": partial(_about, stored, models), "save": saved}
+    questions |= {"about": partial(_about, stored, models), "save": save_page}
     if stored is not None:
         questions |= {"run": stored.about, "bands": stored.bands}
     answers = Answers(questions, close=None if stored is None else stored.close)
@@ -234,13 +234,13 @@ def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> "Qu
     """A question about the opened run or about living chains, as the source says."""
 
     @wraps(getattr(live, name))
-    def question(source: Any, **given: Any) -> "Answer":
+    def question(source: Any, **arguments: Any) -> "Answer":
         if source == "run" and stored is None:
             raise GlauberError("no run is open here: start with its folder.")
-        chains = given.get("chains")
+        chains = arguments.get("chains")
         if chains is not None and not (isinstance(chains, list) and chains):
             raise GlauberError("chains are a list of numbers.")
-        answer: Answer = getattr(stored if source == "run" else live, name)(source, **given)
+        answer: Answer = getattr(stored if source == "run" else live, name)(source, **arguments)
         return answer
 
     return question

@@ -1,7 +1,7 @@
 """How are blanks filled and sentences translated? Pass by pass, as films of one text.
 
 What comes out is what `glauber.infill` and `glauber.translate` give for the same parameters. A
-frame is a pass; sweeps of correction behind the last pass are frames too.
+frame is a pass; sweeps of correction after the last pass are frames too.
 """
 
 import warnings
@@ -57,9 +57,9 @@ class Filling:
         _check_blanks(text, correct)
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
-            opened = self.models[self.models.check(model)]
+            loaded = self.models[self.models.check(model)]
             generation = infill(
-                opened,
+                loaded,
                 [text],
                 order=order,
                 count=count,
@@ -73,14 +73,14 @@ class Filling:
                 correct_block=correct_block,
                 seed=seed,
             )
-        written, vocabulary = generation.written, opened.vocabulary
+        written, vocabulary = generation.written, loaded.vocabulary
         shown = Shown.of(vocabulary, _begin(written), written.begin[0])
         hidden = (np.flatnonzero(written.begin[0]) - shown.first).tolist()
-        film = _passes(written, shown, vocabulary)
+        film = _film_of_passes(written, shown, vocabulary)
         return {
             "film": film.to_dict(),
             "hidden": hidden,
-            "order": _filled(film, hidden, written),
+            "order": _passes_of_sites(film, hidden, written),
             "passes": int(written.passes[0]),
             "text": generation.texts[0],
             "log_prob": None if generation.without_path else float(generation.log_probs[0]),
@@ -127,7 +127,7 @@ class Filling:
                 student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
             )[0]
         return {
-            "film": _refined(translation, vocabulary).to_dict(),
+            "film": _film_of_translation(translation, vocabulary).to_dict(),
             "source_text": text,
             "text": translation.text,
             "score": translation.score,
@@ -176,7 +176,7 @@ def _begin(written: Written) -> NDArray[np.int64]:
     return np.where(written.begin[0], written.hidden_token, written.tokens[0])
 
 
-def _passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
+def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
     """A frame for each pass, and for each sweep of correction after the last one."""
     trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)
     frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
@@ -193,7 +193,7 @@ def _passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
     )
 
 
-def _filled(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
+def _passes_of_sites(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
     """The passes in which each hidden site was filled: several, where it was hidden again."""
     drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
     return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]
@@ -208,7 +208,7 @@ class Words(NamedTuple):
         return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
 
 
-def _refined(translation: Translation, vocabulary: Any) -> Film:
+def _film_of_translation(translation: Translation, vocabulary: Any) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
     tokens, log_probs = np.array(translation.trace), np.array(translation.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])

@@ -44,7 +44,7 @@ class Turns:
         try:
             while self._line[0] != me:
                 self._changed.wait()
-        except BaseException:  # an interrupt leaves the line, or nobody behind it would ever come
+        except BaseException:  # an interrupt leaves the line, or nobody after it would ever come
             self._line.remove(me)
             self._changed.notify_all()
             raise
@@ -63,7 +63,7 @@ class Turns:
 
 
 class Models:
-    """Models by name, opened once each; `lock` is held by whoever asks one."""
+    """Models by name, opened once each; whoever uses one takes the `lock`."""
 
     def __init__(self, loaders: Mapping[str, Loader]) -> None:
         self.lock = Turns()
@@ -72,9 +72,9 @@ class Models:
         self._conditionals: dict[str, Conditionals] = {}
 
     @classmethod
-    def of(cls, *given: str | Path | Conditionals, **how: Any) -> "Models":
+    def of(cls, *models: str | Path | Conditionals, **how: Any) -> "Models":
         """Of names and objects, as `glauber.load` takes them; `how` goes to it for names."""
-        return cls(dict(named_loader(one, **how) for one in given))
+        return cls(dict(named_loader(model, **how) for model in models))
 
     @property
     def names(self) -> list[str]:
@@ -107,9 +107,9 @@ class Models:
             return self._conditionals[name]
 
 
-def named_loader(given: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
+def named_loader(model: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
     """A model's name and what opens it; an object is a model already."""
-    if isinstance(given, str | Path):
-        return str(given), partial(load, str(given), **how)
-    opened = load(given)
-    return opened.name, lambda: opened
+    if isinstance(model, str | Path):
+        return str(model), partial(load, str(model), **how)
+    loaded = load(model)
+    return loaded.name, lambda: loaded

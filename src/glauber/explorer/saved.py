@@ -1,7 +1,7 @@
 """What is sent to a colleague? One page in one file that shows what was seen and asks nobody.
 
-It carries the states as a film, and the same modules that show them beside a server. Scripts are
-named by their hash, so that nothing else can run in it; texts stand in it as JSON without `<`.
+It carries the states as a film, and the same modules that show them with a server. Scripts are
+named by their hash, so that nothing else can run in it; texts are JSON without `<`.
 """
 
 import base64
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answer, Answers, encoded
+from glauber.explorer.answers import Answer, Answers, to_json
 from glauber.explorer.bands import KINDS
 from glauber.figures import bundle
 from glauber.result import counted
@@ -63,11 +63,11 @@ def save(answers: Answers, run: Run | None, state: Mapping[str, Any]) -> Answer:
 
 
 def page(carried: Answer, *, title: str) -> str:
-    """A page in one file of what it carries; whatever stands in it is data."""
+    """A page in one file of what it carries; all of that is data."""
     script = START.format(script=bundle.script("saved.js")).replace("</", "<\\/")
     style = bundle.css()
     policy = (
-        f"default-src 'none'; script-src {_named(script)}; style-src {_named(style)}; "
+        f"default-src 'none'; script-src {_by_hash(script)}; style-src {_by_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -76,11 +76,11 @@ def page(carried: Answer, *, title: str) -> str:
         note=html.escape(carried["note"]),
         style=style,
         script=script,
-        carried=encoded(carried).decode().replace("<", "\\u003c"),
+        carried=to_json(carried).decode().replace("<", "\\u003c"),
     )
 
 
-def _named(text: str) -> str:
+def _by_hash(text: str) -> str:
     """A script or style by its hash, as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -94,19 +94,23 @@ def _of_run(answers: Answers, run: Run) -> tuple[Answer, str]:
     film = whole_film(run, most_events=EVENTS)
     last = film.count * film.every
     about = answers("run", {}) | {"steps": last, "planned": last, "finished": True}
-    bands = {kind: _done(answers("bands", {"kind": kind})) for kind in KINDS}
+    bands = {kind: _known_bands(answers("bands", {"kind": kind})) for kind in KINDS}
     curves = answers("curves", {"source": "run"})
     shown = f"every {_th(film.every)} step" if film.every > 1 else "every step"
     note = f"A stored run: {counted(run.n_chains, 'chain')}, {shown} up to {last:,}."
     stored = {"run": about | {"every": film.every}, "curves": curves}
-    return {"answers": stored, "film": _packed(film.rounded().to_dict()), "bands": bands}, note
+    return {
+        "answers": stored,
+        "film": _compress(film.with_three_digits().to_dict()),
+        "bands": bands,
+    }, note
 
 
 def _th(number: int) -> str:
     return f"{number:,}" + {1: "st", 2: "nd", 3: "rd"}.get(number, "th")
 
 
-def _done(bands: Answer) -> Answer:
+def _known_bands(bands: Answer) -> Answer:
     """What was found; nothing where it was not ready yet."""
     if bands["state"] != "working":
         return bands
@@ -122,11 +126,11 @@ def _of_trails(answers: Answers, state: Mapping[str, Any]) -> tuple[Answer, str]
     film = trail_film(answers, trails_of(state), last)
     chains = "Two chains" if len(film["chains"]) > 1 else "A chain"
     note = f"{chains} of {str(state.get('model'))[:80]}, every step up to {last:,}."
-    return {"answers": {}, "film": _packed(film)}, note
+    return {"answers": {}, "film": _compress(film)}, note
 
 
 def trails_of(state: Mapping[str, Any]) -> list[Answer]:
-    """The trails that a state of the page stands for, as `trail.js` makes them."""
+    """The trails of a state of the page, as `trail.js` makes them."""
     shared = {name: state.get(name) for name in ("model", "seed", "chain", "temperature", "scan")}
     start = {"start": state["start"]} if state.get("start") else None
 
@@ -155,10 +159,10 @@ def trail_film(answers: Answers, trails: list[Answer], last: int) -> Answer:
         if piece["count"] or not last:
             pieces.append(piece)
             first, events = first + piece["count"], events + len(_values(piece["frame"]))
-    return _joined(pieces)
+    return _join(pieces)
 
 
-def _joined(pieces: list[Answer]) -> Answer:
+def _join(pieces: list[Answer]) -> Answer:
     """Films of which each goes on where the one before ends, as one."""
     columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
     words: dict[str, str] = {}
@@ -176,7 +180,7 @@ def _values(packed: Mapping[str, str]) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(packed["data"]), KINDS_OF[packed["dtype"]])
 
 
-def _packed(film: Answer) -> Answer:
+def _compress(film: Answer) -> Answer:
     """The film with its columns compressed."""
     columns = {}
     for name in COLUMNS:

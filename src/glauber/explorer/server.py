@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answer, Answers, encoded
+from glauber.explorer.answers import Answer, Answers, to_json
 from glauber.explorer.workers import Busy, Workers
 from glauber.figures.bundle import WEB
 
@@ -74,9 +74,9 @@ def make_app(answers: Answers, workers: Workers, *, secret: str, port: int) -> A
         return Response(status_code=404)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        given, _, path = scope["path"].lstrip("/").partition("/")
+        first, _, path = scope["path"].lstrip("/").partition("/")
         response = Response(status_code=404)  # not a word for whoever does not know the secret
-        if secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+        if secrets.compare_digest(first.encode("utf-8", "replace"), secret.encode()):
             response = await respond(Request(scope, receive), path)
             for header, value in HEADERS.items():
                 response.headers.setdefault(header, value)
@@ -102,8 +102,8 @@ def _refusal(headers: Headers, port: int) -> str | None:
 async def _answer(request: Request, answers: Answers, workers: Workers, name: str) -> Response:
     """The answer when it is there; what has not begun is dropped if the client goes away."""
     try:
-        given = read_question(await _body(request))
-        future = workers.submit(partial(_reply, answers, name, given))
+        arguments = read_question(await _body(request))
+        future = workers.submit(partial(_reply, answers, name, arguments))
         answer = asyncio.ensure_future(asyncio.wrap_future(future))
         gone = asyncio.ensure_future(request.receive())
         try:
@@ -125,14 +125,14 @@ async def _answer(request: Request, answers: Answers, workers: Workers, name: st
         return _json(503, {"error": "the explorer was stopped."})
 
 
-def _reply(answers: Answers, name: str, given: dict[str, Any]) -> tuple[int, bytes]:
+def _reply(answers: Answers, name: str, arguments: dict[str, Any]) -> tuple[int, bytes]:
     """Status and JSON of an answer; large films are written here too, off the server's thread."""
-    status, answer = answers.reply(name, given)
-    return status, encoded(answer)
+    status, answer = answers.reply(name, arguments)
+    return status, to_json(answer)
 
 
 def _json(status: int, answer: Answer) -> Response:
-    return Response(encoded(answer), status, media_type="application/json")
+    return Response(to_json(answer), status, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:

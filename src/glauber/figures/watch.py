@@ -47,7 +47,7 @@ def watched(
     film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
     held = plain({
         "run": _about(run, film),
-        "film": film.rounded().to_dict(),
+        "film": film.with_three_digits().to_dict(),
         "curves": said | {"notes": [*said["notes"], *notes]},
         "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
         "chain": min(chain, n - 1),
