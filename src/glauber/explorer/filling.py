@@ -28,6 +28,20 @@ from glauber.translation.translate import signature_of, translator_folder
 
 CHARACTERS = 20_000
 CALLS = 2000  # of the model that one answer may take
+OPTIONS = {
+    "order",
+    "count",
+    "passes",
+    "block",
+    "remask",
+    "temperature",
+    "top_k",
+    "top_p",
+    "correct",
+    "correct_block",
+    "seed",
+}
+DEFAULTS = {"count": "1", "temperature": 1.0}  # where those of `infill` differ
 
 
 class Filling:
@@ -37,42 +51,16 @@ class Filling:
         self.models = models
         self._part = cache(self._load_part)
 
-    def fill(
-        self,
-        model: str,
-        text: str,
-        order: str = "confidence",
-        count: str | int = "1",
-        passes: int | None = None,
-        block: int | None = None,
-        remask: str = "none",
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        correct: int = 0,
-        correct_block: int | None = None,
-        seed: int = 0,
-    ) -> Answer:
-        """The passes that fill the blanks of a text; parameters as in `infill`."""
-        _check_blanks(text, correct)
+    def fill(self, model: str, text: str, **options: Any) -> Answer:
+        """The passes that fill the blanks of a text; options are parameters of `infill`."""
+        unknown = sorted(options.keys() - OPTIONS)
+        if unknown:
+            raise GlauberError(f"the question fill: got an unexpected argument {unknown[0]!r:.40}.")
+        _check_blanks(text, options.get("correct", 0))
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
             loaded = self.models[self.models.check(model)]
-            generation = infill(
-                loaded,
-                [text],
-                order=order,
-                count=count,
-                passes=passes,
-                block=block,
-                remask=remask,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                correct=correct,
-                correct_block=correct_block,
-                seed=seed,
-            )
+            generation = infill(loaded, [text], **DEFAULTS | options)
         written, vocabulary = generation.written, loaded.vocabulary
         shown = Shown.of(vocabulary, _begin(written), written.begin[0])
         hidden = (np.flatnonzero(written.begin[0]) - shown.first).tolist()

@@ -49,7 +49,7 @@ MEMO = 64 * 2**20  # bytes of remembered conditionals, for each model and length
 MEMOS = 4
 TURN = 16  # steps of a turn, where chains of several models or scans take turns
 
-# chain and step of the loaded run -> tokens (length,), free (length,), vocabulary
+# chain and step of the opened run -> tokens (length,), free (length,), vocabulary
 FromRun = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.bool_], Text]]
 
 

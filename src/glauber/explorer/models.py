@@ -1,7 +1,7 @@
-"""Which models can a page ask, and who may ask them now?
+"""The models that a page may use, and whose turn it is.
 
-A fixed list of names, each opened when it is first needed and kept. All who ask a model take their
-turn, first come, first served: a click waits for one short piece of work, not for a whole film.
+A fixed list of names, each opened when it is first needed. All who use a model take their turn,
+first come, first served: a click waits for one short piece of work, not for a whole film.
 """
 
 import threading
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from glauber.conditionals.base import Conditionals, Model
@@ -36,25 +35,16 @@ class Turns:
         me = threading.get_ident()
         with self._changed:
             if not (self._line and self._line[0] == me):
-                self._wait(me)
+                self._line.append(me)
+                try:
+                    self._changed.wait_for(lambda: self._line[0] == me)
+                except BaseException:  # an interrupt: nobody after it would ever come
+                    self._line.remove(me)
+                    self._changed.notify_all()
+                    raise
             self._depth += 1
 
-    def _wait(self, me: int) -> None:
-        self._line.append(me)
-        try:
-            while self._line[0] != me:
-                self._changed.wait()
-        except BaseException:  # an interrupt leaves the line, or nobody after it would ever come
-            self._line.remove(me)
-            self._changed.notify_all()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._depth -= 1
             if not self._depth:
