@@ -8,11 +8,11 @@ from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.table import Table
 from glauber.dynamics import scans
 from glauber.dynamics.adaptive import log_chances, pick
-from glauber.dynamics.fills import greedy
+from glauber.dynamics.draws import greedy
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.memo import Memo
 from glauber.dynamics.noise import random_bits
+from glauber.dynamics.remembered import Memo
 from glauber.errors import GlauberError
 
 LAW = Table.random(2, 5)

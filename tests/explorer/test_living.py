@@ -27,7 +27,7 @@ from glauber.explorer import live
 from glauber.explorer.models import Models
 from glauber.explorer.source import LiveChains
 from glauber.explorer.trail import EDITS, Trail
-from glauber.mixing.coalescence import coalesce
+from glauber.mixing.meeting import meet
 from glauber.runs.curves import curves
 from glauber.runs.export import trajectory
 from waiting import SECONDS, until
@@ -230,10 +230,17 @@ def test_a_branch_is_a_fresh_chain_with_that_noise(living, tiny):
 def test_shared_noise_is_the_inverse_cdf_coupling(living, tiny):
     tokens, free = starts(tiny, [TEXT, OTHER])
     seed, steps = 11, 400
-    expected = coalesce(
-        tiny.conditionals(), tokens[:1], tokens[1:], free=free[:1], temperature=3.0, seed=seed,
-        steps=steps, coupling="inverse-cdf",
-    )  # fmt: skip
+    expected = meet(
+        tiny.conditionals(),
+        tokens[:1],
+        tokens[1:],
+        free[:1],
+        temperature=3.0,
+        seed=seed,
+        steps=steps,
+        coupling="inverse-cdf",
+        every=1,
+    )
     assert expected.met[0]
     met = int(expected.times[0])
     pair = [trail(seed=seed, temperature=3.0), trail(OTHER, seed=seed, temperature=3.0)]

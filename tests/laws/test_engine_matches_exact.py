@@ -10,10 +10,10 @@ from scipy.stats import chi2
 from glauber.conditionals.base import Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
-from glauber.dynamics.fills import gumbel_max, inverse_cdf
+from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import memoised
 from glauber.exact.models import Ising
 from glauber.exact.scans import adaptive_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
@@ -88,10 +88,10 @@ def test_scans_of_single_sites(name, fill, scan):
 @pytest.mark.parametrize("name", MODELS)
 def test_chains_that_remember(name, prefetch, scan):
     """Nearly every draw comes from the memo; two steps follow the square of the matrix."""
-    matrix, named = single_site_matrix(name, scan), scans.scan_named(scan)
+    matrix = single_site_matrix(name, scan)
+    kernel = glauber(MODELS[name], scan=scans.scan_named(scan))
     counts = counts_of(
-        lambda begun: memoised(MODELS[name], begun, 2, seed=11, prefetch=prefetch, scan=named),
-        temperature=0.7,
+        lambda begun: memoised(kernel, begun, 2, seed=11, prefetch=prefetch), temperature=0.7
     )
     assert_follows(counts, matrix @ matrix)
 

@@ -42,7 +42,7 @@ class Scan(NamedTuple):
     irreversible: str = ""  # why the probability of a step's reverse is not that of random scan
     may_skip: bool = False  # whether a step may redraw no site: site PAD
     adaptive: Adaptive | None = None  # how the state decides, where it does
-    tied: bool = False  # whether sites that are tied to the chosen one are redrawn with it
+    tied: int = 0  # sites of the largest group that is redrawn with its first site
 
     @property
     def is_random_scan(self) -> bool:
@@ -77,7 +77,7 @@ class Scan(NamedTuple):
 
     def sites_per_step(self, free: Tensor) -> int:
         """Sites redrawn in one step at most, for free sites (chains, length)."""
-        return int(free.sum(dim=1).max()) if self.size is None else self.size
+        return int(free.sum(dim=1).max()) if self.size is None else max(self.size, self.tied)
 
 
 def uniform() -> Scan:

@@ -41,7 +41,7 @@ OPTIONS = {
     "correct_block",
     "seed",
 }
-DEFAULTS = {"count": "1", "temperature": 1.0}  # where those of `infill` differ
+DEFAULTS: dict[str, Any] = {"count": "1", "temperature": 1.0}  # where those of `infill` differ
 
 
 class Filling:

@@ -26,9 +26,8 @@ from glauber.conditionals.starts import check_length, starts
 from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, State, run, start
-from glauber.dynamics.memo import Memo
+from glauber.dynamics.remembered import Memo, memoised
 from glauber.dynamics.scans import scan_named
-from glauber.dynamics.scheduler import memoised
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
@@ -364,24 +363,23 @@ class StepCache:
                 yield after, info
 
     def _steps(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
-        kind, conditionals = scan_named(scan), self.models.conditionals(model)
-        if not kind.is_single_and_blind:
-            return run(self._kernel(model, scan), state, STREAM, seed=seeds)
+        kernel = self._kernel(model, scan)
+        if kernel.lookup is None:
+            return run(kernel, state, STREAM, seed=seeds)
         # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
         return memoised(
-            conditionals,
+            kernel,
             state,
             STREAM,
             seed=seeds,
             memo=self._memo(model, state.tokens.shape[1]),
-            scan=kind,
             lead=LEAD,
             prefetch=None if state.tokens.is_cuda else 0,
         )
 
     def _new_kernel(self, model: str, scan: str) -> Kernel:
-        kind, conditionals = scan_named(scan), self.models.conditionals(model)
-        return glauber(conditionals, scan=kind, within=kind.within)
+        kind = scan_named(scan)
+        return glauber(self.models.conditionals(model), scan=kind, within=kind.within)
 
     def _new_memo(self, model: str, length: int) -> Memo:
         return Memo(self.models.conditionals(model).vocab_size, length, budget=MEMO)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics.kernel import Info, State
-from glauber.dynamics.memo import Memo
+from glauber.dynamics.remembered import Memo
 from glauber.progress import check_count
 from glauber.runs.log import FIELDS, Events, Log, empty_events, resize_events
 

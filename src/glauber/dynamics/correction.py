@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.candidates import Candidates, candidates, places
+from glauber.dynamics.draws import Truncation
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, no_events
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.generation.candidates import Candidates, candidates
-from glauber.generation.orders import places
 from glauber.progress import check_count
 
 APART = 2**31  # slots from here on are those of sweeps, so that a sweep shares no noise with a pass
@@ -89,9 +88,9 @@ def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> K
                 info = Info(*(x.index_copy(0, rows, y) for x, y in zip(info, done, strict=True)))
             events.append(info)
         tokens = after.tokens.index_copy(0, rows, some.tokens)
-        placed = after.placed.index_copy(0, rows, some.placed)
+        memory = after.memory.index_copy(0, rows, some.memory)
         whole = Info(*(torch.cat(column, dim=1) for column in zip(*events, strict=True)))
-        return after._replace(tokens=tokens, placed=placed), whole
+        return after._replace(tokens=tokens, memory=memory), whole
 
     return Kernel(draw, step, ended)
 
@@ -115,10 +114,10 @@ def _groups(filled: Tensor, bits: Tensor, size: int) -> Tensor:
 
 
 def _after(state: State, found: Candidates, now: Tensor) -> State:
-    placed = state.placed
-    if placed.shape[1]:
-        placed = torch.where(now, found.log_prob.float(), placed)
-    return state._replace(tokens=torch.where(now, found.tokens, state.tokens), placed=placed)
+    memory = state.memory
+    if memory.shape[1]:
+        memory = torch.where(now, found.log_prob.float(), memory)
+    return state._replace(tokens=torch.where(now, found.tokens, state.tokens), memory=memory)
 
 
 def _redrawn(state: State, found: Candidates) -> Info:
