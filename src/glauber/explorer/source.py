@@ -153,9 +153,10 @@ class LiveChains(Source):
             first = max(self.steps.known_from(trail, last) for trail in trails)
             steps = np.unique(np.linspace(first, last, points).round().astype(np.int64))
             window = window_of(last - first)
-            sums = [self._sums(trail, steps, window) for trail in trails]
+            sums = np.stack([self._sums(trail, steps, window) for trail in trails], axis=1)
             left = np.array([self._left(trail, steps) for trail in trails])
-        answer = Curves.of(steps, window, np.stack(sums, axis=1), left, NAMES, first).to_dict()
+        sums = np.ascontiguousarray(sums)  # means over the chains add them up in their order
+        answer = Curves.of(steps, window, sums, left, NAMES, first).to_dict()
         if first:
             answer["notes"].append(f"What happened up to step {first:,} is not kept any more.")
         return answer
