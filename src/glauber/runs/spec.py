@@ -156,14 +156,14 @@ def spec_of(record: dict[str, Any]) -> Spec:
         if one.name in record and not _fits(record[one.name], hints[one.name]):
             raise ValueError(f"{one.name} is wrong")
     spec = Spec(**{one.name: record[one.name] for one in fields(Spec) if one.name in record})
-    temperatures = spec.temperature if isinstance(spec.temperature, list) else None
-    wrong_count = temperatures is not None and len(temperatures) != spec.chains
+    temperatures = _shown(spec)
+    wrong_count = isinstance(spec.temperature, list) and len(temperatures) != spec.chains
     if spec.chains < 1 or spec.steps < 0 or wrong_count:
         raise ValueError("a number is wrong")
     try:
         check_seed(spec.seed)
         Constraints.from_dict(spec.constraints)
-        for value in set(temperatures or [spec.temperature]):
+        for value in set(temperatures):
             if value != 0 or not spec.unmasking:
                 check_temperature(value)
     except GlauberError as error:
