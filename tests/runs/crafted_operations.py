@@ -1,8 +1,8 @@
 """What can be done with run folders, each in a process of its own that is watched.
 
-python crafted_operations.py OUTSIDE RUN...
+python crafted_operations.py OUTSIDE SOUND RUN...
 
-Prints a line of JSON for every run: what each operation came to, and what the process did that it
+SOUND is a run on which all is done first. Prints a line of JSON for every other one: what each operation came to, and what the process did that it
 must not do: read or write in the folder OUTSIDE, start a program, or ask for input.
 """
 
@@ -51,9 +51,7 @@ OPERATIONS: dict[str, Callable[[Path], object]] = {
     "show": lambda folder: str(glauber.show(folder)),
     "verify": lambda folder: str(glauber.verify(folder)),
     "resume": lambda folder: str(glauber.resume(folder)),
-    "extend": lambda folder: str(glauber.extend(folder, steps=45)),
     "repair": lambda folder: str(glauber.repair(folder)),
-    "verify again": lambda folder: str(glauber.verify(folder)),
     "resume again": lambda folder: str(glauber.resume(folder)),
 }
 
@@ -95,8 +93,10 @@ def operate(folder: Path, outside: Path, handle: int) -> None:
 
 
 def main() -> None:
-    outside, *folders = map(Path, sys.argv[1:])
+    outside, sound, *folders = map(Path, sys.argv[1:])
     torch.set_num_threads(1)
+    for operation in OPERATIONS.values():  # everything is imported once
+        operation(sound)
     for folder in folders:
         read, write = os.pipe()
         child = os.fork()
