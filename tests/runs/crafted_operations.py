@@ -2,8 +2,9 @@
 
 python crafted_operations.py OUTSIDE SOUND RUN...
 
-SOUND is a run on which all is done first. Prints a line of JSON for every other one: what each operation came to, and what the process did that it
-must not do: read or write in the folder OUTSIDE, start a program, or ask for input.
+Everything is done with the run SOUND first, so that all modules are imported. Prints a line of JSON
+for every other run: what each operation came to, and what the process did that it must not do: read
+or write in the folder OUTSIDE, start a program, or ask for input.
 """
 
 import json

@@ -395,7 +395,7 @@ def rebuilt_manifest(folder: Path) -> Manifest:
     try:
         content = read_file(folder, START)
         start = Table(content)
-        if not start.is_sound():
+        if start.n_rows != start.about["chains"] or not start.is_sound():
             raise ValueError("the digest differs")
         files = {START: digest(content), **start.about["tokenizer"]}
         manifest = Manifest.from_record({**start.about, "steps": 0, "files": files})
@@ -415,9 +415,9 @@ def _longer_manifest(folder: Path, manifest: Manifest, digests: dict[str, str]) 
     first, limit = manifest.steps, manifest.steps + manifest.segment_steps
     if first % manifest.segment_steps:
         return None
-    candidates = {}
+    candidates, rows = {}, manifest.chains * manifest.slots
     for name in (f"{EVENTS}/{manifest.n_full:08}.parquet", *_tail_names(folder, manifest.n_full)):
-        table = sound_table(folder, name)
+        table = sound_table(folder, name, rows * manifest.segment_steps)
         if table is None or table.about.get("run") != manifest.run:
             continue
         last = table.about.get("last")
@@ -432,12 +432,13 @@ def _longer_manifest(folder: Path, manifest: Manifest, digests: dict[str, str]) 
         return None
     steps, (name, longer) = max(candidates.items(), key=lambda item: item[0])
     digests[name] = digest(read_file(folder, name))
-    state = sound_table(folder, state_file(longer.n_full)) if longer.tail is None else None
+    name = state_file(longer.n_full)
+    state = sound_table(folder, name, manifest.chains) if longer.tail is None else None
     if state is not None and (state.about.get("run"), state.about.get("first")) == (
         manifest.run,
         steps,
     ):
-        digests[state_file(longer.n_full)] = digest(read_file(folder, state_file(longer.n_full)))
+        digests[name] = digest(read_file(folder, name))
     return longer
 
 
@@ -446,10 +447,10 @@ def _tail_names(folder: Path, number: int) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
-def sound_table(folder: Path, name: str) -> Table | None:
+def sound_table(folder: Path, name: str, most_rows: int) -> Table | None:
     """A file whose own digest agrees with its values; None where there is no such file."""
     try:
         table = Table(read_file(folder, name))
-        return table if table.is_sound() else None
+        return table if table.n_rows <= most_rows and table.is_sound() else None
     except UNREADABLE:
         return None
