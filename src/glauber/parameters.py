@@ -6,7 +6,7 @@ from typing import Annotated
 
 from glauber.conditionals.base import Conditionals
 
-Model = Annotated[
+ModelOrName = Annotated[
     str | Conditionals,
     "bundled:english, a local folder, or a name on the hub; NAME?kind=masked sets the kind "
     "(masked, causal, diffusion). In Python also any Conditionals.",

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
+    from glauber.conditionals.base import Model
+
 Params = ParamSpec("Params")
 Answer = TypeVar("Answer")
 
@@ -192,7 +194,7 @@ def _joined(parts: dict[str, Any]) -> str:
     return "|".join(f"{name}:{_short(value)}" for name, value in said.items())
 
 
-def model_parts(model: Any) -> dict[str, str]:
+def model_parts(model: "Model") -> dict[str, str]:
     """What a signature says of a model: name, weights, device and dtype."""
     return {
         "model": model.name,

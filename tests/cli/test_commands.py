@@ -11,7 +11,7 @@ import pytest
 
 from glauber import progress
 from glauber.cli import main
-from glauber.runs.integrity import sealed
+from glauber.disk import digest
 from glauber.runs.run import Run
 
 BIN = [sys.executable, "-c", "from glauber.cli import main; main()"]
@@ -34,7 +34,7 @@ def test_sample_prints_one_json_object(glauber, tiny_folder, source, tmp_path):
     assert code == 0 and err == ""
     assert (told["chains"], told["steps"], told["finished"]) == (7, 30, True)
     assert told["texts"][2] == Run(tmp_path / "run").text(2)
-    spec = json.loads((tmp_path / "run" / "run.json").read_text())
+    spec = json.loads((tmp_path / "run" / "run.json").read_text())["spec"]
     assert (spec["temperature"], spec["seed"], spec["dtype"]) == (1.5, 9, "float64")
 
 
@@ -65,7 +65,7 @@ def test_a_command_that_is_not_there_names_the_nearest(glauber):
 def test_a_run_of_days_must_be_allowed(glauber, tiny_folder, source, tmp_path, monkeypatch):
     monkeypatch.setattr("glauber.progress.JUDGED_AFTER", 0.0)
     monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)
-    monkeypatch.setattr("glauber.sampling.session.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("glauber.sampling.advance.REPORT_SECONDS", 0.0)
     words = ["--model", tiny_folder, "--from", source, "--steps", 9, "--out", tmp_path / "run"]
     code, _, err = glauber("sample", *words)
     assert code == 2 and "hours" in err and "--yes" in err
@@ -100,8 +100,8 @@ def test_a_run_that_is_refused_in_its_first_minute_leaves_nothing(
 
     monkeypatch.setattr("glauber.progress.LONGEST", 1e-6)
     monkeypatch.setattr("glauber.progress.judge", judge_later)
-    monkeypatch.setattr("glauber.sampling.session.REPORT_SECONDS", 0.0)
-    monkeypatch.setattr("glauber.sampling.session.COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr("glauber.sampling.advance.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("glauber.sampling.advance.COMMIT_SECONDS", 0.0)
     words = ["--model", tiny_folder, "--from", source, "--steps", 9, "--out", tmp_path / "run"]
     code, _, err = glauber("sample", *words)
     assert code == 2 and "hours" in err
@@ -198,10 +198,10 @@ def test_export(glauber, run, tmp_path, to):
 COMMITTING = """
 import os, sys
 from glauber.cli import main
-from glauber.sampling import session
-session.COMMIT_SECONDS = 0.1
+from glauber.sampling import advance
+advance.COMMIT_SECONDS = 0.1
 def hook(event, args):
-    if event == "os.rename" and str(args[1]).endswith("committed.json"):
+    if event == "os.rename" and str(args[1]).endswith("run.json"):
         os.write(2, b"\\ncommitted\\n")
 sys.addaudithook(hook)
 main()
@@ -332,18 +332,20 @@ def damage(run, how):
     if how == "not json":
         (run / "run.json").write_text("{")
     elif how == "newer":
-        spec = json.loads((run / "run.json").read_text())
-        (run / "run.json").write_text(json.dumps(sealed(spec | {"format": 99})))
-    elif how == "no commit":
-        (run / "committed.json").unlink()
-    elif how == "no events":
-        (run / "events.zarr" / "zarr.json").unlink()
-    elif how == "no header":
+        record = json.loads((run / "run.json").read_text()) | {"format": 99}
+        del record["digest"]
+        seal = digest(json.dumps(record, sort_keys=True).encode())
+        (run / "run.json").write_text(json.dumps(record | {"digest": seal}))
+    elif how == "earlier":
+        (run / "events.zarr").mkdir()
+    elif how == "no start":
+        (run / "start.parquet").unlink()
+    elif how == "no manifest":
         (run / "run.json").unlink()
-    elif how == "chunk lost":
-        (run / "events.zarr" / "site" / "c" / "0" / "0" / "0").unlink()
-    elif how == "chunk garbled":
-        path = run / "events.zarr" / "token" / "c" / "0" / "0" / "0"
+    elif how == "segment lost":
+        next((run / "events").iterdir()).unlink()
+    elif how == "segment garbled":
+        path = next((run / "events").iterdir())
         path.write_bytes(path.read_bytes()[:-9] + b"123456789")
 
 
@@ -353,11 +355,11 @@ def damage(run, how):
     [
         ("not json", "damaged"),
         ("newer", "newer glauber"),
-        ("no commit", "damaged"),
-        ("no events", "damaged"),
-        ("no header", "run.json is missing"),
-        ("chunk lost", "damaged"),
-        ("chunk garbled", "damaged"),
+        ("earlier", "sample it again"),
+        ("no start", "damaged"),
+        ("no manifest", "run.json is missing"),
+        ("segment lost", "damaged"),
+        ("segment garbled", "damaged"),
     ],
 )
 def test_damaged_runs_are_refused(how, expected, command, glauber, run):

@@ -72,7 +72,7 @@ def test_a_language_model_against_the_chain_by_hand(tiny_folder, texts):
     found = single_mask(model, texts[:1], at="1,4", top=4, temperature=1.5, **SIZES)
     (one,) = found.probes
     assert one.sites == (1, 4) and found.kind.startswith("exact")
-    laws = model.in_float64().conditionals()
+    laws = model.to(dtype="float64").conditionals()
     row = model.vocabulary.encode(texts[:1])[0][0]
     columns, choices = [2, 5], []
     for column in columns:

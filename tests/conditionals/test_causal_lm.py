@@ -113,7 +113,7 @@ def test_an_autoregressive_folder_is_a_model_of_every_study(control, tmp_path):
     )
     found = glauber.rectangles(model, ["the cat sat on it"], count=4, length=5)
     assert found.certified.sum() == 0 and found.delta.max() < 1e-4
-    assert model.in_float64().dtype == "float64"
+    assert model.to(dtype="float64").dtype == "float64"
 
 
 def test_refusals(control):

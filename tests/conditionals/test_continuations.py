@@ -27,7 +27,7 @@ CUT = [  # context, text, and the text's tokens in byte-level BPE, and joined in
 class Reader:
     """As much of a model as texts ask for."""
 
-    name, longest = "reader", 12
+    name, longest, length, texts = "reader", 12, None, ()
 
     def __init__(self, tokenizer):
         self.vocab_size = len(tokenizer)

@@ -136,7 +136,7 @@ def test_other_precisions_are_near(family, tmp_path):
     assert half.dtype == "bfloat16"
     assert half.scores(tokens, sites).dtype == torch.bfloat16
     assert (half.scores(tokens, sites).double() - scores).abs().max() < 0.15 * spread_of
-    exact = model.in_float64()
+    exact = model.to(dtype="float64")
     assert exact.dtype == "float64"
     assert (exact.scores(tokens, sites) - scores).abs().max() < 1e-4
     assert model.fingerprint == half.fingerprint == exact.fingerprint
@@ -184,7 +184,7 @@ def test_what_studies_ask_of_a_model(tmp_path):
     shards = llada(tmp_path / "cut", shards=3)[0]
     assert load(str(shards)).fingerprint == model.fingerprint
     assert load(str(llada(tmp_path / "other", seed=9)[0])).fingerprint != model.fingerprint
-    assert load(model).on("cpu").fingerprint == model.fingerprint
+    assert load(model).to(device="cpu").fingerprint == model.fingerprint
 
 
 def test_the_mask_token_of_mdlm_is_the_row_behind_its_tokenizer(tmp_path):

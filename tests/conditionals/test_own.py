@@ -34,7 +34,7 @@ def test_a_joint_is_a_model():
     model = load(joint)
     assert isinstance(model, Own) and load(model) is model
     assert (model.name, model.dtype, model.longest, model.length) == ("Joint", "float64", 4, 4)
-    assert model.in_float64() is model and model.whole_vocabulary
+    assert model.to(dtype="float64") is model and model.whole_vocabulary
     tokens, free = starts(model, ["0121", "2201"])
     assert tokens.tolist() == [[0, 1, 2, 1], [2, 2, 0, 1]] and free.all()
     sites = torch.tensor([[2], [0]])
@@ -99,7 +99,7 @@ def test_numbers_are_spellings():
 
 def test_a_model_in_float32_says_so():
     with pytest.warns(GlauberWarning, match="Mine computes in float32"):
-        load(Mine()).in_float64()
+        load(Mine()).to(dtype="float64")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Mixed:
         self.model, self.share = model, share
         self.device = self.state_device = torch.device("cpu")
         self.vocab_size, self.vocabulary = model.vocab_size, model.vocabulary
-        self.name, self.longest = model.name, model.longest
+        self.name, self.longest, self.length, self.texts = model.name, model.longest, None, ()
 
     def conditionals(self):
         return self

@@ -36,7 +36,11 @@ def model(tiny_folder):
 def reader(tokenizer):
     """As much of a model as starts needs."""
     return SimpleNamespace(
-        vocabulary=Vocabulary(tokenizer, len(tokenizer)), name="reader", longest=60
+        vocabulary=Vocabulary(tokenizer, len(tokenizer)),
+        name="reader",
+        longest=60,
+        length=None,
+        texts=(),
     )
 
 

@@ -13,10 +13,9 @@ import glauber
 from conftest import TEXTS
 from glauber.errors import GlauberError
 from glauber.explorer.models import Models
-from glauber.explorer.stored import StoredRun
-from glauber.runs import store
+from glauber.explorer.source import StoredRun
+from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
-from glauber.runs.writer import Writer
 from resealed import committed_to
 
 CHUNK = 16
@@ -31,7 +30,7 @@ def model(tiny_folder):
 def folders(model, tmp_path_factory):
     place = tmp_path_factory.mktemp("stored")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: CHUNK)
+        patch.setattr("glauber.runs.log.SEGMENT_EVENTS", 3 * CHUNK)
         glauber.sample(
             model, TEXTS, steps=50, temperature=[0.5, 1.0, 2.0], prefix="a dog .", freeze="1",
             forbid="cat", seed=2, out=place / "chains",
@@ -87,7 +86,7 @@ def test_the_film_of_a_page_is_the_run(folders):
 
 
 def test_a_film_that_would_be_too_large_is_shorter(folders, monkeypatch):
-    monkeypatch.setattr("glauber.explorer.stored.EVENTS", 30)
+    monkeypatch.setattr("glauber.explorer.source.EVENTS", 30)
     stored = StoredRun(folders / "chains")
     assert stored.film("run", first=0, count=50)["count"] == 10
     assert stored.film("run", first=0, count=50, every=40)["count"] == 1
@@ -136,7 +135,7 @@ def test_the_model_of_the_page_is_asked_in_turn(folders, model):
     models = Models.of(model)
     stored = StoredRun(folders / "chains", models=models)
     assert stored.conditional("run", chain=0, step=1, site=3)["n_tokens"] > 10
-    assert stored._law(stored.now(), 0).drawn.conditionals.base is model
+    assert stored._drawn.conditionals.base is model
     tokens, free, spelled = stored.begin(0, 20)
     assert tokens.min() >= 0 and len(tokens) == len(free) and not free[:4].any()
     assert spelled.decode(tokens) == Run(folders / "chains").text(0, 20)
@@ -188,7 +187,6 @@ def test_a_run_that_grows_is_read_again(folder):
     whole = Run(folder)
     events = {name: whole.read(name) for name in whole.fields}
     states = dict(whole.states())
-    (folder / "finished.json").unlink()
     committed_to(folder, 20)
     stored = StoredRun(folder)
     assert stored.about()["steps"] == 20 and not stored.about()["finished"]
@@ -196,13 +194,11 @@ def test_a_run_that_grows_is_read_again(folder):
     before = stored.film("run", first=0, count=100)
     curve = stored.curves(points=10)
     assert before["count"] == before["end"] == 20 and curve["steps"][-1] == 20
-    with Writer(folder) as writer:
+    with FolderLog(folder, write=True) as log:
         for first, last in ((20, 33), (33, 50)):
-            marks = {s: states[s] for s in range(first + 1, last + 1) if s % CHUNK == 0}
-            writer.append({n: v[:, first:last] for n, v in events.items()}, marks)
+            log.append({name: values[:, first:last] for name, values in events.items()})
             assert stored.film("run", first=10, count=100)["end"] == last
-            assert stored.about()["steps"] == last and not stored.about()["finished"]
-        writer.finish()
+            assert stored.about()["steps"] == last and stored.about()["finished"] == (last == 50)
     assert stored.about()["finished"] and stored.about()["damaged"] is None
     found = stored.film("run", first=0, count=100)
     assert found["count"] == 50
@@ -212,10 +208,10 @@ def test_a_run_that_grows_is_read_again(folder):
     assert stored.curves(points=10)["steps"][-1] == 50
 
 
-def test_a_torn_chunk_is_said_and_the_rest_goes_on(folder):
+def test_a_damaged_segment_is_reported_and_the_others_are_shown(folder):
     stored = StoredRun(folder)
     stored.film("run", first=0, count=CHUNK)
-    file = folder / store.chunk_file("token", 1)
+    file = folder / "events" / "00000001.parquet"
     kept = file.read_bytes()
     file.write_bytes(kept[:-3])
     with pytest.raises(GlauberError, match="damaged"):
@@ -230,9 +226,9 @@ def test_a_torn_chunk_is_said_and_the_rest_goes_on(folder):
     assert stored.film("run", first=CHUNK, count=4)["count"] == 4
 
 
-def test_a_missing_chunk_is_said_before_it_is_asked_for(folder):
+def test_a_missing_file_is_reported_before_it_is_read(folder):
     stored = StoredRun(folder)
-    (folder / store.chunk_file("entropy", 2)).unlink()
+    (folder / "events" / "00000002.parquet").unlink()
     assert "missing" in stored.about()["damaged"]
 
 

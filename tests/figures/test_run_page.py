@@ -15,10 +15,9 @@ from glauber.errors import GlauberError
 from glauber.figures import bundle
 from glauber.figures import report as reports
 from glauber.figures.report import MOST, ranges, report, summary
+from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
-from glauber.runs.store import create, seal
-from glauber.runs.writer import Writer
 
 WORDS = ["[UNK]", "<b>", "&", '"', "cat", "</script>", "dog", "##s"]
 LENGTH = 6
@@ -28,7 +27,6 @@ VOID = {"meta", "link", "wbr", "br"}
 def make_run(folder: Path, n_chains: int = 2, n_steps: int = 60, model: str = "tiny") -> Run:
     """A run of random events whose first site is frozen."""
     rng = np.random.default_rng(0)
-    folder.mkdir()
     start = rng.integers(1, len(WORDS), (n_chains, LENGTH))
     free = np.ones((n_chains, LENGTH), bool)
     free[:, 0] = False
@@ -40,15 +38,15 @@ def make_run(folder: Path, n_chains: int = 2, n_steps: int = 60, model: str = "t
         changed[chain, step, slot] = tokens[place] != token[chain, step, slot]
         tokens[place] = token[chain, step, slot]
     figures = {name: rng.random(shape) for name in ("log_prob_old", "log_prob_new", "entropy")}
-    create(folder, start, free, 1)
-    (folder / "tokenizer").mkdir()
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, "[UNK]"))
-    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
-    seal(folder, Spec(model, "f" * 64, "cpu", "float32", 0, n_steps, n_chains, 0.7))
-    with Writer(folder) as writer:
-        if n_steps:
-            writer.append({"site": site, "token": token, "changed": changed, **figures}, {})
-        writer.finish()
+
+    def save_tokenizer(target: Path) -> None:
+        target.mkdir()
+        backend.save(str(target / "tokenizer.json"))
+
+    spec = Spec(model, "f" * 64, "cpu", "float32", 0, n_steps, n_chains, 0.7)
+    with FolderLog.create(folder, spec, start, free, save_tokenizer=save_tokenizer) as log:
+        log.append({"site": site, "token": token, "changed": changed, **figures})
     return Run(folder)
 
 
@@ -200,21 +198,20 @@ def test_a_place_that_cannot_be_written_is_refused_in_one_sentence(tmp_path: Pat
             "Never redrawn: the sites 2, 4 (counted from 0, without special tokens).",
         ),
         (
-            {"constraints": {"allowed": {"1": ["a"], "2": ["b"]}, "budget": 3}, "format": 3},
+            {"constraints": {"allowed": {"1": ["a"], "2": ["b"]}, "budget": 3}},
             "Kept to: only certain tokens at the sites 1-2; at most 3 changes from each start.",
         ),
     ],
 )
 def test_the_summary_tells_the_dynamics(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     run = make_run(tmp_path / "run", n_steps=1)
-    run.spec = replace(run.spec, **changes)
+    run.log.spec = replace(run.spec, **changes)
     assert told in summary(run)
 
 
 def test_an_unfinished_run_says_how_far_it_is(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_steps=3)
-    (run.folder / "finished.json").unlink()
-    run.spec = replace(run.spec, steps=5000)
+    run.log.spec = replace(run.spec, steps=5000)
     assert "made 3 of 5,000 steps each" in summary(run)
 
 

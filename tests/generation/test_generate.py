@@ -20,6 +20,8 @@ from glauber.conditionals.own import symbols
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.generation import generate as studied
+from glauber.runs.folder_log import FolderLog
+from glauber.runs.log import Events
 from run_bytes import contents
 
 # A stored generation with all that a resumption has to bring back.
@@ -83,19 +85,16 @@ def test_a_stopped_generation_goes_on_to_the_same_bytes(
     temperature: float,
     remask: str,
 ) -> None:
-    from glauber.generation import stored
-
     how = STORED | {"temperature": temperature, "remask": remask}
     whole = glauber.generate(model, **how, out=tmp_path / "whole")
-    made = stored.passes
+    append = FolderLog.append
 
-    def stopped(*given: Any) -> Any:
-        for number, one in enumerate(made(*given)):
-            if number == 3:
-                raise KeyboardInterrupt
-            yield one
+    def interrupted(log: FolderLog, events: Events) -> None:
+        append(log, {name: values[:, : 3 - log.steps] for name, values in events.items()})
+        if log.steps == 3:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(stored, "passes", stopped)
+    monkeypatch.setattr(FolderLog, "append", interrupted)
     with pytest.raises(KeyboardInterrupt):
         glauber.generate(model, **how, out=tmp_path / "run")
     monkeypatch.undo()
@@ -108,15 +107,15 @@ def test_a_folder_is_resumed_by_its_own_call_only(model: MaskedLM, tmp_path: Pat
     glauber.generate(model, length=4, out=tmp_path / "run")
     with pytest.raises(GlauberError, match="its seed differ"):
         glauber.generate(model, length=4, seed=1, out=tmp_path / "run")
-    with pytest.raises(GlauberError, match="its texts differ"):
+    with pytest.raises(GlauberError, match="unmasking differ"):
         glauber.generate(model, length=5, prefix="", passes=None, out=tmp_path / "run")
 
 
 def test_passes_that_do_nothing_are_kept_too(
     model: MaskedLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two tokens in sixty passes leave whole chunks of the store empty."""
-    monkeypatch.setattr("glauber.runs.store.chunk_steps", lambda n_chains, n_slots: 16)
+    """Two tokens in sixty passes leave whole segments of the log empty."""
+    monkeypatch.setattr("glauber.runs.log.SEGMENT_EVENTS", 16)
     how: dict[str, Any] = {"length": 2, "chains": 2, "passes": 60, "remask": "cap:0"}
     found = glauber.generate(model, **how, out=tmp_path / "run")
     assert found.run is not None and found.run.steps == 60 and found.passes.tolist() == [60, 60]
@@ -324,7 +323,7 @@ class NoMask(Own):
 
     fingerprint, device, dtype, state_device = "", torch.device("cpu"), "float32", "cpu"
     longest, whole_vocabulary = 9, False
-    conditionals = in_float64 = proposals = None
+    conditionals = to = proposals = None
 
 
 def test_two_masks_of_a_tokenizer_are_blanks(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_conditionals_are_the_package_s_own(package, fetched):
     rows, sites = tokens.expand(length, -1), torch.arange(length)[:, None]
     ours = model.scores(rows, sites)[:, 0].softmax(dim=-1)
     torch.testing.assert_close(ours.double(), said.exp(), rtol=0, atol=1e-5)
-    exact = model.in_float64().scores(rows, sites)[:, 0].log_softmax(dim=-1)
+    exact = model.to(dtype="float64").scores(rows, sites)[:, 0].log_softmax(dim=-1)
     torch.testing.assert_close(exact, said, rtol=0, atol=1e-9)
 
 
@@ -96,7 +96,7 @@ def test_two_chains_a_gap_and_sites_hidden_together(package, fetched, tmp_path):
     pair = [("A", SEQUENCE, backbone(ANGLES)), ("C", (SEQUENCE + "AE")[::-1], far)]
     file = write(tmp_path / "pair.pdb", pair, left_out=(11, 12))
     atoms, tokens, there, chosen, numbers, chains = read(file)
-    model = glauber.load(f"proteinmpnn:{file}", device="cpu").in_float64()
+    model = glauber.load(f"proteinmpnn:{file}", device="cpu").to(dtype="float64")
     assert tokens.shape[1] == 58 and model.length == 54 == len(model.texts[0])
     present = there[0].nonzero()[:, 0]
     absent = (there[0] == 0).nonzero()[:, 0]

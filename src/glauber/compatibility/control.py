@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.causal_lm import LeftToRight
-from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import load
 from glauber.errors import GlauberError
 
@@ -54,13 +53,14 @@ class Control:
 
 
 def control_of(
-    given: str | Conditionals, opened: Opened, device: str, trust_remote_code: bool
-) -> tuple[str, Opened, Conditionals, Conditionals]:
+    given: str | Conditionals, opened: Model, device: str, trust_remote_code: bool
+) -> tuple[str, Model, Conditionals, Conditionals]:
     """The control's name, the model that reads its texts, and its conditionals in both dtypes."""
     if given == LEFT_TO_RIGHT:
         if not opened.whole_vocabulary:
             raise GlauberError(f"{opened.name} is autoregressive already and needs no control.")
-        laws, precise = (LeftToRight(m.conditionals()) for m in (opened, opened.in_float64()))
+        laws = LeftToRight(opened.conditionals())
+        precise = LeftToRight(opened.to(dtype="float64").conditionals())
         return f"{opened.name} read from left to right", opened, laws, precise
     model = load(given, device=device, trust_remote_code=trust_remote_code)
     if isinstance(given, str) and model.whole_vocabulary:
@@ -68,4 +68,4 @@ def control_of(
             f"{given} is a masked LM, and a control is an autoregressive one: give another name, "
             f"or {LEFT_TO_RIGHT}."
         )
-    return model.name, model, model.conditionals(), model.in_float64().conditionals()
+    return model.name, model, model.conditionals(), model.to(dtype="float64").conditionals()

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, hide, log_probs
+from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
 from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
-from glauber.conditionals.masked_lm import OnePass
 from glauber.progress import Advance
 from glauber.result import Result, counted, plain
 from glauber.statistics import Measured

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.compatibility.few_sites import Contexts, Enumerated, FewSites
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import Model
 from glauber.exact import Space
 from glauber.statistics import Mean, over_chains
 
@@ -43,7 +43,7 @@ class Probe:
 
 
 def probe_of(
-    opened: Opened,
+    opened: Model,
     place: tuple[int, list[int]],
     few: FewSites,
     law: Enumerated,
@@ -71,7 +71,7 @@ def probe_of(
 
 
 def _ratio(
-    opened: Opened,
+    opened: Model,
     sites: list[int],
     few: FewSites,
     contexts: list[Contexts],

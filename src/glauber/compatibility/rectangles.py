@@ -20,11 +20,10 @@ from glauber.compatibility.rectangle_test import (
     evaluate,
     read,
 )
-from glauber.conditionals.base import Conditionals
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.errors import GlauberError
-from glauber.parameters import Device, LengthOrWhole, Model, Seed, Texts, Trust
+from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
 from glauber.statistics import FEW, LEVEL
@@ -50,7 +49,7 @@ KINDS = {
 
 @study
 def rectangles(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     count: Annotated[int, "How many random rectangles."] = 300,
@@ -86,7 +85,7 @@ def rectangles(
     say(f"{count:,} rectangles: {6 * count:,} rows through the model, {4 * count:,} in float64")
     found = measure(
         opened.conditionals(),
-        opened.in_float64().conditionals(),
+        opened.to(dtype="float64").conditionals(),
         tokens,
         free=free,
         count=count,
@@ -282,7 +281,7 @@ class RectangleStudy(Measured, Result):
         return found
 
 
-def replacements_of(model: Opened) -> int:
+def replacements_of(model: Model) -> int:
     """Tokens that the model may propose at a site."""
     proposals = model.proposals()
     allowed = getattr(proposals, "allowed", None)

@@ -24,7 +24,7 @@ from glauber.compatibility.pseudo_likelihood import (
     pieces_left,
     pseudo_likelihood,
 )
-from glauber.conditionals.base import PAD
+from glauber.conditionals.base import PAD, Model
 from glauber.conditionals.continuations import (
     Continuation,
     continuation_fault,
@@ -36,7 +36,6 @@ from glauber.conditionals.continuations import (
 )
 from glauber.conditionals.files import Row
 from glauber.conditionals.load import load, refuse_int8
-from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import (
     legible,
     named_starts,
@@ -47,7 +46,7 @@ from glauber.conditionals.starts import (
 )
 from glauber.conditionals.texts import Corpus, Texts
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Dtype, LengthOrWhole, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, LengthOrWhole, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import counted, model_parts, one_of, report_skipped, signature, study
 
@@ -61,7 +60,7 @@ SINGLE = (
 
 @study
 def score(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Annotated[str | Path | Sequence[str] | None, "Texts, each in quotes."] = None,
     *,
     variant: Annotated[
@@ -122,7 +121,7 @@ def score(
 
 
 def _likelihoods(
-    model: Any, texts: Corpus, *, samples: int, orders: int, seed: int, **cut: Any
+    model: Model, texts: Corpus, *, samples: int, orders: int, seed: int, **cut: Any
 ) -> Likelihoods:
     """The bound and the log-likelihood along random orders, of each text."""
     asked = _asked(model, texts, **cut)
@@ -161,7 +160,7 @@ class Asked(NamedTuple):
 
 
 def _asked(
-    model: Any,
+    model: Model,
     texts: Texts,
     *,
     length: int | None = None,
@@ -185,7 +184,7 @@ def _asked(
     return Asked(tokens, free, rows, whole)
 
 
-def _behind_contexts(model: Any, corpus: Corpus, contexts: list[str]) -> Asked:
+def _behind_contexts(model: Model, corpus: Corpus, contexts: list[str]) -> Asked:
     """Texts after their contexts; those that cannot be read so are left out."""
     given = {row.number: row for row in corpus.rows}
     context = {row.number: text for row, text in zip(corpus.rows, contexts, strict=True)}
@@ -225,7 +224,7 @@ def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> 
 
 
 def score_texts(
-    model: MaskedLM, texts: Texts, *, variant: str = "auto", **cut: Any
+    model: Model, texts: Texts, *, variant: str = "auto", **cut: Any
 ) -> tuple[list[Score], str]:
     """The pseudo-log-likelihoods of each text, and a note on what was left out."""
     asked = _asked(model, texts, least=2, **cut)
@@ -259,7 +258,7 @@ def score_texts(
     ], note
 
 
-def _words(model: MaskedLM, asked: Asked, variant: str) -> tuple[Tensor | None, str]:
+def _words(model: Model, asked: Asked, variant: str) -> tuple[Tensor | None, str]:
     """The word of each free token (texts, length), or None and why it is not known."""
     if variant == "original":
         return None, ""
@@ -287,8 +286,8 @@ def _check_bound(bound: bool, variant: str, samples: int, orders: int, seed: int
         raise GlauberError("samples and orders are those of the bound: ask for it with bound.")
 
 
-def _check_model(model: Any, bound: bool) -> None:
-    if getattr(model, "whole_vocabulary", True):
+def _check_model(model: Model, bound: bool) -> None:
+    if model.whole_vocabulary:
         return
     if bound:
         raise GlauberError(

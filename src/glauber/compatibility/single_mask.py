@@ -22,12 +22,11 @@ from glauber.compatibility.few_sites import (
 )
 from glauber.compatibility.ratios import Probe, probe_of
 from glauber.compatibility.rectangles import replacements_of
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8, starts
 from glauber.conditionals.starts import read_sites, spell_sites
 from glauber.errors import GlauberError
-from glauber.parameters import Device, LengthOrWhole, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, counted, model_parts, plain, signature, study
 from glauber.statistics import Mean, mean_by_chain
@@ -41,7 +40,7 @@ ROUNDING = 1e-9  # nats: what float64 adds to a log-ratio, with room to spare
 
 @study
 def single_mask(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     count: Annotated[int, "How many texts."] = 20,
@@ -74,7 +73,7 @@ def single_mask(
     top = min(top, replacements_of(opened))
     _check_size(top, n_sites)
     count = min(count, len(tokens)) if listed else count
-    precise = opened.in_float64()
+    precise = opened.to(dtype="float64")
     asked = precise.conditionals()
     say(f"{count:,} texts: {count * n_sites * top ** (n_sites - 1):,} rows in float64")
     few, found = [], []
@@ -243,7 +242,7 @@ def _places(
 
 
 def _window(
-    opened: Opened, precise: Conditionals, row: Tensor, free: Tensor, sites: list[int], top: int
+    opened: Model, precise: Conditionals, row: Tensor, free: Tensor, sites: list[int], top: int
 ) -> FewSites:
     """The sites with their own tokens and the model's first choices, the rest of the row held."""
     columns = free.nonzero()[:, 0][sites]

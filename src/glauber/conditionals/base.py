@@ -4,13 +4,17 @@ An Ising model, BERT, a protein model and a translator are four such rules. Ever
 package is a function of this one object.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from glauber.errors import GlauberError
+
+if TYPE_CHECKING:
+    from glauber.conditionals.vocabulary import Vocabulary
 
 COLDEST = 1e-300  # scores up to 1e8 divided by it are still finite
 PAD = -1  # fills `tokens` beyond the end of a row, and `sites` where a row hides fewer than k
@@ -31,6 +35,72 @@ class Conditionals(Protocol):
         The k sites of a row are hidden together, and what stands in `tokens` there does not
         matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
         """
+        ...
+
+
+class Reader(Protocol):
+    """What reads texts of some lengths as tokens: the part of a model that starts depend on."""
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+
+    @property
+    def vocabulary(self) -> "Vocabulary":
+        """Texts to tokens and back."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest text, with its special ones."""
+
+    @property
+    def length(self) -> int | None:
+        """Tokens of every text, for models of texts of one length."""
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Where chains start by default, instead of the bundled passages."""
+
+
+class Model(Conditionals, Reader, Protocol):
+    """Conditionals with a name, a vocabulary and a device: what `load` returns to every study."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights and vocabulary: equal exactly when the conditionals are."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+
+    @property
+    def state_device(self) -> torch.device:
+        """Where chains live: draws need float64."""
+
+    @property
+    def dtype(self) -> str:
+        """The precision, such as float32, or int8."""
+
+    @property
+    def hidden_token(self) -> int | None:
+        """The mask token; None where there is none. See `mask_token_of`."""
+
+    @property
+    def whole_vocabulary(self) -> bool:
+        """Whether one pass scores every token at a hidden site."""
+
+    def to(self, *, device: str | None = None, dtype: str | None = None) -> "Model":
+        """The same model on another device or in another precision."""
+        ...
+
+    def conditionals(
+        self, *, standard_only: bool = True, forbid: Iterable[str] = ()
+    ) -> Conditionals:
+        """What a chain should draw from: the tokens that may be proposed."""
+        ...
+
+    def proposals(self) -> Conditionals:
+        """What ranks the whole vocabulary at a site in one pass."""
         ...
 
 
@@ -134,6 +204,20 @@ def scores_alone(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> T
     asked = sites.repeat(rows)[:, None]
     scores = conditionals.scores(tokens.repeat_interleave(k, dim=0), asked)
     return scores.double().view(rows, k, -1)
+
+
+def mask_token_of(model: Model) -> int:
+    """The token that the model has at hidden sites; a model without one is refused."""
+    if model.hidden_token is None:
+        raise no_mask_token(model.name)
+    return model.hidden_token
+
+
+def no_mask_token(name: str) -> GlauberError:
+    return GlauberError(
+        f"{name} is autoregressive and has no mask, so it cannot fill hidden tokens: take a masked "
+        "model."
+    )
 
 
 def check_temperature(temperature: float) -> None:

@@ -8,15 +8,17 @@ rectangle closes. Each candidate token costs a pass over the text: a site's cond
 vocabulary of V tokens costs V rows, where a masked LM needs one.
 """
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted, hide, log_probs
+from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.batching import ExactRows, lengths_of, probes_for, rows_at_once
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
@@ -35,10 +37,11 @@ from glauber.threads import side_by_side
 UNSAID = -1.0  # marks places at which nothing is said
 
 
-class CausalLM:
+class CausalLM(BaseModel):
     """Scores of candidate tokens at one hidden site: log p of the whole text with each."""
 
     whole_vocabulary = False  # a pass scores one token at a hidden site
+    dtypes: Sequence[str] = ("float32", "bfloat16", "float64")
 
     def __init__(
         self, model: Any, tokenizer: Any, *, name: str = "", fingerprint: str = ""
@@ -54,7 +57,8 @@ class CausalLM:
         self.opening = None if first is None else int(first)  # the token before a text
         opened = self.opening is not None
         self.longest = longest_text(model, tokenizer, self.name) - opened  # tokens of a text
-        self._fingerprint = fingerprint
+        self._fingerprint = fingerprint or partial(fingerprint_of, model, tokenizer)
+        self._weight = next(w for w in model.parameters() if w.is_floating_point())
         self._exact = ExactRows(
             lambda tokens, sites, _: self._rows(tokens), self.vocab_size, probes_for(model)
         )
@@ -91,46 +95,17 @@ class CausalLM:
                 f"scores of earlier ones: load it as {self.name}?kind=masked."
             )
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over weights and vocabulary."""
-        return self._fingerprint or fingerprint_of(self.model, self.vocabulary.tokenizer)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return torch.device(self.model.device)
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the weights, such as float32."""
-        return str(self.model.dtype).removeprefix("torch.")
-
-    @property
-    def state_device(self) -> torch.device:
-        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
-        return self.device if self.device.type == "cuda" else torch.device("cpu")
-
-    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
-        """What a chain should draw from: at each site one pass for every token it may propose."""
-        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
-        return Restricted(self, allowed.to(self.state_device))
-
     def proposals(self) -> Conditionals:
         """What ranks the whole vocabulary at a site in one pass, from the text before it alone."""
         return Restricted(NextToken(self), self.vocabulary.proposable().to(self.state_device))
 
-    def in_float64(self) -> "CausalLM":
-        """The same weights in float64, where that exists: on CUDA or a CPU."""
-        return self._copy(deepcopy(self.model).to(self.state_device, torch.float64))
-
-    def on(self, device: str) -> "CausalLM":
-        """The same weights on another device."""
-        return self._copy(deepcopy(self.model).to(choose_device(device)))
-
-    def _copy(self, model: Any) -> "CausalLM":
+    def _copy(self, device: torch.device, dtype: str | None) -> "CausalLM":
+        model = deepcopy(self.model).to(device)
         return CausalLM(
-            model, self.vocabulary.tokenizer, name=self.name, fingerprint=self.fingerprint
+            model if dtype is None else model.to(choose_dtype(dtype)),
+            self.vocabulary.tokenizer,
+            name=self.name,
+            fingerprint=self.fingerprint,
         )
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:

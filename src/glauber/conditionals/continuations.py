@@ -9,12 +9,12 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
+from glauber.conditionals.base import PAD, Model
 from glauber.conditionals.files import Row
 from glauber.conditionals.starts import check_length, readable
 from glauber.conditionals.vocabulary import Vocabulary
@@ -37,7 +37,7 @@ class Continuation(NamedTuple):
 
 
 def read_continuations(
-    model: Any, contexts: Sequence[str], texts: Sequence[str]
+    model: Model, contexts: Sequence[str], texts: Sequence[str]
 ) -> list[Continuation]:
     """Each text behind its context, in tokens; as long as they are.
 
@@ -55,7 +55,7 @@ def read_continuations(
 
 
 def split_contexts(
-    model: Any, contexts: Sequence[str], wholes: Sequence[Row]
+    model: Model, contexts: Sequence[str], wholes: Sequence[Row]
 ) -> list[Continuation]:
     """Contexts with their texts, as they are read together, in tokens."""
     return [
@@ -64,11 +64,11 @@ def split_contexts(
     ]
 
 
-def continuation_fault(model: Any, continuation: Continuation) -> str:
+def continuation_fault(model: Model, continuation: Continuation) -> str:
     """Why a text cannot be scored after its context; empty if it can."""
     if not continuation.own:
         return "has no token of its own behind its context"
-    if getattr(model, "length", None) is None and len(continuation.own) > room(model):
+    if model.length is None and len(continuation.own) > room(model):
         return (
             f"has {len(continuation.own)} tokens of its own, but {model.name} reads at most "
             f"{room(model)}"
@@ -96,15 +96,15 @@ def _behind(text: str, letters: int) -> int:
     return places[letters - 1] if letters else 0
 
 
-def room(model: Any) -> int:
+def room(model: Model) -> int:
     """Tokens that a model reads at once, without the special ones."""
     opening, closing = model.vocabulary.text.around
-    return int(model.longest) - len(opening) - len(closing)
+    return model.longest - len(opening) - len(closing)
 
 
-def cut_contexts(model: Any, given: Sequence[Continuation]) -> list[Continuation]:
+def cut_contexts(model: Model, given: Sequence[Continuation]) -> list[Continuation]:
     """The same with contexts cut from the left, where the model does not read as much."""
-    if getattr(model, "length", None) is not None:  # a law over so many sites: nothing to cut
+    if model.length is not None:  # a law over so many sites: nothing to cut
         return list(given)
     most, short = room(model), [_shortened(one, room(model)) for one in given]
     for number, one in enumerate(given, start=1):
@@ -145,7 +145,7 @@ def windows(one: Continuation, most: int) -> list[Continuation]:
     ]
 
 
-def laid_out(model: Any, given: Sequence[Continuation]) -> tuple[Tensor, Tensor]:
+def laid_out(model: Model, given: Sequence[Continuation]) -> tuple[Tensor, Tensor]:
     """Tokens and the sites that are scored (texts, length), with the special tokens around."""
     tokens, inside = model.vocabulary.rows([one.pieces for one in given])
     check_length(model, tokens)
@@ -165,7 +165,7 @@ def keys_of(given: Sequence[Continuation], *, of: str = "contexts") -> Tensor:
     return torch.tensor([int.from_bytes(one, "little") for one in digests])
 
 
-def words_of(model: Any, given: Sequence[Continuation], free: Tensor) -> Tensor:
+def words_of(model: Model, given: Sequence[Continuation], free: Tensor) -> Tensor:
     """The word that each scored token is a piece of, (texts, length) as `laid_out`; else PAD."""
     opening = len(model.vocabulary.text.around[0])
     whole = model.vocabulary.words([one.whole for one in given])

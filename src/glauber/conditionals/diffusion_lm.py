@@ -8,7 +8,7 @@ write (BERT-Chat) is a `MaskedLM` already.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
 from glauber.conditionals.forward.description import Description, moved, tensors_of
 from glauber.conditionals.forward.encoder import Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, read_diffusion, shape_of
-from glauber.conditionals.masked_lm import OnePass, give_mask, no_mask
+from glauber.conditionals.masked_lm import give_mask, no_mask
 from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
     Safetensors,
     check_folder,
-    choose_device,
     choose_devices,
     choose_dtype,
     reachable,
@@ -68,12 +68,15 @@ class DiffusionLM(OnePass):
         self.ends = [end for end in ends if end != hidden_token and end < self.vocab_size]
         self.vocabulary = Vocabulary(tokenizer, self.vocab_size, ends=self.ends)
         self.longest = min(described.places, int(tokenizer.model_max_length))
+        if callable(fingerprint) or not fingerprint:
+            fingerprint = partial(self._hash, fingerprint or self._of_tensors)
         self._fingerprint = fingerprint
+        self._weight = described.embedding.words
         self._head = described.head
         if int8 and self.device.type != "cpu":
             raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
         self.encoder = EncoderInt8(described) if int8 else Encoder(described)
-        itemsize = described.embedding.words.dtype.itemsize
+        itemsize = self._weight.dtype.itemsize
         self._batched: ExactRows | PaddedRows = ExactRows(self._forward, self.vocab_size)
         if self.device.type == "cuda":
             self._batched = PaddedRows(
@@ -121,13 +124,9 @@ class DiffusionLM(OnePass):
             int8=dtype == "int8",
         )
 
-    @cached_property
-    def fingerprint(self) -> str:
+    def _hash(self, of_weights: Callable[[], str]) -> str:
         """SHA-256 over weights, vocabulary and how the two are read."""
-        made = self._fingerprint
-        if isinstance(made, str) and made:
-            return made
-        digest = hashlib.sha256((made() if callable(made) else self._of_tensors()).encode())
+        digest = hashlib.sha256(of_weights().encode())
         digest.update(f"{self.hidden_token} {self.shifted}".encode())
         digest.update(repr(sorted(self.vocabulary.tokenizer.get_vocab().items())).encode())
         return digest.hexdigest()
@@ -139,17 +138,10 @@ class DiffusionLM(OnePass):
             digest.update(raw)
         return digest.hexdigest()
 
-    def in_float64(self) -> "DiffusionLM":
-        """The same weights in float64, where that exists: on CUDA or a CPU."""
-        return self._copy(self.state_device, torch.float64)
-
-    def on(self, device: str) -> "DiffusionLM":
-        """The same weights on another device."""
-        return self._copy(choose_device(device), self.described.embedding.words.dtype)
-
-    def _copy(self, place: torch.device, precision: torch.dtype) -> "DiffusionLM":
+    def _copy(self, device: torch.device, dtype: str | None) -> "DiffusionLM":
+        precision = self._weight.dtype if dtype is None else choose_dtype(dtype)
         return DiffusionLM(
-            moved(self.described, place, precision),
+            moved(self.described, device, precision),
             self.vocabulary.tokenizer,
             hidden_token=self.hidden_token,
             shifted=self.shifted,
@@ -157,19 +149,8 @@ class DiffusionLM(OnePass):
             name=self.name,
             ends=self.ends,
             fingerprint=self.fingerprint,
-            int8=self.int8 and precision != torch.float64,
+            int8=(dtype or self.dtype) == "int8",
         )
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are; those of the first layer, where they are spread."""
-        return self.described.embedding.words.device
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the weights, such as float32, or int8."""
-        kind = str(self.described.embedding.words.dtype).removeprefix("torch.")
-        return "int8" if self.int8 else kind
 
     @property
     def parameters(self) -> int:

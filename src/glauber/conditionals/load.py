@@ -10,12 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, Model
+from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
 from glauber.conditionals.forward.read import HEADS
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.own import Own, is_model
+from glauber.conditionals.own import Own
 from glauber.conditionals.precision import Precisions, precisions
 from glauber.conditionals.shelf import (
     bundled_names,
@@ -43,9 +44,8 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-__all__ = ["Model", "load", "load_in_float64", "models", "refuse_int8", "starts"]
+__all__ = ["load", "load_in_float64", "models", "refuse_int8", "starts"]
 
-Model = Any  # MaskedLM, CausalLM, Own, or another object with what these show to studies
 INVERSE_FOLDING, _INVERSE = "proteinmpnn", "glauber.proteins.inverse_folding"
 KINDS = ("auto", "masked", "causal", "diffusion")
 
@@ -115,12 +115,14 @@ def load_in_float64(
     if not isinstance(model, str):
         opened = load(model, device=device)
         refuse_int8(opened)
-        return opened if opened.dtype == "float64" else opened.in_float64()
+        return opened.to(dtype="float64")
     place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
     return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
 
 
-def _named(name: str, chosen: str, shift: bool | None, **how: Any) -> Model:
+def _named(
+    name: str, chosen: str, shift: bool | None, **how: Any
+) -> MaskedLM | CausalLM | DiffusionLM:
     """The model of a folder or a hub name, of a kind that its config allows."""
     if chosen == "diffusion":
         how.pop("trust_remote_code")  # its code is not run, whoever trusts it
@@ -174,23 +176,19 @@ def _gguf(file: Path, **how: Any) -> CausalLM:
     return model
 
 
-def _object(given: Any, device: str, dtype: str) -> Model:
+def _object(given: Conditionals, device: str, dtype: str) -> Model:
     """A model of the object, on the device."""
     if not hasattr(given, "scores") or not hasattr(given, "vocab_size"):
         raise GlauberError(
             f"{type(given).__name__} is no model: it needs vocab_size and scores, or a name."
         )
-    opened = given if is_model(given) else Own(given)
+    opened = given if isinstance(given, BaseModel) else Own(given)
     if dtype not in ("float32", opened.dtype):
         raise GlauberError(f"{opened.name} computes in {opened.dtype}, not in {dtype}.")
-    if device == "auto":
-        return opened
-    place = choose_device(device)
-    same = place.type == opened.device.type and place.index in (None, opened.device.index)
-    return opened if same else opened.on(device)
+    return opened if device == "auto" else opened.to(device=device)
 
 
-def refuse_int8(model: Model) -> None:
+def refuse_int8(model: Model | str) -> None:
     """What is measured or certified needs the model's own precision; a model, or a dtype's name."""
     if getattr(model, "dtype", model) == "int8":
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
@@ -331,18 +329,19 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def _looked_at(model: Model) -> dict[str, Any]:
-    if hasattr(model, "about"):
-        return model.about | {"fingerprint": model.fingerprint}
+    if not isinstance(model, MaskedLM | CausalLM | DiffusionLM):
+        about: dict[str, Any] = getattr(model, "about")  # noqa: B009
+        return about | {"fingerprint": model.fingerprint}
     diffusion = isinstance(model, DiffusionLM)
     kind = "diffusion" if diffusion else "masked" if model.whole_vocabulary else "causal"
     return {
         "name": model.name,
         "kind": kind,
-        **(_described(model) if diffusion else _configured(model)),
+        **(_described(model) if isinstance(model, DiffusionLM) else _configured(model)),
         "vocabulary": model.vocab_size,
         "proposable": int(model.vocabulary.proposable().sum()),
         "longest": model.longest,
-        "parameters": model.parameters if diffusion else _parameters(model),
+        "parameters": _parameters(model),
         # described: by our own pass, which said what transformers says when the model was loaded;
         # transformers knows no diffusion LMs, so theirs is compared with nothing then
         "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
@@ -355,7 +354,7 @@ def _described(model: DiffusionLM) -> dict[str, Any]:
     return {"shape": model.shape, "layers": len(described.layers), "width": described.width}
 
 
-def _configured(model: Model) -> dict[str, Any]:
+def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
     config = model.model.config
     return {
         "shape": config.model_type,
@@ -364,5 +363,7 @@ def _configured(model: Model) -> dict[str, Any]:
     }
 
 
-def _parameters(model: Model) -> int:
+def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
+    if isinstance(model, DiffusionLM):
+        return model.parameters
     return sum(weight.numel() for weight in model.model.parameters())

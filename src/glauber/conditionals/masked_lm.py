@@ -6,20 +6,20 @@ hidden sites only; rows are batched so that on a CPU a row's scores never depend
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cached_property, partial
-from math import gcd
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted, hide
+from glauber.conditionals.base import PAD
+from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, probes_for, row_bytes
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.encoder import FEWEST_ROWS, VECTOR, Encoder
+from glauber.conditionals.forward.encoder import Encoder
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.laid_out import lay_out, with_head_laid_out
 from glauber.conditionals.forward.packed import PackedRows
@@ -43,74 +43,6 @@ CHANGING = {"big_bird", "reformer", "yoso"}
 _one_call = threading.Lock()
 
 
-class OnePass:
-    """What a model does for studies where one pass scores every token at hidden sites."""
-
-    whole_vocabulary = True  # one pass scores all of it at a hidden site
-    name: str  # as it was asked for
-    vocab_size: int  # tokens, special ones too
-    vocabulary: Vocabulary  # texts to tokens and back
-    hidden_token: int  # the mask token
-    longest: int  # tokens of a text
-    packed: PackedRows | None = None  # the fastest way to score many rows with one site each
-    _head: Any  # states (rows, d) -> scores (rows, vocab); None where it is not known
-    _batched: Callable[[Tensor, Tensor, Tensor | None], Tensor]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the first layer is."""
-        raise NotImplementedError
-
-    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
-        """What a chain should draw from: the tokens that may be proposed.
-
-        Neither special nor unused ones, of proteins only the twenty standard residues (all letters
-        with standard_only=False), and none of those that `forbid` names by their spelling.
-        """
-        allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
-        return Restricted(self, allowed.to(self.state_device))
-
-    def proposals(self) -> Conditionals:
-        """What ranks the whole vocabulary at a site: the conditionals themselves."""
-        return self.conditionals()
-
-    @property
-    def state_device(self) -> torch.device:
-        """Where chains live: with the model on CUDA, else on the CPU (draws need float64)."""
-        return self.device if self.device.type == "cuda" else torch.device("cpu")
-
-    def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
-        """Unnormalised log-probabilities (rows, k, vocab) at hidden sites, in the model's dtype.
-
-        tokens (rows, length) int64, PAD (-1) behind shorter rows; sites (rows, k) int64, PAD where
-        a row hides fewer. The sites of a row are hidden together, and what stands there does not
-        matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
-        On a CPU a row's scores do not depend on the other rows.
-        """
-        with torch.no_grad():
-            return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
-
-    def _ours(self, encoder: Encoder, tokens: Tensor, sites: Tensor) -> Tensor:
-        """By our forward pass."""
-        states = encoder(tokens.to(self.device), sites.to(self.device))
-        return self._read(states).to(tokens.device)
-
-    def _read(self, states: Tensor) -> Tensor:
-        """The head on states (rows, k, d), in a product of at least FEWEST_ROWS rows.
-
-        The numbers of the product are a multiple of VECTOR, so that none is rounded differently.
-        """
-        assert self._head is not None
-        rows, k, width = states.shape
-        flat = states.reshape(rows * k, width)
-        step = VECTOR // gcd(VECTOR, width)
-        filled = -(-max(rows * k, FEWEST_ROWS) // step) * step
-        if filled > rows * k and not states.is_cuda:
-            flat = torch.nn.functional.pad(flat, (0, 0, 0, filled - rows * k))
-        scores: Tensor = self._head(flat)[: rows * k]
-        return scores.view(rows, k, -1)
-
-
 class MaskedLM(OnePass):
     """A masked LM as conditionals: scores at hidden sites, (rows, k, vocab)."""
 
@@ -128,7 +60,8 @@ class MaskedLM(OnePass):
             raise GlauberError(no_mask(name or name_of(model)))
         self.model = model.eval().requires_grad_(False)  # of transformers
         self.name = name or name_of(model)
-        self._fingerprint = fingerprint
+        self._fingerprint = fingerprint or partial(fingerprint_of, model, tokenizer)
+        self._weight = next(w for w in model.parameters() if w.is_floating_point())
         self.vocab_size = int(model.config.vocab_size)
         self.vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
         self.hidden_token = int(tokenizer.mask_token_id)
@@ -238,37 +171,15 @@ class MaskedLM(OnePass):
             int8=dtype == "int8",
         )
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 over weights and vocabulary."""
-        return self._fingerprint or fingerprint_of(self.model, self.vocabulary.tokenizer)
-
-    def in_float64(self) -> "MaskedLM":
-        """The same weights in float64, where that exists: on CUDA or a CPU."""
-        place = self.device if self.device.type == "cuda" else torch.device("cpu")
-        model = deepcopy(self.model).to(place, torch.float64)
-        tokenizer = self.vocabulary.tokenizer
-        return MaskedLM(model, tokenizer, name=self.name, fingerprint=self.fingerprint)
-
-    def on(self, device: str) -> "MaskedLM":
-        """The same weights on another device."""
+    def _copy(self, device: torch.device, dtype: str | None) -> "MaskedLM":
+        model = deepcopy(self.model).to(device)
         return MaskedLM(
-            deepcopy(self.model).to(choose_device(device)),
+            model if dtype is None else model.to(choose_dtype(dtype)),
             self.vocabulary.tokenizer,
             name=self.name,
             fingerprint=self.fingerprint,
-            int8=self.int8,
+            int8=(dtype or self.dtype) == "int8",
         )
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return torch.device(self.model.device)
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the weights, such as float32, or int8."""
-        return "int8" if self.int8 else str(self.model.dtype).removeprefix("torch.")
 
     def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
         """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""

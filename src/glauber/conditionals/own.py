@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -18,24 +18,17 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Restricted
+from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError, GlauberWarning
 
 HIDDEN, UNKNOWN = "[MASK]", "[UNK]"  # what stands at a hidden site, and for what has no token
 # Lengths of the rows that tell one rule from another, where it names none: the first that works.
 PROBE_LENGTHS = (4, 1, 2, 3, *range(5, 65))
-INTERFACE = (
-    "name", "fingerprint", "vocabulary", "device", "dtype", "state_device", "longest",
-    "conditionals", "in_float64", "proposals", "whole_vocabulary",
-)  # fmt: skip
 
 
-def is_model(given: Any) -> bool:
-    """Whether an object has all that studies ask of a model."""
-    return all(name in vars(given) or hasattr(type(given), name) for name in INTERFACE)
-
-
-class Own:
+class Own(BaseModel):
     """A rule of one's own with all that studies ask of a model."""
 
     def __init__(self, rule: Conditionals) -> None:
@@ -44,13 +37,14 @@ class Own:
         if self.vocab_size < 2:
             raise GlauberError(f"the model has {self.vocab_size} tokens, but a law needs two.")
         self.name = str(getattr(rule, "name", "") or type(rule).__name__)
-        self.vocabulary: Any = vocabulary_of(getattr(rule, "vocabulary", None), self.vocab_size)
+        self.vocabulary = vocabulary_of(getattr(rule, "vocabulary", None), self.vocab_size)
         fixed = getattr(rule, "length", None)
         self.length = int(fixed) if isinstance(fixed, Integral) else None
         self.longest = self.length or int(getattr(rule, "longest", 2**30))
         self.whole_vocabulary = bool(getattr(rule, "whole_vocabulary", True))
         # What stands at a hidden site of a chain: by default no token of the vocabulary.
         self.hidden_token = int(getattr(rule, "hidden_token", self.vocab_size))
+        self._fingerprint = str(getattr(rule, "fingerprint", "")) or self._hash
         self._takes_candidates = len(inspect.signature(rule.scores).parameters) > 2
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
@@ -83,48 +77,40 @@ class Own:
         scores = self.rule.scores(tokens, sites)
         return scores if candidates is None else scores.gather(-1, candidates)
 
-    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+    def conditionals(
+        self, *, standard_only: bool = True, forbid: Iterable[str] = ()
+    ) -> Conditionals:
         """What a chain should draw from: the rule itself, or without the forbidden tokens."""
         allowed = self.vocabulary.proposable(standard_only=standard_only, forbid=forbid)
         return self if bool(allowed.all()) else Restricted(self, allowed.to(self.state_device))
 
-    def proposals(self) -> Conditionals:
-        """What ranks the whole vocabulary at a site: the conditionals themselves."""
-        return self.conditionals()
+    def to(self, *, device: str | None = None, dtype: str | None = None) -> "Own":
+        """Itself: a rule computes where and as it does.
 
-    def in_float64(self) -> "Own":
-        """Itself: a rule computes as it does; a note says so where that is not float64."""
-        if self.dtype != "float64":
+        Another device is refused; a warning is given where float64 is wanted and it is not.
+        """
+        if device is not None and not self._is_on(choose_device(device)):
+            raise GlauberError(f"{self.name} is on {self.device} and cannot be moved to {device}.")
+        if dtype == "float64" != self.dtype:
             warnings.warn(
                 f"{self.name} computes in {self.dtype}: no float64 stands behind what it says.",
                 GlauberWarning,
                 stacklevel=2,
             )
+        elif dtype not in (None, self.dtype):
+            raise GlauberError(f"{self.name} computes in {self.dtype}, not in {dtype}.")
         return self
-
-    def on(self, device: str) -> "Own":
-        """Refused: only its author knows how to move it."""
-        raise GlauberError(f"{self.name} is on {self.device} and cannot be moved to {device}.")
 
     @property
     def device(self) -> torch.device:
         return torch.device(getattr(self.rule, "device", "cpu"))
 
-    @property
-    def state_device(self) -> torch.device:
-        """Where chains live: with the rule on CUDA, else on the CPU."""
-        return self.device if self.device.type == "cuda" else torch.device("cpu")
-
     @cached_property
     def dtype(self) -> str:
         return str(self._probed.dtype).removeprefix("torch.")
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """The rule's own, or SHA-256 over its scores at fixed rows and its spellings."""
-        given = getattr(self.rule, "fingerprint", "")
-        if given:
-            return str(given)
+    def _hash(self) -> str:
+        """SHA-256 over its scores at fixed rows and its spellings."""
         digest = hashlib.sha256(f"{self.name} {self.vocab_size}".encode())
         digest.update(self._probed.detach().double().cpu().contiguous().numpy().tobytes())
         digest.update(repr([self.vocabulary.spell(t) for t in range(self.vocab_size)]).encode())
@@ -169,12 +155,13 @@ class Own:
         return scores
 
 
-def vocabulary_of(given: Any, size: int) -> Any:
+def vocabulary_of(given: Any, size: int) -> Vocabulary:
     """The vocabulary of a list of spellings, or of the tokens' numbers; objects as they are."""
     if given is None:
         given = [str(token) for token in range(size)]
     if hasattr(given, "decode") and hasattr(given, "rows"):
-        return given
+        vocabulary: Vocabulary = given
+        return vocabulary
     if hasattr(given, "encode") and hasattr(given, "spell"):
         given = [given.spell(token) for token in range(size)]
     if not isinstance(given, Sequence) or (isinstance(given, str) and len(given) != size):

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, log_probs
+from glauber.conditionals.base import PAD, Model, log_probs
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Texts
 from glauber.errors import GlauberError
@@ -167,7 +167,7 @@ def precisions(
 
 
 def some_contexts(
-    model: Any, texts: Texts, *, contexts: int, length: int | None = None, seed: int = 0
+    model: Model, texts: Texts, *, contexts: int, length: int | None = None, seed: int = 0
 ) -> Contexts:
     """Contexts that the texts take turns in giving, each with a site of its own.
 
@@ -208,7 +208,7 @@ def _precision(
     return Precision(dtype, apart, same, more, asked.text.numpy())
 
 
-def _answers(model: Any, asked: Contexts, advance: Advance) -> Iterable[tuple[slice, Tensor]]:
+def _answers(model: Model, asked: Contexts, advance: Advance) -> Iterable[tuple[slice, Tensor]]:
     """The log-probabilities (rows, vocab) of some contexts after the others, and which these are.
 
     A precision that differs from float64 is compared while it is computed: none is stored.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
+from glauber.conditionals.base import PAD, Reader
 from glauber.conditionals.files import Row
 from glauber.conditionals.texts import Corpus, Texts, passages, read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
@@ -58,13 +58,13 @@ class Starts(NamedTuple):
         return [] if in_turn else [f"text {number}" for number in numbers]
 
 
-def starts(model: Any, texts: Texts = None, **cut: Unpack[Cut]) -> tuple[Tensor, Tensor]:
+def starts(model: Reader, texts: Texts = None, **cut: Unpack[Cut]) -> tuple[Tensor, Tensor]:
     """Starting tokens and free sites (chains, length); the parameters are those of named_starts."""
     return named_starts(model, texts, **cut)[:2]
 
 
 def named_starts(
-    model: Any,
+    model: Reader,
     texts: Texts = None,
     *,
     chains: int | None = None,
@@ -125,7 +125,7 @@ def _where(chosen: list[bool], *columns: list[Any]) -> list[list[Any]]:
     return [list(compress(column, chosen)) for column in columns]
 
 
-def _size_fault(model: Any, before: Sequence[int], pieces: Sequence[int]) -> str:
+def _size_fault(model: Reader, before: Sequence[int], pieces: Sequence[int]) -> str:
     """Why a text of these tokens cannot be read; empty if it can."""
     if not pieces:
         return "is empty"
@@ -133,11 +133,10 @@ def _size_fault(model: Any, before: Sequence[int], pieces: Sequence[int]) -> str
     return length_fault(model, len(opening) + len(before) + len(pieces) + len(closing))
 
 
-def length_fault(model: Any, n_tokens: int) -> str:
+def length_fault(model: Reader, n_tokens: int) -> str:
     """Why a model does not read so many tokens, with the special ones; empty if it does."""
-    fixed = getattr(model, "length", None)
-    if fixed is not None and n_tokens != fixed:
-        return f"has {n_tokens} tokens, but {model.name} is a law over {fixed} sites"
+    if model.length not in (None, n_tokens):
+        return f"has {n_tokens} tokens, but {model.name} is a law over {model.length} sites"
     if n_tokens > model.longest:
         return (
             f"has {n_tokens} tokens with the special ones, but {model.name} reads at most "
@@ -188,7 +187,7 @@ def _long_enough(
     return [own[:length] for own in pieces if len(own) >= least]
 
 
-def check_length(model: Any, tokens: Tensor) -> None:
+def check_length(model: Reader, tokens: Tensor) -> None:
     """Refuses rows that are longer than the model reads, or that its law is not about."""
     for number, n_tokens in enumerate((tokens != PAD).sum(dim=1).tolist(), start=1):
         fault = length_fault(model, n_tokens)
@@ -267,9 +266,9 @@ def spell_sites(sites: Iterable[int]) -> str:
 # ---- what a vocabulary can read
 
 
-def bundled_texts(model: Any) -> list[str]:
+def bundled_texts(model: Reader) -> list[str]:
     """A model's own texts, where it has some; the bundled passages, if it reads English."""
-    found = getattr(model, "texts", None) or _english(model.vocabulary)
+    found = list(model.texts) or _english(model.vocabulary)
     if not found:
         raise GlauberError(
             f"{model.name} does not read the bundled English passages: give texts to start from."

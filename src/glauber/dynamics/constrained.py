@@ -18,16 +18,16 @@ by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sit
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.base import PAD, Conditionals, Model
+from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.constraints import (
     Allow,
@@ -37,7 +37,7 @@ from glauber.conditionals.constraints import (
     by_site,
     read_constraints,
 )
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import positions_of, starts
 from glauber.dynamics.draws import Drawn, Fill
 from glauber.dynamics.glauber import glauber, place
@@ -285,24 +285,32 @@ def check_scan(scan: Scan) -> None:
         raise GlauberError(f"{only} scan is {scan.name}: take uniform or sweep.")
 
 
-class Constrained:
+class Constrained(BaseModel):
     """A model with constraints, for the studies that take a model: see `constrain`."""
 
     def __init__(self, model: Model, asked: Constraints, start: str | None) -> None:
         self.model, self.asked, self.start = model, asked, start
-        self.vocab_size, self.vocabulary = model.vocab_size, model.vocabulary
-        self.name, self.dtype, self.longest = model.name, model.dtype, model.longest
-        self.length, self.whole_vocabulary = getattr(model, "length", None), model.whole_vocabulary
-        self.device, self.state_device = model.device, model.state_device
-        self.hidden_token = getattr(model, "hidden_token", None)  # the mask token
+        self.name, self.vocab_size, self.vocabulary = model.name, model.vocab_size, model.vocabulary
+        self.longest, self.length, self.texts = model.longest, model.length, model.texts
+        self.hidden_token, self.whole_vocabulary = model.hidden_token, model.whole_vocabulary
         known = f"{model.fingerprint} {json.dumps(asked.to_dict())} {start}"
-        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()  # of model and constraints
+        self._fingerprint = hashlib.sha256(known.encode()).hexdigest()  # of model and constraints
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def dtype(self) -> str:
+        return self.model.dtype
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """The constrained scores (rows, k, vocab or candidates)."""
         return self.conditionals().scores(tokens, sites, candidates)
 
-    def conditionals(self, *, standard_only: bool = True, forbid: Any = ()) -> Conditionals:
+    def conditionals(
+        self, *, standard_only: bool = True, forbid: Iterable[str] = ()
+    ) -> Conditionals:
         """What a constrained chain draws from."""
         found: Conditionals = self.model.conditionals(standard_only=standard_only, forbid=forbid)
         if self.asked.allowed or self.asked.bias:
@@ -312,15 +320,9 @@ class Constrained:
             return found
         return Ball(found, starts(self.model, [str(self.start)])[0][0], self.asked.budget)
 
-    proposals = conditionals  # what ranks the whole vocabulary at a site
-
-    def in_float64(self) -> "Constrained":
-        """The same in float64."""
-        return Constrained(self.model.in_float64(), self.asked, self.start)
-
-    def on(self, device: str) -> "Constrained":
-        """The same on another device."""
-        return Constrained(self.model.on(device), self.asked, self.start)
+    def to(self, *, device: str | None = None, dtype: str | None = None) -> "Constrained":
+        """The same model and constraints on another device or in another precision."""
+        return Constrained(self.model.to(device=device, dtype=dtype), self.asked, self.start)
 
 
 def constrain(

@@ -159,7 +159,16 @@ def first_above(probs: Tensor, u: Tensor) -> Tensor:
     total = mass[:, -1:]
     # Rounding may lift the point to the total, at which no column is left.
     point = torch.minimum(u[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(mass, point, right=True)[:, 0]
+    return first_beyond(mass, point[:, 0])
+
+
+def first_beyond(mass: Tensor, point: Tensor) -> Tensor:
+    """The first token (...,) at which the cumulative mass (..., vocab) exceeds the point (...,).
+
+    The last token where rounding has lifted the point to the total.
+    """
+    beyond = torch.searchsorted(mass, point[..., None], right=True)[..., 0]
+    return beyond.clamp(max=mass.shape[-1] - 1)
 
 
 def _normalised(scores: Tensor, temperature: Tensor) -> Tensor:

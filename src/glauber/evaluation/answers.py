@@ -17,7 +17,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from torch import Tensor
 from glauber.compatibility.bound import random_order_likelihoods, row_count
 from glauber.compatibility.pseudo_likelihood import likeliest, pseudo_likelihood
 from glauber.compatibility.score import SAMPLES
-from glauber.conditionals.base import PAD, Conditionals
+from glauber.conditionals.base import PAD, Conditionals, Model
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.continuations import Continuation, keys_of, laid_out, words_of
 from glauber.errors import GlauberError, GlauberWarning
@@ -78,7 +77,7 @@ NOTHING = Answer(0.0, "exact", None, 0, True)  # a text without tokens is certai
 class Figure:
     """Which figure of a model is asked for; the answers depend on each text alone."""
 
-    model: Any
+    model: Model
     score: str  # a name of FIGURES
     samples: int = SAMPLES
     seed: int = 0
@@ -147,6 +146,7 @@ class Figure:
             yield -one.bound.value, one.bound.standard_error, one.bound.kind
 
     def _exact(self, tokens: Tensor, free: Tensor) -> Iterator[Answer]:
+        assert isinstance(self.model, CausalLM)  # others have no exact figure
         log_probs, best = self.model.token_log_probs(tokens)
         for each, largest, there in zip(log_probs, best, free, strict=True):
             if bool(each[there].isnan().any()):
@@ -174,7 +174,7 @@ def is_greedy(model: Conditionals, tokens: Tensor, free: Tensor) -> list[bool]:
     return found.tolist()
 
 
-def figure_named(model: Any, asked: str) -> str:
+def figure_named(model: Model, asked: str) -> str:
     """The figure that a model can give."""
     causal = isinstance(model, CausalLM)
     if not causal and not model.whole_vocabulary:

@@ -14,7 +14,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
 from glauber.compatibility.score import SAMPLES
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, mask_token_of
 from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
 from glauber.conditionals.load import load, refuse_int8
 from glauber.dynamics.unmasking import Unmasking
@@ -196,7 +196,7 @@ class HarnessLM(LM):  # type: ignore[misc]
                 "for fewer (max_gen_toks)."
             )
         kept = pieces[max(0, len(pieces) + n - most) :]
-        return [*kept, *[self.model.hidden_token] * n]
+        return [*kept, *[mask_token_of(self.model)] * n]
 
     def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load_in_float64
 from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
@@ -24,7 +24,7 @@ from glauber.exact.space import Floats, Space, marginal
 from glauber.exact.spectrum import largest_modulus, remainder
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix
-from glauber.parameters import Device, Model, Temperature, Trust, Unknown
+from glauber.parameters import Device, ModelOrName, Temperature, Trust, Unknown
 from glauber.progress import check_count, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
@@ -44,7 +44,7 @@ SCANS: tuple[tuple[Redraw, Measure], ...] = tuple(
 
 @study
 def scan_bias(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[
         str | None, "The text around the free sites; not needed for a law over a few sites."
     ] = None,
@@ -213,10 +213,10 @@ def _small(value: float) -> str:
 
 
 def _begin(
-    opened: Any, text: str | None, named: list[int], unknown: str
+    opened: Model, text: str | None, named: list[int], unknown: str
 ) -> tuple[Tensor, list[int], list[int]]:
     """The text's tokens (length,), the columns of its free sites, and their numbers for people."""
-    if text is None and getattr(opened, "length", None) is not None:
+    if text is None and opened.length is not None:
         row, places = torch.zeros(opened.length, dtype=torch.int64), list(range(opened.length))
         chosen = named or places
     else:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature, mask_token_of
 from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import read_texts
@@ -32,7 +32,16 @@ from glauber.generation.calibration import (
 )
 from glauber.generation.pass_costs import Passes, Probe, Situations, costs, hidden_at_random
 from glauber.generation.writing import open_masked
-from glauber.parameters import Device, Dtype, LengthOrWhole, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import (
+    Device,
+    Dtype,
+    LengthOrWhole,
+    ModelOrName,
+    Seed,
+    Temperature,
+    Texts,
+    Trust,
+)
 from glauber.progress import Advance, check_count, check_seed, say, track
 from glauber.result import Result, counted, model_parts, plain, signature, study
 from glauber.statistics import (
@@ -51,7 +60,7 @@ WORTH_STATING = 0.5  # confidence in all rules together, below which that of eac
 
 @study
 def calibrate(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     error: Annotated[float, "What a pass may cost, in nats of KL."] = NATS,
@@ -256,7 +265,7 @@ class Calibration(Result):
 class _Work:
     """What every rule is measured on."""
 
-    model: Any
+    model: Model
     tokens: Tensor
     free: Tensor
     passes: int
@@ -297,7 +306,7 @@ class _Work:
 
     def _along(self, law: Any, which: NDArray[np.int64], how: Unmasking) -> Situations:
         """Every pass of a few texts that are written from nothing, as long as the held-out ones."""
-        mask, device = int(self.model.hidden_token), self.model.state_device
+        mask, device = mask_token_of(self.model), self.model.state_device
         chosen = torch.from_numpy(which[: self.written])
         tokens = self.tokens[chosen].masked_fill(self.free[chosen], mask)
         state = start(tokens, self.free[chosen], temperature=self.temperature, device=device)

@@ -14,12 +14,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glauber.conditionals.base import Model
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Texts
 from glauber.dynamics.unmasking import Unmasking
@@ -163,7 +163,7 @@ def _by_text(broken: NDArray[np.bool_], whose: NDArray[np.int64]) -> Floats:
 
 
 def calibrated(
-    model: Any,
+    model: Model,
     error: float,
     *,
     texts: Texts = None,
@@ -221,7 +221,7 @@ def read_calibration(
 
 
 def within_error(
-    model: Any,
+    model: Model,
     how: Unmasking,
     *,
     error: float | None,

@@ -18,9 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
+from glauber.conditionals.base import (
+    Conditionals,
+    Model,
+    check_temperature,
+    mask_token_of,
+    scores_alone,
+)
 from glauber.conditionals.batching import in_parts
-from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import read_sites, starts
 from glauber.dynamics.candidates import ORDERS, check_order
@@ -31,7 +36,7 @@ from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
 from glauber.generation.filling import NOTHING
 from glauber.generation.writing import check_passes, open_masked
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust, Unknown
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 from glauber.statistics import Measured, mean_over_chains
@@ -44,7 +49,7 @@ if TYPE_CHECKING:
 
 @study
 def correction(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The text of which tokens are hidden."] = None,
     *,
     sites: Annotated[
@@ -103,7 +108,7 @@ def correction(
     )  # fmt: skip
     cost = chains * sum(number + numbers[-1] * len(hidden) for number in schedules)
     say(f"about {cost:,} rows through the model for {chains * len(schedules):,} texts")
-    begun = _hidden(tokens, hidden, opened.hidden_token, chains, temperature)
+    begun = _hidden(tokens, hidden, mask_token_of(opened), chains, temperature)
     rows = []
     with track("schedules", len(schedules)) as advance:
         for number in schedules:
@@ -167,13 +172,13 @@ def _drawn(
     how: Unmasking,
     sweeps: Sequence[int],
     block: int,
-    model: Opened,
+    model: Model,
     seed: int,
 ) -> list[Found]:
     """Revised tokens, entropy production of the last sweep and traps, after so many sweeps each."""
-    for after, _ in unmask(conditionals, state, how, hidden_token=model.hidden_token, seed=seed):
+    for after, _ in unmask(conditionals, state, how, hidden_token=mask_token_of(model), seed=seed):
         state = after
-    kernel = sweep_of(conditionals, block=block, hidden_token=model.hidden_token)
+    kernel = sweep_of(conditionals, block=block, hidden_token=mask_token_of(model))
     seeds, first = torch.as_tensor(seed, device=hidden.device), state.tokens
     state, found = state._replace(step=torch.zeros_like(state.step)), []
     production: Measured | None = None

@@ -29,7 +29,7 @@ from glauber.generation.frontier_cells import (
 )
 from glauber.generation.quality import open_judge
 from glauber.generation.writing import open_masked
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, plain, signature, study
 from glauber.statistics import Measured, mean_over_chains
@@ -45,7 +45,7 @@ NO_JUDGE = "no judge was given, so nothing is said about how likely the texts ar
 
 @study
 def frontier(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     passes: Annotated[

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import Conditionals, Model, mask_token_of
 from glauber.conditionals.starts import check_length, reads_english, starts
 from glauber.dynamics.kernel import start
 from glauber.dynamics.schedules import count_named
@@ -182,14 +181,14 @@ class Cell:
         return parts | {"corrected": self.corrected or None, "cost": self.cost} | said
 
 
-def everything_hidden(model: Opened, chains: int, length: int) -> tuple[Tensor, Tensor]:
+def everything_hidden(model: Model, chains: int, length: int) -> tuple[Tensor, Tensor]:
     """Tokens (chains, length) of texts with everything hidden, and the free sites."""
-    tokens, free = model.vocabulary.rows([[model.hidden_token] * length] * chains)
+    tokens, free = model.vocabulary.rows([[mask_token_of(model)] * length] * chains)
     check_length(model, tokens)
     return tokens, free
 
 
-def people(model: Opened, texts: Any, chains: int, length: int) -> Cell | None:
+def people(model: Model, texts: Any, chains: int, length: int) -> Cell | None:
     """Texts of people, cut to the length: at most as many as are written."""
     if texts is None and not reads_english(model.vocabulary):
         return None
@@ -199,7 +198,7 @@ def people(model: Opened, texts: Any, chains: int, length: int) -> Cell | None:
 
 def written(
     asked: Counted,
-    model: Opened,
+    model: Model,
     how: Unmasking,
     hidden: tuple[Tensor, Tensor],
     temperature: float,
@@ -215,12 +214,12 @@ def written(
 
     state = start(*hidden, temperature=temperature, device=model.state_device)
     counted = Counted(asked.base, advance)
-    for after, _ in unmask(counted, state, how, hidden_token=model.hidden_token, seed=seed):
+    for after, _ in unmask(counted, state, how, hidden_token=mask_token_of(model), seed=seed):
         state = after
     return _cell(model, how, n_rows, state.tokens.cpu(), hidden[1])
 
 
-def _cell(model: Opened, how: Unmasking | None, n_rows: int, tokens: Tensor, free: Tensor) -> Cell:
+def _cell(model: Model, how: Unmasking | None, n_rows: int, tokens: Tensor, free: Tensor) -> Cell:
     rows = [tuple(row[there].tolist()) for row, there in zip(tokens, free, strict=True)]
     spelled = [model.vocabulary.text.decode(row) for row in rows]
     return Cell(how, n_rows, rows, spelled)

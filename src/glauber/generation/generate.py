@@ -6,8 +6,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import PAD, Model, mask_token_of
 from glauber.conditionals.starts import check_length
 from glauber.dynamics.candidates import ORDERS
 from glauber.dynamics.noise import random_bits, uniform
@@ -23,7 +22,7 @@ from glauber.generation.writing import (
     plan_generation,
     write,
 )
-from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_memory, say
 from glauber.result import counted, model_parts, signature, study
 
@@ -46,7 +45,7 @@ Out = Annotated[str | Path | None, "Folder of the run; one that was begun by thi
 
 @study
 def generate(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     *,
     length: Annotated[int | str, "Tokens to write, or a range such as 12-30."] = 24,
     prefix: Annotated[str, "Text that stands before and is never changed."] = "",
@@ -155,7 +154,7 @@ def drawn_lengths(least: int, most: int, chains: int, seed: int) -> list[int]:
     return (least + (uniform(bits) * (most - least + 1)).long()).tolist()
 
 
-def _rows(model: Opened, prefix: str, suffix: str, lengths: list[int]) -> Tensor:
+def _rows(model: Model, prefix: str, suffix: str, lengths: list[int]) -> Tensor:
     """Tokens (chains, longest) with so many hidden ones between prefix and suffix."""
     vocabulary = model.vocabulary
     for name, text in (("prefix", prefix), ("suffix", suffix)):
@@ -164,10 +163,10 @@ def _rows(model: Opened, prefix: str, suffix: str, lengths: list[int]) -> Tensor
         vocabulary.check(text, f"the {name}")
     before, behind = vocabulary.pieces(prefix), vocabulary.pieces(suffix)
     check_memory(32.0 * len(lengths) * max(lengths), f"{counted(len(lengths), 'text')}")
-    return rows_of(model, [[*before, *[model.hidden_token] * n, *behind] for n in lengths])
+    return rows_of(model, [[*before, *[mask_token_of(model)] * n, *behind] for n in lengths])
 
 
-def rows_of(model: Opened, pieces: list[list[int]]) -> Tensor:
+def rows_of(model: Model, pieces: list[list[int]]) -> Tensor:
     """Tokens (rows, longest) with the special ones around, refused where they are too long."""
     opening, closing = model.vocabulary.text.around
     whole = [torch.tensor([*opening, *row, *closing]) for row in pieces]

@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from glauber.conditionals.base import Model, mask_token_of
 from glauber.conditionals.constraints import Allow, Constraints, read_constraints
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import Model as Opened
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.constrained import Constrained
@@ -40,7 +40,7 @@ from glauber.generation.writing import (
     plan_generation,
     write,
 )
-from glauber.parameters import Device, Dtype, MaskToken, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count
 from glauber.result import model_parts, report_skipped, signature, study
 
@@ -53,7 +53,7 @@ EMPTY = "has only blanks of length 0: there is nothing to fill"
 
 @study
 def infill(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Annotated[
         str | Path | Sequence[str] | None,
         "Texts with blanks: [MASK], [MASK:3] for three tokens, [MASK:1-4] to try one to four.",
@@ -114,7 +114,7 @@ def infill(
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]
     tokens = rows_of(opened, [fill.pieces for fill in rows])
-    first = min(fill.pieces.index(opened.hidden_token) for fill in rows)
+    first = min(fill.pieces.index(mask_token_of(opened)) for fill in rows)
     planned = plan_generation(
         opened,
         how,
@@ -198,7 +198,7 @@ def _range(lengths: str | None, blank: str) -> range:
     return range(least, most + 1)
 
 
-def _all_fills(model: Opened, corpus: Corpus) -> list[Fill]:
+def _all_fills(model: Model, corpus: Corpus) -> list[Fill]:
     """The fills of all texts; texts that cannot be filled are left out and reported."""
     fills, skipped = [], []
     for row in corpus.rows:
@@ -214,9 +214,9 @@ def _all_fills(model: Opened, corpus: Corpus) -> list[Fill]:
     return fills
 
 
-def _fills(model: Opened, row: Row, unknown: str) -> list[Fill]:
+def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
     """A text with every combination of lengths that hides something."""
-    hidden, vocabulary = model.hidden_token, model.vocabulary
+    hidden, vocabulary = mask_token_of(model), model.vocabulary
     mask = vocabulary.spell(hidden)
     blanks = [*re.finditer(f"{BLANK.pattern}|{re.escape(mask)}", row.text)]
     if not blanks:
@@ -259,12 +259,12 @@ def _readable(
     return spellings
 
 
-def _allowing(model: Opened, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
+def _allowing(model: Model, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
     """The model with the tokens that sites may take."""
     if len(fills) > len({fill.row for fill in fills}):
         raise GlauberError("allow counts sites, which blanks of variable length move: fix them.")
     for site in constraints.allowed:
-        if not any(fill.pieces[site : site + 1] == [model.hidden_token] for fill in fills):
+        if not any(fill.pieces[site : site + 1] == [mask_token_of(model)] for fill in fills):
             raise GlauberError(f"allow names site {site}, but no text has a blank there.")
     constrained = Constrained(model, constraints, None)
     constrained.conditionals()  # refuses unknown tokens

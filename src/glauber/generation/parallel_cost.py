@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import read_sites, starts
 from glauber.errors import GlauberError
@@ -24,7 +24,7 @@ from glauber.generation.filling import (
     filling_plan,
 )
 from glauber.generation.pair_costs import PairCosts, pair_costs
-from glauber.parameters import Device, Dtype, Freeze, Model, Seed, Temperature, Trust, Unknown
+from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
@@ -39,7 +39,7 @@ NOISE = 1e-4  # of a total variation from scores in float32
 
 @study
 def parallel_cost(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The sentence."] = None,
     *,
     sites: Annotated[
@@ -268,7 +268,9 @@ class ParallelCost(Result):
         )
 
 
-def _calibrated(model: Any, text: str | None, error: float | None, **others: Any) -> Calibration:
+def _calibrated(
+    model: str | Conditionals, text: str | None, error: float | None, **others: Any
+) -> Calibration:
     """The calibration on the bundled passages."""
     if text is not None:
         raise GlauberError(

@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.base import (
+    Conditionals,
+    Model,
+    check_temperature,
+    mask_token_of,
+    no_mask_token,
+)
+from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.disk import RUN_HEADER, check_new, check_space
@@ -138,22 +144,14 @@ def check_passes(how: Unmasking, fewest: int) -> None:
         )
 
 
-def open_masked(model: Any, *, dtype: str, **how: Any) -> Model:
+def open_masked(model: str | Conditionals, *, dtype: str, **how: Any) -> Model:
     """The model, which must have a token for what is hidden."""
     choose_dtype(dtype)
     if isinstance(model, str) and (model.endswith(".gguf") or kind_of(model) == "causal"):
-        raise _without_mask(model)
+        raise no_mask_token(model)
     opened = load(model, dtype=dtype, **how)
-    if getattr(opened, "hidden_token", None) is None:
-        raise _without_mask(opened.name)
+    mask_token_of(opened)  # refuses models without one
     return opened
-
-
-def _without_mask(name: str) -> GlauberError:
-    return GlauberError(
-        f"{name} is autoregressive and has no mask, so it cannot fill hidden tokens: take a masked "
-        "model."
-    )
 
 
 def check_out(out: str | Path | None) -> None:
@@ -184,7 +182,7 @@ def plan_generation(
     frozen are the sites before the first hidden one, as people count them; lengths is the number or
     the range of tokens that was asked for.
     """
-    hidden = tokens == int(model.hidden_token)
+    hidden = tokens == mask_token_of(model)
     spec = Spec(
         model=model.name,
         fingerprint=model.fingerprint,
@@ -230,7 +228,7 @@ def write(
         passes = np.zeros(n_chains, np.int64)
         np.maximum.at(passes, trace.chain, trace.step + 1)
     run = Run(log.folder) if isinstance(log, FolderLog) else None
-    return Written(tokens, hidden.numpy(), passes, trace, int(planned.model.hidden_token), run)
+    return Written(tokens, hidden.numpy(), passes, trace, mask_token_of(planned.model), run)
 
 
 def _fill(planned: Plan, log: Log, batch_size: int | None) -> None:

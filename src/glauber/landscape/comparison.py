@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
 from glauber.compatibility.rectangle_test import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.base import Conditionals, Model, check_temperature
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import bundled_texts, legible, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import reachable
@@ -306,7 +306,7 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
         seed=asked.how["seed"],
     )
     row: dict[str, Any] = {"signature": signed(**model_parts(model), **asked.how)}
-    if getattr(model, "whole_vocabulary", True):
+    if model.whole_vocabulary:
         row |= _of_run(model, sample(model, asked.texts, **asked.how), asked)
     else:
         row |= {"notes": ("it scores candidates only, so no chain was run",)}

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from glauber.conditionals.base import log_probs
+from glauber.conditionals.base import Model, log_probs
 from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.load import Model as Opened
 from glauber.errors import GlauberError
 from glauber.landscape.scorers import SIMILARITY, Floats, Scorer, scorer_for, topic_scores
 from glauber.runs.distinctive_words import (
@@ -116,7 +115,7 @@ def scores_of(
     return found, by, ""
 
 
-def token_of(opened: Opened, word: str) -> int:
+def token_of(opened: Model, word: str) -> int:
     """The token of a word; refuses words that the model writes in several."""
     spellings = [word] if opened.vocabulary.text.letters else [f" {word}", word]
     for text in spellings:
@@ -131,7 +130,7 @@ def token_of(opened: Opened, word: str) -> int:
 
 
 def chances_of(
-    opened: Opened, found: Snapshots, site: int, tokens: list[int], temperature: float
+    opened: Model, found: Snapshots, site: int, tokens: list[int], temperature: float
 ) -> Floats:
     """The mean probability (chains, words) of each token at the site over a chain's snapshots."""
     free = torch.as_tensor(found.run.free)

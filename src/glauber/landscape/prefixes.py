@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import Model as Opened
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load, starts
 from glauber.errors import GlauberError
 from glauber.landscape.prefix_contrast import (
@@ -27,7 +26,7 @@ from glauber.landscape.prefix_contrast import (
 )
 from glauber.landscape.scorers import NO_TOPICS, SIMILARITY, Scorer, check_scorer, read_labels
 from glauber.landscape.topics import Embeds, Labels
-from glauber.parameters import Device, Length, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import Device, Length, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, counted, one_of, plain, study
 from glauber.runs.run import Run
@@ -53,7 +52,7 @@ AGAINST = ("none", "each-other")
 
 @study
 def prefixes(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     prefixes: Annotated[
@@ -260,7 +259,7 @@ def _folder(number: int, prefix: str) -> str:
 
 
 def _runs(
-    opened: Opened, texts: Any, groups: list[str], folder: Path | str | None, how: dict[str, Any]
+    opened: Model, texts: Any, groups: list[str], folder: Path | str | None, how: dict[str, Any]
 ) -> dict[str, Run]:
     """A run behind each prefix, all with one seed."""
     say(f"{len(groups)} runs of {counted(how['chains'], 'chain')} and {how['steps']:,} steps")
@@ -273,7 +272,7 @@ def _runs(
     return runs
 
 
-def _run(opened: Opened, texts: Any, prefix: str, place: Path | None, how: dict[str, Any]) -> Run:
+def _run(opened: Model, texts: Any, prefix: str, place: Path | None, how: dict[str, Any]) -> Run:
     """The chains behind one prefix; a run that is there already is resumed if it is the same."""
     if place is None or not place.exists():
         return sample(opened, texts, prefix=prefix, out=place, **how)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.metastability.token_basin import DriftCertificate, LevelDrift, drift_study
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Texts, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, model_parts, plain, signature, study
 
@@ -25,7 +25,7 @@ STEPS = 10**7  # of the chain for the other sites
 
 @study
 def drift(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     token: Annotated[str, "The token whose copies are counted."],
@@ -191,7 +191,7 @@ def _check_numbers(count: int, levels: int, samples: int, length: int, settle: i
         )
 
 
-def _token_named(model: Any, name: str) -> int:
+def _token_named(model: Model, name: str) -> int:
     """The token that is spelled so, by itself or as the vocabulary writes it."""
     vocabulary = model.vocabulary
     if not isinstance(name, str):

@@ -9,7 +9,7 @@ from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.conditionals.load import load, load_in_float64, refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.metastability.holding import LN10, Margins, as_numbers, margins_of, written
-from glauber.parameters import Device, Dtype, Model, Temperature, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Temperature, Trust
 from glauber.result import Result, model_parts, needed, plain, signature, study
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PRECISE = ("float32", "float64")  # dtypes that float64 answers for; coarser one
 
 @study
 def margins(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The text, taken as a state of the chain."] = None,
     *,
     temperature: Temperature = 1.0,

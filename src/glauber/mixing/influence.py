@@ -18,7 +18,7 @@ from glauber.mixing.influence_matrix import (
     check_epsilon,
     measure_influence,
 )
-from glauber.parameters import Device, Dtype, Model, Seed, Temperature, Trust, Unknown
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, model_parts, needed, plain, signature, study
 from glauber.statistics import mean_over_chains
@@ -32,7 +32,7 @@ MOST_SWEEPS = 10**6
 
 @study
 def influence(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     text: Annotated[str | None, "The sentence."] = None,
     *,
     temperature: Temperature = 1.0,

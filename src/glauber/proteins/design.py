@@ -19,7 +19,7 @@ from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import spell_sites
 from glauber.disk import check_new
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Dtype, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Trust
 from glauber.progress import Advance, check_count, check_seed, say, track
 from glauber.proteins.design_space import (
     Residues,
@@ -49,7 +49,7 @@ SWEEPS = 10  # at each of them
 
 @study
 def design(
-    model: Model = "antibody",
+    model: ModelOrName = "antibody",
     parents: Annotated[
         str | Path | Sequence[str] | None, "A sequence, or a FASTA file, also by gzip."
     ] = None,

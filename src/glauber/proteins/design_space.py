@@ -6,6 +6,7 @@ A position may always keep what its parent has: `omit` and `allow` are about wha
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from glauber.conditionals.base import Model
 from glauber.conditionals.files import Row
 from glauber.conditionals.load import refuse_int8
 from glauber.errors import GlauberError
@@ -91,7 +92,7 @@ def read_residues(name: str, given: Any) -> str:
     return "".join(one for one in "".join(listed) if one not in ",| ")
 
 
-def check_model(opened: Any) -> None:
+def check_model(opened: Model) -> None:
     refuse_int8(opened)
     if not opened.vocabulary.text.letters:
         raise GlauberError(
@@ -101,7 +102,7 @@ def check_model(opened: Any) -> None:
 
 
 def design_space(
-    model: Any, asked: Asked, omit: str, mutations: int | None, designs: int, distance: int
+    model: Model, asked: Asked, omit: str, mutations: int | None, designs: int, distance: int
 ) -> Space:
     """What may stand where, with the parent's own residues; refuses what cannot be."""
     parent = open_parent(model, asked.parent)

@@ -9,6 +9,7 @@ written along the chain; `order` shuffles them by a seed, and the answer then di
 """
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
 from glauber.conditionals.base import hide
+from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows
-from glauber.conditionals.masked_lm import OnePass
 from glauber.conditionals.own import symbols
 from glauber.conditionals.shelf import cached_folder
 from glauber.conditionals.weights import choose_device, choose_dtype
@@ -95,7 +96,7 @@ def _about(weights: Weights) -> dict[str, Any]:
 class InverseFolding(OnePass):
     """ProteinMPNN on one backbone: scores (rows, k, 21) of hidden residues."""
 
-    _head = None
+    dtypes: Sequence[str] = ("float32", "float64")
 
     def __init__(
         self,
@@ -108,42 +109,34 @@ class InverseFolding(OnePass):
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self._place = choose_device(device)
+        place = choose_device(device)
         self._given: dict[str, Any] = dict(name=name, neighbours=neighbours, order=order)
         self._raw, self.backbone, self.name = weights, backbone, name
         self.vocab_size, self.hidden_token = len(LETTERS), HIDDEN
         self.vocabulary = symbols(list(LETTERS), self.vocab_size)
         self.texts = [backbone.residues]  # what chains start from where nothing else is given
         self.length = self.longest = len(backbone.residues)
-        self._dtype = dtype
-        self._weights = {key: value.to(self._place, dtype) for key, value in weights.items()}
+        self._fingerprint = self._hash
+        self._weights = {key: value.to(place, dtype) for key, value in weights.items()}
+        self._weight = self._weights["W_out.weight"]
         graph = backbone.atoms, backbone.present, backbone.chain, backbone.number
         with torch.no_grad():
             edges, self._near = edges_of(self._weights, *graph, neighbours)
-            self._present = backbone.present.to(self._place, dtype)[:, None]
+            self._present = backbone.present.to(place, dtype)[:, None]
             self._encoded, self._edges = _encode(
                 self._weights, edges, self._near, self._present[:, 0]
             )
-        self._columns = backbone.present.nonzero()[:, 0].to(self._place)  # a position per token
+        self._columns = backbone.present.nonzero()[:, 0].to(place)  # a position per token
         known = torch.tensor([LETTERS.index(one) for one in backbone.sequence])
-        self._known = known.to(self._place)
-        self._before = _before(_ranks(backbone, order)).to(self._place).gather(1, self._near)
+        self._known = known.to(place)
+        self._before = _before(_ranks(backbone, order)).to(place).gather(1, self._near)
         self._batched = (
             PaddedRows(self._forward, self._row_bytes, ACTIVATIONS)
-            if self._place.type == "cuda"
+            if place.type == "cuda"
             else ExactRows(self._forward, self.vocab_size)
         )
 
-    @property
-    def device(self) -> torch.device:
-        return self._place
-
-    @property
-    def dtype(self) -> str:
-        return str(self._dtype).removeprefix("torch.")
-
-    @property
-    def fingerprint(self) -> str:
+    def _hash(self) -> str:
         """SHA-256 over weights, structure and order."""
         graph = self.backbone
         digest = hashlib.sha256(f"{graph.sequence} {self._given['order']}".encode())
@@ -157,25 +150,24 @@ class InverseFolding(OnePass):
         """What `glauber models` says of it."""
         return _about(self._raw) | {"name": self.name, "longest": self.longest}
 
-    def in_float64(self) -> "InverseFolding":
-        """The same weights and the same neighbours in float64."""
-        return self._again(dtype=torch.float64, device=str(self._place))
-
-    def on(self, device: str) -> "InverseFolding":
-        """The same weights on another device."""
-        return self._again(dtype=self._dtype, device=device)
-
-    def _again(self, **how: Any) -> "InverseFolding":
-        return InverseFolding(self._raw, self.backbone, **self._given, **how)
+    def _copy(self, device: torch.device, dtype: str | None) -> "InverseFolding":
+        """The same weights and the same neighbours."""
+        return InverseFolding(
+            self._raw,
+            self.backbone,
+            **self._given,
+            device=str(device),
+            dtype=choose_dtype(dtype or self.dtype),
+        )
 
     def _row_bytes(self, length: int, k: int) -> int:
-        return 6 * self._near.numel() * self._encoded.shape[1] * self._dtype.itemsize
+        return 6 * self._near.numel() * self._encoded.shape[1] * self._weight.dtype.itemsize
 
     def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
         """One call: tokens (rows, residues), sites (rows, k)."""
         written = self._known.repeat(len(tokens), 1)
-        written[:, self._columns] = hide(tokens, sites, HIDDEN).to(self._place)
-        asked = self._columns[sites.clamp(min=0).to(self._place)]
+        written[:, self._columns] = hide(tokens, sites, HIDDEN).to(self.device)
+        asked = self._columns[sites.clamp(min=0).to(self.device)]
         scores = self._decode(written, asked).to(tokens.device)
         return scores if candidates is None else scores.gather(-1, candidates)
 

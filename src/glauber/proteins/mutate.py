@@ -16,7 +16,7 @@ from glauber.conditionals.load import load, refuse_int8
 from glauber.conditionals.starts import skip
 from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Dtype, Model, Seed, Trust
+from glauber.parameters import Device, Dtype, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.proteins.mutations import (
     Mutations,
@@ -58,7 +58,7 @@ from glauber.statistics import Floats, Measured, mean_over_chains, over_chains
 
 @study
 def mutate(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     parent: Annotated[str | Path | None, "A sequence, or a FASTA file with one."] = None,
     variants: Annotated[
         str | Path | Sequence[str] | None,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from glauber.conditionals.base import Model
 from glauber.conditionals.files import Row, suffix_of
 from glauber.conditionals.starts import readable, starts
 from glauber.errors import GlauberError
@@ -17,7 +18,7 @@ from glauber.result import counted, model_parts
 class Parent(NamedTuple):
     """The parent as the model reads it."""
 
-    model: Any
+    model: Model
     tokens: Tensor  # (length,)
     sites: list[int]  # columns of its letters
     letters: list[str]
@@ -62,7 +63,7 @@ def read_variants(given: Any, column: str | None) -> list[Row]:
     return read_sequences(given)
 
 
-def open_parent(model: Any, parent: Row) -> Parent:
+def open_parent(model: Model, parent: Row) -> Parent:
     """The tokens and letters of a parent."""
     check_letters(model.vocabulary, parent.text, f"the parent {parent.id}".rstrip())
     tokens, free = starts(model, [parent.text])

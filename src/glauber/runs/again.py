@@ -8,6 +8,7 @@ the texts that they spell are read as the same tokens again is tried with the ru
 import inspect
 import shlex
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -146,11 +147,13 @@ def _constraints(found: dict[str, Any] | None) -> tuple[dict[str, Any], bool]:
 
 
 class _Reader(NamedTuple):
-    """What `starts` asks of a model."""
+    """A `Reader` of texts of any length."""
 
     name: str
     vocabulary: Vocabulary
     longest: int = 2**30
+    length: int | None = None
+    texts: Sequence[str] = ()
 
 
 def start_texts(run: Run) -> list[str]:

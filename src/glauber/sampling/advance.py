@@ -44,6 +44,7 @@ class Session:
 
     report: Callable[[Progress], None] | None = None
     decode: Callable[[list[int]], str] = str  # the run's own, once it advances
+    stop: Callable[[], bool] | None = None  # asked after each step of a batch
     stopping: bool = False
     updates: int = 0
     memo: Memo | None = None
@@ -62,6 +63,7 @@ class Session:
             if self.report is not None and now - self._reported > REPORT_SECONDS:
                 self._reported = now
                 self.report(self.progress(state, steps))
+        self.stopping = self.stopping or (self.stop is not None and self.stop())
 
     def progress(self, state: State, steps: int) -> Progress:
         """How far the session is."""
@@ -112,15 +114,16 @@ def advance(
     *,
     until: int,
     session: Session | None = None,
-    seconds: float = COMMIT_SECONDS,
+    seconds: float | None = None,
 ) -> None:
-    """Make steps and append them to the log, in parts that take about so many seconds.
+    """Make steps and append them to the log, in parts that take about `seconds` (default: 5).
 
     The batches are the chains of the log, in order. Ends when the log has `until` steps, when all
     streams have ended, or when the session is asked to stop. This is the only code that makes and
     records steps.
     """
     session = session or Session()
+    seconds = COMMIT_SECONDS if seconds is None else seconds
     size = 1
     while log.steps < until and not session.stopping:
         size = min(size, until - log.steps)

@@ -10,7 +10,14 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Restricted, check_temperature
+from glauber.conditionals.base import (
+    PAD,
+    Conditionals,
+    Model,
+    Restricted,
+    check_temperature,
+    mask_token_of,
+)
 from glauber.conditionals.constraints import (
     Allow,
     Bias,
@@ -20,7 +27,7 @@ from glauber.conditionals.constraints import (
     check_starts,
     read_constraints,
 )
-from glauber.conditionals.load import Model, load
+from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.starts import named_starts, positions_of, read_sites
 from glauber.conditionals.weights import choose_dtype
@@ -142,7 +149,7 @@ class Plan:
     def kernel_of(self, free: Tensor) -> Kernel:
         """The kernel of chains with these free sites (chains, length)."""
         if self.unmasking is not None:
-            hidden_token = int(self.model.hidden_token)
+            hidden_token = mask_token_of(self.model)
             return unmasking(
                 self.conditionals, self.unmasking, hidden_token=hidden_token, begin=free
             )
@@ -344,4 +351,4 @@ def open_model(
         found = load(model, device=first, trust_remote_code=trust_remote_code)
         if dtype is not None and choose_dtype(dtype) and dtype != found.dtype:
             raise GlauberError(f"the model is in {found.dtype}, but {dtype} was asked for.")
-    return found, tuple(found.on(one) for one in further)
+    return found, tuple(found.to(device=one) for one in further)

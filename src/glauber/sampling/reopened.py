@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glauber.conditionals.base import Conditionals, log_probs
+from glauber.conditionals.base import Conditionals, Model, log_probs
 from glauber.conditionals.batching import rows_at_once
-from glauber.conditionals.load import Model
 from glauber.dynamics.constrained import Ball
 from glauber.errors import GlauberError
 from glauber.progress import say, track
@@ -67,7 +66,7 @@ def drawn_from(
     if found.dtype in COARSE:
         raise GlauberError(f"the model is in {found.dtype}: give it in float32 or float64 here.")
     if precise and found.dtype != "float64":
-        found = found.in_float64()
+        found = found.to(dtype="float64")
     note = (
         f"The run was drawn in {drawn}; what is said about the model is of the same weights in "
         f"{found.dtype}."

@@ -17,7 +17,7 @@ from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
 from glauber.dynamics.scans import SCAN_HELP
 from glauber.errors import GlauberError, TooLong
-from glauber.parameters import Freeze, Length, Model, Seed, Texts, Trust
+from glauber.parameters import Freeze, Length, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track, watched
 from glauber.result import counted, study
 from glauber.runs.folder_log import FolderLog
@@ -42,7 +42,7 @@ OtherModel = Annotated[
 
 @study
 def sample(
-    model: Model = "bundled:english",
+    model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
     steps: Annotated[int, "Steps of every chain, in all."] = 1000,
