@@ -16,7 +16,6 @@ from tests.conditionals.test_families import FAMILIES, ONE_OF_EACH, make, some_r
 
 import glauber
 from conftest import make_model
-from glauber.conditionals import masked_lm
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import encoder_int8, guard

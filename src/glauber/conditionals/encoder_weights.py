@@ -93,9 +93,9 @@ class EncoderWeights:
             if not any(part in name for part in OTHER)
         }
         rotations = [name for name in stored if name.endswith("rotary_embeddings.inv_freq")]
-        if rotations:  # older files have the same one in each layer
-            stored[ROTATION] = [stored.pop(name) for name in rotations][0]
-        elif config.get("position_embedding_type") == "rotary":
+        for name in rotations:  # older files have the same one in each layer
+            stored[ROTATION] = stored.pop(name)
+        if not rotations and config.get("position_embedding_type") == "rotary":
             return None
         dtypes = {values.dtype for values in stored.values() if values.is_floating_point()}
         dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
