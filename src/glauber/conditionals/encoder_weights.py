@@ -143,20 +143,18 @@ class EncoderWeights:
         """The head alone: the layers may be built in a way that no description says."""
         return head_of(self.config, self.tensors, self.device, self.dtype)
 
-    def to(
-        self, device: torch.device, dtype: torch.dtype, *, keep: bool = True
-    ) -> "EncoderWeights":
+    def to(self, device: torch.device, dtype: torch.dtype, *, keep: bool = True) -> Self:
         """The same weights there in that precision; without keep, a module is moved itself."""
         if self.buffers is not None:
             module = deepcopy(self.module) if keep else self.module
-            return EncoderWeights.of_module(in_precision(module, device, dtype))
+            return self.of_module(in_precision(module, device, dtype))
         moved: dict[int, torch.Tensor] = {}
         for values in self.tensors.values():
             if id(values) not in moved:
                 target = dtype if values.is_floating_point() else values.dtype
                 moved[id(values)] = values.to(device, target)
         tensors = {name: moved[id(values)] for name, values in self.tensors.items()}
-        return EncoderWeights(self.config, tensors, make_module=self._make_module)
+        return type(self)(self.config, tensors, make_module=self._make_module)
 
     def size(self, name: str) -> int:
         """A size that the config names: depth, width, ..."""
