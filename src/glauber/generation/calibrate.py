@@ -15,6 +15,7 @@ from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import read_texts
 from glauber.dynamics.kernel import start
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.generation.calibration import (
     LEAST,
     LENGTH,
@@ -30,7 +31,6 @@ from glauber.generation.calibration import (
     confidence_of_each,
 )
 from glauber.generation.pass_costs import Passes, Probe, Situations, costs, hidden_at_random
-from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import open_masked
 from glauber.parameters import (
     Device,

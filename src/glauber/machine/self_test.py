@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from glauber.conditionals.load import Model
+    from glauber.conditionals.masked_lm import MaskedLM
     from glauber.conditionals.table import Table
     from glauber.dynamics.kernel import State
     from glauber.exact.space import Space
@@ -186,12 +186,13 @@ def prefetched_steps() -> Outcome:
     """Memoised chains that ask for several steps at once, against the plain loop."""
     from glauber.dynamics.glauber import glauber
     from glauber.dynamics.kernel import run
-    from glauber.dynamics.scheduler import memoised
+    from glauber.dynamics.remembered import memoised
 
     table, space, _ = _small_model()
     begin = _start(space.states(), "cpu")
-    plain = run(glauber(table), begin, LONG_STEPS, seed=SEED)
-    ahead = memoised(table, begin, LONG_STEPS, seed=SEED, prefetch=2)
+    kernel = glauber(table)
+    plain = run(kernel, begin, LONG_STEPS, seed=SEED)
+    ahead = memoised(kernel, begin, LONG_STEPS, seed=SEED, prefetch=2)
     pairs = zip(plain, ahead, strict=True)
     n_different = sum(int((one.tokens != two.tokens).sum()) for (one, _), (two, _) in pairs)
     return _equal(n_different, f"the tokens of {LONG_STEPS} steps of {space.size} chains")
@@ -201,10 +202,10 @@ def prefetched_steps() -> Outcome:
 
 
 @cache
-def _model(device: str) -> "Model":
-    from glauber.conditionals.load import load
+def _model(device: str) -> "MaskedLM":
+    from glauber.conditionals.masked_lm import MaskedLM
 
-    return load("bundled:english", device=device)
+    return MaskedLM.load("bundled:english", device=device)
 
 
 def forward_pass(device: str) -> Outcome:

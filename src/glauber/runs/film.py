@@ -8,8 +8,8 @@ import base64
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class Film:
 
     first: int
     every: int
-    count: int  # frames behind frame 0, which is `begin`
+    count: int  # frames after frame 0, which is `begin`
     chains: tuple[int, ...]
     begin: tuple[NDArray[np.int32], ...]  # tokens of each shown text
     begin_log_prob: tuple[NDArray[np.float32], ...]  # of each, at its last visit; NaN if unknown
@@ -44,11 +44,16 @@ class Film:
     frame: NDArray[np.int32]
     chain: NDArray[np.int32]  # an index into `chains`
     site: NDArray[np.int32]
-    token: NDArray[np.int32]  # that stands there now
+    token: NDArray[np.int32]  # the new one
     log_prob: NDArray[np.float32]  # of it, in the conditional that it was drawn from
     entropy: NDArray[np.float32]  # of that conditional, in nats
     words: dict[str, str]  # how each token is spelled
     end: int  # the last step that there is now
+
+    def with_three_digits(self) -> "Film":
+        """The film with log-probabilities and entropies to three digits."""
+        log_prob, entropy = three_digits(self.log_prob), three_digits(self.entropy)
+        return replace(self, log_prob=log_prob, entropy=entropy)
 
     def to_dict(self) -> dict[str, Any]:
         """The film as a page reads it."""
@@ -70,6 +75,11 @@ class Film:
             "words": self.words,
             "end": self.end,
         }
+
+
+def three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rounded to about as many digits as a colour shows, which take less room when compressed."""
+    return ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 def column(values: NDArray[Any]) -> Column:
@@ -97,32 +107,61 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    spans = [(c, slice(*run.text_spans[c])) for c in chosen]
-    begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
+    begin = [
+        Begin(c, run.vocabulary, tokens[c, span], log_prob[c, span], run.free[c, span])
+        for c, span in ((c, slice(*run.text_spans[c])) for c in chosen)
+    ]
     events = _events(run, first, count, every, chosen)
+    return film_of(begin, events, first=first, count=count, every=every, end=run.steps)
+
+
+class Spelling(Protocol):
+    """What spells tokens, with a blank before where a word begins."""
+
+    def parts(self, tokens: Sequence[int]) -> list[str]: ...
+
+
+class Begin(NamedTuple):
+    """The shown text of a chain before the events of a film; arrays are (sites,)."""
+
+    chain: int
+    vocabulary: Spelling
+    tokens: NDArray[Any]
+    log_prob: NDArray[np.float32]  # NaN where it is not known
+    free: NDArray[np.bool_]
+
+
+def film_of(
+    begin: Sequence[Begin], events: Parts, *, first: int, count: int, every: int, end: int
+) -> Film:
+    """The film of chains and the events after their first frame.
+
+    events: the columns frame, chain (an index into `begin`), site (of the shown text), token,
+    log_prob_new and entropy.
+    """
     return Film(
         first=first,
         every=every,
         count=count,
-        chains=tuple(chosen),
-        begin=begin,
-        begin_log_prob=tuple(log_prob[c, span] for c, span in spans),
-        frozen=tuple(tuple(np.flatnonzero(~run.free[c, span]).tolist()) for c, span in spans),
+        chains=tuple(row.chain for row in begin),
+        begin=tuple(row.tokens.astype(np.int32) for row in begin),
+        begin_log_prob=tuple(row.log_prob for row in begin),
+        frozen=tuple(tuple(np.flatnonzero(~row.free).tolist()) for row in begin),
         frame=events["frame"].astype(np.int32),
         chain=events["chain"].astype(np.int32),
         site=events["site"].astype(np.int32),
         token=events["token"].astype(np.int32),
         log_prob=events["log_prob_new"].astype(np.float32),
         entropy=events["entropy"].astype(np.float32),
-        words=_words(run, [*begin, events["token"]]),
-        end=run.steps,
+        words=_words(begin, events),
+        end=end,
     )
 
 
 def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | None = None) -> Film:
     """The film of a whole run, with as few steps a frame as so many events allow.
 
-    Steps behind the last whole frame are not in it.
+    Steps after the last whole frame are not in it.
     """
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
@@ -132,10 +171,10 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
         seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
         if count > 1 and count * seen > 1.1 * most_events:
             continue
-        found = film(run, first=0, count=count, every=every, chains=chosen)
-        if count <= 1 or len(found.frame) <= most_events:
+        candidate = film(run, first=0, count=count, every=every, chains=chosen)
+        if count <= 1 or len(candidate.frame) <= most_events:
             break
-    return found
+    return candidate
 
 
 def _nice() -> Iterator[int]:
@@ -152,10 +191,16 @@ def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
     return chosen
 
 
-def _words(run: Run, tokens: Sequence[NDArray[Any]]) -> dict[str, str]:
+def _words(begin: Sequence[Begin], events: Parts) -> dict[str, str]:
     """How the tokens are spelled, with a blank before where a word begins."""
-    listed = [token for token in np.unique(np.concatenate(tokens)).tolist() if token >= 0]
-    return dict(zip(map(str, listed), run.vocabulary.parts(listed), strict=True))
+    words: dict[str, str] = {}
+    for vocabulary in {id(row.vocabulary): row.vocabulary for row in begin}.values():
+        rows = [i for i, row in enumerate(begin) if row.vocabulary is vocabulary]
+        new_tokens = events["token"][np.isin(events["chain"], rows)]
+        tokens = np.unique(np.concatenate([*(begin[i].tokens for i in rows), new_tokens]))
+        listed = tokens[tokens >= 0].tolist()
+        words |= zip(map(str, listed), vocabulary.parts(listed), strict=True)
+    return words
 
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -195,9 +240,9 @@ def _last_visits(
 
 
 def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The different keys (n,) in rising order, and where each stands for the last time."""
-    found, place = np.unique(keys[::-1], return_index=True)
-    return found, len(keys) - 1 - place
+    """The different keys (n,) in rising order, and the last index of each."""
+    different, index = np.unique(keys[::-1], return_index=True)
+    return different, len(keys) - 1 - index
 
 
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
@@ -205,21 +250,31 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     last, size = first + count * every, run.log.segment_steps
     lows = np.array([run.text_spans[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
-    for place in range(first // size, -(-last // size) if count else 0):
-        begin, end = max(first, place * size), min(last, (place + 1) * size)
-        cut = slice(begin - place * size, end - place * size)
-        events = shown_events(run, place).arrays
-        part = {name: values[chosen, cut] for name, values in events.items()}
-        chain, step, slot = np.nonzero(part["site"] >= 0)
-        found = {name: values[chain, step, slot] for name, values in part.items()}
-        found["site"] = found["site"] - lows[chain]
-        found |= {"chain": chain, "frame": 1 + (begin - first + step) // every}
-        parts.append(thinned(found, run.free.shape))
+    for number in range(first // size, -(-last // size) if count else 0):
+        segment = shown_events(run, number)
+        arrays = {name: values[chosen] for name, values in segment.arrays.items()}
+        begin, end = max(first, segment.first), min(last, segment.first + size)
+        part = segment_events(Segment(segment.first, arrays), begin, end, FIELDS)
+        part["site"] = part["site"] - lows[part["chain"]]
+        part["frame"] = -((first - part.pop("step")) // every)
+        parts.append(last_events(part, run.free.shape))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return thinned(joined, run.free.shape)
+    return last_events(joined, run.free.shape)
 
 
-def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
+def segment_events(segment: Segment, first: int, last: int, fields: Sequence[str]) -> Parts:
+    """The events of the steps first < step <= last of a segment, one entry each.
+
+    step counts from 1: the event is part of the state after that many steps.
+    """
+    steps = slice(first - segment.first, last - segment.first)
+    arrays = {name: segment.arrays[name][:, steps] for name in fields}
+    chain, step, slot = np.nonzero(arrays["site"] >= 0)
+    columns = {name: values[chain, step, slot] for name, values in arrays.items()}
+    return columns | {"chain": chain, "step": 1 + first + step}
+
+
+def last_events(events: Parts, shape: tuple[int, ...]) -> Parts:
     """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
     n_chains, length = shape
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]

@@ -12,7 +12,9 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
 from glauber.conditionals.starts import spell_sites
 from glauber.disk import digest_of_json
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
+from glauber.progress import check_seed
 
 LONGEST = 40  # characters of a prefix in a signature
 
@@ -84,10 +86,10 @@ def signature(spec: Spec) -> str:
         "glauber": spec.versions.get("glauber", "?"),
         "torch": spec.versions.get("torch", "?"),
     }
-    if spec.within == "sequential" and not spec.scan.startswith("block"):
-        del parts["within"]  # says nothing where one site is redrawn at a time
     if spec.unmasking is not None:  # no redraws of sites that a scan picks
         del parts["scan"], parts["within"], parts["fill"]
+    elif spec.within == "sequential" and scan_named(spec.scan).size == 1:
+        del parts["within"]  # with one site a step all kinds are the same
     return "|".join(f"{key}:{value}" for key, value in parts.items())
 
 
@@ -155,11 +157,14 @@ def spec_of(record: dict[str, Any]) -> Spec:
         if one.name in record and not _fits(record[one.name], hints[one.name]):
             raise ValueError(f"{one.name} is wrong")
     spec = Spec(**{one.name: record[one.name] for one in fields(Spec) if one.name in record})
-    if spec.chains < 1 or spec.steps < 0 or len(spec.temperatures) != spec.chains:
+    temperatures = _shown(spec)
+    wrong_count = isinstance(spec.temperature, list) and len(temperatures) != spec.chains
+    if spec.chains < 1 or spec.steps < 0 or wrong_count:
         raise ValueError("a number is wrong")
     try:
+        check_seed(spec.seed)
         Constraints.from_dict(spec.constraints)
-        for value in set(spec.temperatures):
+        for value in set(temperatures):
             if value != 0 or not spec.unmasking:
                 check_temperature(value)
     except GlauberError as error:

@@ -14,15 +14,21 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.candidates import Candidates, candidates, check_order, ranks
+from glauber.dynamics.correction import corrected, correction
+from glauber.dynamics.draws import Truncation
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, run
 from glauber.dynamics.noise import random_bits
-from glauber.generation.candidates import Candidates, candidates
-from glauber.generation.correction import corrected, correction
-from glauber.generation.counts import Count, count_named
-from glauber.generation.orders import check_order, ranks
-from glauber.generation.remasking import Remask, check_remask, remask_named
-from glauber.generation.timetable import Now, Timetable, blocks_of
+from glauber.dynamics.schedules import (
+    Count,
+    Now,
+    Remask,
+    Timetable,
+    blocks_of,
+    check_remask,
+    count_named,
+    remask_named,
+)
 from glauber.progress import check_count
 
 
@@ -125,7 +131,7 @@ def unmask(
     if begin is None:
         begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
-    missing = Passes(None, how, hidden_token, begin).most - state.step
+    missing = most_passes(how, begin) - state.step
     return run(kernel, state, int(missing.max()), seed=seed)
 
 
@@ -136,23 +142,29 @@ def draw(seed: Tensor, state: State) -> Noise:
     return Noise(*bits)
 
 
+def most_passes(how: Unmasking, begin: Tensor) -> Tensor:
+    """Passes of each chain (chains,): those of its plan, or at most one for each hidden site."""
+    table = timetable(how, blocks_of(begin, how.block))
+    return begin.sum(dim=1) if table is None else table.passes
+
+
+def timetable(how: Unmasking, blocks: Tensor) -> Timetable | None:
+    """The plan of chains with these blocks, if the count is one of a plan."""
+    if not how.counted.planned:
+        return None
+    return Timetable(blocks, how.counted, how.remasked, how.passes)
+
+
 class Passes:
-    """The passes of chains that began with these sites hidden; without conditionals, their plan."""
+    """The passes of chains that began with these sites hidden."""
 
     def __init__(
-        self, conditionals: Conditionals | None, how: Unmasking, hidden_token: int, begin: Tensor
+        self, conditionals: Conditionals, how: Unmasking, hidden_token: int, begin: Tensor
     ) -> None:
         self.conditionals, self.how = conditionals, how
         self.hidden_token, self.begin = hidden_token, begin
         self.blocks = blocks_of(begin, how.block)
-        self.table: Timetable | None = None
-        if how.counted.planned:
-            self.table = Timetable(self.blocks, how.counted, how.remasked, how.passes)
-
-    @property
-    def most(self) -> Tensor:
-        """Passes of each chain (chains,): those of its plan, or at most one for each site."""
-        return self.begin.sum(dim=1) if self.table is None else self.table.passes
+        self.table = timetable(how, self.blocks)
 
     def hidden(self, state: State) -> Tensor:
         """The sites (chains, length) that are hidden now."""
@@ -166,7 +178,6 @@ class Passes:
 
     def step(self, state: State, noise: Noise) -> tuple[State, Info]:
         """One pass; the noise has a slot for each site."""
-        assert self.conditionals is not None
         hidden = self.hidden(state)
         now = None if self.table is None else self.table.now(state.step)
         block = _first_block(self.blocks, hidden) if now is None else now.block
@@ -176,7 +187,7 @@ class Passes:
         found = candidates(
             self.conditionals, state, hidden, wanted=eligible, bits=noise.fill, truncation=cut
         )
-        placed = state.placed if state.placed.shape[1] else torch.zeros_like(found.largest).float()
+        placed = state.memory if state.memory.shape[1] else torch.zeros_like(found.largest).float()
         if now is None:
             place = ranks(self.how.order, found, eligible, noise.order)
             fill, again = self.how.counted.chosen(found, eligible, place), torch.zeros_like(filled)
@@ -237,4 +248,4 @@ def _after(
     )
     tokens = torch.where(acted, new, state.tokens)
     placed = torch.where(fill, found.log_prob.float(), placed)
-    return state._replace(tokens=tokens, step=state.step + 1, placed=placed), info
+    return state._replace(tokens=tokens, step=state.step + 1, memory=placed), info
