@@ -28,6 +28,7 @@ from glauber.conditionals.forward.description import (
     Affine,
     Description,
     Embedding,
+    Head,
     Layer,
     Norm,
     Rotary,
@@ -93,7 +94,7 @@ def described(shape: Shape, device: str, dtype: torch.dtype) -> Description:
         for _ in range(shape.layers)
     ]  # fmt: skip
     words, head = Embedding(normal(shape.vocab, d)), Affine(normal(shape.vocab, d), None)
-    return Description(words, layers, shape.heads, norm(), head, shape.longest)
+    return Description(words, layers, shape.heads, norm(), Head(head), shape.longest)
 
 
 def model_of(shape: Shape, device: str, dtype: torch.dtype) -> DiffusionLM:
@@ -125,7 +126,7 @@ def plain_logits(model: DiffusionLM, tokens: Tensor) -> Tensor:
         n = _rms(x, layer.norm_between)
         gate, up = (F.linear(n, weight) for weight in layer.between.weight.chunk(2))
         x = x + layer.out(F.silu(gate) * up)
-    return built.head(_rms(x, built.norm))
+    return built.head.scores(_rms(x, built.norm))
 
 
 def _rms(x: Tensor, norm: Norm | None) -> Tensor:

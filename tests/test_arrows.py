@@ -107,8 +107,9 @@ def test_transformers_is_imported_where_models_are_read():
     assert users == {
         "conditionals/diffusion_lm.py",  # tokenizers by their classes, never by code of a folder
         "conditionals/forward/encoder.py",  # activations by name
-        "conditionals/forward/read.py",  # how DeBERTa numbers distances
+        "conditionals/forward/checkpoint.py",  # angles of long texts
         "conditionals/own.py",
+        "conditionals/tokenizer.py",
         "conditionals/weights.py",
         "conditionals/vocabulary.py",
         "landscape/entailment.py",

@@ -124,7 +124,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
     monkeypatch.setenv("GLAUBER_CACHE", str(tmp_path / "file"))
     model = MaskedLM.load(str(tmp_path / "model"), device="cpu")
     assert model.encoder is not None and not model._record.exists()
-    Record("f", torch.float32, torch.device("cpu")).remove()
+    Record("f", {}, torch.float32, torch.device("cpu")).remove()
 
 
 def test_a_broken_head_is_not_used(monkeypatch):

@@ -66,7 +66,9 @@ class MaskedLM(OnePass):
         self.weights = weights
         self.name = name or name_of(weights.module)
         self._fingerprint = fingerprint or partial(fingerprint_of, weights.tensors, tokenizer)
-        self._record = Record(fingerprint, weights.dtype, weights.device) if fingerprint else None
+        self._record = None
+        if fingerprint:
+            self._record = Record(fingerprint, weights.config, weights.dtype, weights.device)
         self._weight = weights.first
         self.vocab_size = int(weights.config["vocab_size"])
         config = SimpleNamespace(**weights.config)

@@ -6,12 +6,13 @@ returns what transformers makes of it.
 
 import json
 from pathlib import Path
-from typing import Any
-
-from tokenizers import Tokenizer
+from typing import TYPE_CHECKING, Any
 
 from glauber.conditionals.weights import quiet
 from glauber.json_text import parse_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 AS_STORED = ("PreTrainedTokenizerFast", "TokenizersBackend")  # what tokenizer.json says counts
 BERT = ("BertTokenizer", "BertTokenizerFast")  # made anew from the vocabulary and the options
@@ -51,7 +52,7 @@ class PlainTokenizer:
 
     is_fast = True
 
-    def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
+    def __init__(self, backend: "Tokenizer", config: dict[str, Any]) -> None:
         self.backend_tokenizer, self.config = backend, config
         self.model_max_length = int(config.get("model_max_length") or UNBOUNDED)
         backend.no_truncation()
@@ -77,6 +78,8 @@ class PlainTokenizer:
         kind = config.get("tokenizer_class")
         if kind not in AS_STORED and not (kind in BERT and _is_berts(stored, config)):
             return None
+        from tokenizers import Tokenizer
+
         try:
             backend = Tokenizer.from_file(str(files[1]))
         except Exception:  # transformers says what is wrong

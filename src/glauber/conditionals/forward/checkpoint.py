@@ -412,7 +412,9 @@ class Reader:
 
     def check(self, described: Description) -> None:
         """Refuses sizes that do not fit together, and tensors that nobody has read."""
-        for values, shape in _shapes(described, self.size("vocab"), self._between()):
+        for values, shape in _shapes(
+            described, self.size("width"), self.size("vocab"), self._between()
+        ):
             if values is not None and tuple(values.shape) != shape:
                 raise Unknown("config.json has other sizes than the weights")
         if self.family.strict:
@@ -434,10 +436,9 @@ class Reader:
 
 
 def _shapes(
-    described: Description, vocab: int, between: int | None
+    described: Description, width: int, vocab: int, between: int | None
 ) -> Iterator[tuple[Tensor | None, tuple[int, ...]]]:
     """Tensors and the shapes that they must have."""
-    width = described.width
     words = described.embedding.words
     entering = words.shape[1]
     yield words, (vocab, entering)

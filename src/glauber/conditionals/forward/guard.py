@@ -99,9 +99,13 @@ def _some(length: int, usual: Tensor, hidden_token: int) -> tuple[Tensor, Tensor
 class Record:
     """That the pass of some weights agreed with transformers', under these circumstances."""
 
-    def __init__(self, fingerprint: str, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, fingerprint: str, config: object, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        text = json.dumps(config, sort_keys=True, default=str)
         self.circumstances = {
             "weights": fingerprint,
+            "config": hashlib.sha256(text.encode()).hexdigest(),
             "precision": str(dtype),
             "device": _name_of(device),
             "glauber": f"{version('glauber')} {_digest_of_source()}",
