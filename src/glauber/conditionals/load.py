@@ -14,7 +14,7 @@ from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
-from glauber.conditionals.forward.read import HEADS
+from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own
 from glauber.conditionals.precision import Precisions, precisions
@@ -234,18 +234,18 @@ def models(
     if name is None:
         here = [*(f"bundled:{one}" for one in bundled_names()), *cached_names()]
         found = [_listed(one) for one in here]
-        return Models(found, sorted(HEADS), signature(models="bundled"))
+        return Models(found, sorted(ENCODERS), signature(models="bundled"))
     if get == INVERSE_FOLDING:
-        return Models([_listed(get) | brought], sorted(HEADS), signature(models=get))
+        return Models([_listed(get) | brought], sorted(ENCODERS), signature(models=get))
     opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
     looked_at = [_looked_at(opened) | brought]
     if not error:
-        return Models(looked_at, sorted(HEADS), signature(models=opened.name))
+        return Models(looked_at, sorted(ENCODERS), signature(models=opened.name))
     del opened
     open_in = partial(_in_precision, name, choose_device(device), trust_remote_code)
     off = precisions(open_in, texts, contexts=contexts, length=length, seed=seed)
     made = dict(contexts=off.n_contexts, length=length, seed=seed, device=off.device)
-    return Models(looked_at, sorted(HEADS), signature(models=name, **made), off)
+    return Models(looked_at, sorted(ENCODERS), signature(models=name, **made), off)
 
 
 def _fetched(get: str, name: str | None) -> dict[str, Any]:
@@ -355,6 +355,9 @@ def _described(model: DiffusionLM) -> dict[str, Any]:
 
 
 def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
+    if isinstance(model, MaskedLM) and model.encoder is not None:
+        sizes = {"layers": model.weights.size("depth"), "width": model.weights.size("width")}
+        return {"shape": model.weights.shape, **sizes}
     config = model.model.config
     return {
         "shape": config.model_type,
@@ -366,4 +369,6 @@ def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
 def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
     if isinstance(model, DiffusionLM):
         return model.parameters
+    if isinstance(model, MaskedLM):
+        return model.weights.parameters
     return sum(weight.numel() for weight in model.model.parameters())
