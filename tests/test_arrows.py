@@ -18,7 +18,7 @@ ARROWS = {
     "conditionals": set(),
     "exact": {"conditionals"},
     "dynamics": {"conditionals"},
-    "runs": {"conditionals"},
+    "runs": {"conditionals", "dynamics"},
     "sampling": BELOW,
     "sweeps": BELOW,
     "compatibility": BELOW | {"exact"},

@@ -125,9 +125,14 @@ def infill(
         trust_remote_code=trust_remote_code,
     )
     made = signature(
-        **model_parts(opened), texts=len({fill.row for fill in fills}), chains=chains,
-        **spoken(how), allow=str(allow) or None, temperature=float(temperature), seed=seed,
-    )  # fmt: skip
+        **model_parts(opened),
+        texts=len({fill.row for fill in fills}),
+        chains=chains,
+        **spoken(how),
+        allow=str(allow) or None,
+        temperature=float(temperature),
+        seed=seed,
+    )
     blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
     return generation(planned, write(planned, out=out, batch_size=batch_size), made, blanks)
 
