@@ -35,7 +35,7 @@ from glauber.conditionals.continuations import (
     words_of,
 )
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import (
     legible,
     named_starts,
@@ -101,13 +101,13 @@ def score(
     """
     one_of("the variant", variant, VARIANTS)
     _check_bound(bound, variant, samples, orders, seed)
-    refuse_int8(dtype)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
     corpus = read_texts(texts)
     contexts = _contexts(given, len(corpus), length, freeze)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     _check_model(opened, bound)
     cut: dict[str, Any] = {"length": length, "freeze": freeze, "contexts": contexts}
     if bound:

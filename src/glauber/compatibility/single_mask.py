@@ -23,7 +23,7 @@ from glauber.compatibility.few_sites import (
 from glauber.compatibility.ratios import Probe, probe_of
 from glauber.compatibility.rectangles import replacements_of
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load, starts
 from glauber.conditionals.starts import read_sites, spell_sites
 from glauber.errors import GlauberError
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Temperature, Texts, Trust
@@ -65,8 +65,7 @@ def single_mask(
     listed = _check(count, sites, at, top, chains, steps, length)
     check_temperature(temperature)
     check_seed(seed)
-    opened = load(model, device=device, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(model, device=device, trust_remote_code=trust_remote_code, exact=True)
     n_sites = len(listed) or sites
     least = max([n_sites, *(site + 1 for site in listed)])
     tokens, free = starts(opened, texts, length=length, least=least)

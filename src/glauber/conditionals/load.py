@@ -28,6 +28,7 @@ from glauber.conditionals.shelf import (
 from glauber.conditionals.starts import starts
 from glauber.conditionals.weights import (
     SPLIT,
+    check_exact,
     choose_device,
     choose_devices,
     choose_dtype,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-__all__ = ["load", "load_in_float64", "models", "refuse_int8", "starts"]
+__all__ = ["load", "models", "starts"]
 
 INVERSE_FOLDING, _INVERSE = "proteinmpnn", "glauber.proteins.inverse_folding"
 KINDS = ("auto", "masked", "causal", "diffusion")
@@ -60,6 +61,7 @@ def load(
     mask_token: str | int | None = None,
     shift: bool | None = None,
     structure: str | Path | None = None,
+    exact: bool = False,
 ) -> Model:
     """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
 
@@ -77,14 +79,18 @@ def load(
     shift  whether a diffusion LM's scores of a site are read one place to the left; its config
            knows it, and another answer is refused
     structure  a PDB file, for proteinmpnn; a name may carry it too: proteinmpnn:FILE.pdb
+    exact  for what is measured or certified: int8 is refused, and with float64 an object is
+           converted, and Apple's GPUs, which have none, give way to the CPU
     """
     one_of("the kind", kind, KINDS)
-    choose_dtype(dtype)
+    choose_dtype(dtype, exact=exact)
     if not isinstance(model, str):
         if mask_token is not None or shift is not None:
             raise GlauberError("mask_token and shift are for a model that is given by its name.")
-        return _object(model, device, dtype)
+        return _object(model, device, dtype, exact)
     choose_devices(device)
+    if exact and dtype == "float64" and choose_device(device).type == "mps":
+        device = "cpu"
     if model.partition(":")[0] == INVERSE_FOLDING or structure is not None:
         return _inverse_folding(model, structure, device=device, dtype=dtype)
     if model.endswith(".gguf"):
@@ -106,18 +112,6 @@ def load(
     named_kind = None if kind == "auto" or kind == kind_of(name) else kind
     found.name = join_name(name, {"kind": named_kind, "mask_token": token})
     return found
-
-
-def load_in_float64(
-    model: str | Conditionals, *, device: str = "auto", trust_remote_code: bool = False
-) -> Model:
-    """The model in float64: a named one from its stored weights, an object from those it has."""
-    if not isinstance(model, str):
-        opened = load(model, device=device)
-        refuse_int8(opened)
-        return opened.to(dtype="float64")
-    place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
-    return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
 
 
 def _named(
@@ -176,22 +170,21 @@ def _gguf(file: Path, **how: Any) -> CausalLM:
     return model
 
 
-def _object(given: Conditionals, device: str, dtype: str) -> Model:
+def _object(given: Conditionals, device: str, dtype: str, exact: bool) -> Model:
     """A model of the object, on the device."""
     if not hasattr(given, "scores") or not hasattr(given, "vocab_size"):
         raise GlauberError(
             f"{type(given).__name__} is no model: it needs vocab_size and scores, or a name."
         )
     opened = given if isinstance(given, BaseModel) else Own(given)
-    if dtype not in ("float32", opened.dtype):
+    if exact:
+        check_exact(opened.dtype)
+    converted = exact and dtype == "float64"
+    if dtype not in ("float32", opened.dtype) and not converted:
         raise GlauberError(f"{opened.name} computes in {opened.dtype}, not in {dtype}.")
-    return opened if device == "auto" else opened.to(device=device)
-
-
-def refuse_int8(model: Model | str) -> None:
-    """What is measured or certified needs the model's own precision; a model, or a dtype's name."""
-    if getattr(model, "dtype", model) == "int8":
-        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
+    return opened.to(
+        device=None if device == "auto" else device, dtype="float64" if converted else None
+    )
 
 
 @study

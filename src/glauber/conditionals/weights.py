@@ -77,9 +77,18 @@ def check_device(device: str | None) -> None:
         choose_devices(one)
 
 
-def choose_dtype(dtype: str) -> torch.dtype:
-    """The precision of that name."""
-    return DTYPES[one_of("the dtype", dtype, DTYPES)]
+def choose_dtype(dtype: str, *, exact: bool = False) -> torch.dtype:
+    """The precision of that name; int8 is refused for what is exact: measured or certified."""
+    one_of("the dtype", dtype, DTYPES)
+    if exact:
+        check_exact(dtype)
+    return DTYPES[dtype]
+
+
+def check_exact(dtype: str) -> None:
+    """Refuses precisions that are not those of a model's weights."""
+    if dtype == "int8":
+        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
 
 
 def name_of(model: Any) -> str:

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load_in_float64
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
 from glauber.exact.conditionals import Few, candidates, current_probabilities, tabulated
@@ -74,7 +74,9 @@ def scan_bias(
         raise GlauberError(f"the sharpness is {sharpness}, but it must be a number from 0 on.")
     named = read_sites(sites)
     _check_states(tokens, len(named) or 1)
-    opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
+    opened = load(
+        model, device=device, dtype="float64", trust_remote_code=trust_remote_code, exact=True
+    )
     row, columns, numbers = _begin(opened, text, named, unknown)
     offered = candidates(opened.conditionals(), row, columns, tokens)
     _check_states(offered.shape[1], len(columns))

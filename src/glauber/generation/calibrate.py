@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature, mask_token_of
-from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import read_texts
 from glauber.dynamics.kernel import start
@@ -88,8 +87,9 @@ def calibrate(
     least = -(-LEAST * HELD_OUT // (HELD_OUT - 1))
     if given is not None:
         check_texts(len(given), least)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = open_masked(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = starts(opened, given, length=length, least=2)
     check_texts(len(tokens), least)
     order = np.random.default_rng(seed).permutation(len(tokens))

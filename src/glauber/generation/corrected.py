@@ -26,7 +26,6 @@ from glauber.conditionals.base import (
     scores_alone,
 )
 from glauber.conditionals.batching import in_parts
-from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import read_sites, starts
 from glauber.dynamics.kernel import State, start
 from glauber.errors import GlauberError
@@ -90,8 +89,9 @@ def correction(
     ):  # fmt: skip
         check_count(name, number)
     named = read_sites(sites)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = open_masked(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, starts
 from glauber.errors import GlauberError
 from glauber.generation.calibrate import Calibration
@@ -80,8 +80,9 @@ def parallel_cost(
     text, error = needed("text", text), ERROR if error is None else error
     _check(hide, error, top, samples, temperature, seed)
     named, held = read_sites(sites), read_sites(freeze)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.metastability.token_basin import DriftCertificate, LevelDrift, drift_study
@@ -50,10 +50,10 @@ def drift(
     _check_numbers(count, levels, samples, length, settle)
     check_seed(seed)
     check_temperature(temperature)
-    refuse_int8(dtype)
     check_memory(64 * samples * length, f"{samples:,} states of {length} tokens")
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     number = _token_named(opened, token)
     rows, free = (part.to(opened.state_device) for part in starts(opened, texts, length=length))
     say(

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.texts import Corpus
 from glauber.errors import GlauberError
 from glauber.mixing.coalescence import Coalescence, coalesce
@@ -81,9 +81,9 @@ def couple(
     check_temperature(temperature)
     check_seed(seed)
     joint_draw_named(coupling)
-    refuse_int8(dtype)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     conditionals = opened.conditionals()
     cut = length or LENGTH if texts is None else length
     left, right, free, changed = begin_texts(opened, texts, pairs, cut, freeze, seed)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load, starts
 from glauber.errors import GlauberError
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import (
@@ -68,8 +68,9 @@ def influence(
     check_count("sweeps", sweeps, least=0, most=MOST_SWEEPS)
     check_epsilon(epsilon)
     check_seed(seed)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     conditionals = opened.conditionals()
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)

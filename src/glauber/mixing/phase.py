@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.errors import GlauberError
 from glauber.mixing.boundary import (
     Boundary,
@@ -91,7 +91,6 @@ def phase(
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": sweeps, "seed": seed,
         "coupling": coupling, "device": device, "dtype": dtype, "own_pairs": True,
     }  # fmt: skip
-    refuse_int8(dtype)
     _check(settings, axes)
     check_count("number of thresholds", thresholds, least=0, most=10**6)
     if missing := set(threshold_lengths or ()) - set(lengths):

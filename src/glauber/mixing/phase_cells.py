@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load, starts
 from glauber.conditionals.starts import bundled_texts, read_texts
 from glauber.conditionals.texts import Corpus
+from glauber.conditionals.weights import choose_dtype
 from glauber.disk import write_json
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
@@ -51,16 +52,15 @@ def run_cells(
             device=settings["device"],
             dtype=settings["dtype"],
             trust_remote_code=trust_remote_code,
+            exact=True,
         )
-        refuse_int8(opened)
         return _here(opened, settings, axes)
     if trust_remote_code or not isinstance(model, str):
         raise GlauberError(
             "a folder and workers need a model by its name, without code of its own: leave out "
             "and on at their defaults to run such a model in this process."
         )
-    if settings["dtype"] == "int8":
-        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
+    choose_dtype(settings["dtype"], exact=True)
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load, starts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
@@ -78,8 +78,9 @@ def unbiased(
     check_temperature(temperature)
     check_seed(seed)
     joint_draw_named(coupling)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part.to(opened.state_device)
         for part in starts(opened, [text], freeze=freeze, unknown=unknown)

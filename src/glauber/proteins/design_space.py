@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from glauber.conditionals.base import Model
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import refuse_int8
 from glauber.errors import GlauberError
 from glauber.proteins.diversity import check_room
 from glauber.proteins.mutations import read_positions
@@ -93,7 +92,6 @@ def read_residues(name: str, given: Any) -> str:
 
 
 def check_model(opened: Model) -> None:
-    refuse_int8(opened)
     if not opened.vocabulary.text.letters:
         raise GlauberError(
             f"design counts residues, one letter each, but {opened.name} reads words: `glauber "
