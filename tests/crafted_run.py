@@ -11,7 +11,14 @@ from glauber.runs.spec import Spec
 
 
 def crafted_run(
-    folder: Path, start, sites, tokens, log_probs=None, entropy=None, temperature=1.0
+    folder: Path,
+    start,
+    sites,
+    tokens,
+    log_probs=None,
+    entropy=None,
+    temperature=1.0,
+    save_tokenizer=None,
 ) -> Run:
     """The run from start (chains, n) whose step t writes tokens[:, t] at sites[:, t]."""
     start, sites, tokens = (np.asarray(part) for part in (start, sites, tokens))
@@ -30,7 +37,7 @@ def crafted_run(
         "entropy": np.ones(sites.shape) if entropy is None else entropy,
     }
     spec = Spec("crafted", "0" * 12, "cpu", "float32", 0, n_steps, n_chains, temperature)
-    save = make_tokenizer().save_pretrained
+    save = save_tokenizer or make_tokenizer().save_pretrained
     free = np.ones(start.shape, bool)
     with FolderLog.create(folder, spec, start, free, save_tokenizer=save) as log:
         log.append({name: values[:, :, None] for name, values in events.items()})

@@ -21,12 +21,12 @@ def committed_to(folder: Path, steps: int, source: Path | None = None) -> Path:
     run = Run(source or folder)
     events = {name: run.read(name, 0, steps) for name in run.fields}
     if Run(folder).steps > steps:
-        start, free = run.tokens(0), run.free
+        tokens, free = run.tokens(0), run.free
         old = folder.rename(folder.with_name(f"{folder.name}-before"))
         log = FolderLog.create(
             folder,
             run.spec,
-            start,
+            tokens,
             free,
             run.log.n_slots,
             rejects="accepted" in run.fields,

@@ -123,7 +123,7 @@ def test_the_script_is_installed(bare):
 def test_the_core_works_without_extras_and_network(command, said):
     assert said[command]["code"] == 0, said[command]["err"]
     assert f"glauber:{glauber.__version__}" in said[command]["out"]
-    assert bool(said[command]["network"]) == command.startswith("doctor")  # which looks for it
+    assert not said[command]["network"]
 
 
 @pytest.mark.weights
@@ -191,7 +191,7 @@ def test_only_these_files_import_what_an_extra_brings():
         "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
         "landscape/trajectory.py", "metastability/clusters.py", "metastability/state_model.py",
         "proteins/regions.py", "runs/embedding.py",
-        "sweeps/ray_cluster.py", "translation/score.py",
+        "sweeps/executors.py", "translation/score.py",
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError
 from glauber.progress import usable_cores
-from glauber.sweeps.executor import executor_named
+from glauber.sweeps.executors import choose_executor
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "glauber"
@@ -77,7 +77,7 @@ def test_cores_are_counted_on_any_system(
     for name in ("process_cpu_count", *missing):
         monkeypatch.delattr(os, name, raising=False)
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
-    assert executor_named("processes") is not None
+    assert choose_executor("processes") is not None
 
 
 def test_a_tokenizer_with_code_of_its_own_is_refused_without_running_it(

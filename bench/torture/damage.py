@@ -1,236 +1,190 @@
-"""Is every damage to a run's files noticed, and is the longest sound beginning kept by a repair?
+"""Is every damage noticed, and does a repair keep the longest sound prefix?
 
-A file is chosen by its kind, so that the small ones are hit as often as the chunks, and one thing
-befalls it. Then every reader must refuse, or see what it saw before; what `verify` calls sound
-must all be readable; a repair must keep what was not hit; and `resume` must end with the bytes of
-the run that nothing befell.
+One thing befalls a random file of a run. Then every reader must refuse, or find what was written;
+`resume` must refuse, or end with the values of the run that nothing befell; a repair must keep the
+steps before the damage, and the repaired run must be continued to the same bytes.
 """
 
 import random
+import re
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import glauber
-from bench.torture.harm import KINDS, Beside, may_be_lost, sound_before
-from bench.torture.readers import READERS, Refusal, Seen, frozen, observe
-from bench.torture.subjects import EVERY, SUBJECTS, Subject, differences, small_parts, sound
+from bench.torture.subjects import (
+    READERS,
+    SEGMENT_STEPS,
+    STEPS,
+    SUBJECTS,
+    Subject,
+    contents,
+    small_parts,
+    unfinished,
+    values,
+    wrong_end,
+    wrong_readings,
+)
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 
-STOPPED = {"generation": 11}  # passes after which the unfinished run is stopped
+Change = Callable[[Path, Path, random.Random], None]
 
 
-@dataclass(frozen=True)
-class Made:
-    """A subject's runs, and what readers see of them where they are tortured."""
-
-    subject: Subject
-    place: Path  # where the tortured copy lies
-    whole: Path
-    stopped: Path
-    early: Path  # stopped before
-    other: Path  # by another seed
-    longer: Path
-    unmarked: Path  # whole, but killed before its finish mark was set
-    seen: dict[str, Seen]  # of each of these
-    readers: tuple[str, ...]
-
-    def copy(self, which: str) -> Path:
-        """A fresh copy of one of the runs, always at the same place."""
-        shutil.rmtree(self.place, ignore_errors=True)
-        return shutil.copytree(getattr(self, which), self.place)
+def flip(path: Path, other: Path, draw: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    path.write_bytes(content)
 
 
-def made(subject: Subject, home: Path, readers: tuple[str, ...] = tuple(READERS)) -> Made:
-    """Makes a subject's runs in a folder."""
-    names = ("whole", "stopped", "early", "other", "longer", "unmarked")
-    whole, stopped, early, other, longer, unmarked = (home / name for name in names)
-    with small_parts():
-        subject.begin(whole)
-        subject.stop(stopped, STOPPED.get(subject.name, 22))
-        subject.stop(early, 5)
-        subject.begin(other, seed=1000)
-        shutil.copytree(whole, longer)
-        subject.extend(longer)
-    shutil.copytree(whole, unmarked)
-    (unmarked / "finished.json").unlink()
-    found = Made(subject, home / "run", whole, stopped, early, other, longer, unmarked, {}, readers)
-    for name in ("whole", "stopped", "longer", "unmarked"):
-        found.seen[name] = observe(found.copy(name), readers)
-        bad = {k: v for k, v in found.seen[name].items() if isinstance(v, Refusal)}
-        if bad:
-            raise SystemExit(f"{subject.name}: the undamaged run cannot be read: {bad}")
-    return found
+def cut(path: Path, other: Path, draw: random.Random) -> None:
+    path.write_bytes(path.read_bytes()[: draw.randrange(path.stat().st_size)])
 
 
-@dataclass
-class Trial:
-    """What came of one damage."""
-
-    what: str
-    kind: str
-    hit: list[str]  # files
-    noticed: bool = True
-    failures: list[str] = field(default_factory=list)
-    kept: float | None = None  # share of the steps, after a repair
-    refused: str = ""  # why it could not be repaired
-
-    def fail(self, why: str) -> None:
-        self.failures.append(why)
-
-    def beyond(self, differ: list[str]) -> list[str]:
-        """The files that differ, but for one that was too many."""
-        return [name for name in differ if self.kind != "stray" or name not in self.hit]
+def zero(path: Path, other: Path, draw: random.Random) -> None:
+    content = path.read_bytes()
+    first = draw.randrange(len(content))
+    last = draw.randint(first + 1, len(content))
+    path.write_bytes(content[:first] + bytes(last - first) + content[last:])
 
 
-def trial(made: Made, which: str, kind: str, draw: random.Random) -> Trial:
-    """One damage to one of a subject's runs, and everything that must hold after it."""
-    run = made.copy(which)
-    beside = Beside(made.other, made.stopped if which == "whole" else made.early)
-    hit = [str(path.relative_to(run)) for path in KINDS[kind](run, beside, draw)]
-    found = Trial(f"{made.subject.name}, {which}: {kind} {' and '.join(hit[:3])}", kind, hit)
-    damaged = run.with_name("damaged")
-    shutil.rmtree(damaged, ignore_errors=True)
-    shutil.copytree(run, damaged)
-    _check_readers(found, run, _right(made, which, found))
-    for name, end in (("resume", "whole"), ("extend", "longer")):
-        _again(damaged, run)
-        _check_writer(found, made, name, end)
-    _again(damaged, run)
-    _check_repair(found, made, which)
-    return found
+def delete(path: Path, other: Path, draw: random.Random) -> None:
+    path.unlink()
 
 
-def _right(made: Made, which: str, found: Trial) -> list[Seen]:
-    """What readers may see; nothing is said of what an earlier commit or spec lets them see."""
-    if found.kind == "stale" and found.hit[0] in ("committed.json", "run.json"):
-        return []
-    # Without its mark a finished run is one that was killed just before it.
-    unmarked = which == "whole" and "finished.json" in found.hit
-    return [made.seen[which], *([made.seen["unmarked"]] if unmarked else [])]
+def empty(path: Path, other: Path, draw: random.Random) -> None:
+    path.write_bytes(b"")
 
 
-def _again(damaged: Path, run: Path) -> None:
-    shutil.rmtree(run, ignore_errors=True)
-    shutil.copytree(damaged, run)
+def swap(path: Path, other: Path, draw: random.Random) -> None:
+    """With another file of the same folder."""
+    siblings = sorted({*path.parent.iterdir()} - {path, path.parent / "lock"})
+    sibling = draw.choice([item for item in siblings if item.is_file()] or [path])
+    content = path.read_bytes()
+    path.write_bytes(sibling.read_bytes())
+    sibling.write_bytes(content)
 
 
-def _check_readers(found: Trial, run: Path, before: list[Seen]) -> None:
-    """Every reader refuses, or sees what it saw before, and none refuses what verifies."""
-    now = observe(run, tuple(before[0])) if before else {}
-    found.noticed = not sound(run)
-    if not before and not found.noticed:
-        found.fail("verify does not notice that it is older than its copy")
-    for name, value in now.items():
-        if isinstance(value, Refusal):
-            if value.kind == "crashed":
-                found.fail(f"{name} breaks down: {value.why}")
-            elif not found.noticed:
-                found.fail(f"verify sees nothing, but {name} says: {value.why}")
-        elif all(value != one[name] for one in before):
-            found.fail(f"{name} shows something else")
+def foreign(path: Path, other: Path, draw: random.Random) -> None:
+    """The file of the same name of another run."""
+    path.write_bytes((other / path.relative_to(path.parents[_depth(path)])).read_bytes())
 
 
-def _check_writer(found: Trial, made: Made, name: str, end: str) -> None:
-    """resume and extend refuse, or end as if nothing had happened."""
+def older(path: Path, other: Path, draw: random.Random) -> None:
+    """The file of the same name of the same run, some steps before."""
+    earlier = other.with_name("earlier") / path.relative_to(path.parents[_depth(path)])
+    if earlier.exists():
+        path.write_bytes(earlier.read_bytes())
+
+
+def folder_instead(path: Path, other: Path, draw: random.Random) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def lose_folder(path: Path, other: Path, draw: random.Random) -> None:
+    """A folder of the run with everything in it, or the file where it is in none."""
+    shutil.rmtree(path.parent) if _depth(path) else path.unlink()
+
+
+def stray(path: Path, other: Path, draw: random.Random) -> None:
+    """A copy of a file by another name."""
+    names = ("notes.txt", "00000009.parquet", "tail-00000003.parquet", "added_tokens.json")
+    target = path.with_name(draw.choice(names))
+    if not target.exists():
+        target.write_bytes(path.read_bytes())
+
+
+def _depth(path: Path) -> int:
+    return 0 if path.parent.name == "run" else 1
+
+
+KINDS: dict[str, Change] = {
+    change.__name__.replace("_", " "): change
+    for change in (flip, cut, zero, delete, empty, swap, foreign, older, folder_instead,
+                   lose_folder, stray)
+}  # fmt: skip
+
+
+def sound_before(name: str, steps: int) -> int:
+    """The steps before a file's; those of a state are made again by replay."""
+    number = re.search(r"events/(\d+)|(tail)-", name)
+    if number is None:
+        return steps
+    segment = steps // SEGMENT_STEPS if number[2] else int(number[1])
+    return min(steps, segment * SEGMENT_STEPS)
+
+
+def trial(
+    subject: Subject, home: Path, kind: str, steps: int, draw: random.Random
+) -> tuple[Counter[str], list[str]]:
+    """One damage to a run of so many steps: counts, and what was wrong after it."""
+    shutil.rmtree(home, ignore_errors=True)
+    folder, other = home / "run", home / "other"
+    shutil.copytree(subject.stopped(steps), folder)
+    shutil.copytree(subject.other.stopped(steps), other)
+    shutil.copytree(subject.stopped(max(1, steps - 7)), home / "earlier")
+    steps = Run(folder).steps
+    before = contents(folder)
+    file = draw.choice(sorted(before))
+    KINDS[kind](folder / file, other, draw)
+    after = contents(folder)
+    hit = [name for name in before if after.get(name) != before[name]]
+    strays = after.keys() - before.keys()
+    wrong = wrong_readings(subject, folder, tolerant=True)
+    damages = glauber.verify(folder).damages
+    counts = Counter({"trials": 1, "noticed" if damages else "harmless": 1})
+    if not damages:
+        wrong += wrong_readings(subject, folder)
+    shutil.copytree(folder, home / "resumed")
     try:
-        with small_parts():
-            getattr(made.subject, name)(made.place)
+        glauber.resume(home / "resumed", model=subject.model)
     except GlauberError:
-        return
-    except Exception as error:
-        return found.fail(f"{name} breaks down: {type(error).__name__}: {error}")
-    if not found.beyond(differences(made.place, getattr(made, end))):
-        return
-    wrong = [
-        k for k, seen in observe(made.place, made.readers).items() if seen != made.seen[end][k]
-    ]
-    if wrong:
-        found.fail(f"{name} goes on, and then {', '.join(wrong)} differ")
-
-
-def _check_repair(found: Trial, made: Made, which: str) -> None:
-    """A repair keeps what was not hit, and what it keeps verifies and is resumed to the end."""
-    repair = getattr(glauber, "repair", None)
-    if repair is None:
-        found.refused = "there is no repair"
-        return
-    run, model = made.place, made.subject.model()
+        pass
+    else:
+        _remove(home / "resumed", strays)
+        wrong += wrong_end(subject, home / "resumed", values)
     try:
-        repair(run, model=model)
-        if not sound(run):
-            found.fail("what was repaired does not verify")
-        _check_kept(found, Run(getattr(made, which)), Run(run))
-        with small_parts():
-            made.subject.resume(run)
-        _check_end(found, made)
+        subject.repair(folder)
     except GlauberError as error:
-        found.refused = str(error)
-        if not may_be_lost(found.kind, found.hit):
-            found.fail(f"not repaired: {error}")
-    except Exception as error:
-        found.fail(f"repair breaks down: {type(error).__name__}: {error}")
+        counts["refused by repair"] += 1
+        undecidable = kind in ("foreign", "swap") and steps == 0  # which file is of another run
+        if "start.parquet" not in hit and kind != "folder instead" and not undecidable:
+            wrong.append(f"not repaired: {error}")
+        return counts, _about(wrong, subject, kind, hit, steps)
+    kept = Run(folder).steps
+    counts["repaired"] += 1
+    counts["without loss"] += kept == steps
+    if kept < min([steps, *(sound_before(name, steps) for name in hit)]):
+        wrong.append(f"only {kept} steps were kept")
+    _remove(folder, [*strays, *(hit if kind == "folder instead" else ())])
+    wrong += unfinished(subject, folder, kept, subject.compare_repaired)
+    return counts, _about(wrong, subject, kind, hit, steps)
 
 
-def _check_end(found: Trial, made: Made) -> None:
-    """The same bytes; where nothing was noticed, a header may be laid out in another way."""
-    differ = found.beyond(differences(made.place, made.whole))
-    if differ and not found.noticed:
-        seen = observe(made.place, made.readers)
-        differ = [name for name in made.readers if seen[name] != made.seen["whole"][name]]
-    if differ:
-        found.fail(f"repaired and resumed, there differ: {', '.join(differ)}")
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    """Remove what nobody else does: files with other names, and folders."""
+    for path in (folder / name for name in names):
+        path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _check_kept(found: Trial, before: Run, after: Run) -> None:
-    found.kept = after.steps / before.steps
-    least = min([before.steps, *map(sound_before, found.hit)])
-    if found.kind == "twice" and before.spec.unmasking is not None:
-        least = least // EVERY * EVERY  # passes may do nothing: only marks tell how many there were
-    if after.steps < least:
-        found.fail(f"{after.steps} steps are kept, but {least} are sound")
-    for name in before.fields:
-        if frozen(after.read(name)) != frozen(before.read(name, 0, after.steps)):
-            found.fail(f"{name} of the steps that are kept differs")
-    for step in range(after.steps + 1):
-        if (after.tokens(step) != before.tokens(step)).any():
-            return found.fail(f"the tokens after step {step} differ")
-    return None
+def _about(wrong: list[str], subject: Subject, kind: str, hit: list[str], steps: int) -> list[str]:
+    where = f"{subject.name}, {kind} of {' and '.join(hit) or 'nothing'} at {steps} steps"
+    return [f"{where}: {reason}" for reason in wrong]
 
 
-def damage(
-    home: Path,
-    *,
-    count: int = 200,
-    seed: int = 0,
-    names: tuple[str, ...] = (),
-    kinds: tuple[str, ...] = tuple(KINDS),
-) -> int:
-    """So many damages over all kinds of runs; prints a line for each kind, returns failures."""
-    draw = random.Random(seed)
-    subjects = [made(SUBJECTS[name], home / name) for name in names or SUBJECTS]
-    tally: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
+def damage(home: Path, *, count: int, seed: int) -> int:
+    """So many damages; prints their counts, returns failures."""
+    draw, total = random.Random(seed), Counter[str]()
     for number in range(count):
-        kind = kinds[number % len(kinds)]
-        which = draw.choice(("whole", "stopped"))
-        found = trial(draw.choice(subjects), which, kind, draw)
-        tally[kind].update(_counts(found))
-        if found.failures:
-            print(f"  FAILED {found.what}: {'; '.join(found.failures)}", flush=True)
-    for kind, counts in tally.items():
-        print(f"damage, {kind}: " + ", ".join(f"{n} {what}" for what, n in counts.items()))
-    return sum(counts["failed"] for counts in tally.values())
-
-
-def _counts(found: Trial) -> dict[str, int]:
-    return {
-        "trials": 1,
-        "noticed": int(found.noticed),
-        "harmless": int(not found.noticed and not found.failures),
-        "repaired": int(found.kept is not None),
-        "of them without loss": int(found.kept == 1.0),
-        "refused by repair": int(bool(found.refused)),
-        "failed": int(bool(found.failures)),
-    }
+        subject = draw.choice(list(SUBJECTS.values()))
+        kind, steps = list(KINDS)[number % len(KINDS)], draw.choice((1, 9, 16, 27, 32, STEPS))
+        with small_parts():
+            counts, wrong = trial(subject, home, kind, steps, draw)
+        total += counts | Counter(failed=bool(wrong))
+        for reason in wrong:
+            print(f"  FAILED {reason}", flush=True)
+    print(f"damage with {len(READERS)} readers: ", end="")
+    print(", ".join(f"{number} {what}" for what, number in total.items()))
+    return total["failed"]

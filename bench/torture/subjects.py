@@ -1,178 +1,246 @@
-"""The runs that are tortured: small ones of every kind, made the same each time."""
+"""The runs that trials are made on: small ones of every kind, the same each time."""
 
-import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import cache
-from itertools import islice
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import glauber
-from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.table import Joint
-from glauber.generation import stored
-from glauber.runs import store
-from glauber.sampling import session
+import numpy as np
 
-ROOT = Path(__file__).parents[2]
-MODEL = ROOT / "tests" / "runs" / "before" / "model"
-EVERY = 16  # steps of a chunk
+import glauber
+from glauber.conditionals.load import Model
+from glauber.conditionals.table import Joint
+from glauber.errors import GlauberError
+from glauber.generation import writing
+from glauber.runs import folder_log
+from glauber.runs.curves import curves
+from glauber.runs.film import film, whole_film
+from glauber.runs.log import MemoryLog
+from glauber.runs.run import Run
+from glauber.sampling import engine
+from glauber.sampling.advance import Session, advance
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from conftest import make_model, make_tokenizer
+from run_bytes import contents, values
+
+__all__ = ["contents", "values"]
+SEGMENT_STEPS = 16
 STEPS = 40
+SCRATCH = tempfile.TemporaryDirectory(prefix="glauber-torture-")
 TEXTS = ["the cat sat on the mat .", "a big dog ran under the old tree .", "is it red or blue !"]
 
 
 @contextmanager
-def small_parts(seconds: float = math.inf) -> Iterator[None]:
-    """Chunks of 16 steps; with no seconds, every step or pass is a commit of its own.
+def small_parts(seconds: float = math.inf, stop: int | None = None) -> Iterator[None]:
+    """Segments of 16 steps, and commits that do not depend on the clock: every step, or with
+    infinitely many seconds after 1, 9, 40 … steps. A run stops after `stop` steps."""
 
-    Otherwise the commits come after 1, 9, 16, 32 … steps. Both do not depend on the clock.
-    """
+    def advance_in_parts(batches: Any, log: Any, *, until: int, session: Session) -> None:
+        end = until if stop is None else min(until, stop)
+        advance(batches, log, until=end, session=session, seconds=seconds)
+        session.stopping = session.stopping or end < until
+
     with ExitStack() as stack:
-        for place, name, value in (
-            (store, "chunk_steps", lambda n_chains, n_slots: EVERY),
-            (session, "COMMIT_SECONDS", seconds),
-            (stored, "COMMIT_SECONDS", seconds),
-        ):
-            stack.enter_context(patch.object(place, name, value))
+        for owner in (engine, writing):
+            stack.enter_context(patch.object(owner, "advance", advance_in_parts))
+        steps = patch.object(folder_log, "default_segment_steps", lambda *shape: SEGMENT_STEPS)
+        stack.enter_context(steps)
         yield
 
 
 @cache
-def tiny() -> MaskedLM:
-    """A tiny BERT, loaded once."""
-    return MaskedLM.load(str(MODEL), device="cpu")
+def tiny() -> Model:
+    """A tiny BERT with random weights."""
+    folder = Path(SCRATCH.name) / "model"
+    make_model().save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return glauber.load(str(folder), device="cpu")
 
 
 @cache
 def table() -> Joint:
-    """A law of one's own over three sites of four tokens."""
+    """A joint distribution of three sites and four tokens."""
     return Joint.random(4, 3, seed=2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
-    """A kind of run: how it is begun, resumed and made longer."""
+    """A kind of run: how it is begun and finished, and what a reader should find in it."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
-    model: Callable[[], Any] = tiny
-    texts: tuple[str, ...] = tuple(TEXTS)
-    writes: bool = False  # a generation
+    texts: tuple[str, ...] = ()  # none: those of a table
+    generates: bool = False
+    first_steps: int = STEPS  # planned at the beginning; extended to STEPS
 
-    def begin(self, folder: Path, **more: Any) -> None:
-        """The whole run in a new folder; a generation that is there is resumed."""
-        options = self.options | more
-        if self.writes:
-            glauber.generate(self.model(), out=folder, **options)
-        else:
-            options = {"steps": STEPS, "memo": 0} | options
-            glauber.sample(self.model(), list(self.texts), out=folder, **options)
+    @property
+    def model(self) -> Any:
+        return tiny() if self.texts or self.generates else table()
 
-    def resume(self, folder: Path) -> None:
-        """Goes on to the planned end."""
-        if self.writes:
-            self.begin(folder)
-        else:
-            glauber.resume(folder, model=self.model(), memo=0)
+    def finish(self, folder: Path) -> None:
+        """Begin the run, or continue it to its end."""
+        if self.generates:
+            glauber.generate(self.model, out=folder, **self.options)
+            return
+        if not folder.exists():
+            texts = list(self.texts) or ["012", "330"]
+            steps = self.first_steps
+            glauber.sample(self.model, texts, steps=steps, memo=0, out=folder, **self.options)
+        glauber.resume(folder, model=self.model, memo=0)
+        glauber.extend(folder, steps=STEPS, model=self.model, memo=0)
 
-    def extend(self, folder: Path, steps: int = STEPS + 13) -> None:
-        """Makes it longer; a generation has its end."""
-        if self.writes:
-            self.begin(folder)
-        else:
-            glauber.extend(folder, steps=steps, model=self.model(), memo=0)
-
-    def stop(self, folder: Path, after: int) -> None:
+    def stop(self, folder: Path, steps: int) -> None:
         """A run that was interrupted after so many steps."""
-        if self.writes:
-            with patch.object(stored, "passes", _interrupted(after)):
-                try:
-                    self.begin(folder)
-                except KeyboardInterrupt:
-                    return
-        else:
-            self.begin(folder, session=_Stopping(after=after))
+        with small_parts(stop=steps), suppress(KeyboardInterrupt):
+            self.finish(folder)
+
+    @cache  # noqa: B019 (there are few subjects)
+    def stopped(self, steps: int) -> Path:
+        """A run that was interrupted after so many steps, to be copied."""
+        folder = Path(SCRATCH.name) / f"{self.name} {steps}"
+        self.stop(folder, steps)
+        return folder
+
+    def repair(self, folder: Path) -> None:
+        glauber.repair(folder, model=self.model)
+
+    @property
+    def compare_repaired(self) -> Any:
+        """How the end of a repaired run is compared: the footers of an extended one may differ.
+
+        They say how many steps were planned when they were written.
+        """
+        return contents if self.first_steps == STEPS else values
+
+    @cached_property
+    def complete(self) -> Run:
+        """The run that nothing befell."""
+        folder = Path(SCRATCH.name) / self.name
+        with small_parts():
+            self.finish(folder)
+        return Run(folder)
+
+    @cached_property
+    def other(self) -> "Subject":
+        """The same with another seed."""
+        options = self.options | {"seed": 99}
+        return replace(self, name=f"other {self.name}", options=options)
+
+    @cache  # noqa: B019 (there are few subjects)
+    def expected(self, reader: str, steps: int) -> Any:
+        """What a reader should find after so many steps, worked out in memory."""
+        log = self.complete.log
+        memory = MemoryLog(
+            log.spec,
+            log.tokens(0),
+            log.free,
+            log.n_slots,
+            rejects="accepted" in log.fields,
+            segment_steps=SEGMENT_STEPS,
+        )
+        memory.append({name: log.read(name, 0, steps) for name in log.fields})
+        return bits(READERS[reader](Run(memory, self.complete.model_vocabulary)))
 
 
-@dataclass
-class _Stopping(session.Session):
-    after: int = 0
-
-    def count(self, *args: Any) -> None:
-        super().count(*args)
-        self.after -= 1
-        self.stopping = self.after <= 0
-
-
-def _interrupted(after: int) -> Callable[..., Iterator[Any]]:
-    whole = stored.passes
-
-    def passes(*args: Any) -> Iterator[Any]:
-        yield from islice(whole(*args), after)
-        raise KeyboardInterrupt
-
-    return passes
-
-
-HEATS = [0.1, 0.7, 4.0]
-WRITE = {"length": 18, "chains": 2, "order": "random", "temperature": 0.9, "seed": 3}
-CONSTRAINTS = {
-    "max_changes": 3, "freeze": "1", "tie": "0=4", "allow": "0:the|a|cat", "bias": "2:dog=2",
-}  # fmt: skip
 SUBJECTS = {
-    one.name: one
-    for one in (
-        Subject("plain", {"seed": 3, "temperature": 1.3}),
-        Subject("one chain", {"seed": 4, "chains": 1, "steps": 37}),
-        Subject("eight chains", {"seed": 5, "chains": 8, "temperature": 1.5}),
-        Subject("blocks", {"seed": 6, "chains": 2, "scan": "block:3", "prefix": "the dog"}),
-        Subject(
-            "adaptive", {"seed": 4, "scan": "adaptive:confidence:2", "temperature": [0.1, 0.7, 4.0]}
-        ),
-        Subject("constrained", {"seed": 8, "chains": 2} | CONSTRAINTS, texts=(TEXTS[0],)),
-        Subject("table", {"seed": 9, "chains": 2}, table, ("012", "330")),
-        Subject("generation", WRITE | {"remask": "conf", "correct": 1}, writes=True),
+    subject.name: subject
+    for subject in (
+        Subject("one site", {"seed": 3, "temperature": [0.5, 1.3, 4.0]}, tuple(TEXTS)),
+        Subject("blocks", {"seed": 6, "chains": 2, "scan": "block:2"}),
+        Subject("adaptive", {"seed": 4, "scan": "adaptive:entropy", "temperature": [0.1, 4.0]}),
+        Subject("constrained", {"seed": 8, "chains": 2, "max_changes": 3, "freeze": "1",
+                                "tie": "0=4", "allow": "0:the|a|cat"}, (TEXTS[0],)),
+        Subject("generation", {"length": 18, "chains": 2, "order": "random", "seed": 3,
+                               "temperature": 0.9, "remask": "conf", "correct": 1},
+                generates=True),
+        Subject("extended", {"seed": 9, "chains": 1}, first_steps=22),
     )
-}
+}  # fmt: skip
 
 
-def to_earlier_format(folder: Path) -> None:
-    """The same run as versions before checksums wrote it."""
-    header = json.loads((folder / "run.json").read_text())
-    if header["format"] < 4:
-        return
-    header.pop("digest")
-    header["format"] = 2 if header.get("unmasking") else 3 if header.get("constraints") else 1
-    (folder / "run.json").write_text(json.dumps(header, indent=1, ensure_ascii=False) + "\n")
-    steps = json.loads((folder / "committed.json").read_text())["steps"]
-    (folder / "committed.json").write_text(json.dumps({"steps": steps}, indent=1) + "\n")
-    for copy in ("run.copy.json", "committed.copy.json"):
-        (folder / copy).unlink()
+# ---- readers
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a run except the lock."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "lock")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+def _film(run: Run) -> Any:
+    late = film(run, first=run.steps // 2, count=5).to_dict()
+    return [whole_film(run).to_dict(), late]
 
 
-def differences(folder: Path, other: Path) -> list[str]:
-    """The files that are not the same in two runs."""
-    one, two = contents(folder), contents(other)
-    return sorted(name for name in one | two if one.get(name) != two.get(name))
+READERS = {
+    **{
+        name: partial(lambda run, name: run.read(name) if name in run.fields else None, name=name)
+        for name in ("site", "token", "changed", "log_prob_old", "log_prob_new", "entropy",
+                     "accepted")
+    },
+    "free": lambda run: [run.free, run.first_site],
+    "tokens": lambda run: [run.tokens(step) for step in range(run.steps, -1, -5)],
+    "states": lambda run: [tokens for _, tokens in run.states()],
+    "texts": lambda run: run.texts(every=3),
+    "show": lambda run: [s.text for s in glauber.show(run, chain=run.n_chains - 1).snapshots],
+    "film": _film,
+    "curves": lambda run: curves(run).to_dict(),
+    "frame": lambda run: run.frame(events=True).to_csv(),
+}  # fmt: skip
 
 
-def sound(folder: Path) -> bool:
-    """Whether `verify` calls a run sound."""
+def bits(value: Any) -> Any:
+    """Something that equals another only if every bit of both does."""
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return tuple((key, bits(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(bits(item) for item in value)
+    return value if isinstance(value, str | bytes) else repr(value)
+
+
+def wrong_readings(
+    subject: Subject, run: Path | Run, *, tolerant: bool = False, names: Any = READERS
+) -> list[str]:
+    """What readers find that is wrong; a tolerant trial lets refusals pass."""
+    wrong = []
+    for name in names:
+        try:
+            opened = run if isinstance(run, Run) else Run(run)
+            right = bits(READERS[name](opened)) == subject.expected(name, opened.steps)
+        except GlauberError as error:
+            if not tolerant:
+                wrong.append(f"{name}: {error}")
+        except Exception as error:
+            wrong.append(f"{name} breaks down: {type(error).__name__}: {error}")
+        else:
+            wrong += [] if right else [f"{name} differs"]
+    return wrong
+
+
+def unfinished(subject: Subject, folder: Path, steps: int, compare: Any = contents) -> list[str]:
+    """What is wrong with a run that was cut short after so many steps were committed."""
+    if not folder.exists():
+        wrong = ["the run is missing"] if steps >= 0 else []
+    else:
+        wrong = wrong_readings(subject, folder)
+        if not wrong and Run(folder).steps < steps:
+            wrong = [f"{steps} steps were committed, {Run(folder).steps} are there"]
+        if not wrong and glauber.verify(folder).damages:
+            wrong = ["verify reports damage"]
+    return wrong or wrong_end(subject, folder, compare)
+
+
+def wrong_end(subject: Subject, folder: Path, compare: Any = contents) -> list[str]:
+    """What is wrong with a run after it was continued to its end."""
     try:
-        verify = getattr(glauber, "verify", None)
-        if verify is None:
-            glauber.Run(folder).verify()
-            return True
-        return not verify(folder).exit_code
-    except glauber.GlauberError:
-        return False
+        with small_parts():
+            subject.finish(folder)
+    except Exception as error:
+        return [f"it cannot be continued: {type(error).__name__}: {error}"]
+    run, complete = compare(folder), compare(subject.complete.folder)
+    differ = sorted(name for name in run | complete if run.get(name) != complete.get(name))
+    return [f"at the end {', '.join(differ)} differ"] if differ else []

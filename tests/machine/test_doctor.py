@@ -12,7 +12,7 @@ import torch
 
 import glauber
 from conftest import int8_works
-from glauber.machine import checksums, facts, self_test
+from glauber.machine import facts, self_test
 from glauber.machine.doctor import Checkup
 from glauber.machine.facts import Fact
 
@@ -39,12 +39,12 @@ def test_a_sound_machine_is_well(tiny):
 
 
 def test_an_engine_at_another_temperature_is_found(monkeypatch):
-    begun = self_test._begun
+    start = self_test._start
 
     def hotter(tokens, device):
-        return begun(tokens, device)._replace(temperature=torch.full((len(tokens),), 1.3).double())
+        return start(tokens, device)._replace(temperature=torch.full((len(tokens),), 1.3).double())
 
-    monkeypatch.setattr(self_test, "_begun", hotter)
+    monkeypatch.setattr(self_test, "_start", hotter)
     for check in (self_test.one_step, self_test.long_run):
         found = check("cpu")
         assert not found.passed and found.number < 1e-6, found
@@ -63,31 +63,31 @@ def test_a_pass_bytes_and_events_that_differ_are_found(tiny, monkeypatch):
     )
     # Where products are not exact anyway, there is nothing to test.
     assert (self_test.byte_products().number > 0) == int8_works()
-    sampled, seeds = self_test._sampled, iter(range(9))
+    sampled, seeds = self_test._sample, iter(range(9))
     monkeypatch.setattr(self_test, "SEED", 0)
 
     def another(**how):
         monkeypatch.setattr(self_test, "SEED", next(seeds))
         return sampled(**how)
 
-    monkeypatch.setattr(self_test, "_sampled", another)
-    assert not self_test.resumed().passed
+    monkeypatch.setattr(self_test, "_sample", another)
+    assert not self_test.resumed_run().passed
 
 
 def test_draws_are_compared_with_another_devices(tiny, monkeypatch):
     """On the CPU itself they agree; a device whose temperature is off does not."""
-    found = self_test.beside_cpu("cpu")
+    found = self_test.compared_run("cpu")
     assert found.passed and found.number < 1e-5
-    sampled = self_test._sampled
-    monkeypatch.setattr(self_test, "_sampled", lambda **how: sampled(**how, temperature=1.01))
-    assert not self_test.beside_cpu("cpu").passed
+    sampled = self_test._sample
+    monkeypatch.setattr(self_test, "_sample", lambda **how: sampled(**how, temperature=1.01))
+    assert not self_test.compared_run("cpu").passed
 
 
 def test_what_is_raised_is_a_line(monkeypatch):
     def broken():
         raise RuntimeError(f"no kernel image in {Path.home()}/torch\nmore")
 
-    found = self_test._checked("a test", "cuda:0", broken)
+    found = self_test._check("a test", "cuda:0", broken)
     assert not found.passed and found.said == "RuntimeError: no kernel image in ~/torch"
     monkeypatch.setattr(self_test, "devices", broken)
     (only,) = self_test.self_test()
@@ -125,53 +125,44 @@ def test_damaged_and_missing_files_of_the_package_are_found(tmp_path, monkeypatc
     for name in ("whole", "changed", "gone"):
         (tmp_path / "models" / "one" / name).write_bytes(b"weights")
     sums = [
-        f"{checksums.checksum(p)}  models/one/{p.name}\n"
-        for p in tmp_path.rglob("*")
-        if p.is_file()
+        f"{facts.checksum(p)}  models/one/{p.name}\n" for p in tmp_path.rglob("*") if p.is_file()
     ]
     (tmp_path / "SUMS").write_text("".join(sorted(sums)))
-    monkeypatch.setattr(checksums, "PACKAGE", tmp_path)
-    monkeypatch.setattr(checksums, "SUMS", tmp_path / "SUMS")
-    assert list(checksums.bundled()) == [("one", "3 files as released", "")]
+    monkeypatch.setattr(facts, "PACKAGE", tmp_path)
+    monkeypatch.setattr(facts, "SUMS", tmp_path / "SUMS")
+    assert list(facts.bundled()) == [("one", "3 files as released", "")]
     (tmp_path / "models/one/changed").write_bytes(b"Weights")
     (tmp_path / "models/one/gone").unlink()
-    ((name, said, state),) = checksums.bundled()
+    ((name, said, state),) = facts.bundled()
     assert state == "failed" and "changed differs" in said and "gone is missing" in said
 
 
+def carried():
+    """The files whose checksums `data/SHA256SUMS` lists: models and data, without their words."""
+    every = [*facts.PACKAGE.glob("models/*/*"), *facts.PACKAGE.glob("data/*")]
+    return sorted(path for path in every if path.suffix != ".md" and path != facts.SUMS)
+
+
 def test_the_checksums_are_of_what_the_package_carries():
-    listed = dict(reversed(line.split("  ")) for line in checksums.SUMS.read_text().splitlines())
-    there = {
-        str(p.relative_to(checksums.PACKAGE)): checksums.checksum(p) for p in checksums.carried()
-    }
+    listed = dict(reversed(line.split("  ")) for line in facts.SUMS.read_text().splitlines())
+    there = {str(p.relative_to(facts.PACKAGE)): facts.checksum(p) for p in carried()}
     assert listed == there, (
         "cd src/glauber && find models/*/* data/* -type f ! -name '*.md' ! -name SHA256SUMS | "
         "LC_ALL=C sort | xargs sha256sum > data/SHA256SUMS"
     )
 
 
-def test_a_hub_that_never_answers_is_given_up():
-    with socket.socket() as silent:  # takes the connection and says nothing
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        said = facts.reached(f"http://127.0.0.1:{silent.getsockname()[1]}", 0.2)
-    assert "did not answer within 0.2 s" in said
-    assert "is not reachable" in facts.reached("http://127.0.0.1:1", 2.0)
-
-
-def test_the_hub_is_asked_unless_that_is_forbidden(monkeypatch):
-    monkeypatch.setenv("HF_ENDPOINT", "https://somebody:secret@mirror.example")
-    asked = []
-    monkeypatch.setattr(facts, "reached", lambda *how: asked.append(how) or "")
-    ((_, said, state),) = facts._hub()  # the tests themselves are offline
-    assert (asked, state) == ([], "note") and "not asked" in said and "secret" not in said
-    monkeypatch.delenv("HF_HUB_OFFLINE")
-    assert list(facts._hub()) == [("hub", "https://mirror.example is reachable", "")]
-
-
 def test_a_cache_that_cannot_be_written_is_worth_knowing(monkeypatch):
-    monkeypatch.setattr(facts, "_there", lambda place: Path("/proc"))
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(facts, "_existing", lambda path: Path("/proc"))
     assert {state for _, _, state in facts._caches()} == {"note"}
+
+
+def test_an_offline_hub_is_worth_knowing(monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    states = {name: (value, state) for name, value, state in facts._caches()}
+    assert states["HF_HUB_OFFLINE"] == ("is set: no model is fetched from the hub", "note")
 
 
 def test_a_checkout_is_told_from_a_copy(monkeypatch, tmp_path):
@@ -181,18 +172,18 @@ def test_a_checkout_is_told_from_a_copy(monkeypatch, tmp_path):
 
     monkeypatch.setattr(facts.metadata, "distribution", lambda name: Installed())
     monkeypatch.setattr(facts, "PACKAGE", tmp_path / "a b" / "src" / "glauber")
-    assert facts._installed().startswith("editable checkout in")
+    assert facts._installation().startswith("editable checkout in")
     monkeypatch.setattr(facts, "PACKAGE", tmp_path / "copy" / "glauber")
-    assert facts._installed().endswith("not installed")
+    assert facts._installation().endswith("not installed")
     monkeypatch.setattr(facts, "PACKAGE", tmp_path / "site-packages" / "glauber")
-    assert facts._installed().startswith("installed in")
+    assert facts._installation().startswith("installed in")
 
 
 def test_a_section_that_fails_is_a_line_and_the_others_stay(monkeypatch):
     def fails():
         raise OSError("gone")
 
-    monkeypatch.setattr(facts, "SECTIONS", {"one": fails, "two": lambda: [("a", "b")]})
+    monkeypatch.setattr(facts, "SECTIONS", {"one": fails, "two": lambda: [("a", "b", "")]})
     found = list(facts.facts())
     assert found == [
         Fact("one", "one", "cannot be found out: OSError: gone", "failed"),

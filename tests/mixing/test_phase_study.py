@@ -14,8 +14,8 @@ from glauber.mixing.influence import influence
 from glauber.mixing.pairs import pairs_of_texts
 from glauber.mixing.phase import phase
 from glauber.mixing.phase_cells import some_texts
-from glauber.sweeps.executor import here
-from glauber.sweeps.folder import left, results
+from glauber.sweeps.executors import run_here
+from glauber.sweeps.folder import results
 
 SMALL = dict(lengths=[2, 4], temperatures=[0.5, 4.0], pairs=3, steps=6, device="cpu")
 
@@ -31,7 +31,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
     assert kept.cells == whole.cells
     assert "plotly" in (folder / "phase.html").read_text().lower()
     (folder / "cells" / "length-4_temperature-4.json").unlink()
-    assert len(left(folder)) == 1
+    assert len(results(folder)) == 3
     assert phase(str(tiny_folder), texts, out=folder, **SMALL).cells == whole.cells
     assert len(results(folder)) == 4
 
@@ -39,7 +39,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
 def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkeypatch):
     """What workers do by themselves is proved in tests/sweeps; here they are this process."""
     expected = phase(str(tiny_folder), texts, **SMALL)
-    monkeypatch.setattr("glauber.mixing.phase_cells.executor_named", lambda *_, **__: here)
+    monkeypatch.setattr("glauber.mixing.phase_cells.choose_executor", lambda *_, **__: run_here)
     found = phase(str(tiny_folder), texts, on="processes", **SMALL)
     assert found.cells == expected.cells and found.folder is None
 
@@ -109,7 +109,7 @@ def test_cells_need_no_more_than_a_bare_machine_has(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     fresh = importlib.import_module("glauber.mixing.phase_cells")
     settings = dict(texts=None, pairs=1, steps=2, sweeps=None, seed=0, coupling="maximal",
-                    device="cpu", dtype="float32", own_pairs=True)  # fmt: skip
+                    device="cpu", dtype="float32")  # fmt: skip
     place = dict(on="local", workers=None, address=None, out=tmp_path / "grid")
     axes = dict(length=[2], temperature=[1.0])
     fresh.run_cells("bundled:english", settings, axes, trust_remote_code=False, **place)

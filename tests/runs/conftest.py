@@ -7,14 +7,14 @@ import pytest
 
 import glauber
 from conftest import TEXTS
-from glauber.runs import store
+from glauber.runs import folder_log
 
 
 @pytest.fixture(scope="session")
 def stored(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of three chunks, the last of which is half full."""
+    """A finished run of three segments, the last of which is half full."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
+        patch.setattr(folder_log, "default_segment_steps", lambda n_chains, n_slots: 16)
         out = tmp_path_factory.mktemp("stored") / "run"
         return glauber.sample(str(tiny_folder), TEXTS, steps=40, seed=3, out=out).folder
 

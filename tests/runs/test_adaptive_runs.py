@@ -10,18 +10,10 @@ import glauber as package
 from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.runs.export import export
-from glauber.runs.replay import replay
 from glauber.runs.run import Run
-from glauber.sampling.sample import (
-    Session,
-    advance,
-    begin,
-    cost,
-    extend,
-    plan,
-    resume,
-    sample,
-)
+from glauber.sampling.advance import Session
+from glauber.sampling.engine import advance_chains
+from glauber.sampling.sample import begin, cost, extend, plan, resume, sample
 from resealed import said_otherwise
 from run_bytes import contents
 
@@ -48,9 +40,10 @@ def test_a_rejected_step_changes_nothing_and_is_counted(run):
     assert run.acceptance == changed.sum() / (changed.sum() + (~accepted).sum())
     assert f"{run.acceptance:.1%} of the proposals to change one were accepted" in str(run)
     assert run.to_dict()["acceptance"] == run.acceptance
-    again = run.tokens(0)
-    replay(again, run.read("site"), run.read("token"))
-    np.testing.assert_array_equal(again, run.tokens())
+    replayed, sites, drawn = run.tokens(0), run.read("site"), run.read("token")
+    for chain, step in np.ndindex(run.n_chains, run.steps):
+        replayed[chain, sites[chain, step, 0]] = drawn[chain, step, 0]
+    np.testing.assert_array_equal(replayed, run.tokens())
     held = ~run.free
     assert (tokens[:, held] == tokens[0, held]).all()
     run.verify()
@@ -76,17 +69,10 @@ def test_stops_and_batches_leave_no_trace(tiny_folder, texts, tmp_path):
 
     whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **OPTIONS)
     planned = plan(str(tiny_folder), texts, steps=30, **OPTIONS)
-    begin(planned, tmp_path / "run")
-    advance(planned, tmp_path / "run", session=Stopping(), batch_size=1)
+    with begin(planned, tmp_path / "run") as log:
+        advance_chains(planned, log, session=Stopping(), batch_size=1)
     assert 0 < Run(tmp_path / "run").steps < 30
     assert contents(resume(tmp_path / "run").folder) == contents(whole.folder)
-
-
-def test_a_lost_part_is_noticed(tiny_folder, texts, tmp_path):
-    run = sample(str(tiny_folder), texts, steps=10, out=tmp_path / "run", **OPTIONS)
-    (run.folder / "events.zarr/accepted/c/0/0/0").unlink()
-    with pytest.raises(GlauberError, match="accepted of steps 0 to 10"):
-        Run(run.folder).verify()
 
 
 def test_an_old_run_by_the_old_name_goes_on(tiny_folder, texts, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import glauber
-from glauber.runs import store
+from glauber.runs import folder_log
 from glauber.runs.curves import curves, window_of
 from glauber.runs.export import survival
 from glauber.runs.run import Run
@@ -21,7 +21,7 @@ HEAT = [9.0, 0.01, 1.0]
 def runs(tiny_folder, tmp_path_factory):
     place, model = tmp_path_factory.mktemp("curves"), glauber.load(str(tiny_folder))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
+        patch.setattr(folder_log, "default_segment_steps", lambda n_chains, n_slots: 16)
         chains = [
             glauber.sample(
                 LAW, ["0120"], steps=70, scan=scan, temperature=HEAT, out=place / scan[:5]

@@ -17,10 +17,8 @@ def run(tiny_folder, tmp_path_factory):
     return sample(str(tiny_folder), texts, steps=60, seed=1, out=tmp_path_factory.mktemp("x") / "r")
 
 
-def test_xarray_opens_the_events(run):
-    import xarray
-
-    data = xarray.open_zarr(run.folder / "events.zarr")
+def test_the_events_are_an_xarray_dataset(run):
+    data = run.events()
     assert data["site"].dims == ("chain", "step", "slot")
     assert data["site"].shape == (2, 60, 1)
     np.testing.assert_array_equal(data["token"].values, run.read("token"))
@@ -37,7 +35,7 @@ def test_jsonl_has_one_object_per_chain_and_step(run, tmp_path):
         assert line["changed"] == (differing - 1).tolist()  # sites without [CLS]
 
 
-def test_parquet_holds_every_event(run, tmp_path):
+def test_parquet_has_every_event(run, tmp_path):
     import pyarrow.parquet
 
     export(run, to="parquet", out=tmp_path / "run.parquet")
@@ -83,7 +81,7 @@ def test_nothing_of_the_user_is_touched(run, tmp_path):
     export(run, to="text", out=tmp_path / "run.txt")
     assert all((tmp_path / f"{name}").read_text() == "mine" for name in ("run.txt.partial",))
     assert len(list(tmp_path.iterdir())) == 4
-    with pytest.raises(GlauberError, match="lies in the run"):
+    with pytest.raises(GlauberError, match="is inside the run"):
         export(run, to="text", out=run.folder / "texts.txt")
 
 

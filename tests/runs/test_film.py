@@ -14,13 +14,12 @@ import glauber
 from conftest import TEXTS
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
-from glauber.runs import film as film_module
-from glauber.runs import store
-from glauber.runs.film import column, film, keep_decoded, whole_film
+from glauber.runs import folder_log
+from glauber.runs.film import column, film, whole_film
 from glauber.runs.run import Run
 from resealed import committed_to
 
-CHUNK = 16  # steps, so that a short run has several
+SEGMENT_STEPS = 16  # so that a short run has several segments
 AROUND = {-1, 0, 2, 3}  # padding, [PAD], [CLS] and [SEP] of the tiny vocabulary
 
 
@@ -63,7 +62,7 @@ def runs(tiny_folder, tmp_path_factory):
         return glauber.sample(rule, texts, steps=STEPS, seed=1, out=folder, **how)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "chunk_steps", lambda n_chains, n_slots: CHUNK)
+        patch.setattr(folder_log, "default_segment_steps", lambda n_chains, n_slots: SEGMENT_STEPS)
         found = {name: made(letters, PROTEINS, name, how) for name, how in OF_LETTERS.items()}
         found |= {name: made(model, TEXTS, name, how) for name, how in OF_WORDS.items()}
         found["generation"] = glauber.generate(
@@ -121,7 +120,7 @@ def check(run, given):
         assert len(texts[-1]) == len(sure[-1]) == reel["lengths"][place] == len(shown)
         held = [i - shown[0] for i in shown if not run.free[chain, i]]
         assert reel["frozen"][place] == held
-    oldest = (max(0, first - 1) // CHUNK - film_module.BACK) * CHUNK
+    oldest = (max(0, first - 1) // SEGMENT_STEPS - 1) * SEGMENT_STEPS
     moments = {first + f * every: f for f in range(count + 1)}
     for step, visits in enumerate(visits_of(run)):
         if step not in moments:
@@ -157,10 +156,10 @@ def test_a_film_is_the_run(runs, kind):
         check(run, found)
 
 
-def test_every_step_across_marks_and_at_the_ends(runs):
+def test_every_step_across_segments_and_at_the_ends(runs):
     run = runs["two, hot and very cold"]
-    check(run, film(run, first=CHUNK - 2, count=5))
-    check(run, film(run, first=2 * CHUNK, count=2))
+    check(run, film(run, first=SEGMENT_STEPS - 2, count=5))
+    check(run, film(run, first=2 * SEGMENT_STEPS, count=2))
     assert film(run, first=run.steps, count=9).count == 0
     beyond = film(run, first=run.steps - 3, count=10**9)
     assert beyond.count == 3 and beyond.end == run.steps
@@ -195,30 +194,25 @@ def test_masks_are_seen_and_spelled(runs):
 
 
 def test_nothing_is_read_twice_and_memory_is_bounded(runs, monkeypatch):
-    run, read = Run(runs["blocks"].folder), []
-    reading = Run.read
+    run, files = Run(runs["blocks"].folder), []
+    read_file = folder_log.read_file
 
-    def counted(self, name, first=0, last=None):
-        if last != first:
-            read.append((name, first))
-        return reading(self, name, first, last)
+    def counted(path):
+        files.append(path.name)
+        return read_file(path)
 
-    monkeypatch.setattr(Run, "read", counted)
+    monkeypatch.setattr(folder_log, "read_file", counted)
     film(run, first=3, count=8)
     film(run, first=5, count=3)
-    assert sorted(read) == sorted(set(read)) and {first for _, first in read} == {0}
+    assert sorted(files) == sorted(set(files)) and "00000001.parquet" not in files
     film(run, first=0, count=run.steps)
-    again = Run(run.folder)
-    keep_decoded(run, again)
-    read.clear()
-    film(again, first=0, count=4 * CHUNK)
-    assert not read
-    film(again, first=4 * CHUNK, count=4)  # the last chunk may have grown
-    assert read
-    monkeypatch.setattr(film_module, "HELD", 1)
+    files.clear()
+    film(run.newest(), first=0, count=run.steps)
+    assert files in ([], ["run.json"])
+    monkeypatch.setattr(folder_log, "CACHED_BYTES", 1)
     fresh = Run(run.folder)
     film(fresh, first=0, count=run.steps)
-    assert len(film_module._decoded(fresh).chunks) == 1
+    assert len(fresh.log._tables) == 1
 
 
 @pytest.mark.parametrize(

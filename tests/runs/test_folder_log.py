@@ -1,12 +1,9 @@
-"""A log in a folder: damage, kills, power cuts, other processes, symbolic links, full disks."""
+"""A log in a folder: other processes, full disks, other formats, and what is removed."""
 
 import errno
 import fcntl
 import json
 import os
-import random
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +12,26 @@ import pandas
 import pyarrow.dataset
 import pytest
 
-from bench.torture import logs
-from bench.torture.logs import KINDS, SUBJECTS, contents, save_tokenizer, synthetic_chains
+from glauber import disk
 from glauber.errors import DamagedRun, GlauberError
 from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
-from glauber.runs.log_repair import inspect_log, repair_log
+from glauber.runs.verify import inspect_log, repair_log
+from run_bytes import contents
+from synthetic_chains import Chains, save_tokenizer, synthetic_chains
 
-ROOT = Path(__file__).parents[2]
 CHAINS = synthetic_chains(3, 40)
+BLOCKS = synthetic_chains(2, 40, 3, rejects=True, empty=0.4, seed=1)
+
+
+def check_log(chains: Chains, folder: Path, steps: int) -> None:
+    """A sound log with the first steps of these chains."""
+    log = FolderLog(folder)
+    assert log.steps == steps and not inspect_log(folder).damages
+    for name in log.fields:
+        assert log.read(name).tobytes() == chains.events[name][:, :steps].tobytes()
+    for step, tokens in log.states():
+        assert (tokens == chains.tokens_after()[step]).all()
 
 
 @pytest.fixture
@@ -34,64 +42,23 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_noticed_and_repaired(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder_log, "flush_to_disk", lambda handle: None)  # plays no part here
-    draw = random.Random(7)
-    for steps in (7, 32, 37, 40):
-        for chains in SUBJECTS.values():
-            assert not logs.damage_trial(chains, tmp_path / "trial", kind, steps, draw)["failed"]
-
-
-def test_readers_that_compare_nothing_are_detected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder_log, "digest", lambda content: "")
-    monkeypatch.setattr(folder_log, "flush_to_disk", lambda handle: None)
-    draw = random.Random(0)
-    trials = [logs.damage_trial(CHAINS, tmp_path / "trial", "foreign", 37, draw) for _ in range(6)]
-    assert any(counts["failed"] for counts in trials)
-
-
-def test_a_power_cut_loses_nothing_that_was_committed(tmp_path: Path) -> None:
-    assert logs.power(tmp_path / "trial", count=40) == 0
-
-
-@pytest.mark.parametrize("writer", logs.BROKEN)
-def test_power_cuts_reveal_a_broken_writer(writer: str, tmp_path: Path) -> None:
-    with logs.BROKEN[writer]():
-        assert logs.power(tmp_path / "trial", count=24) > 0
-
-
-@pytest.mark.parametrize("options", [(), ("--broken", "manifest-first")], ids=["sound", "broken"])
-def test_kills_leave_a_run_that_continues_to_the_same_bytes(options: tuple[str, ...]) -> None:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.torture.logs", "kills", "--count", "8", *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )
-    assert (done.returncode != 0) == bool(options), done.stdout + done.stderr
-    assert (" 0 failed" in done.stdout) != bool(options) and "8 trials" in done.stdout
-
-
 def test_a_reader_next_to_a_writer_sees_the_steps_it_opened(tmp_path: Path) -> None:
-    chains = SUBJECTS["blocks"]
+    chains = BLOCKS
     with chains.create(tmp_path / "run", segment_steps=16) as log:
         reader = FolderLog(log.folder)
         for first in range(0, 40, 5):
             log.append(chains.part(first, first + 3))
-            assert reader.refresh() and reader.steps == first + 3
+            reader = reader.newest()
+            assert reader.steps == first + 3
             log.append(chains.part(first + 3, first + 5))  # replaces the tail that it knows
             for name in reader.fields:
                 values = reader.read(name)
                 assert values.tobytes() == chains.events[name][:, : first + 3].tobytes()
             assert (reader.tokens() == chains.tokens_after()[first + 3]).all()
-        assert reader.refresh() and not reader.refresh()
+            assert (
+                reader.segment(first // 16).arrays["site"].shape[1] <= first + 3 - first // 16 * 16
+            )
+        assert reader.newest().steps == 40 and log.newest() is log
 
 
 def test_a_run_has_one_writer(run: Path) -> None:
@@ -104,7 +71,7 @@ def test_a_run_has_one_writer(run: Path) -> None:
 
 
 def test_pandas_and_pyarrow_read_the_events_of_a_finished_run(tmp_path: Path) -> None:
-    chains = SUBJECTS["blocks"]
+    chains = BLOCKS
     with chains.create(tmp_path / "run", segment_steps=16) as log:
         log.append(chains.part(0, 40))
     frame = pandas.read_parquet(tmp_path / "run" / "events")
@@ -120,7 +87,7 @@ def test_a_finished_run_is_extended_to_the_bytes_of_a_longer_one(tmp_path: Path)
     short = replace(CHAINS, spec=replace(CHAINS.spec, steps=20))
     with short.create(tmp_path / "run", segment_steps=16) as log:
         log.append(CHAINS.part(0, 20))
-        assert log.finished
+        assert log.steps == log.spec.steps
     assert (log.folder / "events/00000001-00000020.parquet").is_file()
     with FolderLog(log.folder, write=True) as log:
         with pytest.raises(GlauberError, match="other settings"):
@@ -128,7 +95,7 @@ def test_a_finished_run_is_extended_to_the_bytes_of_a_longer_one(tmp_path: Path)
         log.describe(CHAINS.spec)
         assert (log.folder / "tail-00000020.parquet").is_file()
         log.append(CHAINS.part(20, 40))
-    assert not logs.wrong_values(CHAINS, log.folder)
+    check_log(CHAINS, log.folder, 40)
     assert len(pandas.read_parquet(log.folder / "events")) == 3 * 40
 
 
@@ -143,11 +110,13 @@ def test_a_full_disk_ends_in_a_sentence_and_loses_nothing(
             raise OSError(code, os.strerror(code))
 
         with monkeypatch.context() as patch:
-            patch.setattr(folder_log, "flush_to_disk", fail)
+            patch.setattr(disk, "flush_to_disk", fail)
             with pytest.raises(GlauberError, match=words):
                 log.append(CHAINS.part(37, 40))
         assert contents(run) == before
-    assert not logs.unfinished(CHAINS, run, 37)
+    with FolderLog(run, write=True) as log:
+        log.append(CHAINS.part(37, 40))
+    check_log(CHAINS, run, 40)
 
 
 def test_a_read_only_folder_is_refused_in_a_sentence(
@@ -164,7 +133,7 @@ def test_a_read_only_folder_is_refused_in_a_sentence(
     monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(GlauberError, match="cannot be written: Permission denied"):
         FolderLog(run, write=True)
-    assert not logs.wrong_values(CHAINS, run)
+    check_log(CHAINS, run, 37)
 
 
 def test_other_formats_are_refused_in_a_sentence(run: Path, tmp_path: Path) -> None:
@@ -187,31 +156,6 @@ def test_other_formats_are_refused_in_a_sentence(run: Path, tmp_path: Path) -> N
         FolderLog(run)
 
 
-LINKS = [
-    "lock", "run.json", "start.parquet", "events", "events/00000000.parquet", "states",
-    "states/00000001.parquet", "tail-00000037.parquet", "tail-00000099.parquet", "tokenizer",
-    "tokenizer/tokenizer.json", "events/.x.glauber-draft",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LINKS)
-def test_a_run_with_a_symbolic_link_is_never_written(name: str, run: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    target = outside / Path(name).name
-    if (run / name).exists():
-        (run / name).rename(target)
-    else:
-        target.write_bytes(b"something else")
-    (outside / "00000009.parquet").write_bytes(b"a name that a writer removes")
-    (run / name).symlink_to(target)
-    before = contents(outside)
-    for write in (lambda: FolderLog(run, write=True), lambda: repair_log(run)):
-        with pytest.raises(GlauberError, match="is a symbolic link"):
-            write()
-    assert contents(outside) == before
-
-
 def test_only_drafts_and_segments_are_removed(run: Path) -> None:
     leftovers = ["tail-00000003.parquet", "events/00000007.parquet", "events/.x.glauber-draft"]
     others = ["notes.txt", "events/notes.parquet", "tail-1.parquet", "tokenizer/00000001.parquet"]
@@ -226,8 +170,8 @@ def test_a_lost_tokenizer_remains_unless_it_can_be_written(run: Path) -> None:
     (run / "tokenizer" / "tokenizer.json").write_text("{}")
     with pytest.raises(DamagedRun, match=r"tokenizer\.json is not what was committed"):
         FolderLog(run).tokenizer()
-    assert [item.name for item in repair_log(run).remains] == ["tokenizer/tokenizer.json"]
-    assert not repair_log(run, save_tokenizer=save_tokenizer).remains
+    assert repair_log(run).remains == ("tokenizer/tokenizer.json is not what was committed",)
+    assert not repair_log(run, save_tokenizer=lambda folder, spec: save_tokenizer(folder)).remains
     assert FolderLog(run).tokenizer() == run / "tokenizer"
 
 
@@ -249,5 +193,5 @@ def test_macos_flushes_the_drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     commands: list[int] = []
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
     monkeypatch.setattr(fcntl, "fcntl", lambda handle, command: commands.append(command))
-    folder_log.sync(tmp_path)
+    disk.sync(tmp_path)
     assert commands == [51]

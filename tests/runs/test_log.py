@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.torture.logs import Chains, synthetic_chains
+from glauber import disk
 from glauber.errors import GlauberError
-from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import MemoryLog, event_fields, stored_events
+from synthetic_chains import Chains, synthetic_chains
 
 SHAPES = {
     "one chain": synthetic_chains(1, 33),
@@ -25,7 +25,7 @@ SHAPES = {
 @pytest.fixture(autouse=True)
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Power cuts are tried elsewhere."""
-    monkeypatch.setattr(folder_log, "flush_to_disk", lambda handle: None)
+    monkeypatch.setattr(disk, "flush_to_disk", lambda handle: None)
 
 
 def opened_log(kind: str, chains: Chains, folder: Path, **options: int) -> MemoryLog | FolderLog:
@@ -106,3 +106,18 @@ def test_what_is_not_in_the_log_is_refused(kind: str, tmp_path: Path) -> None:
         log.tokens(6)
     with pytest.raises(GlauberError, match="at least 1"):
         next(log.states(0))
+
+
+def test_the_token_that_each_event_replaced() -> None:
+    chains = synthetic_chains(3, 30, 2, empty=0.2)
+    log, states = chains.memory_log(segment_steps=16), chains.tokens_after()
+    log.append(chains.part(0, 30))
+    for segment in log.segments():
+        replaced, sites = segment.replaced_tokens(), segment.arrays["site"]
+        assert (replaced[sites < 0] == -1).all()
+        for chain, step in np.ndindex(3, sites.shape[1]):
+            tokens = states[segment.first + step][chain].copy()
+            for slot in range(2):
+                if (site := sites[chain, step, slot]) >= 0:
+                    assert replaced[chain, step, slot] == tokens[site]
+                    tokens[site] = segment.arrays["token"][chain, step, slot]

@@ -4,7 +4,9 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
-from glauber.sampling.sample import Session, advance, begin, plan, resume, sample
+from glauber.sampling.advance import Session
+from glauber.sampling.engine import advance_chains
+from glauber.sampling.sample import begin, open_log, plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"steps": 80, "temperature": 0.4, "seed": 4, "chains": 6}
@@ -45,18 +47,19 @@ class Stopping(Session):
 
 
 def test_stopped_runs_go_on_without_their_memo(plain, tiny_folder, texts, tmp_path):
-    begin(plan(str(tiny_folder), texts, **OPTIONS), tmp_path / "run")
+    begin(plan(str(tiny_folder), texts, **OPTIONS), tmp_path / "run").close()
     for memo in (None, 0, 1):
         model = plan(str(tiny_folder), texts, **OPTIONS).model
         planned = plan(model, texts, **OPTIONS)
-        advance(planned, tmp_path / "run", memo=memo, session=Stopping())
+        with open_log(Run(tmp_path / "run"), planned) as log:
+            advance_chains(planned, log, memo=memo, session=Stopping())
     assert Run(tmp_path / "run").steps == 75
     resume(tmp_path / "run")
     assert contents(tmp_path / "run") == plain
 
 
 def test_progress_tells_what_was_remembered(tiny_folder, texts, monkeypatch):
-    monkeypatch.setattr("glauber.sampling.session.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("glauber.sampling.advance.REPORT_SECONDS", 0.0)
     heard = []
     sample(str(tiny_folder), texts, session=Session(heard.append), **OPTIONS)
     assert 0 < heard[-1].remembered < 1

@@ -14,9 +14,9 @@ import alphabets
 from conftest import SIZES
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
+from glauber.sampling.advance import Session
 from glauber.sampling.reopened import drawn_from, reopen
 from glauber.sampling.sample import resume, sample
-from glauber.sampling.session import Session
 from resealed import said_otherwise
 
 TEXTS = ["EVQLVESGGG", "LAGVSERTID"]

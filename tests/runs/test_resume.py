@@ -1,13 +1,18 @@
-from pathlib import Path
+import errno
 
+import numpy as np
 import pytest
 
+from glauber import disk
 from glauber.errors import GlauberError
+from glauber.runs import folder_log
+from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
-from glauber.runs.writer import Writer
-from glauber.sampling import session as session_module
-from glauber.sampling.sample import advance, begin, extend, plan, reopen, resume, sample
-from run_bytes import contents
+from glauber.sampling.advance import Session
+from glauber.sampling.engine import advance_chains
+from glauber.sampling.reopened import reopen
+from glauber.sampling.sample import begin, extend, plan, resume, sample
+from run_bytes import contents, values
 
 
 def test_an_extended_run_equals_a_long_one(tiny_folder, texts, tmp_path):
@@ -15,43 +20,39 @@ def test_an_extended_run_equals_a_long_one(tiny_folder, texts, tmp_path):
     assert short.finished and short.steps == 50
     longer = extend(short.folder, steps=130)
     whole = sample(str(tiny_folder), texts, steps=130, seed=2, out=tmp_path / "whole")
-    assert contents(longer.folder) == contents(whole.folder)
+    assert values(longer.folder) == values(whole.folder)
+    longer.verify()
 
 
 def test_a_stop_keeps_every_step(tiny_folder, texts, tmp_path):
-    class Stopping(session_module.Session):
+    class Stopping(Session):
         def count(self, *args):
             super().count(*args)
             self.stopping = self.updates >= 33 * len(texts)
 
     planned = plan(str(tiny_folder), texts, steps=90, seed=2)
-    begin(planned, tmp_path / "run")
-    advance(planned, tmp_path / "run", session=Stopping())
+    with begin(planned, tmp_path / "run") as log:
+        advance_chains(planned, log, session=Stopping())
     stopped = Run(tmp_path / "run")
     assert stopped.steps == 33 and not stopped.finished
     whole = sample(str(tiny_folder), texts, steps=90, seed=2, out=tmp_path / "whole")
     assert contents(resume(stopped.folder).folder) == contents(whole.folder)
 
 
-def test_marks_and_chunks(tiny_folder, tmp_path, monkeypatch, texts):
-    """Any step is rebuilt, also across chunks; the plain replay from the start agrees."""
-    import numpy as np
-
-    from glauber.runs import store
-    from glauber.runs.replay import replay
-
-    monkeypatch.setattr(store, "chunk_steps", lambda n_chains, n_slots: 16)
-    monkeypatch.setattr(session_module, "COMMIT_SECONDS", 0.01)
+def test_the_tokens_after_any_step(tiny_folder, tmp_path, monkeypatch, texts):
+    """They are those of a plain replay from the start, also across segments."""
+    monkeypatch.setattr(folder_log, "default_segment_steps", lambda n_chains, n_slots: 16)
     run = sample(str(tiny_folder), texts, steps=40, seed=6, out=tmp_path / "run")
-    for step in (0, 1, 15, 16, 17, 32, 39, 40):
-        tokens = run.tokens(0)
-        replay(tokens, run.read("site", 0, step), run.read("token", 0, step))
+    sites, drawn, tokens = run.read("site"), run.read("token"), run.tokens(0)
+    chains = np.arange(run.n_chains)
+    for step in range(41):
         np.testing.assert_array_equal(run.tokens(step), tokens)
+        if step < 40:
+            tokens[chains, sites[:, step, 0]] = drawn[:, step, 0]
 
 
 def test_recorded_figures_are_the_conditionals(tiny_folder, texts, tmp_path):
     """Log-probabilities and entropies of the events, worked out again from the states."""
-    import numpy as np
     import torch
 
     from glauber.conditionals.base import Restricted, log_probs
@@ -77,7 +78,7 @@ def test_recorded_figures_are_the_conditionals(tiny_folder, texts, tmp_path):
 
 def test_two_writers_are_refused(tiny_folder, texts, tmp_path):
     run = sample(str(tiny_folder), texts, steps=5, out=tmp_path / "run")
-    with Writer(run.folder), pytest.raises(GlauberError, match="another process"):
+    with FolderLog(run.folder, write=True), pytest.raises(GlauberError, match="another process"):
         extend(run.folder, steps=9)
     assert extend(run.folder, steps=9).steps == 9
 
@@ -96,21 +97,16 @@ def test_another_model_under_the_same_name_is_refused(tiny_folder, texts, tmp_pa
 
 
 def test_a_full_disk_keeps_what_was_committed(tiny_folder, texts, tmp_path, monkeypatch):
-    import errno
-
     run = sample(str(tiny_folder), texts, steps=20, seed=2, out=tmp_path / "run")
-    before = contents(run.folder)
 
-    def full(*args, **kwargs):
+    def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(disk, "flush_to_disk", full)
         with pytest.raises(GlauberError, match="disk is full"):
             extend(run.folder, steps=40)
-    assert Run(run.folder).steps == 20
-    for name in ("site", "token"):
-        path = f"events.zarr/{name}/c/0/0/0"
-        assert contents(run.folder)[path] == before[path]
+    run.verify()
+    assert Run(run.folder).steps == 20 and not list(run.folder.rglob(".*"))
     whole = sample(str(tiny_folder), texts, steps=40, seed=2, out=tmp_path / "whole")
-    assert contents(extend(run.folder, steps=40).folder) == contents(whole.folder)
+    assert values(extend(run.folder, steps=40).folder) == values(whole.folder)

@@ -3,8 +3,9 @@
 import pytest
 
 from glauber.errors import GlauberError
+from glauber.sampling.advance import Session
 from glauber.sampling.engine import rate
-from glauber.sampling.sample import Session, plan, resume, sample
+from glauber.sampling.sample import plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"steps": 80, "temperature": 0.4, "seed": 4, "chains": 6}

@@ -13,11 +13,7 @@ from glauber.runs.embedding import (
     not_english,
     one_hot,
 )
-from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
-from glauber.runs.spec import Spec
-from glauber.runs.store import create, seal
-from glauber.runs.writer import Writer
 
 
 @pytest.fixture
@@ -81,23 +77,18 @@ def residues(folder, letters, chains=4, length=120):
     """A run over an alphabet, its texts written without blanks."""
     from tokenizers import Tokenizer, decoders, models
 
-    folder.mkdir()
-    backend = Tokenizer(models.BPE({one: place for place, one in enumerate(letters)}, []))
+    backend = Tokenizer(models.BPE({letter: token for token, letter in enumerate(letters)}, []))
     backend.decoder = decoders.Fuse()
-    (folder / "tokenizer").mkdir()
+
+    def save_tokenizer(target):
+        target.mkdir()
+        backend.save(str(target / "tokenizer.json"))
+
     generator = np.random.default_rng(0)
     start = generator.integers(len(letters), size=(chains, length))
-    create(folder, start, np.ones(start.shape, bool), 1)
-    backend.save(str(folder / "tokenizer" / "tokenizer.json"))
-    seal(folder, Spec("protein", "0" * 12, "cpu", "float32", 0, 40, chains, 1.0))
-    sites = generator.integers(length, size=(chains, 40, 1))
-    tokens = generator.integers(len(letters), size=(chains, 40, 1))
-    same = np.zeros(sites.shape)
-    with Writer(folder) as writer:
-        events = {"site": sites, "token": tokens, "changed": same > -1, "log_prob_old": same}
-        writer.append(events | {"log_prob_new": same, "entropy": same}, {})
-        writer.finish()
-    return Run(folder)
+    sites = generator.integers(length, size=(chains, 40))
+    tokens = generator.integers(len(letters), size=(chains, 40))
+    return crafted_run(folder, start, sites, tokens, save_tokenizer=save_tokenizer)
 
 
 @pytest.mark.weights

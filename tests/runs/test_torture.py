@@ -1,62 +1,71 @@
-"""Small versions of bench.torture, which tries hundreds: damage, kills and power cuts."""
+"""Small versions of bench.torture, which tries hundreds: damage, kills, power cuts, readers."""
 
 import os
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from bench.torture.damage import made, trial
-from bench.torture.power import power
-from bench.torture.subjects import SUBJECTS
-from glauber.runs import spec
-from glauber.runs.integrity import Checked
+from bench.torture import interruptions
+from bench.torture.damage import KINDS, trial
+from bench.torture.subjects import SUBJECTS, small_parts
+from glauber.runs import folder_log
 
 ROOT = Path(__file__).parents[2]
-READERS = ("entropy", "spec", "tokens", "print", "show", "events", "jsonl")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return made(SUBJECTS["table"], tmp_path_factory.mktemp("torture"), READERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_noticed_and_repaired(kind, tmp_path):
+    draw = random.Random(kind)
+    for name, steps in (("blocks", 27), ("extended", 40)):
+        with small_parts():
+            assert not trial(SUBJECTS[name], tmp_path / "trial", kind, steps, draw)[1]
+
+
+def test_readers_that_compare_nothing_are_detected(tmp_path, monkeypatch):
+    with small_parts():
+        for steps in (27, 20):
+            SUBJECTS["blocks"].stopped(steps), SUBJECTS["blocks"].other.stopped(steps)
+        monkeypatch.setattr(folder_log, "digest", lambda content: "")
+        draw, wrong = random.Random(0), []
+        for _ in range(4):
+            try:
+                wrong += trial(SUBJECTS["blocks"], tmp_path / "trial", "foreign", 27, draw)[1]
+            except Exception as error:
+                wrong.append(str(error))
+    assert wrong
+
+
+@pytest.fixture
+def one_kind_of_run(monkeypatch):
+    monkeypatch.setattr(interruptions, "SUBJECTS", {"extended": SUBJECTS["extended"]})
+
+
+def test_a_power_cut_loses_nothing_that_was_committed(tmp_path, one_kind_of_run):
+    assert interruptions.power(tmp_path / "trial", count=8, seed=1) == 0
+
+
+@pytest.mark.parametrize("writer", interruptions.BROKEN)
+def test_power_cuts_reveal_a_broken_writer(writer, tmp_path, one_kind_of_run):
+    _ = SUBJECTS["extended"].complete
+    with interruptions.BROKEN[writer]():
+        assert interruptions.power(tmp_path / "trial", count=8, seed=1) > 0
 
 
 @pytest.mark.parametrize(
-    ("kind", "which"),
-    [("flip", "whole"), ("lose", "stopped"), ("edit", "whole"), ("stale", "stopped")],
+    ("count", "options"), [(6, ()), (16, ("--broken", "manifest-first"))], ids=["sound", "broken"]
 )
-def test_damage_is_noticed_and_repaired(kind, which, runs):
-    found = trial(runs, which, kind, random.Random(1))
-    assert not found.failures, f"{found.what}: {found.failures}"
-
-
-def test_readers_that_compare_nothing_are_found_out(runs, monkeypatch):
-    monkeypatch.setattr(Checked, "_compare", lambda *_: None)
-    tried = [trial(runs, "whole", "foreign", random.Random(seed)) for seed in range(2)]
-    assert any("shows something else" in why for found in tried for why in found.failures)
-
-
-def test_a_power_cut_loses_nothing_that_was_committed(tmp_path):
-    assert power(tmp_path, count=2, names=("extend", "repair, a chunk")) == 0
-
-
-def test_without_a_sync_a_power_cut_loses_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(spec, "sync", lambda *_: None)
-    assert power(tmp_path, count=2, names=("extend",)) > 0
-
-
-def test_kills_leave_no_trace():
-    """Before a file operation or by the clock, once or more; then it goes on to the same bytes."""
-    names = ("sample, constrained", "generate")  # a repair that is killed: test_repair
-    only = [word for name in names for word in ("--only", name)]
+def test_kills_leave_a_run_that_continues_to_the_same_bytes(count, options):
     path = os.pathsep.join([str(ROOT), *sys.path])
+    command = [sys.executable, "-m", "bench.torture", "kills", "--count", str(count), *options]
     done = subprocess.run(
-        [sys.executable, "-m", "bench.torture", "kills", "--count", "6", "--seed", "2", *only],
-        cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = re.findall(r"3 trials, (\d+) kills \(", done.stdout)
-    assert len(found) == len(names) and sum(map(int, found)) >= 4  # some end before the clock
+        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert (done.returncode != 0) == bool(options), done.stdout + done.stderr
+    assert (" 0 failed" in done.stdout) != bool(options) and f"{count} trials" in done.stdout
+
+
+def test_readers_next_to_a_writer(tmp_path, one_kind_of_run):
+    assert interruptions.readers(tmp_path / "trial", count=20, seed=0) == 0

@@ -7,31 +7,36 @@ Prints how many workers it killed.
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from glauber.sweeps.executor import executor_named, run_sweep
+from glauber.mixing.phase_cells import open_cells
+from glauber.sweeps.executors import choose_executor, run_sweep
+from glauber.sweeps.folder import read_sweep
 
 killed: list[int] = []
 
 
-def actors() -> list[int]:
-    """Processes that run our actors."""
-    found = []
+def running_tasks() -> list[int]:
+    """Processes that run a task of ours."""
+    pids = []
     for process in Path("/proc").iterdir():
         try:
-            if process.name.isdigit() and b"ray::Opened" in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
+            if process.name.isdigit() and b"ray::run_task" in (process / "cmdline").read_bytes():
+                pids.append(int(process.name))
         except OSError:  # it has ended meanwhile
             continue
-    return found
+    return pids
 
 
 def kill_once(done: int, total: int) -> None:
-    if done == 1 and not killed and (running := actors()):
+    if done == 1 and not killed and (running := running_tasks()):
         os.kill(running[0], signal.SIGKILL)
         killed.append(running[0])
 
 
 if __name__ == "__main__":
-    run_sweep(Path(sys.argv[1]), executor=executor_named("ray", workers=2), progress=kill_once)
+    folder = Path(sys.argv[1])
+    work = partial(open_cells, read_sweep(folder).arguments)
+    run_sweep(folder, work, executor=choose_executor("ray", workers=2), progress=kill_once)
     print(len(killed))

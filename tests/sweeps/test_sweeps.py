@@ -6,36 +6,54 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from glauber.errors import GlauberError
 from glauber.mixing import phase_cells
-from glauber.sweeps.executor import executor_named, in_processes, run_sweep
-from glauber.sweeps.folder import Sweep, begin, grid, left, pack, read_sweep, results
+from glauber.sweeps.executors import choose_executor, in_processes, run_sweep, tasks
+from glauber.sweeps.folder import Sweep, begin, grid, read_sweep, results
 
 
 @pytest.fixture
 def small(tiny_folder, texts):
     """A sweep over the tiny model."""
-    settings = {
-        "model": str(tiny_folder), "device": "cpu", "dtype": "float32", "texts": texts, "pairs": 5,
-        "steps": 7, "sweeps": None, "seed": 3, "coupling": "maximal",
-    }  # fmt: skip
-    return Sweep(phase_cells.STUDY, settings, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
+    rows = [{"text": text, "id": "", "number": i} for i, text in enumerate(texts, 1)]
+    arguments = {
+        "model": str(tiny_folder),
+        "device": "cpu",
+        "dtype": "float32",
+        "texts": rows,
+        "pairs": 5,
+        "steps": 7,
+        "sweeps": None,
+        "seed": 3,
+        "coupling": "maximal",
+    }
+    return Sweep("phase", arguments, {"length": [2, 4], "temperature": [0.3, 1.0, 4.0]})
+
+
+def work_of(sweep):
+    return partial(phase_cells.open_cells, sweep.arguments)
+
+
+def unfinished(folder):
+    return [cell for cell in read_sweep(folder).cells if cell.name not in results(folder)]
 
 
 @pytest.fixture
 def expected(small, tmp_path):
     """Its cells, run in this process."""
     begin(tmp_path / "plain", small)
-    return run_sweep(tmp_path / "plain")
+    return run_sweep(tmp_path / "plain", work_of(small))
 
 
-def test_cells_are_what_a_plain_coupling_gives(small, expected, tmp_path):
+def test_cells_are_what_a_plain_coupling_gives(small, expected):
     """Each cell by itself, so in other batches, gives what the packed batch gave."""
-    work = phase_cells.open_cells(small.settings, tmp_path)
+    work = work_of(small)()
     for cell in small.cells:
         ((_, alone),) = work([cell])
         assert expected[cell.name] == {**cell.values, **alone}
@@ -67,8 +85,88 @@ def test_two_processes_give_the_same_cells_and_survive_a_kill(small, expected, t
             killed.append(workers[0])
             os.kill(workers[0], signal.SIGKILL)
 
-    found = run_sweep(folder, executor=in_processes(2), progress=kill_once)
+    found = run_sweep(folder, work_of(small), executor=in_processes(2), progress=kill_once)
     assert killed and found == expected
+
+
+def fatal_work(victim, folder):
+    """Work in which the process dies on one cell, and on another the first time."""
+
+    def work(cells):
+        for cell in cells:
+            once = folder / "died"
+            if cell.values["x"] == victim or (cell.values["x"] == 2 and not once.exists()):
+                once.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield cell, {"square": cell.values["x"] ** 2}
+
+    return work
+
+
+def test_a_cell_that_kills_every_worker_ends_the_sweep(tmp_path):
+    """Another cell that kills one worker does not; what was finished is kept."""
+    sweep = Sweep("squares", {}, {"x": list(range(6))})
+    begin(tmp_path / "s", sweep)
+    with pytest.raises(GlauberError, match="workers died 3 times without finishing a cell"):
+        run_sweep(tmp_path / "s", partial(fatal_work, 1, tmp_path), executor=in_processes(1))
+    kept = results(tmp_path / "s")
+    assert [one["x"] for one in kept.values()] == [2, 3, 4, 5]  # the last cells come first
+    heard = []
+    found = run_sweep(
+        tmp_path / "s",
+        partial(fatal_work, None, tmp_path),
+        progress=lambda *now: heard.append(now),
+    )
+    assert [one["square"] for one in found.values()] == [0, 1, 4, 9, 16, 25]
+    assert heard == [(4, 6), (5, 6), (6, 6)]
+
+
+def slow_work(folder):
+    def work(cells):
+        for cell in cells:
+            (folder / f"pid-{os.getpid()}").touch()
+            time.sleep(60)
+            yield cell, {}
+
+    return work
+
+
+@pytest.mark.parametrize("ended", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_process_that_began_them(ended, tmp_path):
+    """Killed or interrupted, at once: not when their cells are finished."""
+    begin(tmp_path / "s", Sweep("slow", {}, {"x": [1, 2]}))
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "from functools import partial; from pathlib import Path\n"
+        "from test_sweeps import slow_work\n"
+        "from glauber.sweeps.executors import in_processes, run_sweep\n"
+        "if __name__ == '__main__':\n"
+        "    folder = Path(sys.argv[1])\n"
+        "    run_sweep(folder / 's', partial(slow_work, folder), executor=in_processes(2))\n"
+    )
+    script = tmp_path / "run.py"
+    script.write_text(code)
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path), str(Path(__file__).parent)],
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 50
+    while len(workers := list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    pids = [int(path.name.partition("-")[2]) for path in workers]
+    assert len(pids) == 2
+    parent.send_signal(ended)
+    parent.wait(timeout=20)
+    while any(map(is_running, pids)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(is_running, pids))
+
+
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _command(process):
@@ -87,28 +185,28 @@ def test_a_stopped_sweep_goes_on(small, expected, tmp_path):
             raise Stop
 
     with pytest.raises(Stop):
-        run_sweep(folder, progress=stop)
+        run_sweep(folder, work_of(small), progress=stop)
     kept = results(folder)
-    assert len(kept) == 2 and len(left(folder)) == 4
+    assert len(kept) == 2 and len(unfinished(folder)) == 4
     heard = []
     begin(folder, small)  # the same command again
-    found = run_sweep(folder, progress=lambda *now: heard.append(now))
+    found = run_sweep(folder, work_of(small), progress=lambda *now: heard.append(now))
     assert found == expected and heard[0] == (2, 6) and heard[-1] == (6, 6)
     assert {name: found[name] for name in kept} == kept
 
 
 def test_a_study_that_cannot_begin_is_one_sentence(small, tmp_path):
-    wrong = Sweep(small.study, small.settings | {"model": "/nowhere"}, small.axes)
-    for number, executor in enumerate((executor_named("local"), in_processes(1))):
+    wrong = Sweep(small.study, small.arguments | {"model": "/nowhere"}, small.axes)
+    for number, executor in enumerate((choose_executor("local"), in_processes(1))):
         begin(tmp_path / str(number), wrong)
         with pytest.raises(GlauberError, match="nowhere"):
-            run_sweep(tmp_path / str(number), executor=executor)
+            run_sweep(tmp_path / str(number), work_of(wrong), executor=executor)
 
 
 def test_another_sweep_is_not_written_over(small, tmp_path):
     begin(tmp_path / "s", small)
     with pytest.raises(GlauberError, match="another sweep"):
-        begin(tmp_path / "s", Sweep(small.study, small.settings | {"seed": 4}, small.axes))
+        begin(tmp_path / "s", Sweep(small.study, small.arguments | {"seed": 4}, small.axes))
     assert read_sweep(tmp_path / "s") == small
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
@@ -128,10 +226,10 @@ def test_grids_that_are_refused(axes, words):
 def test_tasks_hold_every_cell_once():
     cells = grid({"length": [1, 2, 3], "temperature": [0.5, 1.0, 1.5, 2.0]})
     for n_tasks in (1, 5, 12, 40):
-        tasks = pack(cells, n_tasks)
-        assert [cell for task in tasks for cell in task] == cells
-        assert len(tasks) == min(n_tasks, 12)
-        sizes = [len(task) for task in tasks]
+        packed = tasks(cells, n_tasks)
+        assert [cell for task in packed for cell in task] == cells
+        assert len(packed) == min(n_tasks, 12)
+        sizes = [len(task) for task in packed]
         assert max(sizes) - min(sizes) <= 1
     assert len({cell.seed(0) for cell in cells}) == 12
 
@@ -146,7 +244,7 @@ def test_tasks_hold_every_cell_once():
 )
 def test_executors_that_are_refused(how, words):
     with pytest.raises(GlauberError, match=words):
-        executor_named(**how)
+        choose_executor(**how)
 
 
 def test_a_ray_address_that_does_not_answer(tiny_folder, source, tmp_path):
@@ -159,19 +257,23 @@ def test_a_ray_address_that_does_not_answer(tiny_folder, source, tmp_path):
     assert done.returncode == 2 and done.stdout == ""
     said = "glauber: no Ray cluster answers at 127.0.0.1:1; finished cells are kept."
     assert done.stderr.splitlines()[-1] == said
-    assert len(left(tmp_path / "s")) == 7
+    assert len(unfinished(tmp_path / "s")) == 7
 
 
 HEADERS = {
     "unknown study": {"study": "os:system"},
-    "a study of another module": {"study": "glauber.progress:say"},
+    "a function that is no study": {"study": "allow_long"},
+    "a study without cells": {"study": "couple"},
+    "a study of pieces": {"study": "paper"},
     "a study that is a list": {"study": ["coalescence"]},
     "an axis that is a path": {"axes": {"../../x": [1, 2]}},
     "an axis of texts": {"axes": {"length": ["a/b"], "temperature": [1.0]}},
     "an axis that is a text": {"axes": {"length": "123"}},
-    "settings that are a list": {"settings": [1]},
-    "settings that lack the model": {"settings": {}},
+    "an axis that the study lacks": {"axes": {"width": [1, 2]}},
+    "arguments that are a list": {"arguments": [1]},
+    "arguments that lack the model": {"arguments": {}},
     "a format of words": {"format": "new"},
+    "another format": {"format": 1},
 }
 
 
@@ -190,17 +292,45 @@ def test_foreign_headers_end_in_one_sentence(case, small, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"seed": None}, {"seed": 10**30}, {"pairs": -1}, {"pairs": "x"}, {"steps": []},
-     {"steps": 10**30}, {"sweeps": "x"}, {"coupling": None}, {"texts": "abc"}, {"model": 3}],
-)  # fmt: skip
-def test_settings_that_no_sweep_has_end_in_one_sentence(wrong, small, tmp_path):
+    ("wrong", "said"),
+    [
+        ({"seed": None}, "damaged"),
+        ({"seed": 10**30}, "the seed is"),
+        ({"pairs": -1}, "at least 1"),
+        ({"pairs": "x"}, "damaged"),
+        ({"pairs": True}, "damaged"),
+        ({"steps": []}, "damaged"),
+        ({"steps": 10**30}, "cannot be done"),
+        ({"sweeps": "x"}, "damaged"),
+        ({"coupling": None}, "damaged"),
+        ({"coupling": "magic"}, "must be one of"),
+        ({"texts": "abc"}, "another sweep"),
+        ({"texts": [{"text": "abc"}]}, "texts are wrong"),
+        ({"texts": 3}, "texts are wrong"),
+        ({"model": 3}, "damaged"),
+        ({"trust_remote_code": True}, "without code of its own"),
+        ({"surprise": 1}, "phase takes no surprise"),
+    ],
+)
+def test_arguments_that_no_sweep_has_end_in_one_sentence(wrong, said, small, tmp_path):
+    """The study's own parameters and checks decide."""
+    from glauber.sweeps.cells import resume
+
     begin(tmp_path / "s", small)
     header = tmp_path / "s" / "sweep.json"
-    found = json.loads(header.read_text())
-    header.write_text(json.dumps(found | {"settings": found["settings"] | wrong}))
-    with pytest.raises(GlauberError, match="is damaged: "):
-        run_sweep(tmp_path / "s")
+    content = json.loads(header.read_text())
+    header.write_text(json.dumps(content | {"arguments": content["arguments"] | wrong}))
+    with pytest.raises(GlauberError, match=said):
+        resume(tmp_path / "s")
+    assert not list((tmp_path / "s" / "cells").iterdir())
+
+
+def test_a_sweep_of_another_study_is_resumed_by_that_study(small, expected, tmp_path):
+    from glauber.sweeps.cells import resume
+
+    begin(tmp_path / "s", small)
+    found = resume(tmp_path / "s")
+    assert not found.left and results(tmp_path / "s") == expected
 
 
 def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
@@ -218,25 +348,14 @@ def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
     assert resume(tmp_path / "s").cells == found.cells
 
 
-def test_sweeps_of_the_first_version_still_open(small, expected, tmp_path):
-    """They named the study and two of its settings otherwise."""
-    folder = tmp_path / "old"
-    begin(folder, small)
-    header = json.loads((folder / "sweep.json").read_text())
-    settings = header["settings"]
-    settings |= {"budget": settings.pop("steps"), "how": settings.pop("coupling")}
-    (folder / "sweep.json").write_text(json.dumps(header | {"study": "coalescence"}))
-    assert read_sweep(folder) == small and run_sweep(folder) == expected
-
-
 def test_damaged_folders(small, tmp_path):
     begin(tmp_path / "s", small)
     (tmp_path / "s" / "cells" / f"{small.cells[0].name}.json").write_text("{")
     with pytest.raises(GlauberError, match="damaged"):
         results(tmp_path / "s")
     header = tmp_path / "s" / "sweep.json"
-    header.write_text(json.dumps({"format": 1}))
-    with pytest.raises(GlauberError, match="lacks entries"):
+    header.write_text(json.dumps({"format": 2}))
+    with pytest.raises(GlauberError, match="an entry of sweep"):
         read_sweep(tmp_path / "s")
     header.unlink()
     with pytest.raises(GlauberError, match="not a sweep"):
@@ -258,4 +377,4 @@ def test_the_advice_for_a_damaged_header_loses_no_cell(small, expected, tmp_path
     assert "delete" not in str(refusal.value) and "new folder" in str(refusal.value)
     begin(new, small)
     shutil.copytree(old / "cells", new / "cells", dirs_exist_ok=True)
-    assert left(new) == [] and results(new) == expected
+    assert unfinished(new) == [] and results(new) == expected

@@ -32,15 +32,15 @@ def doctor(
     """
     with suppress(Exception):  # where a broken build of a package kills Python, say where
         faulthandler.enable(sys.__stderr__ or sys.stderr)
-    began = time.perf_counter()
-    found = list(facts())
+    start = time.perf_counter()
+    lines = list(facts())
     checks = [] if quick else self_test()
-    return Checkup(found, checks, time.perf_counter() - began, _signature(found))
+    return Checkup(lines, checks, time.perf_counter() - start, _signature(lines))
 
 
 @dataclass(frozen=True, eq=False)
 class Checkup(Result):
-    """What was found, and what the self-test said; seconds are of all of it."""
+    """Facts about the machine and the checks of the self-test; seconds are of both together."""
 
     facts: list[Fact]
     checks: list[Check]  # none where it was left out
@@ -51,7 +51,9 @@ class Checkup(Result):
     def failed(self) -> list[str]:
         """What is not well, by name."""
         wrong = [fact.name for fact in self.facts if fact.state == "failed"]
-        return wrong + [f"{one.name} ({one.device})" for one in self.checks if not one.passed]
+        return wrong + [
+            f"{check.name} ({check.device})" for check in self.checks if not check.passed
+        ]
 
     @property
     def exit_code(self) -> int:
@@ -81,9 +83,9 @@ class Checkup(Result):
             mark = {"": " ", "note": "-", "failed": "!"}[fact.state]
             yield f" {mark}{fact.name:<18} {fact.value}"
         yield "self-test" if self.checks else "self-test left out"
-        for one in self.checks:
-            mark, verdict = (" ", "passed") if one.passed else ("!", "failed")
-            yield f" {mark}{verdict}  {one.device}: {one.name}, {one.said}"
+        for check in self.checks:
+            mark, verdict = (" ", "passed") if check.passed else ("!", "failed")
+            yield f" {mark}{verdict}  {check.device}: {check.name}, {check.said}"
         yield self._verdict()
 
     def _verdict(self) -> str:
@@ -101,16 +103,16 @@ class Checkup(Result):
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.style import empty_figure
 
-        drawn = empty_figure("Self-test", "seconds of each check")
-        names = [f"{one.name}, {one.device}" for one in self.checks]
-        drawn.add_bar(x=[one.seconds for one in self.checks], y=names, orientation="h")
-        drawn.update_xaxes(title="seconds")
-        return {"self_test": drawn}
+        figure = empty_figure("Self-test", "seconds of each check")
+        names = [f"{check.name}, {check.device}" for check in self.checks]
+        figure.add_bar(x=[check.seconds for check in self.checks], y=names, orientation="h")
+        figure.update_xaxes(title="seconds")
+        return {"self_test": figure}
 
 
-def _signature(found: list[Fact]) -> str:
+def _signature(facts: list[Fact]) -> str:
     """The versions that matter most; unlike `result.signature`, also where torch is missing."""
     from glauber import __version__
 
-    torch = next((fact.value for fact in found if fact.name == "torch"), "missing")
+    torch = next((fact.value for fact in facts if fact.name == "torch"), "missing")
     return f"study:doctor|glauber:{__version__}|torch:{torch.partition(',')[0]}"

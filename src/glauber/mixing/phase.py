@@ -26,7 +26,8 @@ from glauber.mixing.pairs import joint_draw_named, pairs_of_texts
 from glauber.mixing.phase_cells import run_cells, some_texts
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, one_of, plain, signature, study
+from glauber.result import Result, plain, signature, study
+from glauber.sweeps.folder import grid
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 STEPS = 10**12  # more than anybody waits for
-PLACES = ("local", "processes", "ray")
 PICTURE = "phase.html"
 CONTEXTS = 4  # of a text whose contraction threshold is measured
 
@@ -89,7 +89,7 @@ def phase(
     axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": list(temperatures)}
     settings = {
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": sweeps, "seed": seed,
-        "coupling": coupling, "device": device, "dtype": dtype, "own_pairs": True,
+        "coupling": coupling, "device": device, "dtype": dtype,
     }  # fmt: skip
     _check(settings, axes)
     check_count("number of thresholds", thresholds, least=0, most=10**6)
@@ -97,7 +97,6 @@ def phase(
         raise GlauberError(
             f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
         )
-    one_of("the place", on, PLACES)
     n_cells = len(axes["length"]) * len(axes["temperature"])
     say(f"{n_cells} cells of {pairs:,} pairs, at most {_most(settings, axes):,} steps each")
     found = run_cells(
@@ -235,11 +234,7 @@ def _check(settings: dict[str, Any], axes: dict[str, list[Any]]) -> None:
     """Refuses what no cell could use, before a model is loaded."""
     joint_draw_named(settings["coupling"])
     check_seed(settings["seed"])
-    for axis, values in axes.items():
-        if not values:
-            raise GlauberError(f"the grid is empty: no {axis} is given.")
-        if len(set(values)) < len(values):
-            raise GlauberError(f"the grid names a {axis} twice.")
+    grid(axes)
     for temperature in axes["temperature"]:
         check_temperature(temperature)
     for length in axes["length"]:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,11 @@ from glauber.json_text import parse_json
 from glauber.mixing.coalescence import Finished, finished
 from glauber.mixing.pairs import different_texts, pairs_of_texts
 from glauber.progress import Advance, counter, track
-from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
+from glauber.sweeps.executors import Result, Work, choose_executor, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
-STUDY = "glauber.mixing.phase_cells:open_cells"
+STUDY = "phase"
 
 
 def run_cells(
@@ -46,6 +47,7 @@ def run_cells(
     trust_remote_code: bool,
 ) -> list[dict[str, Any]]:
     """Every cell's temperature, length, steps, times and met, in the grid's order."""
+    executor = choose_executor(on, workers=workers, address=address)
     if out is None and on == "local":
         opened = load(
             model,
@@ -64,10 +66,8 @@ def run_cells(
     texts = None if settings["texts"] is None else read_texts(settings["texts"]).sound()
     if texts is not None and texts.unknown != "skip":
         settings["unknown"] = texts.unknown
-    executor = executor_named(on, workers=workers, address=address)
-    sweep = Sweep(
-        STUDY, settings | {"model": model, "texts": None if texts is None else texts.plain()}, axes
-    )
+    arguments = settings | {"model": model, "texts": None if texts is None else texts.plain()}
+    sweep = Sweep(STUDY, arguments, axes)
     with ExitStack() as stack:
         folder = _checked(out) if out is not None else Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="glauber-"))
@@ -75,7 +75,8 @@ def run_cells(
         _move(folder, sweep)
         begin(folder, sweep)
         with track("cells", len(sweep.cells)) as advance:
-            return list(run_sweep(folder, executor=executor, progress=counter(advance)).values())
+            work, progress = partial(open_cells, arguments), counter(advance)
+            return list(run_sweep(folder, work, executor=executor, progress=progress).values())
 
 
 def cells_in_folder(
@@ -93,14 +94,14 @@ def cells_in_folder(
     """The cells alone, for a machine without SciPy; `phase` with the same values goes on there."""
     settings = {
         "texts": texts, "pairs": pairs, "steps": steps, "sweeps": None, "seed": seed,
-        "coupling": "maximal", "device": device, "dtype": "float32", "own_pairs": True,
+        "coupling": "maximal", "device": device, "dtype": "float32",
     }  # fmt: skip
     axes: dict[str, list[Any]] = {"length": lengths, "temperature": temperatures}
     place: dict[str, Any] = {"on": "local", "workers": None, "address": None, "out": folder}
     return run_cells(model, settings, axes, trust_remote_code=False, **place)
 
 
-def open_cells(settings: dict[str, Any], folder: Path) -> Work:
+def open_cells(settings: dict[str, Any]) -> Work:
     """The work over (temperature, length) cells, in a worker.
 
     settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
@@ -178,12 +179,8 @@ def some_texts(
 def begin_pairs(
     tokens: Tensor, free: Tensor, settings: dict[str, Any], cell: Cell
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Left and right tokens and free sites (length,) of each pair of a cell: different texts.
-
-    Folders that do not say own_pairs are older: all cells of a length had the same pairs there.
-    """
-    own = settings.get("own_pairs", False)
-    seed = cell.seed(settings["seed"]) if own else settings["seed"]
+    """Left and right tokens and free sites (length,) of each pair of a cell: different texts."""
+    seed = cell.seed(settings["seed"])
     chosen = pairs_of_texts(len(tokens), settings["pairs"], seed=seed).tolist()
     return ((tokens[left], tokens[right], free[left]) for left, right in chosen)
 
@@ -207,9 +204,9 @@ def _move(folder: Path, sweep: Sweep) -> None:
     if not (folder / HEADER).is_file():
         return
     there = read_sweep(folder)
-    if replace(there, settings=there.settings | {"device": sweep.settings["device"]}) == sweep:
+    if replace(there, arguments=there.arguments | {"device": sweep.arguments["device"]}) == sweep:
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
-        write_json(folder / HEADER, header | {"settings": sweep.settings})
+        write_json(folder / HEADER, header | {"arguments": sweep.arguments})
 
 
 def _checked(out: str | Path) -> Path:

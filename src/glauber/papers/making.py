@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -33,10 +34,10 @@ from glauber.papers.settings import (
 from glauber.progress import say
 from glauber.result import Result
 from glauber.sweeps import folder as sweeps
-from glauber.sweeps.executor import Executor, Work, executor_named, run_sweep
+from glauber.sweeps.executors import Executor, Work, choose_executor, run_sweep
 from glauber.sweeps.folder import Cell, Sweep
 
-STUDY = "glauber.papers.making:open_cells"
+STUDY = "paper"
 Place = tuple[str, int | None, str | None]  # on, workers, address
 
 
@@ -74,7 +75,7 @@ def make(asked: Asked, out: str | Path | None, place: Place = ("local", None, No
     """The pieces, in a folder that keeps everything; without one, nothing is kept."""
     _check_taken(asked)
     on, workers, address = place
-    executor = executor_named(on, workers=workers, address=address)
+    executor = choose_executor(on, workers=workers, address=address)
     _check_extras(asked, out)
     folder = Path(tempfile.mkdtemp(prefix="glauber-")) if out is None else check_folder(Path(out))
     asked = replace(asked, settings=replace(asked.settings, folder=folder.absolute()))
@@ -215,7 +216,8 @@ def _share(asked: Asked, executor: Executor) -> None:
     axes = {"piece": list(range(len(asked.names))), "seed": list(range(len(asked.seeds)))}
     place = own.folder / "cells" / digest([settings, source()])
     sweeps.begin(place, Sweep(STUDY, settings, axes))
-    found = run_sweep(place, executor=executor, progress=_report)
+    work = partial(open_cells, settings)
+    found = run_sweep(place, work, executor=executor, progress=_report)
     for record in found.values():  # a machine without our disk has kept its own
         cell = _cell(settings, record)
         if record["answer"] is not None and not answer_path(cell).is_file():
@@ -228,7 +230,7 @@ def _report(done: int, total: int) -> None:
     say(f"{done} of {total} pieces and seeds are made")
 
 
-def open_cells(settings: dict[str, Any], folder: Path) -> Work:
+def open_cells(settings: dict[str, Any]) -> Work:
     """What a worker does with the cells that it is given."""
 
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:

@@ -115,9 +115,9 @@ def _listed(asked: Settings, out: str | Path | None) -> "Pieces":
 
 def _place(on: str, workers: int | None, address: str | None) -> tuple[str, Any, Any]:
     """Where pieces run, checked before anything is made."""
-    from glauber.sweeps.executor import executor_named
+    from glauber.sweeps.executors import choose_executor
 
-    executor_named(on, workers=workers, address=address)
+    choose_executor(on, workers=workers, address=address)
     return on, workers, address
 
 

@@ -462,7 +462,7 @@ class FolderLog(Log):
     def newest(self) -> "FolderLog":
         """A reader of the steps that are committed now; it shares what was decoded before."""
         manifest = Manifest.read(self.folder)
-        if manifest == self._manifest:
+        if manifest == self._manifest and manifest.steps == self.steps:
             return self
         log = copy.copy(self)
         log._adopt(manifest)
@@ -498,7 +498,8 @@ class FolderLog(Log):
             table = self._table(manifest, file)
             if per_chain:
                 return table.rows(name)
-            return table.events(name, self.n_chains, self.n_slots)
+            events = table.events(name, self.n_chains, self.n_slots)
+            return events[:, : self.steps - number * self.segment_steps]  # the tail may have grown
         except UNREADABLE as error:
             raise damage(self.folder, f"{file} cannot be read") from error
 

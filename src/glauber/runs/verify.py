@@ -248,6 +248,7 @@ class Inspection:
     damages: tuple[FileDamage, ...]
     sound_steps: int  # of the longest prefix that is sound, or follows from what is sound
     spec: Spec | None  # None where nothing says how the run was made
+    run: str | None  # whose files there are, as `Manifest` says it
 
 
 def inspect_log(folder: Path) -> Inspection:
@@ -260,12 +261,13 @@ def inspect_log(folder: Path) -> Inspection:
         damages = tuple(file_damages(folder, manifest))
         if damages and Manifest.read(folder) != manifest:
             continue  # a writer replaced the tail
-        names = {item.name for item in damages}
-        if names.issuperset(manifest.needed_files()):  # run.json may be that of another run
+        sound = sound_steps(manifest, damages)
+        if damages:  # run.json may be older than the other files, or that of another run
             inspection = _inspection_without_manifest(folder)
-            if inspection.sound_steps > 0:
+            further = inspection.sound_steps > manifest.steps
+            if further or (inspection.run != manifest.run and inspection.sound_steps > sound):
                 return inspection
-        return Inspection(manifest, damages, sound_steps(manifest, damages), manifest.spec)
+        return Inspection(manifest, damages, sound, manifest.spec, manifest.run)
 
 
 def _inspection_without_manifest(folder: Path) -> Inspection:
@@ -273,9 +275,11 @@ def _inspection_without_manifest(folder: Path) -> Inspection:
     try:
         manifest = rebuilt_manifest(folder)
     except DamagedRun:
-        return Inspection(None, (broken, FileDamage(START, "is damaged", 0, 0)), 0, None)
+        start = FileDamage(START, "is damaged", 0, 0)
+        return Inspection(None, (broken, start), 0, None, None)
     damages = (broken, *file_damages(folder, manifest))
-    return Inspection(None, damages, sound_steps(manifest, damages), manifest.spec)
+    sound = sound_steps(manifest, damages)
+    return Inspection(None, damages, sound, manifest.spec, manifest.run)
 
 
 def sound_steps(manifest: Manifest, damages: tuple[FileDamage, ...]) -> int:

@@ -5,10 +5,12 @@ The run lies under runs/NAME in the sweep's folder and can be used like any othe
 short is resumed.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -18,22 +20,22 @@ from glauber.disk import check_space
 from glauber.dynamics.scans import SCANS, scan_named
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Seed, Texts
-from glauber.progress import check_count, counter, say, track
+from glauber.progress import counter, say, track
 from glauber.result import Result as Answer
 from glauber.result import plain, signature, study
 from glauber.runs.log import bytes_needed
 from glauber.runs.run import Run
-from glauber.sampling.plan import STEPS, check_numbers, plan, read_temperature
+from glauber.sampling.plan import check_numbers, plan, read_temperature
 from glauber.sampling.sample import run_in_folder
-from glauber.sweeps import folder as sweeps
-from glauber.sweeps.executor import Result, Work, executor_named, run_sweep
-from glauber.sweeps.folder import Cell, Sweep
+from glauber.sweeps.executors import Result, Work, choose_executor, run_sweep
+from glauber.sweeps.folder import Cell, Sweep, begin, read_sweep, results
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-STUDY = "glauber.sweeps.cells:open_runs"
+STUDY = "sweeps.sample"
+PLACE = ("out", "on", "workers", "address")  # parameters of every study whose cells are a sweep
 Folder = Annotated[str | Path, "Folder of a sweep."]
 On = Annotated[str, "Where cells run: local, processes or ray."]
 Workers = Annotated[int | None, "Processes or Ray workers (default: one a core)."]
@@ -68,24 +70,38 @@ def sample(
     """
     if not isinstance(model, str):
         raise GlauberError("a sweep needs a model by its name: its workers load it themselves.")
-    at = read_temperature(list(temperatures))
-    check_count("number of steps", steps, most=STEPS)
-    for length in lengths:
+    read_temperature(list(temperatures))
+    for length in (None, *lengths):
         check_numbers(steps, chains, length, seed)
-    n_runs = len(list(temperatures)) * len(list(lengths))
-    check_space(Path(out), n_runs * bytes_needed(chains, steps, 1, max(lengths, default=1)))
-    corpus = None if texts is None else read_texts(texts).sound()
-    settings: dict[str, Any] = {
-        "model": model, "device": device, "dtype": dtype,
-        "texts": None if corpus is None else corpus.plain(),
-        "chains": chains, "steps": steps, "scan": scan_named(scan).name, "seed": seed,
-    }  # fmt: skip
-    if sites := read_sites(freeze):
-        settings["freeze"] = sites
-    if corpus is not None and corpus.unknown != "skip":
-        settings["unknown"] = corpus.unknown
-    axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": at}  # type: ignore[dict-item]
-    return _run(Path(out), Sweep(STUDY, settings, axes), on, workers, address)
+    axes: dict[str, list[Any]] = {
+        "length": list(lengths),
+        "temperature": [float(value) for value in temperatures],
+    }
+    arguments: dict[str, Any] = {
+        "model": model,
+        "texts": None,
+        "chains": chains,
+        "steps": steps,
+        "scan": scan_named(scan).name,
+        "freeze": read_sites(freeze),
+        "seed": seed,
+        "device": device,
+        "dtype": dtype,
+    }
+    if texts is not None:
+        corpus = read_texts(texts).sound()
+        arguments |= {"texts": corpus.plain(), "unknown": corpus.unknown}
+    executor = choose_executor(on, workers=workers, address=address)
+    folder, sweep = Path(out), Sweep(STUDY, arguments, axes)
+    cells = sweep.cells
+    check_space(folder, len(cells) * bytes_needed(chains, steps, 1, max(lengths)))
+    begin(folder, sweep)
+    if 0 < (n_finished := len(results(folder))) < len(cells):
+        say(f"{n_finished} of {len(cells)} cells are there already")
+    open_work = partial(open_runs, arguments, folder)
+    with track("cells", len(cells)) as bar:
+        run_sweep(folder, open_work, executor=executor, progress=counter(bar))
+    return _cells(folder)
 
 
 @study
@@ -93,37 +109,73 @@ def resume(
     folder: Folder, *, on: On = "local", workers: Workers = None, address: Address = None
 ) -> "Cells":
     """Run the cells that are left; where they run may change, the results do not."""
-    return _run(Path(folder), sweeps.read_sweep(Path(folder)), on, workers, address)
+    folder = Path(folder)
+    function, arguments = _call(folder, read_sweep(folder))
+    place = {"out": folder, "on": on, "workers": workers, "address": address}
+    function(**arguments | place)
+    return _cells(folder)
 
 
 @study
 def status(folder: Folder) -> "Cells":
     """Say which cells of a sweep are finished and which are left."""
-    return _answer(Path(folder))
+    return _cells(Path(folder))
 
 
-def _run(folder: Path, sweep: Sweep, on: str, workers: int | None, address: str | None) -> "Cells":
-    """Begins the sweep, or resumes it, to its end."""
-    executor = executor_named(on, workers=workers, address=address)
-    sweeps.begin(folder, sweep)
-    missing = len(sweeps.left(folder))
-    if 0 < missing < len(sweep.cells):
-        say(f"{len(sweep.cells) - missing} of {len(sweep.cells)} cells are there already")
-    with track("cells", len(sweep.cells)) as bar:
-        run_sweep(folder, executor=executor, progress=counter(bar))
-    return _answer(folder)
+def _call(folder: Path, sweep: Sweep) -> tuple[Callable[..., Answer], dict[str, Any]]:
+    """The public study of a sweep and its arguments, which have the types of the parameters.
+
+    The folder may come from somebody else: it can only name a study whose cells are a sweep, which
+    checks the values as it does those of any call.
+    """
+    import glauber
+
+    public = {name for group in glauber.STUDIES.values() for name in group}
+    name = "sample" if sweep.study == STUDY else sweep.study
+    function = (
+        sample if sweep.study == STUDY else getattr(glauber, name) if name in public else None
+    )
+    kinds = {} if function is None else get_type_hints(function)
+    if function is None or not kinds.keys() >= set(PLACE):
+        raise GlauberError(f"{folder} is a sweep of {sweep.study!r:.80}, which is not known here.")
+    arguments = sweep.arguments | {f"{axis}s": values for axis, values in sweep.axes.items()}
+    unknown = arguments.pop("unknown", "skip")
+    try:
+        if arguments.get("texts") is not None:
+            arguments["texts"] = read_texts(list(arguments["texts"]), unknown=unknown)
+    except (KeyError, TypeError) as error:
+        raise GlauberError(f"the sweep {folder} is damaged: its texts are wrong.") from error
+    for parameter, value in arguments.items():
+        if not _fits(value, kinds.get(parameter)):
+            raise GlauberError(
+                f"the sweep {folder} is damaged: {name} takes no {parameter} {value!r:.60}."
+            )
+    return function, arguments
 
 
-def _answer(folder: Path) -> "Cells":
-    sweep, found = sweeps.read_sweep(folder), sweeps.results(folder)
-    missing = [cell.name for cell in sweep.cells if cell.name not in found]
-    known = {
-        name: sweep.settings[name]
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value has a type that a parameter takes; a type of ours is not asked."""
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, option) for option in get_args(kind))
+    if get_origin(kind) is Sequence:
+        (item_kind,) = get_args(kind)
+        items = value if isinstance(value, Sequence) and not isinstance(value, str) else None
+        return items is not None and all(_fits(item, item_kind) for item in items)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return kind in (str, bool, type(None)) and isinstance(value, kind)
+
+
+def _cells(folder: Path) -> "Cells":
+    sweep, finished = read_sweep(folder), results(folder)
+    missing = [cell.name for cell in sweep.cells if cell.name not in finished]
+    shown = {
+        name: sweep.arguments[name]
         for name in ("model", "chains", "pairs", "steps", "scan", "seed")
-        if isinstance(sweep.settings.get(name), str | int | float)
+        if isinstance(sweep.arguments.get(name), str | int | float)
     }
-    made = signature(sweep=sweep.study.partition(":")[2], cells=len(sweep.cells), **known)
-    return Cells(folder, sweep, list(found.values()), missing, made)
+    made = signature(sweep=sweep.study, cells=len(sweep.cells), **shown)
+    return Cells(folder, sweep, list(finished.values()), missing, made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,14 +202,14 @@ class Cells(Answer):
     def lines(self) -> Iterable[str]:
         axes = ", ".join(f"{len(values)} x {axis}" for axis, values in self.sweep.axes.items())
         yield f"{axes}: {len(self.cells)} of {len(self.sweep.cells)} cells are finished"
-        for one in self.cells:
-            if "changed" in one:
-                yield (
-                    f"{one['length']:>6} tokens at {one['temperature']:<5g} {one['changed']:>5.0%} "
-                    f"changed, entropy {one['entropy']:.2f}, {one['kept']:>4.0%} kept: "
-                    f"{one['text']}"
-                )
-        if any("changed" in one for one in self.cells):
+        runs = [cell for cell in self.cells if "changed" in cell]
+        for cell in runs:
+            yield (
+                f"{cell['length']:>6} tokens at {cell['temperature']:<5g} {cell['changed']:>5.0%} "
+                f"changed, entropy {cell['entropy']:.2f}, {cell['kept']:>4.0%} kept: "
+                f"{cell['text']}"
+            )
+        if runs:
             yield "changed: steps that changed a token; entropy: of a redraw, in nats;"
             yield "kept: sites that hold their first token at the end; the text is chain 0's last"
         yield from (f"  left: {name}" for name in self.left)
@@ -176,46 +228,38 @@ class Cells(Answer):
         return plot_cells(self.cells, list(self.sweep.axes))
 
 
-def open_runs(settings: dict[str, Any], folder: Path) -> Work:
-    """The work over (length, temperature) cells.
-
-    settings: model, device, dtype, texts (None: the bundled passages), chains, steps, seed, scan,
-    freeze and unknown.
-    """
-    model = load(settings["model"], device=settings["device"], dtype=settings["dtype"])
-    texts = settings["texts"]
+def open_runs(arguments: dict[str, Any], folder: Path) -> Work:
+    """The work over (length, temperature) cells: a run of each, in the folder."""
+    model = load(arguments["model"], device=arguments["device"], dtype=arguments["dtype"])
+    texts = arguments["texts"]
     if texts is not None:
-        texts = read_texts(texts, unknown=settings.get("unknown"))
+        texts = read_texts(texts, unknown=arguments["unknown"])
+    same = {name: arguments[name] for name in ("steps", "chains", "scan", "freeze")}
 
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         for cell in cells:
-            place = folder / "runs" / cell.name
             planned = plan(
                 model,
                 texts,
-                steps=settings["steps"],
-                chains=settings["chains"],
-                scan=settings["scan"],
-                freeze=settings.get("freeze", ()),
+                **same,
                 length=int(cell.values["length"]),
                 temperature=cell.values["temperature"],
-                seed=cell.seed(settings["seed"]),
+                seed=cell.seed(arguments["seed"]),
             )
-            run = run_in_folder(planned, place)
-            yield cell, _summary(run, place.relative_to(folder))
+            path = Path("runs") / cell.name
+            run = run_in_folder(planned, folder / path)
+            yield cell, {"run": str(path), **_summary(run)}
 
     return work
 
 
-def _summary(run: Run, place: Path) -> Result:
+def _summary(run: Run) -> Result:
     """What a table of cells shows; everything else is in the run."""
     start, end = run.tokens(0), run.tokens()
-    kept = ((start == end) & run.free).sum() / run.free.sum()
     return {
-        "run": str(place),
         "steps": run.steps,
         "changed": run.share_changed,
         "entropy": float(np.nanmean(run.read("entropy"))),
-        "kept": float(kept),
+        "kept": float(((start == end) & run.free).sum() / run.free.sum()),
         "text": run.text(0),
     }
