@@ -21,7 +21,8 @@ from glauber.compatibility.rectangle_test import (
     read,
 )
 from glauber.conditionals.base import Conditionals, Model
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track

@@ -23,8 +23,8 @@ from glauber.compatibility.few_sites import (
 from glauber.compatibility.ratios import Probe, probe_of
 from glauber.compatibility.rectangles import replacements_of
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, starts
-from glauber.conditionals.starts import read_sites, spell_sites
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track

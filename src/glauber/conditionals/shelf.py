@@ -12,6 +12,7 @@ from pathlib import Path
 from glauber.errors import GlauberError
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
+INVERSE_FOLDING = "proteinmpnn"  # a model only with a structure
 # What can be fetched, and how many megabytes travel.
 FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9, "proteinmpnn": 68}
 

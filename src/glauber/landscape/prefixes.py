@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.landscape.prefix_contrast import (
     Contrast,

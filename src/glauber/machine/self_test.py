@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from glauber.conditionals.load import Model
+    from glauber.conditionals.masked_lm import MaskedLM
     from glauber.conditionals.table import Table
     from glauber.dynamics.kernel import State
     from glauber.exact.space import Space
@@ -201,10 +201,10 @@ def prefetched_steps() -> Outcome:
 
 
 @cache
-def _model(device: str) -> "Model":
-    from glauber.conditionals.load import load
+def _model(device: str) -> "MaskedLM":
+    from glauber.conditionals.masked_lm import MaskedLM
 
-    return load("bundled:english", device=device)
+    return MaskedLM.load("bundled:english", device=device)
 
 
 def forward_pass(device: str) -> Outcome:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import (

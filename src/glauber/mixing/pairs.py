@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Model
-from glauber.conditionals.load import starts
+from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics import noise
 from glauber.dynamics.fills import TOGETHER, Fill, gumbel_max, inverse_cdf

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model
-from glauber.conditionals.load import load, starts
-from glauber.conditionals.starts import bundled_texts, read_texts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import bundled_texts, read_texts, starts
 from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import choose_dtype
 from glauber.disk import write_json

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
