@@ -16,12 +16,12 @@ from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.conditionals.table import Table
-from glauber.dynamics import fills
 from glauber.dynamics.cuda import multi_step, replayed
+from glauber.dynamics.draws import _by_sorting, inverse_cdf_cuda
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import memoised
 from glauber.translation import fused
 
 
@@ -61,8 +61,8 @@ def draws() -> None:
         temperature = torch.rand(512, device="cuda").double() * 3 + 0.1
         u = torch.rand(512, device="cuda").double()
         old = torch.randint(30522, (512,), device="cuda")
-        fast = fills.inverse_cdf_cuda(scores, temperature, u, old)
-        slow = fills._by_sorting(scores, temperature, u, old)
+        fast = inverse_cdf_cuda(scores, temperature, u, old)
+        slow = _by_sorting(scores, temperature, u, old)
         check(
             f"draws that differ from sorting, {dtype}", int((fast.tokens != slow.tokens).sum()), 0
         )
@@ -78,7 +78,7 @@ def draws() -> None:
         torch.tensor(0).cuda(),
     )
     many = law.float().expand(n, -1)
-    drawn = fills.inverse_cdf_cuda(
+    drawn = inverse_cdf_cuda(
         many, torch.ones(n).cuda().double(), uniform(bits[0]), torch.zeros(n).cuda().long()
     )
     due = torch.log_softmax(law.float().double(), -1).exp() * n
@@ -114,7 +114,10 @@ def remembered() -> None:
     zeros = torch.zeros(64, 4, dtype=torch.int64)
     begun = start(zeros, zeros == 0, temperature=0.5, device="cuda")
     ends = []
-    for steps in (run(glauber(table), begun, 300, seed=1), memoised(table, begun, 300, seed=1)):
+    for steps in (
+        run(glauber(table), begun, 300, seed=1),
+        memoised(glauber(table), begun, 300, seed=1),
+    ):
         for state, _ in steps:
             last = state
         ends.append(last)

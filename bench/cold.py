@@ -25,8 +25,7 @@ from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
-from glauber.dynamics.memo import Memo
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import Memo, memoised
 
 N_CHAINS, LENGTH = 16, 20
 TURN = 10  # steps with the memo
@@ -48,7 +47,7 @@ class Saving(NamedTuple):
 def saving(conditionals: Restricted, begun: State, steps: int) -> Saving:
     """Both ways to make the steps, in turns."""
     memo = Memo(conditionals.vocab_size, begun.tokens.shape[1])
-    fast = memoised(conditionals, begun, steps, seed=0, memo=memo)
+    fast = memoised(glauber(conditionals), begun, steps, seed=0, memo=memo)
     slow = run(glauber(conditionals), begun, steps, seed=0)
     temperature = float(begun.temperature[0])
     spent = {"fast": 0.0, "slow": 0.0}

@@ -33,7 +33,7 @@ from glauber.conditionals.forward.description import (
     Rotary,
 )
 from glauber.dynamics.kernel import start
-from glauber.generation.unmasking import Unmasking, unmask
+from glauber.dynamics.unmasking import Unmasking, unmask
 
 EPS = 1e-5
 

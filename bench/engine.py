@@ -11,8 +11,7 @@ from glauber.conditionals.starts import passages
 from glauber.dynamics.cuda import laid_out, multi_step, replayed
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import State, run, start
-from glauber.dynamics.memo import BUDGET, Memo
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import BUDGET, Memo, memoised
 
 FOREVER = 2**40
 
@@ -39,7 +38,9 @@ def engine(
 def sampled(conditionals: Conditionals, tokens: Tensor, *, remember: bool = True) -> Iterator[int]:
     """The same steps as `glauber sample` makes them of few chains on a CPU, and with --memo 0."""
     memo = Memo(conditionals.vocab_size, tokens.shape[1], budget=BUDGET if remember else 0)
-    for state, _ in memoised(conditionals, _begun(tokens, 1.0), FOREVER, seed=0, memo=memo):
+    for state, _ in memoised(
+        glauber(conditionals), _begun(tokens, 1.0), FOREVER, seed=0, memo=memo
+    ):
         yield len(state.step)
 
 

@@ -18,8 +18,7 @@ from bench.engine import bundled_chains
 from glauber.conditionals.base import Restricted
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Info, State, run, start
-from glauber.dynamics.memo import Memo
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import Memo, memoised
 
 N_CHAINS, LENGTH, TURN = 16, 20, 10
 Steps = Iterator[tuple[State, Info]]
@@ -28,14 +27,16 @@ Steps = Iterator[tuple[State, Info]]
 def variants(conditionals: Restricted, begun: State, steps: int) -> dict[str, Steps]:
     """The same steps, made with all ideas and without each of them."""
 
+    kernel = glauber(conditionals)
+
     def memo() -> Memo:
         return Memo(conditionals.vocab_size, begun.tokens.shape[1])
 
     return {
-        "as it is": memoised(conditionals, begun, steps, seed=0, memo=memo()),
-        "no prefetching": memoised(conditionals, begun, steps, seed=0, memo=memo(), prefetch=0),
-        "chains in step": memoised(conditionals, begun, steps, seed=0, memo=memo(), lead=1),
-        "no memo at all": run(glauber(conditionals), begun, steps, seed=0),
+        "as it is": memoised(kernel, begun, steps, seed=0, memo=memo()),
+        "no prefetching": memoised(kernel, begun, steps, seed=0, memo=memo(), prefetch=0),
+        "chains in step": memoised(kernel, begun, steps, seed=0, memo=memo(), lead=1),
+        "no memo at all": run(kernel, begun, steps, seed=0),
     }
 
 

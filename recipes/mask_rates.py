@@ -190,7 +190,7 @@ def _dynamics(folder: Path, texts: list[str], args: argparse.Namespace) -> dict[
     import glauber
     from glauber.conditionals.load import load
     from glauber.conditionals.starts import starts
-    from glauber.mixing.coalescence import coalesce
+    from glauber.mixing.meeting import meet
 
     opened = load(str(folder), device=args.device)
     found = glauber.rectangles(opened, texts, count=args.rectangles, length=20, seed=0)
@@ -199,13 +199,19 @@ def _dynamics(folder: Path, texts: list[str], args: argparse.Namespace) -> dict[
     left, right = (tokens[first : 2 * n_pairs : 2] for first in (0, 1))
     hot = torch.tensor(TEMPERATURES).repeat_interleave(n_pairs)
     again = len(TEMPERATURES)
-    met = coalesce(
-        opened.conditionals(), left.repeat(again, 1), right.repeat(again, 1),
-        free=free[: n_pairs].repeat(again, 1), temperature=hot, seed=0, steps=args.sweeps * 16,
-        pair=torch.arange(n_pairs).repeat(again), every=args.sweeps * 16,
-    )  # fmt: skip
+    meetings = meet(
+        opened.conditionals(),
+        left.repeat(again, 1),
+        right.repeat(again, 1),
+        free[:n_pairs].repeat(again, 1),
+        temperature=hot,
+        seed=0,
+        steps=args.sweeps * 16,
+        pair=torch.arange(n_pairs).repeat(again),
+    )
+    met = zip(meetings.times.tolist(), meetings.met.tolist(), strict=True)
     delta = [round(float(value), 5) for value in found.delta]
-    times = [int(time) if ok else None for time, ok in zip(met.times, met.met, strict=True)]
+    times = [time if ok else None for time, ok in met]
     by = {f"{tau:g}": times[n * n_pairs : (n + 1) * n_pairs] for n, tau in enumerate(TEMPERATURES)}
     return {"delta": delta, "passages": found.passages.tolist(), "meeting steps": by,
             "budget": args.sweeps * 16}  # fmt: skip

@@ -48,7 +48,7 @@ def test_every_file_named_exists(page):
 
 
 def test_a_wrong_file_is_noticed():
-    assert missing_files("`mixing/coupling.py`, `pairs.py`, `other.py`") == ["other.py"]
+    assert missing_files("`mixing/couple.py`, `phase.py`, `other.py`") == ["other.py"]
     assert missing_files("`pairs.py`") == ["pairs.py"]
 
 

@@ -36,7 +36,7 @@ STUDIES = {
     },
     "How fast is the start forgotten?": {
         "influence": "mixing.influence",
-        "couple": "mixing.coupling",
+        "couple": "mixing.couple",
         "phase": "mixing.phase",
         "semantic_drift": "mixing.semantic_drift",
         "diagnose": "mixing.diagnostics",

@@ -170,7 +170,6 @@ PLAIN = dict(
         (dict(scan="block:3"), "block"),
         (dict(scan="block:2", within="product"), "block"),
         (dict(scan="everywhere", within="parallel"), "all sites move at once"),
-        (dict(scan="least-confident:2"), "depends on the state"),
         (dict(scan="adaptive:entropy"), "depends on the state"),
         (dict(scan="conditioned:confidence:2"), "depends on the state"),
         (dict(scan="naive:confidence"), "depends on the state"),

@@ -13,18 +13,18 @@ from glauber.conditionals.constraints import Constraints, read_constraints
 from glauber.conditionals.table import Joint
 from glauber.dynamics.constrained import Ball, constrained
 from glauber.dynamics.cuda import multi_step
-from glauber.dynamics.fills import Drawn, Fill
+from glauber.dynamics.draws import Drawn, Fill
 from glauber.dynamics.glauber import glauber as kernel_of
 from glauber.dynamics.kernel import Noise, run, start
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import memoised
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.motion import motions
 from glauber.runs.export import forced, trajectory
 from glauber.sampling.engine import begin_at, choose, new_memo, step_stream
+from glauber.sampling.plan import plan
 from glauber.sampling.reopened import drawn_from, evaluate_again
-from glauber.sampling.sample import plan
 
 VOCAB, LENGTH = 3, 4
 SPACE = Space(VOCAB, LENGTH)
@@ -181,8 +181,7 @@ def test_long_chains_follow_the_law(name):
     begun = begin_at(planned, planned.tokens, torch.arange(4000))
     law = enumerated(JOINT, begin_of(name), 1.0, **CASES[name])
     assert chance(ends(run(planned.kernel, begun, 60, seed=3)), law) > 1e-3
-    options = dict(seed=4, scan=planned.scan, fill=planned.fill, limits=planned.limits)
-    some = memoised(planned.conditionals, begun.rows(slice(1000)), 60, **options)
+    some = memoised(planned.kernel, begun.rows(slice(1000)), 60, seed=4)
     assert chance(ends(some), law) > 1e-3
     warmer = enumerated(JOINT, begin_of(name), 1.5, **CASES[name])
     assert chance(ends(run(planned.kernel, begun, 60, seed=3)), warmer) < 1e-6

@@ -8,12 +8,12 @@ from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.table import Table
 from glauber.dynamics import scans
 from glauber.dynamics.adaptive import log_chances, pick
-from glauber.dynamics.fills import greedy
+from glauber.dynamics.draws import greedy
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.memo import Memo
 from glauber.dynamics.noise import random_bits
-from glauber.errors import GlauberError, GlauberWarning
+from glauber.dynamics.remembered import Memo
+from glauber.errors import GlauberError
 
 LAW = Table.random(2, 5)
 FREE = torch.tensor([False, True, True, False, True])
@@ -79,7 +79,9 @@ def test_names_lead_back_to_scans():
         "adaptive:entropy:x",
         "adaptive:entropy:inf",
         "conditioned:confidence:inf",
-        "least-confident:nan",
+        "least-confident",
+        "uniform:",
+        "block:",
         "block",
         "block:0",
         "block:x",
@@ -88,13 +90,6 @@ def test_names_lead_back_to_scans():
     ):
         with pytest.raises(GlauberError):
             scans.scan_named(name)
-
-
-def test_the_old_name_of_the_naive_scan_is_read_with_a_note():
-    with pytest.warns(GlauberWarning, match=r"naive:confidence:2 now.*adaptive:confidence:2 does"):
-        assert scans.scan_named("least-confident:2").name == "naive:confidence:2"
-    with pytest.warns(GlauberWarning):
-        assert scans.scan_named("least-confident").name == "naive:confidence"
 
 
 def test_chances_at_their_edges():

@@ -11,7 +11,7 @@ from conftest import TEXTS
 from glauber.errors import GlauberError
 from glauber.explorer.bands import InTurns
 from glauber.explorer.models import Models, Turns
-from glauber.explorer.stored import StoredRun
+from glauber.explorer.source import StoredRun
 from glauber.metastability.basins import basins
 from glauber.runs.run import Run
 from resealed import committed_to
@@ -103,13 +103,12 @@ def test_a_long_path_is_not_held(folder, rule, monkeypatch):
 
 def test_a_run_that_grew_is_looked_through_again(folder, rule, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "run")
-    (copy / "finished.json").unlink()
     committed_to(copy, 320)
     stored = StoredRun(copy, models=Models.of(rule))
     first = searched(stored, "traps")
-    committed_to(copy, 330)
+    committed_to(copy, 330, folder)
     assert stored.bands("traps") == first  # hardly longer
-    committed_to(copy, 600)
+    committed_to(copy, 600, folder)
     said = stored.bands("traps")
     assert said["state"] == "done" or said["bands"] == first["bands"]  # meanwhile
     whole = StoredRun(folder, models=Models.of(rule))

@@ -157,7 +157,7 @@ def test_two_explorers_at_once():
 def test_what_is_asked_of_a_run_that_is_not_open_is_refused():
     with glauber.explore(browser=False) as found:
         for name in ("film", "curves", "conditional", "sure"):
-            status, answer = found.answers.reply(name, {"source": "run"})
+            status, answer = found.answers.reply(name, sound("")[f"{name} of the run"])
             assert status == 400 and "no run is open" in answer["error"]
         assert found.answers.reply("run", {})[0] == 400
 

@@ -1,5 +1,6 @@
 """Living chains: the engine's own steps in any slices, edits, branches, and what is refused."""
 
+import itertools
 import math
 import threading
 
@@ -22,11 +23,11 @@ from glauber.dynamics import kernel as kernels
 from glauber.dynamics.glauber import glauber as dynamics
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
-from glauber.explorer import tapes
-from glauber.explorer.living import Living
+from glauber.explorer import live
 from glauber.explorer.models import Models
+from glauber.explorer.source import LiveChains
 from glauber.explorer.trail import EDITS, Trail
-from glauber.mixing.coalescence import coalesce
+from glauber.mixing.meeting import meet
 from glauber.runs.curves import curves
 from glauber.runs.export import trajectory
 from waiting import SECONDS, until
@@ -54,7 +55,7 @@ def tiny():
 
 @pytest.fixture
 def living(tiny):
-    return Living(Models.of(tiny), clock=Clock())
+    return LiveChains(Models.of(tiny), clock=Clock())
 
 
 def trail(text=TEXT, **how):
@@ -96,10 +97,10 @@ def test_log_probabilities_are_those_of_the_draw(living, tiny, temperature):
 
 def test_films_in_any_slices_are_the_same(tiny):
     wanted = [trail(edits=[{"step": 20, "site": 2, "token": 12}]), trail(OTHER, seed=1)]
-    whole = played(Living(Models.of(tiny), clock=Clock()), wanted, 0, 60, count=60)
-    slow = Living(Models.of(tiny), limit=0.5, clock=Clock(1.0))  # one step an answer
+    whole = played(LiveChains(Models.of(tiny), clock=Clock()), wanted, 0, 60, count=60)
+    slow = LiveChains(Models.of(tiny), limit=0.5, clock=Clock(1.0))  # one step an answer
     assert slow.film({"trails": wanted}, 0, 60)["count"] == 1
-    for living, count in ((slow, 7), (slow, 13), (Living(Models.of(tiny)), 9)):
+    for living, count in ((slow, 7), (slow, 13), (LiveChains(Models.of(tiny)), 9)):
         for one, other in zip(played(living, wanted, 0, 60, count=count), whole, strict=True):
             assert (one == other).all()
     thinned = slow.film({"trails": wanted}, 3, 8, every=7)
@@ -112,8 +113,8 @@ def test_films_in_any_slices_are_the_same(tiny):
 def test_a_miss_is_replayed_in_slices(tiny):
     """After a restart of the server, and whatever was asked before: the same bits."""
     wanted = {"trails": [trail(seed=2, edits=[{"step": 9, "temperature": 0.2}])]}
-    expected = played(Living(Models.of(tiny), clock=Clock()), wanted["trails"], 0, 50)[0]
-    fresh = Living(Models.of(tiny), limit=2.5, clock=Clock(1.0))
+    expected = played(LiveChains(Models.of(tiny), clock=Clock()), wanted["trails"], 0, 50)[0]
+    fresh = LiveChains(Models.of(tiny), limit=2.5, clock=Clock(1.0))
     answer, told = fresh.film(wanted, 40, 10), []
     while "replayed" in answer:
         assert answer["count"] == 0 and answer["of"] == 40 and answer["first"] == answer["replayed"]
@@ -122,16 +123,16 @@ def test_a_miss_is_replayed_in_slices(tiny):
         answer = fresh.film(wanted, 40, 10)
     assert told == sorted(set(told)) and len(told) > 5
     assert (states(answer)[0][0] == expected[40 : 41 + answer["count"]]).all()
-    made = fresh.tapes.made
+    made = fresh.steps.made
     assert (played(fresh, wanted["trails"], 0, 30)[0] == expected[:31]).all()
-    assert fresh.tapes.made == made  # going back costs nothing
+    assert fresh.steps.made == made  # going back costs nothing
 
 
 def test_a_pair_of_which_one_is_known_is_replayed_together(tiny):
     """What is told on the way is one moment of both."""
     pair = [trail(), trail(OTHER)]
-    expected = played(Living(Models.of(tiny), clock=Clock()), pair, 0, 20)
-    living = Living(Models.of(tiny), limit=2.5, clock=Clock(1.0))
+    expected = played(LiveChains(Models.of(tiny), clock=Clock()), pair, 0, 20)
+    living = LiveChains(Models.of(tiny), limit=2.5, clock=Clock(1.0))
     played(living, pair[:1], 0, 15)
     answer = living.film({"trails": pair}, 18, 1)
     assert answer["replayed"] == answer["first"] < 15
@@ -140,7 +141,7 @@ def test_a_pair_of_which_one_is_known_is_replayed_together(tiny):
 
 
 def test_a_frame_of_many_steps_may_take_several_answers(tiny):
-    slow = Living(Models.of(tiny), limit=2.5, clock=Clock(1.0))
+    slow = LiveChains(Models.of(tiny), limit=2.5, clock=Clock(1.0))
     answers = [slow.film({"trails": [trail()]}, 0, 1, every=10)]
     while "replayed" in answers[-1]:
         assert answers[-1]["of"] == 10
@@ -212,19 +213,26 @@ def test_a_branch_is_a_fresh_chain_with_that_noise(living, tiny):
     """From step 0 on it is the other chain itself; later the state is shared up to there."""
     both = [trail(), trail(edits=[{"step": 0, "chain": 4}])]
     assert (played(living, both, 0, 30)[1] == sampled(tiny, TEXT, 30, chain=4)[:, 1:-1]).all()
-    made = living.tapes.made
+    made = living.steps.made
     first, second = played(living, [trail(), trail(edits=[{"step": 20, "chain": 4}])], 0, 30)
-    assert living.tapes.made == made + 10  # what is shared is not made again
+    assert living.steps.made == made + 10  # what is shared is not made again
     assert (first[:21] == second[:21]).all() and (first[21:] != second[21:]).any()
 
 
 def test_shared_noise_is_the_inverse_cdf_coupling(living, tiny):
     tokens, free = starts(tiny, [TEXT, OTHER])
     seed, steps = 11, 400
-    expected = coalesce(
-        tiny.conditionals(), tokens[:1], tokens[1:], free=free[:1], temperature=3.0, seed=seed,
-        steps=steps, coupling="inverse-cdf",
-    )  # fmt: skip
+    expected = meet(
+        tiny.conditionals(),
+        tokens[:1],
+        tokens[1:],
+        free[:1],
+        temperature=3.0,
+        seed=seed,
+        steps=steps,
+        coupling="inverse-cdf",
+        every=1,
+    )
     assert expected.met[0]
     met = int(expected.times[0])
     pair = [trail(seed=seed, temperature=3.0), trail(OTHER, seed=seed, temperature=3.0)]
@@ -237,33 +245,33 @@ def test_shared_noise_is_the_inverse_cdf_coupling(living, tiny):
 def test_pairs_of_unequal_lengths_are_as_each_alone(living):
     long = "a big dog ran under the old tree and the bird flew over it ."
     both = played(living, [trail(), trail(long)], 0, 25)
-    alone = Living(living.models, clock=Clock())
+    alone = LiveChains(living.models, clock=Clock())
     for text, one in zip((TEXT, long), both, strict=True):
         assert (played(alone, [trail(text)], 0, 25)[0] == one).all()
 
 
 def test_what_is_forgotten_is_made_again(tiny, monkeypatch):
-    monkeypatch.setattr(tapes, "CHUNK", 8)
-    living = Living(Models.of(tiny), clock=Clock())
+    monkeypatch.setattr(live, "PIECE", 8)
+    living = LiveChains(Models.of(tiny), clock=Clock())
     wanted = [trail(edits=[{"step": 37, "temperature": 2.0}])]
     expected = played(living, wanted, 0, 100)[0]
-    living.tapes._most = 600  # bytes: a few chunks
+    living.steps.max_bytes = 600  # a few pieces
     living.film({"trails": wanted}, 100, 0)
-    assert living.tapes._held <= 600
+    assert 0 < living.steps.n_bytes <= 600
     note = living.curves({"trails": wanted}, points=10)["notes"]
     assert any("not kept any more" in one for one in note)
-    made = living.tapes.made
+    made = living.steps.made
     assert (np.array(living.film({"trails": wanted}, 56, 0)["begin"][0]) == expected[56]).all()
-    assert living.tapes.made - made <= 8  # from the mark before
+    assert living.steps.made - made <= 8  # from the mark before
     assert (played(living, wanted, 0, 100, count=6)[0] == expected).all()
-    monkeypatch.setattr(tapes, "TAPES", 0)
+    monkeypatch.setattr(live, "STRETCHES", 0)
     living.film({"trails": [trail(OTHER)]}, 0, 0)
     assert (played(living, wanted, 30, 45)[0] == expected[30:46]).all()
 
 
 def test_a_start_in_a_run_goes_on_as_the_run(tiny, tmp_path):
     run = glauber.sample(tiny, [TEXT, OTHER], steps=40, seed=3, temperature=1.5, out=tmp_path / "r")
-    living = Living(
+    living = LiveChains(
         Models.of(tiny),
         from_run=lambda chain, step: (run.tokens(step)[chain], run.free[chain], run.vocabulary),
     )
@@ -271,7 +279,7 @@ def test_a_start_in_a_run_goes_on_as_the_run(tiny, tmp_path):
     shown = played(living, [begun | {"seed": 3, "chain": 1, "temperature": 1.5}], 0, 30)[0]
     assert (shown == np.stack([run.tokens(step)[1, 1:-1] for step in range(10, 41)])).all()
     with pytest.raises(GlauberError, match="no run is open"):
-        Living(Models.of(tiny)).film({"trails": [begun]}, 0, 1)
+        LiveChains(Models.of(tiny)).film({"trails": [begun]}, 0, 1)
 
 
 def protein():
@@ -284,7 +292,7 @@ def protein():
 
 def test_a_protein_is_spelled_without_blanks():
     model, text = protein(), "MKTAYIAKQRQISFVKSHFSRQ"
-    living = Living(Models.of(model), clock=Clock())
+    living = LiveChains(Models.of(model), clock=Clock())
     wanted = {"model": "protein", "text": text, "temperature": 0.5, "scan": "conditioned:entropy"}
     film = living.film({"trails": [wanted]}, 0, 5)
     assert film["lengths"] == [len(text)]
@@ -299,7 +307,7 @@ def test_a_protein_is_spelled_without_blanks():
 def test_a_rule_of_ones_own_and_a_diffusion_model(tmp_path):
     rule = glauber.load(Table.random(3, 4, seed=1))
     diffusion = glauber.load(str(tiny_diffusion.llada(tmp_path / "llada")[0]), kind="diffusion")
-    living = Living(Models.of(rule, diffusion), clock=Clock())
+    living = LiveChains(Models.of(rule, diffusion), clock=Clock())
     for model, text in ((rule, "0120"), (diffusion, "the cat sat on the mat")):
         wanted = {"model": model.name, "text": text, "seed": 4, "temperature": 0.7}
         shown = played(living, [wanted], 0, 40)[0]
@@ -314,7 +322,7 @@ def test_an_autoregressive_model_is_refused(tmp_path):
     )
     causal = CausalLM(model, conftest.make_tokenizer(), name="causal")
     with pytest.raises(GlauberError, match="cannot be run live"):
-        Living(Models.of(causal)).encode("causal", TEXT)
+        LiveChains(Models.of(causal)).encode("causal", TEXT)
 
 
 def test_the_conditional_is_that_of_the_state(living, tiny):
@@ -335,7 +343,7 @@ def test_the_conditional_is_that_of_the_state(living, tiny):
 
 
 def test_a_click_does_not_wait_for_steps_that_take_long(tiny):
-    living = Living(Models.of(tiny), limit=0.5, clock=Clock(0.4))
+    living = LiveChains(Models.of(tiny), limit=0.5, clock=Clock(0.4))
     with pytest.raises(GlauberError, match="play it up to there first"):
         living.conditional({"trails": [trail()]}, 0, 1000, 0)
     assert living.conditional({"trails": [trail()]}, 0, 3, 0)["site"] == 0
@@ -343,20 +351,19 @@ def test_a_click_does_not_wait_for_steps_that_take_long(tiny):
 
 def test_whoever_waits_for_the_model_ends_a_film(tiny):
     """A film without a time limit stops after the step at which somebody else came."""
-    living, came = Living(Models.of(tiny), clock=Clock()), []
-    grow = living.tapes.grow
+    came, readings = [], itertools.count()
 
     def click():
         with living.models.lock:
-            came.append(living.tapes.made)
+            came.append(living.steps.made)
 
-    def first_step(places):
-        if living.tapes.made == 5:
+    def clock():
+        if next(readings) == 6:  # once at the beginning, and after each step
             thread.start()
             until(lambda: living.models.lock.waited_for)
-        grow(places)
+        return 0.0
 
-    thread, living.tapes.grow = threading.Thread(target=click), first_step
+    thread, living = threading.Thread(target=click), LiveChains(Models.of(tiny), clock=clock)
     film = living.film({"trails": [trail()]}, 0, 400)
     thread.join(SECONDS)
     assert film["count"] == 6 and came == [6]
@@ -382,10 +389,10 @@ def test_texts_and_tokens(living):
         living.encode("tiny", "the " * 60)
 
 
-def test_a_trail_is_what_it_was_written_as():
+def test_trails_that_agree_so_far_have_the_same_keys_so_far():
     given = trail(seed=2**63 - 1, frozen=[2, 0], edits=EDITED)
     once = Trail.of(given)
-    assert Trail.of(once.to_dict()) == once and once.frozen == (0, 2)
+    assert Trail.of(given | {"frozen": [0, 2, 0]}) == once and once.frozen == (0, 2)
     keys = [segment.key for segment in once.segments]
     assert len(set(keys)) == len(keys) == 5
     assert keys[:3] == [one.key for one in Trail.of(given | {"edits": EDITED[:5]}).segments]
@@ -462,7 +469,7 @@ def test_many_edits_cost_little(living):
     """A temperature that is dragged leaves an edit at every step."""
     edits = [{"step": step, "temperature": 1 + step / 1000} for step in range(1, 150)]
     shown = played(living, [trail(edits=edits)], 0, 160)[0]
-    made = living.tapes.made
+    made = living.steps.made
     assert made == 160 and len(shown) == 161
     assert living.film({"trails": [trail(edits=edits[:100])]}, 50, 50)["count"] == 50
-    assert living.tapes.made == made
+    assert living.steps.made == made

@@ -18,8 +18,8 @@ def test_a_model_is_opened_once_and_only_when_it_is_asked() -> None:
         return object()
 
     models = Models({"a": loader})
-    assert models.names == ["a"] and not opened and not models.is_open("a")
-    assert models["a"] is models["a"] and opened == ["a"] and models.is_open("a")
+    assert models.names == ["a"] and not opened
+    assert models["a"] is models["a"] and opened == ["a"]
 
 
 def test_a_model_that_is_not_listed_is_refused() -> None:

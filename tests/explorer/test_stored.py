@@ -13,7 +13,7 @@ import glauber
 from conftest import TEXTS
 from glauber.errors import GlauberError
 from glauber.explorer.models import Models
-from glauber.explorer.stored import StoredRun
+from glauber.explorer.source import StoredRun
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from resealed import committed_to
@@ -86,7 +86,7 @@ def test_the_film_of_a_page_is_the_run(folders):
 
 
 def test_a_film_that_would_be_too_large_is_shorter(folders, monkeypatch):
-    monkeypatch.setattr("glauber.explorer.stored.EVENTS", 30)
+    monkeypatch.setattr("glauber.explorer.source.EVENTS", 30)
     stored = StoredRun(folders / "chains")
     assert stored.film("run", first=0, count=50)["count"] == 10
     assert stored.film("run", first=0, count=50, every=40)["count"] == 1
@@ -135,7 +135,7 @@ def test_the_model_of_the_page_is_asked_in_turn(folders, model):
     models = Models.of(model)
     stored = StoredRun(folders / "chains", models=models)
     assert stored.conditional("run", chain=0, step=1, site=3)["n_tokens"] > 10
-    assert stored._law(stored.now(), 0).drawn.conditionals.base is model
+    assert stored._drawn.conditionals.base is model
     tokens, free, spelled = stored.begin(0, 20)
     assert tokens.min() >= 0 and len(tokens) == len(free) and not free[:4].any()
     assert spelled.decode(tokens) == Run(folders / "chains").text(0, 20)

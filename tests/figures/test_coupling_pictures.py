@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 
 from glauber.figures.mixing import plot_distance, plot_total_variation
-from glauber.mixing.coalescence import Coalescence
-from glauber.mixing.lagged import Lagged
+from glauber.mixing.meeting import Meetings
 
-FOUND = Coalescence(
+FOUND = Meetings(
     times=np.array([2, 3, 3]),
     met=np.array([True, True, False]),
     distances=np.array([[2, 1, 0, 0], [3, 2, 1, 0], [3, 3, 2, 1]], dtype=np.int16),
-    every=1,
+    lag=0,
     coupling="maximal",
 )
+
+
+def lagged(times, met):
+    """Meetings with a lag of 1."""
+    none = np.empty((len(times), 0), np.int16)
+    return Meetings(np.array(times), np.array(met), "maximal", 1, none)
 
 
 def test_the_mean_distance_stands_beside_the_contraction_bound():
@@ -29,7 +34,7 @@ def test_the_mean_distance_stands_beside_the_contraction_bound():
 
 
 def test_the_bound_is_cut_at_one_and_has_a_band():
-    found = Lagged(np.array([3, 4, 9]), np.array([True] * 3), lag=1, coupling="maximal")
+    found = lagged([3, 4, 9], [True] * 3)
     figure = plot_total_variation(found)
     band, line = figure.data
     assert line.y[0] == 1 and line.y[-1] == 0
@@ -38,7 +43,7 @@ def test_the_bound_is_cut_at_one_and_has_a_band():
 
 
 def test_with_censored_pairs_the_picture_ends_before_the_budget_and_says_so():
-    found = Lagged(np.array([3, 4, 9]), np.array([True, True, False]), lag=1, coupling="maximal")
+    found = lagged([3, 4, 9], [True, True, False])
     figure = plot_total_variation(found)
     (line,) = figure.data  # no band: nothing holds the bound from above
     assert line.name == "lower estimate of the bound"

@@ -14,8 +14,8 @@ from glauber import sample
 from glauber.figures import watch
 from glauber.figures.watch import first_seen, no_bands, topic_bands, watched
 from glauber.landscape.scorers import TopicScores
+from glauber.runs.run import text_span
 from glauber.runs.snapshots import snapshots
-from glauber.runs.timeline import inside
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_the_film_gives_back_every_state(run, monkeypatch, most, every):
     film = held["film"]
     assert film["every"] == held["run"]["every"] >= every and held["chain"] == 2
     assert ("one state in" in page.note) == (film["every"] > 1)
-    spans = [inside(run.vocabulary, *one) for one in zip(run.tokens(0), run.free, strict=True)]
+    spans = [text_span(run.vocabulary, *one) for one in zip(run.tokens(0), run.free, strict=True)]
     state = [np.array(row) for row in film["begin"]]
     columns = [values(film[name]) for name in ("frame", "chain", "site", "token")]
     events = list(zip(*columns, strict=True))

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.table import Joint
+from glauber.dynamics.correction import correction
 from glauber.dynamics.kernel import State, run, start
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
-from glauber.generation.correction import correction
-from glauber.generation.unmasking import Unmasking, unmask
 
 JOINT = Joint.random(3, 3, seed=1)
 BEYOND_CHANCE = 54.05  # the 0.999 quantile of chi-square with 26 degrees of freedom

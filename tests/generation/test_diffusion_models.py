@@ -8,7 +8,7 @@ import glauber
 from bench.diffusion import TINY, TINY_CELLS, measured, model_of
 from glauber.conditionals.load import load
 from glauber.dynamics.kernel import start
-from glauber.generation.unmasking import Unmasking, unmask
+from glauber.dynamics.unmasking import Unmasking, unmask
 from tiny_diffusion import END, WORDS, dream, llada, llada_logits, mdlm, tokenizer_of
 
 MASK = len(WORDS) + 1  # the mask token's number

@@ -13,12 +13,12 @@ from glauber.conditionals import batching
 from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.table import Joint
+from glauber.dynamics.candidates import ORDERS
 from glauber.dynamics.kernel import Info, State, start
+from glauber.dynamics.schedules import REMASKS
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
 from glauber.generation import candidates
-from glauber.generation.orders import ORDERS
-from glauber.generation.remasking import REMASKS
-from glauber.generation.unmasking import Unmasking, unmask
 
 JOINT = Joint.random(3, 3, seed=1)
 PLACE_VALUES = torch.tensor([9, 3, 1])
@@ -250,7 +250,7 @@ def test_what_was_placed_with_doubt_is_hidden_again_more_often() -> None:
     made = passes(law, all_hidden(6000, 12, 5), 5, order="random", passes=4, remask="conf")
     before, (_, info) = made[0][0], made[1]
     filled, again = before.tokens != 5, info.tokens == 5
-    p = before.placed.double().exp()
+    p = before.memory.double().exp()
     weights = torch.where(filled, (-p).exp(), 0.0)
     sigma = 1.0 * weights / weights.sum(1, keepdim=True)  # sigma_max = min(1, 6 / 3)
     assert set(p[filled].mul(1000).round().int().unique().tolist()) == {25, 175, 300, 900}
@@ -281,8 +281,8 @@ def test_a_plan_holds_what_was_placed_with_the_largest_probability() -> None:
     for (before, _), (after, info) in pairwise(made):
         again = info.tokens == 5
         kept = (before.tokens != 5) & ~again
-        worst = torch.where(again, before.placed, -torch.inf).amax(1)
-        least = torch.where(kept, before.placed, torch.inf).amin(1)
+        worst = torch.where(again, before.memory, -torch.inf).amax(1)
+        least = torch.where(kept, before.memory, torch.inf).amin(1)
         assert bool((worst <= least).all())
         assert bool((after.tokens[kept] == before.tokens[kept]).all())
 
@@ -338,7 +338,7 @@ def test_a_generation_goes_on_from_its_events(model: Any, remask: str, temperatu
             placed[chain, info.sites[chain, slot]] = info.log_prob_new[chain, slot].float()
     held = whole[1][0].tokens
     state = start(held, begin.free, temperature=temperature, step=2, greedy=True)
-    state = state._replace(placed=placed)
+    state = state._replace(memory=placed)
     asked: Any = {"hidden_token": token, "seed": 5, "begin": begin.free}
     *_, (after, _) = unmask(model.conditionals(), state, how, **asked)
     assert torch.equal(after.tokens, whole[-1][0].tokens)

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from glauber.conditionals.table import Joint, Table
+from glauber.dynamics.candidates import ORDERS
 from glauber.dynamics.kernel import start
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.exact import Procedure, exact_law, exact_passes, total_variation
-from glauber.generation.orders import ORDERS
-from glauber.generation.unmasking import Unmasking, unmask
 
 TEXTS = 8_000
 FAMILY = 400  # at least as many as there are comparisons; the last test counts

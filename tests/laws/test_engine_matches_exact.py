@@ -10,10 +10,10 @@ from scipy.stats import chi2
 from glauber.conditionals.base import Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.dynamics import scans
-from glauber.dynamics.fills import gumbel_max, inverse_cdf
+from glauber.dynamics.draws import gumbel_max, inverse_cdf
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
-from glauber.dynamics.scheduler import memoised
+from glauber.dynamics.remembered import memoised
 from glauber.exact.models import Ising
 from glauber.exact.scans import adaptive_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
@@ -25,6 +25,12 @@ SPACE = Space(VOCAB, LENGTH)
 MODELS = {
     "joint": Joint.random(VOCAB, LENGTH, seed=1, strength=1.5),
     "table": Table.random(VOCAB, LENGTH, seed=2, strength=1.5),
+}
+# Scans of single sites, and how their matrix follows from that of the random scan.
+SCANS = {
+    "uniform": lambda matrix: matrix,
+    "block:1": lambda matrix: matrix,
+    "lazy": lambda matrix: (np.eye(SPACE.size) + matrix) / 2,
 }
 EACH = 3000  # chains from every state
 FREE = torch.tensor([True, False, True])
@@ -64,20 +70,28 @@ def assert_follows(counts, matrix):
     assert chi2.sf(statistic, freedom) > 1e-3, (statistic, freedom)
 
 
+def single_site_matrix(name, scan):
+    matrix = transition_matrix(MODELS[name], SPACE, temperature=0.7)
+    return SCANS[scan](np.asarray(matrix.todense()))
+
+
+@pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("fill", [inverse_cdf, gumbel_max])
 @pytest.mark.parametrize("name", MODELS)
-def test_random_scan(name, fill):
-    counts = after(glauber(MODELS[name], fill=fill()), temperature=0.7)
-    assert_follows(counts, transition_matrix(MODELS[name], SPACE, temperature=0.7))
+def test_scans_of_single_sites(name, fill, scan):
+    kernel = glauber(MODELS[name], scan=scans.scan_named(scan), fill=fill())
+    assert_follows(after(kernel, temperature=0.7), single_site_matrix(name, scan))
 
 
+@pytest.mark.parametrize("scan", SCANS)
 @pytest.mark.parametrize("prefetch", [0, 2])
 @pytest.mark.parametrize("name", MODELS)
-def test_chains_that_remember(name, prefetch):
+def test_chains_that_remember(name, prefetch, scan):
     """Nearly every draw comes from the memo; two steps follow the square of the matrix."""
-    matrix = transition_matrix(MODELS[name], SPACE, temperature=0.7)
+    matrix = single_site_matrix(name, scan)
+    kernel = glauber(MODELS[name], scan=scans.scan_named(scan))
     counts = counts_of(
-        lambda begun: memoised(MODELS[name], begun, 2, seed=11, prefetch=prefetch), temperature=0.7
+        lambda begun: memoised(kernel, begun, 2, seed=11, prefetch=prefetch), temperature=0.7
     )
     assert_follows(counts, matrix @ matrix)
 

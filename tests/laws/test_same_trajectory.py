@@ -9,11 +9,15 @@ from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.kernel import run as run_kernel
 from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import philox, random_bits, uniform
-from glauber.sampling.sample import plan, sample
+from glauber.mixing.diagnostics import diagnose
+from glauber.runs.cite import cite
+from glauber.sampling.plan import plan
+from glauber.sampling.sample import extend, sample
 
 KERNELS = {
     "uniform": {},
     "sweep": {"scan": "sweep"},
+    "lazy": {"scan": "lazy"},
     "block": {"scan": "block:3"},
     "product": {"scan": "block:3", "within": "product"},
     "parallel": {"scan": "everywhere", "within": "parallel"},
@@ -43,6 +47,28 @@ def test_batch_sizes(shape, tokenizer, texts):
     ]
     assert_same(runs[0], runs[1])
     assert_same(runs[0], runs[2])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_memo_and_resumption_for_every_kernel(name, tokenizer, texts, tmp_path):
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    options = {"chains": 6, "seed": 3, "temperature": 0.5, **KERNELS[name]}
+    plain = sample(model, texts, steps=30, memo=0, **options)
+    assert_same(plain, sample(model, texts, steps=30, **options))
+    run = sample(model, texts, steps=11, out=tmp_path / "run", **options)
+    assert_same(plain, extend(run, steps=30, model=model))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_statistics_of_every_kernel(name, tokenizer, texts, tmp_path):
+    """What is said about a run, without a warning and without a figure that is not a number."""
+    model = MaskedLM(conftest.make_model(), tokenizer, name="tiny")
+    run = sample(model, texts, steps=80, seed=3, chains=4, **KERNELS[name])
+    assert diagnose(run, burn_in=5).to_dict()["verdict"]
+    stats = run.to_arviz()
+    for values in (*stats.posterior.data_vars.values(), *stats.sample_stats.data_vars.values()):
+        assert bool(np.isfinite(values).all())
+    assert run.figures() and cite(run.save(tmp_path / "run").folder).sentence
 
 
 @pytest.mark.parametrize("name", KERNELS)

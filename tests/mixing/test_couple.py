@@ -6,9 +6,8 @@ import pytest
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError, GlauberWarning
-from glauber.mixing.coalescence import coalesce
-from glauber.mixing.coupling import couple
-from glauber.mixing.pairs import pairs_of_texts
+from glauber.mixing.couple import couple, pairs_of_texts
+from glauber.mixing.meeting import meet
 from glauber.statistics import median_time
 
 
@@ -25,10 +24,16 @@ def test_it_tells_what_the_pairs_do(tiny, texts):
     told = answer.to_dict()
     rows, free = starts(tiny, texts, length=5)
     chosen = pairs_of_texts(len(rows), 6, seed=3)
-    found = coalesce(
-        tiny.conditionals(), rows[chosen[:, 0]], rows[chosen[:, 1]], free=free[chosen[:, 0]],
-        temperature=12.0, seed=3, steps=60,
-    )  # fmt: skip
+    found = meet(
+        tiny.conditionals(),
+        rows[chosen[:, 0]],
+        rows[chosen[:, 1]],
+        free[chosen[:, 0]],
+        temperature=12.0,
+        seed=3,
+        steps=60,
+        every=1,
+    )
     np.testing.assert_array_equal(answer.times, found.times)
     assert [pair["time"] for pair in told["pairs"]] == found.times.tolist()
     assert [pair["met"] for pair in told["pairs"]] == found.met.tolist()
@@ -99,7 +104,7 @@ def test_frozen_sites_are_shared_and_never_redrawn(tiny):
     found = couple(
         tiny, ["the cat sat .", "a big dog ran"], pairs=4, steps=40, freeze=[0, 1], temperature=9.0
     )
-    assert set(found.n_sites) == {2} and (found.coalescence.initial == 2).all()
+    assert set(found.n_sites) == {2} and (found.meetings.initial == 2).all()
     assert found.texts[0] == ("the cat sat.", "the cat dog ran") and found.changed == 4
     assert "4 second texts took the tokens of the first at the frozen sites" in str(found)
     assert found.met.any()

@@ -10,7 +10,7 @@ from glauber.exact.mixing_time import distances, mixing_time
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.lagged import Lagged, lagged
+from glauber.mixing.meeting import Meetings, meet
 from glauber.statistics import share_interval
 
 SPACE = Space(3, 3)
@@ -40,10 +40,23 @@ def exact_bound(lag, how, n_steps):
 
 def estimate(lag, how="maximal", n=N_PAIRS, seed=1, budget=3000):
     rows = SPACE.states()[[START] * n]
-    return lagged(
-        TABLE, rows, rows, free=torch.ones(n, 3).bool(), temperature=1.0, seed=seed,
-        steps=budget, lag=lag, coupling=how,
-    )  # fmt: skip
+    return meet(
+        TABLE,
+        rows,
+        rows,
+        torch.ones(n, 3).bool(),
+        temperature=1.0,
+        seed=seed,
+        steps=budget,
+        lag=lag,
+        coupling=how,
+    )
+
+
+def lagged(times, lag, met=None):
+    """Meetings with a lag at known times."""
+    met = np.ones(len(times), bool) if met is None else met
+    return Meetings(np.array(times), np.array(met), "maximal", lag, np.empty((len(times), 0)))
 
 
 @pytest.mark.parametrize("lag, how", [(1, "maximal"), (5, "maximal"), (30, "inverse-cdf")])
@@ -53,11 +66,12 @@ def test_the_bound_lies_above_the_exact_total_variation(lag, how):
     due = exact_bound(lag, how, HORIZON)
     assert (due >= exact - 1e-12).all()  # the theorem, without sampling
     found = estimate(lag, how)
-    assert found.met.all() and found.kind == "estimate of an upper bound"
+    assert found.met.all() and found.bound_kind == "estimate of an upper bound"
     # 121 dependent comparisons: 5 standard errors, and the band where no pair is left.
-    reach = 5 * found.standard_error(steps) + share_interval(0, N_PAIRS, 0.9999)[1]
-    assert (np.abs(found.bound(steps) - due) <= reach).all()
-    assert (found.band(steps, confidence=0.9999)[1] >= exact).all()
+    bound = found.tv_bound(steps, 0.9999)
+    reach = 5 * bound.standard_error + share_interval(0, N_PAIRS, 0.9999)[1]
+    assert (np.abs(bound.value - due) <= reach).all()
+    assert (bound.high >= exact).all()
 
 
 def test_how_tight_the_bound_is():
@@ -79,11 +93,11 @@ def test_starts_may_be_drawn_from_a_law():
     n = 4000
     draws = torch.randint(SPACE.size, (2, n), generator=torch.Generator().manual_seed(0))
     left, right = SPACE.states()[draws[0]], SPACE.states()[draws[1]]
-    found = lagged(
+    found = meet(
         TABLE,
         left,
         right,
-        free=torch.ones(n, 3).bool(),
+        torch.ones(n, 3).bool(),
         temperature=1.0,
         seed=2,
         steps=3000,
@@ -91,7 +105,7 @@ def test_starts_may_be_drawn_from_a_law():
     )
     uniform = np.full((1, SPACE.size), 1 / SPACE.size)
     exact = distances(transition_matrix(TABLE, SPACE), 60, starts=uniform)[:, 0]
-    assert (found.band(np.arange(61), confidence=0.9999)[1] >= exact).all()
+    assert (found.tv_bound(np.arange(61), 0.9999).high >= exact).all()
 
 
 def test_the_lagged_chain_does_not_reuse_the_noise_of_its_first_steps():
@@ -102,35 +116,40 @@ def test_the_lagged_chain_does_not_reuse_the_noise_of_its_first_steps():
     # X_1 = Y_0 exactly if X stayed.
     assert abs(share - stay) < 4 * np.sqrt(stay * (1 - stay) / 3000)
     due = exact_bound(1, "inverse-cdf", 3)
-    assert (np.abs(found.bound(range(4)) - due) < 5 * found.standard_error(range(4))).all()
+    bound = found.tv_bound(range(4))
+    assert (np.abs(bound.value - due) < 5 * bound.standard_error).all()
 
 
 def test_the_mean_of_the_formula_by_hand():
-    found = Lagged(np.array([3, 4, 9]), np.array([True, True, True]), lag=3, coupling="maximal")
+    found = lagged([3, 4, 9], 3)
     # (tau - L - t)/L rounded up: t=0: 0, 1, 2; t=1: 0, 0, 2; t=3: 0, 0, 1; t=6: none
-    np.testing.assert_allclose(found.bound([0, 1, 3, 6]), [1, 2 / 3, 1 / 3, 0])
+    np.testing.assert_allclose(found.tv_bound([0, 1, 3, 6]).value, [1, 2 / 3, 1 / 3, 0])
     assert found.mixing_time(0.5) == 3 and found.mixing_time(0.25) == 6
     assert found.mixing_time_high(0.25) is None  # three pairs cannot say
-    low, high = found.band([6])
-    assert low[0] == 0 and high[0] == pytest.approx(1 - 0.025 ** (1 / 3))
+    bound = found.tv_bound([6])
+    assert bound.low[0] == 0 and bound.high[0] == pytest.approx(1 - 0.025 ** (1 / 3))
     # Of 0, 1 and 2 the mean is 1 and its error 1 / sqrt(3); Student's reach with 2 is 4.303.
-    assert found.band([0])[1][0] == pytest.approx(1 + 4.3027 / 3**0.5, rel=1e-4)
-    two = Lagged(found.times[1:], found.met[1:], lag=3, coupling="maximal")
-    assert np.isinf(two.band([0])[1]).all()  # two pairs hold nothing from above
+    assert found.tv_bound([0]).high[0] == pytest.approx(1 + 4.3027 / 3**0.5, rel=1e-4)
+    two = lagged([4, 9], 3)
+    assert np.isinf(two.tv_bound([0]).high).all()  # two pairs hold nothing from above
 
 
 def test_censored_pairs_are_said_to_lower_the_bound():
     short = estimate(1, n=500, budget=5)
     assert 0 < short.n_censored < 500
-    assert short.kind.startswith(f"lower estimate of an upper bound: {short.n_censored} of 500")
+    kind = f"lower estimate of an upper bound: {short.n_censored} of 500"
+    assert short.bound_kind.startswith(kind)
     assert short.times.max() == 6
-    assert np.isinf(short.band([0, 3])[1]).all() and short.mixing_time_high() is None
-    assert (short.bound(range(20)) <= estimate(1, n=500).bound(range(20))).all()
+    assert np.isinf(short.tv_bound([0, 3]).high).all() and short.mixing_time_high() is None
+    late = estimate(1, n=500).tv_bound(range(20)).value
+    assert (short.tv_bound(range(20)).value <= late).all()
 
 
 def test_what_a_lag_and_an_epsilon_may_be():
-    with pytest.raises(GlauberError, match="the lag is 0"):
-        estimate(0, n=2)
+    with pytest.raises(GlauberError, match="the lag is -1"):
+        estimate(-1, n=2)
+    with pytest.raises(GlauberError, match="needs a lag of at least 1"):
+        estimate(0, n=2).tv_bound([0])
     with pytest.raises(GlauberError, match="epsilon is 2"):
         estimate(1, n=50).mixing_time(2)
 

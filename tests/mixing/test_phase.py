@@ -6,8 +6,8 @@ from scipy.special import expit
 
 from glauber.errors import GlauberError
 from glauber.figures.mixing import plot_phase
-from glauber.mixing.boundary import over_crossover, phase_diagram
 from glauber.mixing.crossover import fit, scaling
+from glauber.mixing.phase import phase_diagram, threshold_ratio
 from glauber.statistics import median_time
 
 TEMPERATURES = [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0]
@@ -136,7 +136,7 @@ def test_a_rise_that_is_only_the_budget_is_seen_to_be_one():
     cell = diagram.cell(1.0, 24)
     hot = diagram.cell(2.0, 24)
     assert hot.median_sweeps == hot.median.value / 24
-    stopped = cell.within(100)
+    stopped = cell.truncated_at(100)
     assert stopped.steps == 100 and sum(stopped.met) == sum(
         m and t <= 100 for m, t in zip(cell.met, cell.times, strict=True)
     )
@@ -150,7 +150,7 @@ def test_a_budget_of_sweeps_is_stopped_for_equal_steps():
     diagram = phase_diagram(cells)
     assert diagram.boundary is diagram.at_sweeps and diagram.at_sweeps.budget == 9
     assert diagram.at_steps.budget == 18
-    assert [sum(c.within(18).met) for c in diagram.cells] == [1, 0, 1, 0]
+    assert [sum(c.truncated_at(18).met) for c in diagram.cells] == [1, 0, 1, 0]
 
 
 def test_the_threshold_over_the_crossover():
@@ -160,15 +160,15 @@ def test_the_threshold_over_the_crossover():
     for _ in range(50):
         crossover = fit(8, TEMPERATURES, drawn(1.4, 0.2, 50, generator), ends=ENDS).crossover
         thresholds = 14 * np.exp(generator.normal(0, 0.2, size=5))
-        found = over_crossover(thresholds.tolist(), crossover)
+        found = threshold_ratio(thresholds.tolist(), crossover)
         covered += found.interval[0] <= 10 <= found.interval[1]
     assert covered >= 42  # of 50 at 95%: a chance of 1e-3 to fail
-    few = over_crossover([14.0, 15.0], crossover)
+    few = threshold_ratio([14.0, 15.0], crossover)
     assert few.interval == (None, None) and few.ratio == pytest.approx(10, rel=0.3)
     for thresholds in ([0.0, 1, 1], [np.inf, 1, 1]):
-        assert over_crossover(thresholds, crossover).ratio is None
+        assert threshold_ratio(thresholds, crossover).ratio is None
     unseen = fit(8, TEMPERATURES, [(0, 5)] * 8, ends=ENDS).crossover
-    assert "no crossover to set it against" in over_crossover([1.0, 2, 3], unseen).line
+    assert "no crossover to set it against" in threshold_ratio([1.0, 2, 3], unseen).line
 
 
 def test_the_median_keeps_censored_pairs():

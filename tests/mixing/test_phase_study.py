@@ -1,8 +1,6 @@
 """phase: in memory, in a folder, in processes, to the same cells."""
 
-import importlib
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -10,10 +8,9 @@ import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
+from glauber.mixing.couple import pairs_of_texts
 from glauber.mixing.influence import influence
-from glauber.mixing.pairs import pairs_of_texts
-from glauber.mixing.phase import phase
-from glauber.mixing.phase_cells import some_texts
+from glauber.mixing.phase import phase, some_texts
 from glauber.sweeps.executors import run_here
 from glauber.sweeps.folder import results
 
@@ -39,7 +36,7 @@ def test_memory_and_a_folder_give_the_same_cells(tiny_folder, texts, tmp_path):
 def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkeypatch):
     """What workers do by themselves is proved in tests/sweeps; here they are this process."""
     expected = phase(str(tiny_folder), texts, **SMALL)
-    monkeypatch.setattr("glauber.mixing.phase_cells.choose_executor", lambda *_, **__: run_here)
+    monkeypatch.setattr("glauber.mixing.phase.choose_executor", lambda *_, **__: run_here)
     found = phase(str(tiny_folder), texts, on="processes", **SMALL)
     assert found.cells == expected.cells and found.folder is None
 
@@ -47,6 +44,8 @@ def test_without_a_folder_workers_share_a_passing_one(tiny_folder, texts, monkey
 def test_sweeps_count_in_lengths(tiny_folder, texts):
     found = phase(str(tiny_folder), texts, sweeps=2, **SMALL)
     assert [cell.steps for cell in found.cells] == [4, 4, 8, 8]
+    cold = [cell for cell in found.cells if not all(cell.met)]
+    assert cold and all(max(cell.times) == cell.steps for cell in cold)
 
 
 def test_thresholds_are_those_of_influence(tiny_folder, texts):
@@ -95,28 +94,9 @@ def test_cells_have_pairs_of_their_own(tiny_folder, texts, monkeypatch):
         seeds.append(seed)
         return pairs_of_texts(n_texts, n_pairs, seed=seed)
 
-    monkeypatch.setattr("glauber.mixing.phase_cells.pairs_of_texts", noted)
+    monkeypatch.setattr("glauber.mixing.phase.pairs_of_texts", noted)
     phase(str(tiny_folder), texts, **SMALL)
     assert len(set(seeds)) == len(seeds) == 4
-
-
-def test_cells_need_no_more_than_a_bare_machine_has(tmp_path, monkeypatch):
-    """Without SciPy, pandas and Plotly, as on a machine that only has the accelerator."""
-    for name in list(sys.modules):
-        if name.split(".")[0] == "glauber":
-            monkeypatch.delitem(sys.modules, name)
-    for name in ("scipy", "pandas", "plotly", "sklearn", "rich"):
-        monkeypatch.setitem(sys.modules, name, None)
-    fresh = importlib.import_module("glauber.mixing.phase_cells")
-    settings = dict(texts=None, pairs=1, steps=2, sweeps=None, seed=0, coupling="maximal",
-                    device="cpu", dtype="float32")  # fmt: skip
-    place = dict(on="local", workers=None, address=None, out=tmp_path / "grid")
-    axes = dict(length=[2], temperature=[1.0])
-    fresh.run_cells("bundled:english", settings, axes, trust_remote_code=False, **place)
-    monkeypatch.undo()
-    given = dict(lengths=[2], temperatures=[1.0], pairs=1, steps=2, device="cpu")
-    here = phase("bundled:english", out=tmp_path / "grid", **given)
-    assert len(here.cells) == 1 and len(results(tmp_path / "grid")) == 1
 
 
 def test_the_answer(tiny_folder, texts):

@@ -9,7 +9,7 @@ from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.unbiased import estimate as run_pairs
+from glauber.mixing.meeting import meet, unbiased_mean
 from glauber.mixing.unbiased import unbiased
 
 SPACE = Space(3, 3)
@@ -26,10 +26,21 @@ def statistic(tokens):
 
 def estimate(k, m, lag, n=N_PAIRS, budget=2000, how="maximal", **more):
     rows = SPACE.states()[[5] * n]
-    return run_pairs(
-        TABLE, rows, rows, statistic=statistic, free=torch.ones(n, 3).bool(), temperature=1.0,
-        seed=4, steps=budget, k=k, m=m, lag=lag, coupling=how, **more,
-    )  # fmt: skip
+    return unbiased_mean(
+        TABLE,
+        rows,
+        rows,
+        torch.ones(n, 3).bool(),
+        statistic=statistic,
+        temperature=1.0,
+        seed=4,
+        steps=budget,
+        first=k,
+        last=m,
+        lag=lag,
+        coupling=how,
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +51,7 @@ def test_the_estimate_is_within_three_standard_errors_of_the_exact_mean(k, m, la
     law = stationary(transition_matrix(TABLE, SPACE))
     exact = law @ statistic(SPACE.states()).double().numpy()
     found = estimate(k, m, lag, how=how)
-    assert found.met.all() and found.kind == "unbiased estimate"
+    assert found.meetings.met.all() and found.kind == "unbiased estimate"
     assert (np.abs(found.mean - exact) < 3 * found.standard_error).all()
     # Without its correction the estimate is wrong by far more: the start would show.
     start = statistic(SPACE.states()[5:6])[0].double().numpy()
@@ -54,34 +65,37 @@ def test_a_longer_average_has_a_smaller_error():
 
 
 def test_the_same_pairs_meet_as_in_a_lagged_coupling():
-    from glauber.mixing.lagged import lagged
-
     rows = SPACE.states()[[5] * 200]
-    times = lagged(
+    times = meet(
         TABLE,
         rows,
         rows,
-        free=torch.ones(200, 3).bool(),
+        torch.ones(200, 3).bool(),
         temperature=1.0,
         seed=4,
         steps=2000,
         lag=4,
     ).times
-    np.testing.assert_array_equal(estimate(3, 20, 4, n=200).times, times)
+    np.testing.assert_array_equal(estimate(3, 20, 4, n=200).meetings.times, times)
 
 
 def test_a_budget_that_cuts_pairs_off_is_said_to_bias():
     found = estimate(0, 2, 1, n=200, budget=4)
-    censored = int((~found.met).sum())
-    assert 0 < censored < 200 and (found.times[~found.met] == 5).all()
+    times, met = found.meetings.times, found.meetings.met
+    censored = int((~met).sum())
+    assert 0 < censored < 200 and (times[~met] == 5).all()
     assert found.kind.startswith(f"biased estimate: {censored} of 200 pairs")
 
 
 @pytest.mark.parametrize(
     "k, m, lag, budget, sentence",
-    [(3, 2, 1, 9, "k is 3 and m is 2"), (-1, 2, 1, 9, "first step is -1"), (0, 0, 0, 9, "lag is 0"),
-     (0, 0, 1, 0, "number of steps is 0")],
-)  # fmt: skip
+    [
+        (3, 2, 1, 9, "is 3, but it must not be after the last, 2"),
+        (-1, 2, 1, 9, "first step is -1"),
+        (0, 0, 0, 9, "lag is 0"),
+        (0, 0, 1, 0, "number of steps is 0"),
+    ],
+)
 def test_impossible_numbers_are_refused(k, m, lag, budget, sentence):
     with pytest.raises(GlauberError, match=sentence):
         estimate(k, m, lag, n=2, budget=budget)
@@ -127,6 +141,6 @@ def test_pairs_move_together_by_the_memory_of_their_device(monkeypatch):
         devices.append(device)
         return 50
 
-    monkeypatch.setattr("glauber.mixing.unbiased.pairs_at_once", record)
+    monkeypatch.setattr("glauber.mixing.meeting.pairs_at_once", record)
     estimate(0, 1, 1, n=60)
     assert devices == [torch.device("cpu")]

@@ -13,6 +13,7 @@ from glauber.conditionals.starts import passages
 from glauber.papers import mixing as pieces
 from glauber.papers import semantic_drift as by_length
 from glauber.papers import temperatures
+from glauber.papers.settings import Settings, list_chains
 from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
 
@@ -110,7 +111,9 @@ def test_the_coupling_figure(tiny_folder, texts, monkeypatch, tmp_path):
                   steps=8, lengths=(2, 4), temperatures=(0.5, 5.0), thresholds=3)  # fmt: skip
     monkeypatch.setitem(pieces.PHASES, "small", few)
     # The cells made apart, as on another machine, on another device's name; the piece goes on.
-    assert pieces.make_cells(tmp_path, device="cpu") == 4
+    settings = Settings("A-fig-coupling", "small", 0, tmp_path, device="cpu")
+    list_chains(tmp_path, [])  # marks the folder as one of pieces
+    assert len(pieces.diagram(settings, few).cells) == 4
     (cells,) = (tmp_path / "studies").glob("phase-*/cells")
     stamps = {path.name: path.stat().st_mtime_ns for path in cells.iterdir()}
     made = paper("A-fig-coupling", out=tmp_path)

@@ -8,13 +8,12 @@ import torch
 
 import glauber as package
 from glauber.conditionals.table import Joint
-from glauber.errors import GlauberError, GlauberWarning
+from glauber.errors import GlauberError
 from glauber.runs.export import export
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
 from glauber.sampling.engine import advance_chains
-from glauber.sampling.sample import begin, cost, extend, plan, resume, sample
-from resealed import said_otherwise
+from glauber.sampling.sample import begin, cost, plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"scan": "adaptive:confidence:2", "temperature": [0.05, 0.7, 4.0], "seed": 4, "chains": 3}
@@ -73,23 +72,6 @@ def test_stops_and_batches_leave_no_trace(tiny_folder, texts, tmp_path):
         advance_chains(planned, log, session=Stopping(), batch_size=1)
     assert 0 < Run(tmp_path / "run").steps < 30
     assert contents(resume(tmp_path / "run").folder) == contents(whole.folder)
-
-
-def test_an_old_run_by_the_old_name_goes_on(tiny_folder, texts, tmp_path):
-    """Older runs name the naive scan otherwise; their steps are the same, and a note says so."""
-    run = sample(str(tiny_folder), texts, steps=10, scan="naive:confidence", out=tmp_path / "old")
-    said_otherwise(run.folder, scan="least-confident")
-    assert "accepted" not in run.fields and run.acceptance is None
-    with pytest.warns(GlauberWarning, match="naive:confidence now"):
-        longer = extend(run.folder, steps=30)
-    whole = sample(str(tiny_folder), texts, steps=30, scan="naive:confidence")
-    np.testing.assert_array_equal(longer.tokens(), whole.tokens())
-    np.testing.assert_array_equal(longer.read("site"), whole.read("site"))
-    with pytest.warns(GlauberWarning, match="naive:confidence now"):
-        assert sample(str(tiny_folder), texts, steps=0, scan="least-confident").spec.scan == (
-            "naive:confidence"
-        )
-    assert resume(longer) is not None
 
 
 def test_a_law_of_ones_own():

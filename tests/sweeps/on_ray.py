@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from glauber.mixing.phase_cells import open_cells
+from glauber.mixing.phase import open_cells
 from glauber.sweeps.executors import choose_executor, run_sweep
 from glauber.sweeps.folder import read_sweep
 

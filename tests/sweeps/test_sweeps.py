@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.mixing import phase_cells
+from glauber.mixing import phase
 from glauber.sweeps.executors import choose_executor, in_processes, run_sweep, tasks
 from glauber.sweeps.folder import Sweep, begin, grid, read_sweep, results
 
@@ -37,7 +37,7 @@ def small(tiny_folder, texts):
 
 
 def work_of(sweep):
-    return partial(phase_cells.open_cells, sweep.arguments)
+    return partial(phase.open_cells, sweep.arguments)
 
 
 def unfinished(folder):

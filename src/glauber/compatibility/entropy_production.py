@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from glauber.conditionals.vocabulary import RESIDUES
 from glauber.conditionals.weights import check_device
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.parameters import Trust
 from glauber.progress import check_count
@@ -262,22 +263,12 @@ def check_kernel(spec: Spec) -> None:
             "entropy production needs tokens drawn from the conditionals, but this run's fill is "
             "greedy, whose steps can never be undone."
         )
-    if spec.scan in ("uniform", "block:1"):
-        return  # with one site a step, every `within` is the same kernel
-    reasons = {
-        "sweep": "undoing a step would need the sites in reverse order, so the figure would "
-        "measure incompatibility but not this chain's entropy production",
-        "block": "the chance of undoing the move of a whole block is not recorded",
-        "everywhere": "all sites move at once, and the chance of undoing that is not recorded",
-    }
-    seen = "the choice of the site depends on the state, so its chance does not cancel between a "
-    for kind in ("naive", "adaptive", "conditioned", "least-confident"):
-        reasons[kind] = f"{seen}step and its undoing"
-    why = reasons.get(spec.scan.partition(":")[0], "undoing a step has another chance there")
-    raise GlauberError(
-        f"entropy production is defined here for the scan uniform, but this run's is {spec.scan}: "
-        f"{why}."
-    )
+    scan = scan_named(spec.scan)
+    if not scan.is_random_scan:
+        raise GlauberError(
+            f"entropy production is defined here for the scan uniform, but this run's is "
+            f"{spec.scan}: {scan.irreversible}."
+        )
 
 
 def _contributions(log_prob_old: ArrayLike, entropy: ArrayLike) -> Floats:

@@ -38,9 +38,9 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, log_probs
 from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.constraints import proposable
-from glauber.dynamics.kernel import State
+from glauber.dynamics.draws import by_parts
+from glauber.dynamics.kernel import State, row_keys
 from glauber.errors import GlauberError
-from glauber.threads import side_by_side
 
 Redraw = Literal["naive", "adaptive", "conditioned"]
 Measure = Literal["confidence", "entropy"]
@@ -110,7 +110,7 @@ class Chances:
 
     def __call__(self, state: State) -> Tensor:
         """(chains, length) float64; -inf where a site is not free."""
-        keys = _keys(state)
+        keys = row_keys(state)
         known = {key: self._kept[key] for key in keys if key in self._kept}
         new = {key: row for row, key in enumerate(keys) if key not in known}
         if new:
@@ -132,14 +132,6 @@ class Chances:
             self._kept |= found
 
 
-def _keys(state: State) -> list[bytes]:
-    """Tokens, free sites and temperature of each chain."""
-    tokens = state.tokens.int().cpu().numpy()
-    free, heat = state.free.cpu().numpy(), state.temperature.cpu().numpy()
-    rows = zip(tokens, free, heat, strict=True)
-    return [token.tobytes() + where.tobytes() + at.tobytes() for token, where, at in rows]
-
-
 def log_weights(conditionals: Conditionals, state: State, measure: Measure) -> Tensor:
     """log w_i(x) (chains, length) float64, -inf at sites that are not free.
 
@@ -159,16 +151,12 @@ def log_weights(conditionals: Conditionals, state: State, measure: Measure) -> T
 def _measured(scores: Tensor, temperature: Tensor, held: Tensor, measure: Measure) -> Tensor:
     """log w (rows,) of scores (rows, vocab), the tokens held (rows, 1)."""
 
-    def some(part: tuple[Tensor, ...]) -> Tensor:
+    def some(part: tuple[Tensor, ...]) -> tuple[Tensor]:
         scores, temperature, held = part
-        found = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
-        return MEASURES[measure](found, held)
+        log_probs = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
+        return (MEASURES[measure](log_probs, held),)
 
-    rows = max(1, 2**18 // scores.shape[1])  # of one thread at a time
-    parts = list(zip(*(x.split(rows) for x in (scores, temperature, held)), strict=True))
-    if scores.is_cuda:
-        return torch.cat([some(part) for part in parts])
-    return torch.cat(side_by_side(some, parts))
+    return by_parts(some, (scores, temperature, held), vocab_size=scores.shape[1])[0]
 
 
 def _confidence(log_probs: Tensor, held: Tensor) -> Tensor:

@@ -18,14 +18,12 @@ by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sit
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals, Model
@@ -41,7 +39,7 @@ from glauber.conditionals.constraints import (
 )
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import positions_of, starts
-from glauber.dynamics.fills import Drawn, Fill
+from glauber.dynamics.draws import Drawn, Fill
 from glauber.dynamics.glauber import glauber, place
 from glauber.dynamics.kernel import Info, Kernel, Noise, State
 from glauber.dynamics.scans import Scan
@@ -126,24 +124,16 @@ class Limits:
         own = (differs.gather(1, sites.clamp(min=0)) & there).sum(dim=1)
         return differs.sum(dim=1) - own + there.sum(dim=1) > self.budget
 
-    def room(self, state: State) -> "Room | None":
-        """The budget as the scheduler asks for it, for the chains of a state."""
-        if self.budget is None:
-            return None
-        return Room(self.starts[state.chain].cpu().numpy().astype(np.int32), self.budget)
+    def is_forced(self, state: State) -> Callable[[int, bytes], bool]:
+        """The same for the chains of a state and the rows of a memo, given as their keys."""
+        starts = self.starts[state.chain].cpu().numpy().astype(np.int32)
 
+        def is_full(chain: int, key: bytes) -> bool:
+            differs = np.frombuffer(key, np.int32, starts.shape[1]) != starts[chain]
+            # The hidden site is one of those that differ.
+            return self.budget is not None and int(np.count_nonzero(differs)) > self.budget
 
-class Room(NamedTuple):
-    """What is left of the budgets of some chains, for rows that stand in keys of a memo."""
-
-    starts: NDArray[np.int32]  # (chains, length)
-    budget: int
-
-    def is_full(self, chain: int, key: bytes) -> bool:
-        """Whether a hidden site of that row must hold the start's token."""
-        start = self.starts[chain]
-        differs = np.frombuffer(key, np.int32, len(start)) != start
-        return int(np.count_nonzero(differs)) > self.budget  # the hidden site is one of them
+        return is_full
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +208,9 @@ def constrained(
 
     def step(state: State, noise: Noise) -> tuple[State, Info]:
         chosen = state._replace(free=state.free & limits.leading)
-        sites = limits.members[scan.choose(conditionals, chosen, noise.order)[:, 0]]
+        leading = scan.choose(conditionals, chosen, noise.order)
+        members = limits.members[leading[:, 0].clamp(min=0)]
+        sites = members.masked_fill(leading == PAD, PAD)
         forced = limits.forced(state, sites)
         whole = state.tokens.is_cuda if one_shape is None else one_shape
         if whole and not limits.groups:
@@ -247,7 +239,9 @@ def constrained(
         old = state.tokens.gather(1, sites.clamp(min=0))
         return info._replace(changed=(sites != PAD) & (info.tokens != old))
 
-    return Kernel(plain.draw, step)
+    if plain.lookup is None or limits.groups:
+        return Kernel(plain.draw, step)
+    return Kernel(plain.draw, step, lookup=plain.lookup._replace(is_forced=limits.is_forced))
 
 
 def _held(state: State, sites: Tensor) -> Info:
@@ -286,7 +280,7 @@ def _whole(limits: Limits, group: Group, fill: Fill, state: State, bits: Tensor)
 
 def check_scan(scan: Scan) -> None:
     """Refuses scans that choose several sites, or by the state."""
-    if scan.name not in ("uniform", "sweep", "block:1"):
+    if not scan.is_single_and_blind:
         only = "max-changes and ties keep their law with one site a step, chosen blindly, but the"
         raise GlauberError(f"{only} scan is {scan.name}: take uniform or sweep.")
 

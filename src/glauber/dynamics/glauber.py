@@ -12,7 +12,6 @@ about the site, `adaptive` says how it is redrawn and whether the joint law is k
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,15 +19,15 @@ from torch import Tensor
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.adaptive import Adaptive, Chances, check_tokens, conditioned_scores, pick
-from glauber.dynamics.fills import Drawn, Fill, inverse_cdf
-from glauber.dynamics.kernel import Info, Kernel, Noise, State
-from glauber.dynamics.memo import Redraws
+from glauber.dynamics.draws import Drawn, Fill, inverse_cdf
+from glauber.dynamics.kernel import Info, Kernel, Lookup, Noise, State, no_events
 from glauber.dynamics.noise import random_bits
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.dynamics.scans import Scan, uniform
+from glauber.dynamics.remembered import BUDGET, Memo
+from glauber.dynamics.scans import Scan, Within, uniform
 from glauber.errors import GlauberError
 
-Within = Literal["sequential", "product", "parallel"]
+RedrawSites = Callable[[Conditionals, Fill, State, Tensor, Tensor], tuple[Tensor, Info]]
 ALONE = 256  # rows of a few chains whose sites are each hidden alone, asked together
 
 
@@ -45,7 +44,7 @@ def glauber(
     kinds = {"sequential": _sequential, "product": _product, "parallel": _parallel}
     if within not in kinds:
         raise GlauberError(f"within is {within}, but it must be one of {', '.join(kinds)}.")
-    redraw = kinds[within]
+    redraw = _skipping(kinds[within]) if scan.may_skip else kinds[within]
     seeing = None if scan.adaptive is None else _seeing(conditionals, scan.adaptive, fill)
 
     def draw(seed: Tensor, state: State) -> Noise:
@@ -64,7 +63,32 @@ def glauber(
             tokens, info = redraw(conditionals, fill, state, sites, noise.fill)
         return state._replace(tokens=tokens, step=state.step + 1), info
 
-    return Kernel(draw, step)
+    if not scan.is_single_and_blind or fill.name != "inverse-cdf":
+        return Kernel(draw, step)
+
+    def sites_of(state: State, noise: Noise) -> Tensor:
+        return scan.choose(conditionals, state, noise.order)
+
+    lookup = Lookup(conditionals, sites_of, lambda state: lambda chain, key: False)
+    return Kernel(draw, step, lookup=lookup)
+
+
+def _skipping(redraw: RedrawSites) -> RedrawSites:
+    """A redraw that asks about no chain whose sites are all PAD."""
+
+    def skipping(
+        conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Info]:
+        rows = (sites != PAD).any(dim=1).nonzero()[:, 0]
+        info = no_events(sites)
+        if not len(rows):
+            return state.tokens, info
+        some = redraw(conditionals, fill, state.rows(rows), sites[rows], noise[rows])
+        parts = zip((state.tokens, *info), (some[0], *some[1]), strict=True)
+        tokens, *columns = (whole.index_copy(0, rows, part) for whole, part in parts)
+        return tokens, Info(*columns)
+
+    return skipping
 
 
 def _seeing(
@@ -77,11 +101,15 @@ def _seeing(
             f"the scan {adaptive.name} keeps the law of tokens that are drawn, but the fill is "
             "greedy: take inverse-cdf or gumbel-max."
         )
-    chances, redraws = Chances(conditionals, adaptive), Redraws(conditionals)
+    chances = Chances(conditionals, adaptive)
+    memos: dict[int, Memo] = {}  # by the length of the rows
 
     def redrawn(state: State, sites: Tensor, bits: Tensor) -> Drawn:
         if fill.name == "inverse-cdf" and not state.tokens.is_cuda:
-            return redraws(state, sites, as_uniform(bits[:, 0]))
+            length = state.tokens.shape[1]
+            if length not in memos:
+                memos[length] = Memo(conditionals.vocab_size, length, budget=BUDGET // 4)
+            return memos[length].draw(conditionals, state, sites, as_uniform(bits[:, 0]))
         return _redraw(conditionals, fill, state, state.tokens, sites, bits, 1)
 
     def step(state: State, noise: Noise) -> tuple[Tensor, Info]:

@@ -1,6 +1,6 @@
 """What is a chain's state, what is random in a step, and what does a step report?
 
-`run` is the plain loop; `scheduler` makes the same steps with fewer passes through the model.
+`run` is the plain loop; `remembered` makes the same steps with fewer passes through the model.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, check_temperature
+from glauber.conditionals.base import PAD, Conditionals, check_temperature
 from glauber.errors import GlauberError
 
 DRAWN_AT_ONCE = 2**18  # numbers of noise drawn at once
+HIDDEN = -2  # at the hidden site of a key: no token, and not PAD
 
 
 class State(NamedTuple):
@@ -23,10 +24,8 @@ class State(NamedTuple):
     chain: Tensor  # (chains,) int64: the chain's number, part of its noise's key
     free: Tensor  # (chains, length) bool: sites that may be redrawn
     temperature: Tensor  # (chains,) float64
-    placed: (
-        Tensor  # (chains, length) float32: log-probability with which a site's token was placed;
-    )
-    # no columns where nobody asks for it
+    memory: Tensor  # (chains, numbers) float32: the kernel's own; of unmasking, the log-probability
+    # with which each site's token was placed; no columns where a kernel has none
 
     def rows(self, chosen: Tensor | slice) -> "State":
         """The chosen chains."""
@@ -52,12 +51,32 @@ class Info(NamedTuple):
     accepted: Tensor  # bool: False where a proposal was rejected, and in an empty slot
 
 
+def no_events(sites: Tensor) -> Info:
+    """The events (chains, slots) of a step that does nothing, in the shape of sites."""
+    empty, no = torch.full_like(sites, PAD), torch.zeros_like(sites, dtype=torch.bool)
+    unknown = torch.full_like(sites, torch.nan, dtype=torch.float64)
+    return Info(empty, empty, no, unknown, unknown, unknown, no)
+
+
+class Lookup(NamedTuple):
+    """Why steps can be made from memory: each draws at most one site by inverse CDF.
+
+    Then a step depends on nothing but the row with that site hidden, temperature and noise.
+    """
+
+    conditionals: Conditionals
+    sites: Callable[[State, Noise], Tensor]  # (chains, 1), known without the model; PAD: no site
+    # of a state: whether a chain keeps its token at the hidden site of a row, given as its key
+    is_forced: Callable[[State], Callable[[int, bytes], bool]]
+
+
 class Kernel(NamedTuple):
     """A Markov kernel: draw makes the noise of given steps, step is a plain function of it."""
 
     draw: Callable[[Tensor, State], Noise]
     step: Callable[[State, Noise], tuple[State, Info]]
     ended: Callable[[State], Tensor] | None = None  # chains (chains,) that have no step to make
+    lookup: Lookup | None = None  # for `remembered.memoised`
 
 
 def start(
@@ -122,3 +141,14 @@ def later(seeds: Tensor, state: State, steps: int) -> tuple[Tensor, State]:
     wide = state.rows(torch.arange(n_chains, device=state.step.device).repeat(steps))
     every = seeds if seeds.ndim == 0 else seeds.repeat(steps)
     return every, wide._replace(step=wide.step + after)
+
+
+def row_keys(state: State, sites: Tensor | None = None) -> list[bytes]:
+    """Tokens and temperature of each chain as bytes, with the site of sites (chains, 1) hidden.
+
+    Without sites, the free sites are part of the key.
+    """
+    rows = state.tokens if sites is None else state.tokens.scatter(1, sites, HIDDEN)
+    parts = [rows.int(), state.temperature, *([state.free] if sites is None else [])]
+    columns = zip(*(part.cpu().numpy() for part in parts), strict=True)
+    return [b"".join(value.tobytes() for value in row) for row in columns]

@@ -1,12 +1,14 @@
-"""Which sites does a step redraw?
+"""Which sites does a step redraw? Every scan is declared here, once.
 
-A scan turns the random bits of a step into sites (chains, k). It sees the conditionals, because
-a scan may depend on the state.
+A scan turns the random bits of a step into sites (chains, k). It sees the conditionals, because a
+scan may depend on the state. The rest of a `Scan` is what other code needs to know about it: which
+engine can make its steps, which studies know its chain, and how it is described. To add a scan,
+write a function that returns it and give it a line in `SCANS`.
 """
 
-import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,14 +24,9 @@ from glauber.dynamics.adaptive import (
 )
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.errors import GlauberError, GlauberWarning
+from glauber.errors import GlauberError
 
-# What `sample --scan` takes, in one line.
-SCANS = (
-    "uniform, sweep, block:K, everywhere; or the state chooses the site, by confidence or entropy: "
-    "adaptive:entropy (Metropolis) and conditioned:entropy (up to 64 tokens) keep a joint law, "
-    "naive:entropy does not; :2 behind it sharpens the choice."
-)
+Within = Literal["sequential", "product", "parallel"]  # `glauber.dynamics.glauber` explains them
 
 
 class Scan(NamedTuple):
@@ -37,10 +34,20 @@ class Scan(NamedTuple):
 
     name: str
     choose: Callable[[Conditionals, State, Tensor], Tensor]
+    sentence: str  # for a section on methods: "one site a step, chosen uniformly"
+    words: str  # for readers, as the object of "a step hides": "one token, picked at random,"
     n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
     size: int | None = 1  # sites of a step; None: every free one
+    within: Within = "sequential"  # how the sites of a step relate, unless the user says
+    irreversible: str = ""  # why the probability of a step's reverse is not that of random scan
+    may_skip: bool = False  # whether a step may redraw no site: site PAD
     adaptive: Adaptive | None = None  # how the state decides, where it does
-    tied: bool = False  # whether sites that are tied to the chosen one are redrawn with it
+    tied: int = 0  # sites of the largest group that is redrawn with its first site
+
+    @property
+    def is_random_scan(self) -> bool:
+        """Whether every step redraws one site, each free site equally likely."""
+        return not self.irreversible
 
     @property
     def asks_conditionals(self) -> bool:
@@ -58,18 +65,19 @@ class Scan(NamedTuple):
         return self.size or 1
 
     @property
-    def can_be_memoised(self) -> bool:
-        """Whether the sites of later steps are known in advance, one a step."""
+    def is_single_and_blind(self) -> bool:
+        """Whether a step redraws one site at most, known before the model is asked."""
         return self.size == 1 and not self.asks_conditionals
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether a step never asks the host, so that a CUDA graph can hold it."""
-        return self.size is not None and not self.asks_conditionals and not self.tied
+        """Whether a CUDA graph can contain a step: the host is never asked, no slot is empty."""
+        blind = not self.asks_conditionals and not self.tied and not self.may_skip
+        return self.size is not None and blind
 
     def sites_per_step(self, free: Tensor) -> int:
         """Sites redrawn in one step at most, for free sites (chains, length)."""
-        return int(free.sum(dim=1).max()) if self.size is None else self.size
+        return int(free.sum(dim=1).max()) if self.size is None else max(self.size, self.tied)
 
 
 def uniform() -> Scan:
@@ -80,7 +88,28 @@ def uniform() -> Scan:
         rank = (as_uniform(order[:, 0]) * n_free).long()
         return _ranked(state.free, rank)[:, None]
 
-    return Scan("uniform", choose)
+    return Scan(
+        "uniform", choose, "one site a step, chosen uniformly", "one token, picked at random,"
+    )
+
+
+def lazy() -> Scan:
+    """With probability 1/2 no site, else one free site, each equally likely."""
+
+    def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
+        u = 2.0 * as_uniform(order[:, 0])  # below 1: no site; else u - 1 is uniform
+        rank = ((u - 1.0).clamp(min=0.0) * state.free.sum(dim=1)).long()
+        return torch.where(u < 1.0, PAD, _ranked(state.free, rank))[:, None]
+
+    return Scan(
+        "lazy",
+        choose,
+        "with probability 1/2 no site, else one chosen uniformly",
+        "nothing, or as often one token, picked at random,",
+        irreversible="half of its steps redraw no site, and times and rates of the random scan do "
+        "not apply",
+        may_skip=True,
+    )
 
 
 def sweep() -> Scan:
@@ -89,7 +118,14 @@ def sweep() -> Scan:
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
         return _ranked(state.free, state.step % state.free.sum(dim=1))[:, None]
 
-    return Scan("sweep", choose)
+    return Scan(
+        "sweep",
+        choose,
+        "one site a step, in order",
+        "one token, each in turn,",
+        irreversible="undoing a step would need the sites in reverse order, so the figure would "
+        "measure incompatibility but not this chain's entropy production",
+    )
 
 
 def block(size: int) -> Scan:
@@ -101,7 +137,18 @@ def block(size: int) -> Scan:
         keys = as_uniform(order).masked_fill(~state.free, 2.0)
         return keys.argsort(dim=1, stable=True)[:, :size]
 
-    return Scan(f"block:{size}", choose, lambda length: length, size)
+    alone = size == 1  # then every `within` is the same kernel, that of `uniform`
+    return Scan(
+        f"block:{size}",
+        choose,
+        f"{size} sites a step, chosen uniformly",
+        f"{size} tokens, picked at random,",
+        n_numbers=lambda length: length,
+        size=size,
+        irreversible=""
+        if alone
+        else "the chance of undoing the move of a whole block is not recorded",
+    )
 
 
 def everywhere() -> Scan:
@@ -114,7 +161,16 @@ def everywhere() -> Scan:
         sites = sites[:, : int(state.free.sum(dim=1).max())]
         return sites.masked_fill(sites == length, PAD)
 
-    return Scan("everywhere", choose, lambda length: length, None)
+    return Scan(
+        "everywhere",
+        choose,
+        "all sites in every step",
+        "every token",
+        n_numbers=lambda length: length,
+        size=None,
+        within="parallel",
+        irreversible="all sites move at once, and the chance of undoing that is not recorded",
+    )
 
 
 def by_state(redraw: Redraw, measure: Measure, sharpness: float = 1.0) -> Scan:
@@ -126,39 +182,80 @@ def by_state(redraw: Redraw, measure: Measure, sharpness: float = 1.0) -> Scan:
 
     # The second number decides whether a proposal is accepted.
     count = 2 if redraw == "adaptive" else 1
-    return Scan(adaptive.name, choose, lambda length: count, adaptive=adaptive)
+    return Scan(
+        adaptive.name,
+        choose,
+        f"sites chosen by the state, {adaptive.name}",
+        "one token, picked from those that the model doubts,",
+        n_numbers=lambda length: count,
+        irreversible="the choice of the site depends on the state, so its chance does not cancel "
+        "between a step and its undoing",
+        adaptive=adaptive,
+    )
+
+
+class Kind(NamedTuple):
+    """A kind of scan, as people ask for it."""
+
+    scan: Callable[[str | None], Scan]  # of what comes after the colon; ValueError if it is wrong
+    usage: str  # how it is written
+    help: str  # what it does
+    offered: tuple[str, ...] = ()  # names that the explorer lists
+
+
+def _without_argument(scan: Callable[[], Scan], argument: str | None) -> Scan:
+    if argument is not None:
+        raise ValueError(argument)
+    return scan()
+
+
+def _block(argument: str | None) -> Scan:
+    return block(int(argument or ""))
+
+
+def _by_state(redraw: Redraw, argument: str | None) -> Scan:
+    return by_state(*adaptive_named(redraw, argument or ""))
+
+
+SCANS: dict[str, Kind] = {
+    "uniform": Kind(partial(_without_argument, uniform), "uniform", "a random site", ("uniform",)),
+    "lazy": Kind(partial(_without_argument, lazy), "lazy", "no site or a random one, as often"),
+    "sweep": Kind(partial(_without_argument, sweep), "sweep", "the sites in order", ("sweep",)),
+    "block": Kind(_block, "block:K", "K random sites", ("block:2", "block:4")),
+    "everywhere": Kind(
+        partial(_without_argument, everywhere), "everywhere", "all sites", ("everywhere",)
+    ),
+    "adaptive": Kind(
+        partial(_by_state, "adaptive"),
+        "adaptive:entropy",
+        "a site by the model's uncertainty (or :confidence; :2 after it sharpens the choice), with "
+        "a Metropolis step that keeps a joint distribution",
+        ("adaptive:entropy",),
+    ),
+    "conditioned": Kind(
+        partial(_by_state, "conditioned"),
+        "conditioned:entropy",
+        "the same with an exact redraw, for up to 64 tokens",
+    ),
+    "naive": Kind(
+        partial(_by_state, "naive"),
+        "naive:entropy",
+        "the same without a correction, which keeps none",
+    ),
+}
+# What `sample --scan` takes, and what the explorer offers.
+SCAN_HELP = "; ".join(f"{kind.usage}: {kind.help}" for kind in SCANS.values()) + "."
+OFFERED = tuple(name for kind in SCANS.values() for name in kind.offered)
 
 
 def scan_named(name: str) -> Scan:
-    """The scan that a run's spec names, such as `uniform`, `block:3` or `adaptive:entropy:2`.
-
-    `least-confident`, as older runs have it, is `naive:confidence`.
-    """
-    kind, _, rest = str(name).partition(":")
+    """The scan that a run's spec names, such as `uniform`, `block:3` or `adaptive:entropy:2`."""
+    kind, colon, argument = str(name).partition(":")
     try:
-        if kind == "block":
-            return block(int(rest))
-        if kind == "least-confident":
-            return _renamed(by_state(*adaptive_named("naive", f"confidence:{rest or 1}")), name)
-        if kind in ("naive", "adaptive", "conditioned"):
-            return by_state(*adaptive_named(kind, rest))  # type: ignore[arg-type]
-        return {"uniform": uniform, "sweep": sweep, "everywhere": everywhere}[str(name)]()
+        return SCANS[kind].scan(argument if colon else None)
     except (KeyError, ValueError):
-        known = (
-            "uniform, sweep, block:K, everywhere, adaptive:confidence, adaptive:entropy, "
-            "conditioned:…, naive:…"
-        )
+        known = ", ".join(kind.usage for kind in SCANS.values())
         raise GlauberError(f"the scan is {name}, but it must be one of {known}.") from None
-
-
-def _renamed(scan: Scan, old: str) -> Scan:
-    warnings.warn(
-        f"the scan {old} is {scan.name} now, which keeps no joint law; "
-        f"{scan.name.replace('naive', 'adaptive')} does.",
-        GlauberWarning,
-        stacklevel=3,
-    )
-    return scan
 
 
 def _ranked(free: Tensor, rank: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from glauber.compatibility.score import SAMPLES
 from glauber.conditionals.base import Conditionals, mask_token_of
 from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
 from glauber.conditionals.load import load
+from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.evaluation.answers import (
     FIGURES,
@@ -28,7 +29,6 @@ from glauber.evaluation.answers import (
     joined,
 )
 from glauber.generation.generate import rows_of
-from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, write
 from glauber.progress import check_count, check_seed
 from glauber.result import model_parts, one_of, signature

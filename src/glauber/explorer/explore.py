@@ -3,26 +3,26 @@
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals
+from glauber.dynamics.scans import OFFERED
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.parameters import Device, Trust
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
-    from glauber.explorer.answers import Answer, Answers
+    from glauber.explorer.answers import Answer, Answers, Question
     from glauber.explorer.models import Models
     from glauber.explorer.notebook import Page
     from glauber.explorer.server import Server
-    from glauber.explorer.stored import StoredRun
+    from glauber.explorer.source import LiveChains, StoredRun
 
 PASSAGES = 20  # starting texts that a page offers
 BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
-SCANS = ("uniform", "sweep", "block:2", "block:4", "everywhere", "adaptive:entropy")
 
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
@@ -147,31 +147,20 @@ def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     """The run, if one was given, and all models that the page may use; none is loaded yet."""
     from glauber.conditionals.shelf import bundled_names
     from glauber.conditionals.weights import check_device
-    from glauber.explorer.models import Models
+    from glauber.explorer.models import Models, named_loader
 
     check_device(how["device"])
     run = _run(what)
     several = model if isinstance(model, list | tuple) else [model]
-    loaders: dict[str, Any] = {}
-    for one in [what if run is None else None, *several]:
-        if one is not None:
-            loaders |= _loader(one, how)
+    given = [one for one in (what if run is None else None, *several) if one is not None]
+    for name in given:
+        _check_name(name)
+    loaders = dict(named_loader(one, **how) for one in given)
     if run is not None and run.spec.model not in ("", *loaders):
         loaders[run.spec.model] = _own_loader(run, how)
     for name in bundled_names():
-        loaders |= {} if f"bundled:{name}" in loaders else _loader(f"bundled:{name}", how)
+        loaders.setdefault(*named_loader(f"bundled:{name}", **how))
     return run, Models(loaders)
-
-
-def _loader(given: Any, how: dict[str, Any]) -> dict[str, Any]:
-    """A model's name and what opens it; a name is looked up, an object is a model already."""
-    from glauber.conditionals.load import load
-
-    if isinstance(given, str | Path):
-        _check_name(str(given))
-        return {str(given): partial(load, str(given), **how)}
-    opened = load(given)
-    return {opened.name: partial(load, opened)}
 
 
 def _own_loader(run: Run, how: dict[str, Any]) -> Any:
@@ -205,10 +194,13 @@ def _is_model(name: str) -> bool:
     return reachable(split_name(name)[0])
 
 
-def _check_name(name: str) -> None:
+def _check_name(given: object) -> None:
     """Refuses a name that leads to no model, before the page opens."""
     from glauber.conditionals.shelf import bundled_folder
 
+    name = str(given)
+    if not isinstance(given, str | Path):
+        return
     if name.startswith("bundled:"):
         bundled_folder(name)
     elif not (Path(name).is_file() if name.endswith(".gguf") else _is_model(name)):
@@ -219,22 +211,18 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     """Everything that the page can ask."""
     from glauber.explorer.answers import Answers
     from glauber.explorer.filling import Filling
-    from glauber.explorer.living import Living
     from glauber.explorer.saved import save
-    from glauber.explorer.stored import StoredRun
+    from glauber.explorer.source import LiveChains, StoredRun
 
     stored = None if run is None else StoredRun(run, models=models, **how)
-    living = Living(models, from_run=None if stored is None else stored.begin)
+    live = LiveChains(models, from_run=None if stored is None else stored.begin)
     filling = Filling(models)
-    of = {"trails": _asked(living, BY_SOURCE)}
-    if stored is not None:
-        of["run"] = _asked(stored, BY_SOURCE)
 
     def saved(state: Any) -> "Answer":
         return save(answers, None if stored is None else stored.now(), state)
 
-    questions: dict[str, Any] = {name: partial(_by_source, of, name) for name in BY_SOURCE}
-    questions |= {"encode": living.encode, "tokens": living.tokens}
+    questions: dict[str, Any] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
+    questions |= {"encode": live.encode, "tokens": live.tokens}
     questions |= {"fill": filling.fill, "translate": filling.translate}
     questions |= {"about": partial(_about, stored, models), "save": saved}
     if stored is not None:
@@ -243,21 +231,20 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     return answers
 
 
-def _asked(owner: Any, names: Sequence[str]) -> "Answers":
-    from glauber.explorer.answers import Answers
+def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> "Question":
+    """A question about the opened run or about living chains, as the source says."""
 
-    return Answers({name: getattr(owner, name) for name in names})
+    @wraps(getattr(live, name))
+    def question(source: Any, **given: Any) -> "Answer":
+        if source == "run" and stored is None:
+            raise GlauberError("no run is open here: start with its folder.")
+        chains = given.get("chains")
+        if chains is not None and not (isinstance(chains, list) and chains):
+            raise GlauberError("chains are a list of numbers.")
+        answer: Answer = getattr(stored if source == "run" else live, name)(source, **given)
+        return answer
 
-
-def _by_source(of: "dict[str, Answers]", name: str, source: Any, **given: Any) -> "Answer":
-    """The answer about the opened run or about living chains, as the source says."""
-    kind = "run" if source == "run" else "trails"
-    if kind not in of:
-        raise GlauberError("no run is open here: start with its folder.")
-    chains = given.get("chains")
-    if chains is not None and not (isinstance(chains, list) and chains):
-        raise GlauberError("chains are a list of numbers.")
-    return of[kind](name, {"source": source} | given)
+    return question
 
 
 def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
@@ -272,6 +259,6 @@ def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
         "run": None if stored is None else stored.about(),
         "translator": translator_folder(None).is_dir(),
         "passages": [{"topic": topic, "text": text} for topic, text in passages()[:PASSAGES]],
-        "scans": list(SCANS),
+        "scans": list(OFFERED),
         "views": ["run"] * (stored is not None) + ["live", "pair", "fill"],
     }

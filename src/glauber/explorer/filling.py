@@ -5,19 +5,21 @@ frame is a pass; sweeps of correction behind the last pass are frames too.
 """
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.answers import Answer
-from glauber.explorer.conditional import Shown, words
+from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
 from glauber.generation.infill import BLANK, infill
 from glauber.generation.writing import Written
 from glauber.result import counted
-from glauber.runs.film import Film
+from glauber.runs.film import Begin, Film, Spelling, film_of
 from glauber.translation.data import load_vocabulary
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.model import MASK, load
@@ -25,9 +27,6 @@ from glauber.translation.translate import signature_of, translator_folder
 
 CHARACTERS = 20_000
 CALLS = 2000  # of the model that one answer may take
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float32]
 
 
 class Filling:
@@ -165,21 +164,20 @@ def _begin(written: Written) -> NDArray[np.int64]:
     return np.where(written.begin[0], written.hidden_token, written.tokens[0])
 
 
-def _passes(written: Written, shown: Shown, vocabulary: Any) -> Film:
-    """A frame for each pass, and for each sweep of correction behind the last one."""
-    trace, passes = written.trace, int(written.passes[0])
+def _passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
+    """A frame for each pass, and for each sweep of correction after the last one."""
+    trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)
     frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
     drawn = trace.token != written.hidden_token
-    begin = _begin(written)[shown.first : shown.last]
     return _film(
-        begin,
-        frozen=np.flatnonzero(~written.begin[0][shown.first : shown.last]).tolist(),
+        _begin(written)[span],
+        written.begin[0, span],
+        vocabulary.text,
         count=max([passes, *frame.tolist()]),
         frame=frame,
         site=trace.site - shown.first,
         token=trace.token,
-        log_prob=np.where(drawn, trace.log_prob, np.nan),
-        spelled=words(vocabulary, sorted({*begin.tolist(), *trace.token.tolist()})),
+        log_prob_new=np.where(drawn, trace.log_prob, np.nan),
     )
 
 
@@ -189,60 +187,54 @@ def _filled(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
     return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]
 
 
+class Words(NamedTuple):
+    """The spellings of a translator's tokens, with a blank before where a word begins."""
+
+    vocabulary: Any
+
+    def parts(self, tokens: Sequence[int]) -> list[str]:
+        return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
+
+
 def _refined(made: Translation, vocabulary: Any) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
-    tokens, sure = np.array(made.trace), np.array(made.confidence)
+    tokens, log_probs = np.array(made.trace), np.array(made.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
-    known = np.vstack([np.full_like(sure[:1], np.nan), sure[:-1]])
-    step, site = np.nonzero((tokens != before) | (sure != known))
-    listed = [MASK, *np.unique(tokens).tolist()]
+    known = np.vstack([np.full_like(log_probs[:1], np.nan), log_probs[:-1]])
+    step, site = np.nonzero((tokens != before) | (log_probs != known))
     return _film(
         before[0],
-        frozen=[],
+        np.ones(len(before[0]), np.bool_),
+        Words(vocabulary),
         count=len(tokens),
         frame=step + 1,
         site=site,
         token=tokens[step, site],
-        log_prob=sure[step, site],
-        spelled={str(one): vocabulary.spell(one).replace("▁", " ") for one in listed},
+        log_prob_new=log_probs[step, site],
     )
 
 
 def _film(
-    begin: NDArray[Any],
+    tokens: NDArray[Any],
+    free: NDArray[np.bool_],
+    vocabulary: Spelling,
     *,
-    frozen: list[int],
     count: int,
-    frame: NDArray[Any],
-    site: NDArray[Any],
-    token: NDArray[Any],
-    log_prob: NDArray[Any],
-    spelled: dict[str, str],
+    **events: NDArray[Any],
 ) -> Film:
     """The film of one text from its hidden sites on."""
-    return Film(
-        first=0,
-        every=1,
-        count=count,
-        chains=(0,),
-        begin=(begin.astype(np.int32),),
-        begin_log_prob=(np.full(len(begin), np.nan, np.float32),),
-        frozen=(tuple(frozen),),
-        frame=frame.astype(np.int32),
-        chain=np.zeros(len(frame), np.int32),
-        site=site.astype(np.int32),
-        token=token.astype(np.int32),
-        log_prob=log_prob.astype(np.float32),
-        entropy=np.full(len(frame), np.nan, np.float32),
-        words=spelled,
-        end=count,
-    )
+    begin = Begin(0, vocabulary, tokens, np.full(len(tokens), np.nan, np.float32), free)
+    events |= {
+        "chain": np.zeros(len(events["frame"]), np.int32),
+        "entropy": np.full(len(events["frame"]), np.nan, np.float32),
+    }
+    return film_of([begin], events, first=0, count=count, every=1, end=count)
 
 
 def _notes(decoding: Decoding, made: Translation) -> list[str]:
-    found = []
+    notes = []
     if decoding.schedule.random_start:
-        found.append("The first draft is random words, which are shown as hidden.")
+        notes.append("The first draft is random words, which are shown as hidden.")
     if made.trace and tuple(made.trace[-1]) != made.tokens:
-        found.append("Words that repeat their neighbour are dropped behind the last pass.")
-    return found
+        notes.append("Words that repeat their neighbour are dropped behind the last pass.")
+    return notes

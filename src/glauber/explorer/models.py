@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -71,16 +72,9 @@ class Models:
         self._conditionals: dict[str, Conditionals] = {}
 
     @classmethod
-    def of(cls, *given: str | Conditionals, **how: Any) -> "Models":
+    def of(cls, *given: str | Path | Conditionals, **how: Any) -> "Models":
         """Of names and objects, as `glauber.load` takes them; `how` goes to it for names."""
-        loaders: dict[str, Loader] = {}
-        for one in given:
-            if isinstance(one, str):
-                loaders[one] = partial(load, one, **how)
-            else:
-                opened = load(one)
-                loaders[opened.name] = partial(_same, opened)
-        return cls(loaders)
+        return cls(dict(named_loader(one, **how) for one in given))
 
     @property
     def names(self) -> list[str]:
@@ -105,10 +99,6 @@ class Models:
                 self._opened[name] = self._loaders[name]()
             return self._opened[name]
 
-    def is_open(self, name: str) -> bool:
-        """Whether the model was opened already."""
-        return name in self._opened
-
     def conditionals(self, name: str) -> Conditionals:
         """What a chain draws from, over the tokens that it may propose."""
         with self.lock:
@@ -117,5 +107,9 @@ class Models:
             return self._conditionals[name]
 
 
-def _same(opened: Model) -> Model:
-    return opened
+def named_loader(given: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
+    """A model's name and what opens it; an object is a model already."""
+    if isinstance(given, str | Path):
+        return str(given), partial(load, str(given), **how)
+    opened = load(given)
+    return opened.name, lambda: opened

@@ -13,20 +13,18 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answers, encoded
+from glauber.explorer.answers import Answer, Answers, encoded
 from glauber.explorer.workers import Busy, Workers
 from glauber.figures.bundle import WEB
 
@@ -51,81 +49,89 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(
-    answers: Answers, *, secret: str, port: int, workers: Workers | None = None
-) -> Starlette:
+def make_app(answers: Answers, workers: Workers, *, secret: str, port: int) -> ASGIApp:
     """The application: the page, its files, and the questions under /<secret>/ask/."""
-    files, threads = _files(), workers or Workers()
+    files = {
+        path.relative_to(WEB).as_posix(): (path.read_bytes(), TYPES[path.suffix])
+        for path in sorted(WEB.rglob("*"))
+        if path.suffix in TYPES
+    }
+    files[""] = files["index.html"]
 
-    async def file(request: Request) -> Response:
-        found = files.get(request.path_params["name"] or "index.html")
-        return _nothing() if found is None else Response(found[0], media_type=found[1])
+    async def respond(request: Request, path: str) -> Response:
+        refusal = _refusal(request.headers, port)
+        if refusal is not None:
+            return _json(403, {"error": refusal})
+        area, _, name = path.partition("/")
+        if area == "ask" and request.method == "POST":
+            return await _answer(request, answers, workers, name)
+        if path in files and request.method in ("GET", "HEAD"):
+            body, kind = files[path]
+            return Response(body, media_type=kind)
+        return Response(status_code=404)
 
-    async def ask(request: Request) -> Response:
-        try:
-            given = read_question(await _body(request))
-            waiting = threads.submit(partial(_reply, answers, request.path_params["name"], given))
-            return await _answered(request, waiting)
-        except Busy as error:
-            return _refused(503, str(error))
-        except GlauberError as error:
-            return _refused(400, str(error))
-        except (asyncio.CancelledError, ClientDisconnect):
-            return _refused(503, "the explorer was stopped.")
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        given, _, path = scope["path"].lstrip("/").partition("/")
+        response = Response(status_code=404)  # not a word for whoever does not know the secret
+        if secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+            response = await respond(Request(scope, receive), path)
+            for header, value in HEADERS.items():
+                response.headers.setdefault(header, value)
+        await response(scope, receive, send)
 
-    routes = [
-        Route("/ask/{name}", _guarded(ask, port), methods=["POST"]),
-        Route("/{name:path}", _guarded(file, port), methods=["GET"]),
-    ]
-    app = Starlette(routes=[Mount(f"/{secret}", routes=routes)])
-    app.add_middleware(_Secret, secret=secret)
     return app
 
 
-class _Secret:
-    """Nothing is there for whoever does not know the secret, nor is a word said why."""
-
-    def __init__(self, app: Any, secret: str) -> None:
-        self.app, self.secret = app, secret.encode()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        given = scope.get("path", "").lstrip("/").partition("/")[0].encode("utf-8", "replace")
-        known = scope["type"] == "http" and secrets.compare_digest(given, self.secret)
-        if not known:
-            await _nothing()(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                message["headers"] += [one for one in _HEADER_BYTES if one[0] not in there]
-            await send(message)
-
-        await self.app(scope, receive, send_with_headers)
+def _refusal(headers: Headers, port: int) -> str | None:
+    """Why a request is refused that names another host, or comes from another page."""
+    hosts = [f"{HOST}:{port}", f"localhost:{port}"]
+    if headers.getlist("host") not in [[host] for host in hosts]:
+        return f"the explorer only answers as {HOST}:{port}."
+    if any(
+        origin not in [f"http://{host}" for host in hosts] for origin in headers.getlist("origin")
+    ):
+        return "another page may not ask the explorer."
+    if "cross-site" in headers.getlist("sec-fetch-site"):
+        return "another page may not lead here: type the address instead."
+    return None
 
 
-_HEADER_BYTES = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+async def _answer(request: Request, answers: Answers, workers: Workers, name: str) -> Response:
+    """The answer when it is there; what has not begun is dropped if the client goes away."""
+    try:
+        given = read_question(await _body(request))
+        future = workers.submit(partial(_reply, answers, name, given))
+        answer = asyncio.ensure_future(asyncio.wrap_future(future))
+        gone = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientDisconnect
+            return Response(answer.result()[1], answer.result()[0], media_type="application/json")
+        finally:
+            future.cancel()
+            for task in (answer, gone):
+                task.cancel()
+                with suppress(BaseException):
+                    await task
+    except Busy as error:
+        return _json(503, {"error": str(error)})
+    except GlauberError as error:
+        return _json(400, {"error": str(error)})
+    except (asyncio.CancelledError, ClientDisconnect):
+        return _json(503, {"error": "the explorer was stopped."})
 
 
-def _guarded(handler: Handler, port: int) -> Handler:
-    """Only for requests that name this machine and come from this page or from no page."""
-    hosts = {f"{HOST}:{port}", f"localhost:{port}"}
-    origins = {f"http://{host}" for host in hosts}
+def _reply(answers: Answers, name: str, given: dict[str, Any]) -> tuple[int, bytes]:
+    """Status and JSON of an answer; large films are written here too, off the server's thread."""
+    status, answer = answers.reply(name, given)
+    return status, encoded(answer)
 
-    async def guarded(request: Request) -> Response:
-        headers = request.headers
-        if headers.getlist("host") not in [[host] for host in hosts]:
-            return _refused(403, f"the explorer only answers as {HOST}:{port}.")
-        if any(origin not in origins for origin in headers.getlist("origin")):
-            return _refused(403, "another page may not ask the explorer.")
-        if "cross-site" in headers.getlist("sec-fetch-site"):
-            return _refused(403, "another page may not lead here: type the address instead.")
-        return await handler(request)
 
-    return guarded
+def _json(status: int, answer: Answer) -> Response:
+    return Response(encoded(answer), status, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:
@@ -181,47 +187,6 @@ def _depth(given: Any) -> int:
     return depth
 
 
-def _reply(answers: Answers, name: str, given: dict[str, Any]) -> tuple[int, bytes]:
-    """Status and JSON of an answer; large films are written here too, off the server's thread."""
-    status, answer = answers.reply(name, given)
-    return status, encoded(answer)
-
-
-async def _answered(request: Request, waiting: "Future[tuple[int, bytes]]") -> Response:
-    """The answer when it is there; what has not begun is dropped if the client goes away."""
-    answer = asyncio.ensure_future(asyncio.wrap_future(waiting))
-    gone = asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise ClientDisconnect
-        status, body = answer.result()
-        return Response(body, status, media_type="application/json")
-    finally:
-        waiting.cancel()
-        for task in (answer, gone):
-            task.cancel()
-            with suppress(BaseException):
-                await task
-
-
-def _refused(status: int, why: str) -> Response:
-    return Response(encoded({"error": why}), status, media_type="application/json")
-
-
-def _nothing() -> Response:
-    return Response(status_code=404)
-
-
-def _files() -> dict[str, tuple[bytes, str]]:
-    """The page's files by the names under which it asks for them."""
-    return {
-        path.relative_to(WEB).as_posix(): (path.read_bytes(), TYPES[path.suffix])
-        for path in sorted(WEB.rglob("*"))
-        if path.suffix in TYPES
-    }
-
-
 class Server:
     """The page of an explorer on a port of this machine, in a thread of its own."""
 
@@ -231,7 +196,7 @@ class Server:
         secret = secrets.token_urlsafe(24)
         self.url = f"http://{HOST}:{self.port}/{secret}/"
         self._workers = Workers()
-        app = make_app(answers, secret=secret, port=self.port, workers=self._workers)
+        app = make_app(answers, self._workers, secret=secret, port=self.port)
         self._uvicorn = _Uvicorn(_config(app), self._workers)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="glauber-explorer", daemon=True)
@@ -290,12 +255,21 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
         await super().shutdown(sockets=sockets)
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
-        app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None,
-        log_level="critical", access_log=False, proxy_headers=False, server_header=False,
-        date_header=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
+        app,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=1,
+    )
 
 
 def _bound(port: int) -> socket.socket:

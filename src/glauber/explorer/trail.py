@@ -6,10 +6,9 @@ from what it leaves. Sites are counted in the shown text.
 """
 
 import hashlib
-import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -25,8 +24,6 @@ CHARACTERS = 20_000
 SITES = 2**24
 CHAINS = 2**32 - 1  # what the key of the noise holds
 
-KEYS = {"model", "text", "start", "seed", "chain", "temperature", "scan", "frozen", "edits"}
-
 
 class Edit(NamedTuple):
     """One change of a chain: kind is temperature, token, freeze, free or chain."""
@@ -35,32 +32,6 @@ class Edit(NamedTuple):
     kind: str
     value: float  # the temperature, the token, the site to freeze or release, the chain's number
     site: int = -1  # of a token
-
-    @classmethod
-    def of(cls, given: Any) -> "Edit":
-        """From a page's JSON."""
-        if not isinstance(given, Mapping) or "step" not in given:
-            raise GlauberError(f"{given!r:.80} is no edit: it needs a step.")
-        step = _whole("step of an edit", given["step"], STEPS - 1)
-        match sorted(given.keys() - {"step"}):
-            case ["temperature"]:
-                return cls(step, "temperature", _temperature(given["temperature"]))
-            case ["site", "token"]:
-                token = _whole("token of an edit", given["token"], 2**31 - 1)
-                return cls(step, "token", token, _whole("site of an edit", given["site"], SITES))
-            case ["freeze" | "free" as kind]:
-                return cls(step, kind, _whole("site of an edit", given[kind], SITES))
-            case ["chain"]:
-                return cls(step, "chain", _whole("chain of an edit", given["chain"], CHAINS))
-        raise GlauberError(
-            f"the edit {dict(given)!r:.80} is none: it has a temperature, a site and a token, "
-            "freeze, free or chain."
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        if self.kind == "token":
-            return {"step": self.step, "site": self.site, "token": self.value}
-        return {"step": self.step, self.kind: self.value}
 
 
 class Segment(NamedTuple):
@@ -86,46 +57,18 @@ class Trail:
     edits: tuple[Edit, ...] = ()
 
     @classmethod
-    def of(cls, given: Any) -> "Trail":
+    def of(cls, given: object) -> "Trail":
         """From a page's JSON; whatever is not a trail is refused in one sentence."""
         if not isinstance(given, Mapping):
             raise GlauberError(f"{given!r:.80} is no trail.")
-        unknown = sorted(map(str, given.keys() - KEYS))
+        unknown = sorted(map(str, given.keys() - READERS.keys()))
         if unknown:
             raise GlauberError(f"a trail has no {unknown[0]!r:.40}.")
         if ("text" in given) == ("start" in given):
             raise GlauberError("a trail begins from a text, or from a start in the opened run.")
         if not isinstance(given.get("model"), str):
             raise GlauberError("a trail needs the name of a model.")
-        seed = given.get("seed", 0)
-        check_seed(seed)
-        return cls(
-            model=given["model"],
-            text=_text(given["text"]) if "text" in given else None,
-            start=_start(given["start"]) if "start" in given else None,
-            seed=seed,
-            chain=_whole("chain", given.get("chain", 0), CHAINS),
-            temperature=_temperature(given.get("temperature", 1.0)),
-            scan=_scan(given.get("scan", "uniform")),
-            frozen=_frozen(given.get("frozen", [])),
-            edits=_edits(given.get("edits", [])),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """What `of` reads."""
-        begin: dict[str, Any] = {"text": self.text}
-        if self.start is not None:
-            begin = {"start": dict(zip(("chain", "step"), self.start, strict=True))}
-        return {
-            "model": self.model,
-            **begin,
-            "seed": self.seed,
-            "chain": self.chain,
-            "temperature": self.temperature,
-            "scan": self.scan,
-            "frozen": list(self.frozen),
-            "edits": [edit.to_dict() for edit in self.edits],
-        }
+        return cls(**{name: READERS[name](value) for name, value in given.items()})
 
     @property
     def offset(self) -> int:
@@ -135,29 +78,41 @@ class Trail:
     @cached_property
     def segments(self) -> list[Segment]:
         """The trail cut at its edits. Trails that agree so far have the same keys so far."""
-        begin = self.to_dict() | {"edits": []}
-        digest = hashlib.sha256(json.dumps(begin).encode())
-        cut = [(step, tuple(some)) for step, some in groupby(self.edits, key=lambda e: e.step)]
-        if not cut or cut[0][0] > 0:
-            cut.insert(0, (0, ()))
-        found = []
-        for step, edits in cut:
-            digest.update(repr(edits).encode())
-            found.append(Segment(step, edits, digest.digest()))
-        return found
+        digest = hashlib.sha256(repr(replace(self, edits=())).encode())
+        cuts = {0: (), **{step: tuple(edits) for step, edits in groupby(self.edits, _step)}}
+        segments = []
+        for step, edits in cuts.items():
+            digest.update(repr((step, edits)).encode())
+            segments.append(Segment(step, edits, digest.digest()))
+        return segments
 
     @cached_property
     def ends(self) -> list[int]:
         """The step at which each segment ends."""
-        return [*(one.first for one in self.segments[1:]), STEPS]
+        return [*(segment.first for segment in self.segments[1:]), STEPS]
 
 
-def _whole(name: str, value: Any, most: int) -> int:
-    check_count(name, value, least=0, most=most)
+def _step(edit: Edit) -> int:
+    return edit.step
+
+
+# ---- values of a page's JSON
+
+
+def _count(name: str, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        check_count(name, value, least=0, most=most)
+        return int(value)
+
+    return read
+
+
+def _seed(value: Any) -> int:
+    check_seed(value)
     return int(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise GlauberError("the text is empty: there is no token to redraw.")
     if len(value) > CHARACTERS:
@@ -168,26 +123,26 @@ def _text(value: Any) -> str:
     return value
 
 
-def _start(value: Any) -> tuple[int, int]:
+def _start(value: object) -> tuple[int, int]:
     if not isinstance(value, Mapping) or value.keys() != {"chain", "step"}:
         raise GlauberError("the start of a trail is a chain and a step of the opened run.")
-    return _whole("chain", value["chain"], 10**9), _whole("step", value["step"], 10**15)
+    return _count("chain", 10**9)(value["chain"]), _count("step", 10**15)(value["step"])
 
 
-def _temperature(value: Any) -> float:
+def _temperature(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise GlauberError(f"the temperature is {value!r:.40}, but it must be a number.")
     check_temperature(value)
     return float(value)
 
 
-def _scan(value: Any) -> str:
+def _scan(value: object) -> str:
     if not isinstance(value, str) or len(value) > 60:
         raise GlauberError(f"the scan is {value!r:.40}, but it must be a name such as uniform.")
     return scan_named(value).name
 
 
-def _list(name: str, value: Any, most: int) -> list[Any]:
+def _list(name: str, value: object, most: int) -> list[object]:
     if not isinstance(value, list | tuple):
         raise GlauberError(f"the {name} of a trail are {value!r:.40}, but they must be a list.")
     if len(value) > most:
@@ -195,13 +150,33 @@ def _list(name: str, value: Any, most: int) -> list[Any]:
     return list(value)
 
 
-def _frozen(value: Any) -> tuple[int, ...]:
+def _frozen(value: object) -> tuple[int, ...]:
     sites = _list("frozen sites", value, CHARACTERS)
-    return tuple(sorted({_whole("frozen site", site, SITES) for site in sites}))
+    return tuple(sorted(set(map(_count("frozen site", SITES), sites))))
 
 
-def _edits(value: Any) -> tuple[Edit, ...]:
-    edits = tuple(Edit.of(one) for one in _list("edits", value, EDITS))
+def _edit(value: object) -> Edit:
+    if not isinstance(value, Mapping) or "step" not in value:
+        raise GlauberError(f"{value!r:.80} is no edit: it needs a step.")
+    step = _count("step of an edit", STEPS - 1)(value["step"])
+    match sorted(value.keys() - {"step"}):
+        case ["temperature"]:
+            return Edit(step, "temperature", _temperature(value["temperature"]))
+        case ["site", "token"]:
+            token = _count("token of an edit", 2**31 - 1)(value["token"])
+            return Edit(step, "token", token, _count("site of an edit", SITES)(value["site"]))
+        case ["freeze" | "free" as kind]:
+            return Edit(step, kind, _count("site of an edit", SITES)(value[kind]))
+        case ["chain"]:
+            return Edit(step, "chain", _count("chain of an edit", CHAINS)(value["chain"]))
+    raise GlauberError(
+        f"the edit {dict(value)!r:.80} is none: it has a temperature, a site and a token, "
+        "freeze, free or chain."
+    )
+
+
+def _edits(value: object) -> tuple[Edit, ...]:
+    edits = tuple(map(_edit, _list("edits", value, EDITS)))
     for before, after in pairwise(edits):
         if after.step < before.step:
             raise GlauberError(
@@ -209,3 +184,16 @@ def _edits(value: Any) -> tuple[Edit, ...]:
                 "edits are listed in the order of their steps."
             )
     return edits
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "model": str,
+    "text": _text,
+    "start": _start,
+    "seed": _seed,
+    "chain": _count("chain", CHAINS),
+    "temperature": _temperature,
+    "scan": _scan,
+    "frozen": _frozen,
+    "edits": _edits,
+}

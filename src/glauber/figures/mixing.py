@@ -9,10 +9,9 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
-from glauber.mixing.boundary import PhaseCell, PhaseDiagram
-from glauber.mixing.coalescence import UNKNOWN, Coalescence
 from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
-from glauber.mixing.lagged import Lagged
+from glauber.mixing.meeting import UNKNOWN, Meetings
+from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.result import counted
 from glauber.statistics import FEW, mean_over_chains
 from glauber.statistics.means import mean_ends, tail_of
@@ -79,43 +78,43 @@ def plot_averaged_influence(averages: Sequence[AveragedInfluence]) -> go.Figure:
     return figure
 
 
-def plot_distance(found: Coalescence, contraction: Floats | None = None) -> go.Figure:
-    """The mean Hamming distance of the pairs against time, beside the contraction bound.
+def plot_distance(meetings: Meetings, contraction: Floats | None = None) -> go.Figure:
+    """The mean Hamming distance of the pairs against time, and the contraction bound.
 
-    contraction (moments,) is what `Coalescence.contraction` gives, or None.
+    contraction (moments,) is what `Meetings.contraction` gives, or None.
     """
-    n = len(found.met)
+    n = len(meetings.met)
     figure = empty_figure(
         "How far apart the pairs are",
-        f"mean Hamming distance over {n} pairs, {found.coupling} coupling; "
-        f"{int(found.met.sum())} of {n} met",
+        f"mean Hamming distance over {n} pairs, {meetings.coupling} coupling; "
+        f"{int(meetings.met.sum())} of {n} met",
     )
-    mean = found.mean_distance
-    low, high = _distance_ends(found)
+    mean = meetings.mean_distance
+    low, high = _distance_ends(meetings)
     if np.isfinite(low).any():
-        _add_band(figure, found.moments, _or(low, mean), _or(high, mean), "95%, pointwise")
-    _add_line(figure, found.moments, mean, "mean distance", number=".2f")
+        _add_band(figure, meetings.moments, _or(low, mean), _or(high, mean), "95%, pointwise")
+    _add_line(figure, meetings.moments, mean, "mean distance", number=".2f")
     if contraction is not None:
         _add_line(
-            figure, found.moments, contraction, "contraction bound", number=".2f", dash="dash"
+            figure, meetings.moments, contraction, "contraction bound", number=".2f", dash="dash"
         )
-    figure.update_xaxes(range=[0, found.moments[-1]])
+    figure.update_xaxes(range=[0, meetings.moments[-1]])
     figure.update_yaxes(title=dict(text="sites that differ", font_size=13))
     return figure
 
 
-def _distance_ends(found: Coalescence) -> tuple[Floats, Floats]:
+def _distance_ends(meetings: Meetings) -> tuple[Floats, Floats]:
     """The interval of the mean distance (moments,); nan where fewer than three pairs reach.
 
     No mean is taken to lie above the largest distance that any pair had.
     """
-    known = found.distances != UNKNOWN
-    low, high = np.full((2, len(found.moments)), np.nan)
+    known = meetings.distances != UNKNOWN
+    low, high = np.full((2, len(meetings.moments)), np.nan)
     for count in np.unique(known.sum(axis=0)):
         at = known.sum(axis=0) == count
-        pairs = found.distances[known[:, at].all(axis=1)][:, at].T.astype(np.float64)
+        pairs = meetings.distances[known[:, at].all(axis=1)][:, at].T.astype(np.float64)
         if count >= FEW:
-            low[at], high[at] = mean_ends(pairs, tail_of(), (0.0, float(found.distances.max())))
+            low[at], high[at] = mean_ends(pairs, tail_of(), (0.0, float(meetings.distances.max())))
     return low, high
 
 
@@ -123,23 +122,25 @@ def _or(ends: Floats, mean: Floats) -> Floats:
     return np.where(np.isnan(ends), mean, ends)
 
 
-def plot_total_variation(found: Lagged, *, epsilon: float = 0.25) -> go.Figure:
+def plot_total_variation(meetings: Meetings, *, epsilon: float = 0.25) -> go.Figure:
     """The estimated bound on the distance to the stationary law against time, with its band."""
-    last = int(found.times.max()) - found.lag
+    last = int(meetings.times.max()) - meetings.lag
     steps = np.arange(0, last + 1, max(1, math.ceil(last / MOMENTS)))
-    subtitle = f"estimated bound on total variation, lag {found.lag}; dotted: {epsilon:g}"
+    subtitle = f"estimated bound on total variation, lag {meetings.lag}; dotted: {epsilon:g}"
     name = "bound"
-    if found.n_censored:
+    if meetings.n_censored:
         steps = steps[steps < max(1, last)]  # beyond the last step nothing is known
-        subtitle += f"<br>{found.n_censored} of {len(found.met)} pairs did not meet: it lies higher"
+        censored = f"{meetings.n_censored} of {len(meetings.met)} pairs did not meet"
+        subtitle += f"<br>{censored}: it lies higher"
         name = "lower estimate of the bound"
     figure = empty_figure("How near the chain is to its stationary law", subtitle)
-    figure.update_layout(margin_t=86 + 20 * bool(found.n_censored))
-    if not found.n_censored:
-        low, high = found.band(steps)
-        _add_band(figure, steps, np.minimum(low, 1), np.minimum(high, 1), "95%, pointwise")
+    figure.update_layout(margin_t=86 + 20 * bool(meetings.n_censored))
+    bound = meetings.tv_bound(steps)
+    if not meetings.n_censored:
+        low, high = np.minimum(bound.low, 1), np.minimum(bound.high, 1)
+        _add_band(figure, steps, low, high, "95%, pointwise")
     # Total variation is never above 1, whatever the bound says.
-    _add_line(figure, steps, np.minimum(found.bound(steps), 1), name, number=".3f")
+    _add_line(figure, steps, np.minimum(bound.value, 1), name, number=".3f")
     figure.update_layout(showlegend=True)
     figure.add_hline(y=epsilon, line=dict(color=QUIET, width=1, dash="dot"))
     figure.update_xaxes(range=[0, max(1, last)])

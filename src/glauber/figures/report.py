@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.constraints import Constraints
 from glauber.conditionals.weights import check_device
+from glauber.dynamics.scans import scan_named
 from glauber.figures import bundle
 from glauber.figures.page import check_place, page, write_text
 from glauber.figures.report_parts import Section, most_stuck, sections_of
@@ -23,7 +24,7 @@ from glauber.parameters import Trust
 from glauber.progress import check_count, say
 from glauber.result import Result, counted, study
 from glauber.runs.embedding import Choice
-from glauber.runs.export import survival
+from glauber.runs.export import step_means, survival
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, signature
 from glauber.runs.timeline import moments, timeline
@@ -174,10 +175,9 @@ class Report(Result):
 
 def _pictures(run: Run) -> Iterable[tuple[str, go.Figure]]:
     every = max(1, run.steps // MOMENTS)
-    entropy = run.read("entropy").mean(axis=2, where=run.read("site") >= 0)
     yield "survival", plot_survival(survival(run, every), every=every)
     yield "changed", plot_changed(np.asarray(run.read("changed").any(axis=2)))
-    yield "entropy", plot_entropy(entropy)
+    yield "entropy", plot_entropy(step_means(run, "entropy"))
 
 
 def _captions(spec: Spec) -> Iterable[str]:
@@ -243,27 +243,14 @@ def _what(run: Run) -> str:
     )
     return (
         f"{chains} of the masked language model {spec.model} made {steps}{each} "
-        f"at {_temperature(spec.temperature)}. A step hides {_sites(spec.scan)} and {how} "
-        "there, given the rest of the text."
+        f"at {_temperature(spec.temperature)}. A step hides {scan_named(spec.scan).words} "
+        f"and {how} there, given the rest of the text."
     )
 
 
 def _temperature(temperature: Any) -> str:
     low, high = float(np.min(temperature)), float(np.max(temperature))
     return f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}"
-
-
-def _sites(scan: str) -> str:
-    kind, _, number = scan.partition(":")
-    known = {
-        "uniform": "one token, picked at random,",
-        "sweep": "one token, each in turn,",
-        "block": f"{number} tokens, picked at random,",
-        "everywhere": "every token",
-    }
-    for state_dependent in ("naive", "adaptive", "conditioned", "least-confident"):
-        known[state_dependent] = "one token, picked from those that the model doubts,"
-    return known.get(kind, f"tokens (scan {scan})")
 
 
 def _held(spec: Spec) -> list[str]:

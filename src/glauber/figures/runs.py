@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
 from glauber.runs.curves import window_of
-from glauber.runs.export import survival
+from glauber.runs.export import step_means, survival
 from glauber.runs.folder_log import FileDamage
 from glauber.runs.run import Run
 from glauber.runs.timeline import Piece, Snapshot
@@ -25,11 +25,8 @@ def run_figures(run: Run) -> dict[str, go.Figure]:
     every = max(1, run.steps // MOMENTS)
     found = {"survival": plot_survival(survival(run, every), every=every)}
     if run.steps:
-        there = run.read("site") >= 0
-        spread = np.where(there, run.read("entropy"), 0.0).sum(axis=2)
-        spread = spread / np.maximum(1, there.sum(axis=2))
         found["changed"] = plot_changed(np.asarray(run.read("changed").any(axis=2)))
-        found["entropy"] = plot_entropy(spread)
+        found["entropy"] = plot_entropy(step_means(run, "entropy"))
     return found
 
 

@@ -14,6 +14,7 @@ from glauber.conditionals.base import Model, check_temperature, mask_token_of
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import read_texts
 from glauber.dynamics.kernel import start
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.generation.calibration import (
     LEAST,
     LENGTH,
@@ -29,7 +30,6 @@ from glauber.generation.calibration import (
     confidence_of_each,
 )
 from glauber.generation.pass_costs import Passes, Probe, Situations, costs, hidden_at_random
-from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import open_masked
 from glauber.parameters import (
     Device,

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import Model
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Texts
+from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats
 from glauber.generation.pass_costs import Probe, Situations, hidden_at_random
-from glauber.generation.unmasking import Unmasking
 from glauber.json_text import parse_json
 from glauber.progress import Advance, say, track
 

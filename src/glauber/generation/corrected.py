@@ -27,13 +27,13 @@ from glauber.conditionals.base import (
 )
 from glauber.conditionals.batching import in_parts
 from glauber.conditionals.starts import read_sites, starts
+from glauber.dynamics.candidates import ORDERS, check_order
+from glauber.dynamics.correction import correction as sweep_of
 from glauber.dynamics.kernel import State, start
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
-from glauber.generation.correction import correction as sweep_of
 from glauber.generation.filling import NOTHING
-from glauber.generation.orders import ORDERS, check_order
-from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import check_passes, open_masked
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import in_parts
-from glauber.generation.candidates import questions
+from glauber.dynamics.candidates import questions
 from glauber.progress import track
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature, log_probs
 from glauber.conditionals.batching import in_parts
+from glauber.dynamics.draws import first_above
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 from glauber.progress import Advance
@@ -223,7 +224,7 @@ def _filled(
             if slot == 0:
                 before = each[:, :size].clone()
             own, at_once = each[:, 0], before[:, slot]
-            drawn = drawn_by(own, uniforms[:, done])
+            drawn = first_above(own.exp(), uniforms[:, done].to(own.device))[:, None]
             state = state.scatter(1, orders[:, done, None], drawn)
             ratio = divergences(own, at_once)
             found.append((own.gather(1, drawn)[:, 0], at_once.gather(1, drawn)[:, 0], ratio))
@@ -233,18 +234,6 @@ def _filled(
     columns = (torch.stack(column, dim=1).cpu().numpy() for column in zip(*found, strict=True))
     in_turn, once, spent = columns
     return in_turn, once, spent
-
-
-def drawn_by(log_probs: Tensor, uniform: Tensor) -> Tensor:
-    """A token (rows, 1) of each row of log_probs (rows, vocab), by inverting its distribution."""
-    cumulative = log_probs.exp().cumsum(-1)
-    # Scaled by the last sum and held at the last allowed token, against rounding.
-    found = torch.searchsorted(
-        cumulative, uniform.to(log_probs.device)[:, None] * cumulative[:, -1:], right=True
-    )
-    places = torch.arange(log_probs.shape[1], device=log_probs.device)
-    last = torch.where(log_probs > -torch.inf, places, 0).amax(-1, keepdim=True)
-    return torch.minimum(found, last)
 
 
 def _shuffled(groups: Sequence[Sequence[int]], samples: int, seed: int) -> Tensor:

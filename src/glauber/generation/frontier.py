@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.generation.counts import COUNTS
+from glauber.dynamics.candidates import ORDERS
+from glauber.dynamics.schedules import COUNTS, REMASKS
 from glauber.generation.frontier_cells import (
     Cell,
     Counted,
@@ -26,9 +27,7 @@ from glauber.generation.frontier_cells import (
     with_judge,
     written,
 )
-from glauber.generation.orders import ORDERS
 from glauber.generation.quality import open_judge
-from glauber.generation.remasking import REMASKS
 from glauber.generation.writing import open_masked
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say, track

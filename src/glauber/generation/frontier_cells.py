@@ -13,10 +13,10 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, Model, mask_token_of
 from glauber.conditionals.starts import check_length, reads_english, starts
 from glauber.dynamics.kernel import start
+from glauber.dynamics.schedules import count_named
+from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
-from glauber.generation.counts import count_named
 from glauber.generation.quality import Judged, distinct, judged, self_bleu, token_entropy
-from glauber.generation.unmasking import Unmasking, unmask
 from glauber.generation.writing import check_passes
 from glauber.progress import Advance, check_count
 from glauber.result import plain

@@ -8,14 +8,13 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Model, mask_token_of
 from glauber.conditionals.starts import check_length
+from glauber.dynamics.candidates import ORDERS
 from glauber.dynamics.noise import random_bits, uniform
+from glauber.dynamics.schedules import COUNTS, REMASKS
+from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.generation.calibration import check_within_error, within_error
-from glauber.generation.counts import COUNTS
 from glauber.generation.generated import Generation, generation, spoken
-from glauber.generation.orders import ORDERS
-from glauber.generation.remasking import REMASKS
-from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
 from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_memory, say

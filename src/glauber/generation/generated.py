@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from glauber.conditionals.base import PAD
 from glauber.conditionals.files import Row
 from glauber.conditionals.vocabulary import Text
+from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.fill_scores import FillScores, fill_scores
-from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, Written
 from glauber.result import Result, counted, plain
 from glauber.runs.run import Run

@@ -13,6 +13,7 @@ from glauber.conditionals.files import Row
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.constrained import Constrained
+from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.generation.generate import (
     Again,
@@ -31,7 +32,6 @@ from glauber.generation.generate import (
     rows_of,
 )
 from glauber.generation.generated import Blanks, Generation, generation, spoken
-from glauber.generation.unmasking import Unmasking
 from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
 from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count

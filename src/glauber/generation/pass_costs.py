@@ -14,15 +14,13 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.batching import in_parts
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.candidates import Candidates, candidates, questions, ranks
+from glauber.dynamics.draws import Truncation, first_above
 from glauber.dynamics.kernel import start
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.generation.candidates import Candidates, candidates, questions
-from glauber.generation.counts import count_named
-from glauber.generation.filling import drawn_by
-from glauber.generation.orders import ranks
+from glauber.dynamics.schedules import count_named
+from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.pair_costs import divergences
-from glauber.generation.unmasking import Unmasking
 from glauber.progress import Advance
 from glauber.statistics import (
     Floats,
@@ -153,7 +151,8 @@ class Probe:
             before = filled[:, 0].masked_fill(self.hidden[rows], 0)
             at_once = self._law(before, self.hidden[rows], site)
             self.cost[rows] += divergences(own, at_once[whose])[which].view(n, self.samples)
-        drawn = drawn_by(own[which], self._uniforms(rows, done).flatten())
+        uniforms = self._uniforms(rows, done).flatten().to(own.device)
+        drawn = first_above(own[which].exp(), uniforms)[:, None]
         where = site.repeat_interleave(self.samples)[:, None]
         self._filled[rows] = filled.flatten(0, 1).scatter(1, where, drawn).view_as(filled)
         self.done[rows] += 1

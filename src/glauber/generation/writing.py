@@ -29,8 +29,8 @@ from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.kernel import run as step_through
 from glauber.dynamics.kernel import start
+from glauber.dynamics.unmasking import Passes, Unmasking, unmasking
 from glauber.errors import GlauberError
-from glauber.generation.unmasking import Passes, Unmasking, unmasking
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import counted
 from glauber.runs.folder_log import FolderLog
@@ -299,7 +299,7 @@ def _batches(job: Job, log: Log, batch_size: int | None) -> list[Batch]:
     temperature, step = float(job.temperature), log.steps
     state = start(tokens, job.begin, temperature=temperature, step=step, device=device, greedy=True)
     if log.steps:
-        state = state._replace(placed=_placed(log, tokens.shape).to(device))
+        state = state._replace(memory=_placed(log, tokens.shape).to(device))
     conditionals = job.model.conditionals()
     missing = int(job.most_passes.max()) - log.steps
     batches = []

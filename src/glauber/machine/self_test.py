@@ -186,7 +186,7 @@ def prefetched_steps() -> Outcome:
     """Memoised chains that ask for several steps at once, against the plain loop."""
     from glauber.dynamics.glauber import glauber
     from glauber.dynamics.kernel import run
-    from glauber.dynamics.scheduler import memoised
+    from glauber.dynamics.remembered import memoised
 
     table, space, _ = _small_model()
     begin = _start(space.states(), "cpu")

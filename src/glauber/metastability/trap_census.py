@@ -14,6 +14,7 @@ import torch
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.starts import people_of
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.metastability.episodes import (
     Episode,
@@ -315,7 +316,7 @@ def _escape(path: Sojourns, which: int, log_probs: Any) -> Escape | None:
 def check_kernel(spec: Spec) -> None:
     """Refuses runs whose steps are not draws at one random site."""
     refuse_ties(spec, "a trap's holding time")
-    if spec.fill == "greedy" or spec.scan not in ("uniform", "block:1"):
+    if spec.fill == "greedy" or not scan_named(spec.scan).is_random_scan:
         raise GlauberError(
             "a trap's holding time is known for tokens drawn at one random site a step, but this "
             f"run's scan is {spec.scan} and its fill {spec.fill}."

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.runs.export import forced, trajectory
+from glauber.runs.export import forced, step_means, trajectory
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
@@ -109,7 +109,7 @@ def follow(
     unchanged    share of the free sites that hold their starting token
     distinct     different tokens among the free sites, over their number
     copies       free sites that hold the run's most common token, over their number
-    log_prob     log-probability that the last step gave to what it drew, mean over its sites
+    log_prob     log-probability that the last redraw gave to what it drew, mean over its sites
 
     A function is asked about the text of each chain.
     """
@@ -197,7 +197,4 @@ def _most_common(late: list[NDArray[np.int64]], free: NDArray[np.bool_]) -> int:
 
 def _log_probs(run: Run, steps: list[int]) -> Floats:
     """Mean over the redrawn sites of the steps that end at `steps`, (chains, draws)."""
-    rows = np.array(steps) - 1
-    values, there = run.read("log_prob_new")[:, rows], run.read("site")[:, rows] >= 0
-    total = np.where(there, values.astype(np.float64), 0.0).sum(axis=2)
-    return np.asarray(total / there.sum(axis=2))
+    return step_means(run, "log_prob_new")[:, np.array(steps) - 1]

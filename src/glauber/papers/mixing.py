@@ -1,18 +1,17 @@
 """Paper A on couplings, influence and regimes: where chains forget, and how they move.
 
 Of the coupling figure and of the influence of a sentence the text that we have has lost every
-number. Up to the cells of a diagram (`make_cells`) only torch and transformers are needed.
+number.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glauber.papers.claims import LOWER, Claim, Quantity, Region, above, below
 from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Piece, Scale, Settings, list_chains
+from glauber.papers.settings import Piece, Scale, Settings
 from glauber.statistics import mean_over_chains
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def coupling_figure(settings: Settings) -> Reproduction:
             "width in log temperature": one.width,
             "crossover is": one.kind,
             "met": ", ".join(
-                f"{sum(at.stopped(cell).met)}/{len(cell.met)} at {cell.temperature:g}"
+                f"{sum(at.truncate(cell).met)}/{len(cell.met)} at {cell.temperature:g}"
                 for cell in seen.cells
                 if cell.length == one.length
             ),
@@ -135,8 +134,10 @@ def influence_of_a_sentence(settings: Settings) -> Reproduction:
     )  # fmt: skip
 
 
-def cells_settings(settings: Settings, found: Conditions) -> tuple[Path, dict[str, Any]]:
-    """The folder that keeps the cells of a diagram, and what `phase` is asked for them."""
+def diagram(settings: Settings, found: Conditions) -> "Phase":
+    """The phase diagram of these conditions, from the folder or made there."""
+    from glauber.mixing.phase import phase
+
     asked: dict[str, Any] = {
         "model": found.model,
         "texts": None if found.texts is None else list(found.texts),
@@ -146,32 +147,13 @@ def cells_settings(settings: Settings, found: Conditions) -> tuple[Path, dict[st
         "steps": found.steps,
         "seed": settings.seed,
     }
-    return settings.place("phase", asked), asked
-
-
-def diagram(settings: Settings, found: Conditions) -> "Phase":
-    """The phase diagram of these conditions, from the folder or made there."""
-    from glauber.mixing.phase import phase
-
-    folder, asked = cells_settings(settings, found)
     return phase(
-        **asked, device=settings.device, thresholds=found.thresholds,
-        threshold_lengths=found.threshold_lengths, out=folder,
-    )  # fmt: skip
-
-
-def make_cells(folder: str | Path, *, scale: Scale = "small", seed: int = 0, **given: Any) -> int:
-    """Only the cells of the coupling figure, for a machine that has torch and transformers alone.
-
-    given are settings of the piece: model, chains, steps, device. The same command of `glauber
-    paper` goes on with the cells once the folder is copied back. Returns the number of cells.
-    """
-    from glauber.mixing.phase_cells import cells_in_folder
-
-    settings = Settings("A-fig-coupling", scale, seed, Path(folder).absolute(), **given)
-    list_chains(settings.folder, [])  # marks the folder as one of pieces
-    place, asked = cells_settings(settings, settings.over(PHASES[scale]))
-    return len(cells_in_folder(place, device=settings.device, **asked))
+        **asked,
+        device=settings.device,
+        thresholds=found.thresholds,
+        threshold_lengths=found.threshold_lengths,
+        out=settings.place("phase", asked),
+    )
 
 
 def differs(settings: Settings) -> list[str]:

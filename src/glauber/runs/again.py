@@ -17,6 +17,7 @@ import numpy as np
 from glauber.conditionals.constraints import Constraints, read_constraints
 from glauber.conditionals.starts import spell_sites, starts
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.result import counted
 from glauber.runs.run import Run
@@ -71,7 +72,7 @@ def again(run: Run) -> Again:
 
 def _sampled(run: Run) -> Again:
     spec = run.spec
-    usual = "parallel" if spec.scan == "everywhere" else "sequential"
+    usual = scan_named(spec.scan).within
     limits, spellable = _constraints(spec.constraints)
     forbid = ",".join(spec.forbid)
     asked = {

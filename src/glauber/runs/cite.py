@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.result import Result, counted, plain, study
 from glauber.runs.again import Again, again, shell
@@ -43,11 +44,6 @@ PAPERS: dict[str, dict[str, Any]] = {
         "booktitle": "International Conference on Machine Learning (ICML)",
     },
 }  # fmt: skip
-SCANS = {
-    "uniform": "one site a step, chosen uniformly",
-    "sweep": "one site a step, in order",
-    "everywhere": "all sites in every step",
-}
 PART = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]{0,40}:")  # how a part of a signature begins
 # Parts of a signature that are called otherwise than the parameter that they come from.
 PARAMETERS = {"between": "correct_between"}
@@ -166,10 +162,8 @@ def sentence(spec: Spec) -> str:
 
 
 def _scan(spec: Spec) -> str:
-    kind, _, size = spec.scan.partition(":")
-    if kind == "block":
-        return f"{size} sites a step, chosen uniformly and filled {spec.within}"
-    return SCANS.get(spec.scan, f"sites chosen by the state, {spec.scan}")
+    scan = scan_named(spec.scan)
+    return scan.sentence if scan.size == 1 else f"{scan.sentence}, filled {spec.within}"
 
 
 def _seldom(how: dict[str, Any]) -> str:

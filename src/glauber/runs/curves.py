@@ -45,6 +45,26 @@ class Curves:
     left: Floats
     names: dict[str, str]
 
+    @classmethod
+    def of(
+        cls,
+        steps: NDArray[np.int64],
+        window: int,
+        sums: Floats,
+        left: Floats,
+        names: dict[str, str],
+        first: int = 0,
+    ) -> "Curves":
+        """From sums (3, chains, points) over the window that ends at each step.
+
+        Steps with a changed token, entropies, and their number; known after step `first`.
+        """
+        changed, entropy, drawn = sums
+        known = (steps - first >= window) & (steps > first)
+        share = np.where(known, changed / max(1, window), np.nan)
+        mean = np.where(known & (drawn > 0), entropy / np.maximum(1, drawn), np.nan)
+        return cls(steps, window, share, mean, left, names)
+
     def to_dict(self) -> dict[str, Any]:
         """As a page draws them: the mean over all chains, and chains one by one if not too many."""
         rows = {"changed": self.changed, "entropy": self.entropy, "left": self.left}
@@ -70,17 +90,10 @@ def curves(run: Run, *, points: int = POINTS) -> Curves:
     early = np.maximum(steps - window, 0)
     wanted = np.union1d(steps, early)
     sums = _sums(run, wanted)
-    at, before = sums[:, :, np.searchsorted(wanted, steps)], np.searchsorted(wanted, early)
-    changed, entropy, drawn, _ = at - sums[:, :, before]
-    whole = (steps >= window) & (steps > 0)
-    return Curves(
-        steps=steps,
-        window=window,
-        changed=np.where(whole, changed / max(1, window), np.nan),
-        entropy=np.where(whole & (drawn > 0), entropy / np.maximum(1, drawn), np.nan),
-        left=1 + at[3] / run.free.sum(axis=1, keepdims=True),
-        names=NAMES if run.spec.unmasking is None else WRITTEN,
-    )
+    at, before = (sums[:, :, np.searchsorted(wanted, one)] for one in (steps, early))
+    left = 1 + at[3] / run.free.sum(axis=1, keepdims=True)
+    names = NAMES if run.spec.unmasking is None else WRITTEN
+    return Curves.of(steps, window, (at - before)[:3], left, names)
 
 
 def window_of(n_steps: int) -> int:

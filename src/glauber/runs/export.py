@@ -100,26 +100,21 @@ def to_arviz(run: Run) -> "arviz.InferenceData":
 
     if run.steps == 0:
         raise GlauberError(f"the run {run.name} has no steps yet, so there is nothing to export.")
-    figures = {
-        name: run.read(name) for name in ("changed", "log_prob_old", "log_prob_new", "entropy")
-    }
-    means = {name: _over_slots(run, values) for name, values in figures.items()}
-    stats = {name: means[name] for name in ("changed", "log_prob_old", "entropy")}
+    n_sites = (run.read("site") >= 0).sum(axis=2)
+    changed = run.read("changed").sum(axis=2) / np.maximum(n_sites, 1)
+    stats = {"changed": changed}
+    stats |= {name: step_means(run, name) for name in ("log_prob_old", "entropy")}
     # A step's mean log-ratio of going to coming back; over a random scan of single sites its mean
     # is the entropy production. A start token outside the vocabulary has no such ratio.
-    ratio = -means["entropy"] - means["log_prob_old"]
+    ratio = np.where(n_sites > 0, -stats["entropy"] - stats["log_prob_old"], 0.0)
     stats["log_ratio"] = np.where(np.isfinite(ratio), ratio, np.nan)
     return arviz.from_dict(
-        posterior={"survival": survival(run)[:, 1:], "log_prob_new": means["log_prob_new"]},
+        posterior={
+            "survival": survival(run)[:, 1:],
+            "log_prob_new": step_means(run, "log_prob_new"),
+        },
         sample_stats=stats,
     )
-
-
-def _over_slots(run: Run, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean over the sites redrawn in each step, (chains, steps)."""
-    there = run.read("site") >= 0
-    total = np.where(there, values.astype(np.float64), 0.0).sum(axis=2)
-    return np.asarray(total / there.sum(axis=2))
 
 
 def _write_arviz(run: Run, out: Path, every: int) -> None:
@@ -245,6 +240,24 @@ def forced_events(
         place = own[rows, slots]
         differs[rows, place] = new[rows, step, slots] != start[rows, place]
     return forced
+
+
+def step_means(run: Run, field: str) -> NDArray[np.float64]:
+    """The mean of a field over the sites that each step redrew, (chains, steps).
+
+    A step that redrew no site has the mean of the last step that did, and before the first such
+    step its mean. NaN in a chain that redrew no site at all.
+    """
+    redrawn = run.read("site") >= 0
+    n_sites = redrawn.sum(axis=2)
+    total = np.where(redrawn, run.read(field).astype(np.float64), 0.0).sum(axis=2)
+    means = np.where(n_sites > 0, total / np.maximum(n_sites, 1), np.nan)
+    if (n_sites > 0).all():
+        return means
+    steps = np.where(n_sites > 0, np.arange(run.steps), -1)
+    last = np.maximum.accumulate(steps, axis=1)
+    first = (n_sites > 0).argmax(axis=1)[:, None]
+    return np.take_along_axis(means, np.where(last < 0, first, last), axis=1)
 
 
 def survival(run: Run, every: int = 1) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,25 +97,54 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    spans = [(c, slice(*run.text_spans[c])) for c in chosen]
-    begin = tuple(tokens[c, span].astype(np.int32) for c, span in spans)
+    begin = [
+        Begin(c, run.vocabulary, tokens[c, span], log_prob[c, span], run.free[c, span])
+        for c, span in ((c, slice(*run.text_spans[c])) for c in chosen)
+    ]
     events = _events(run, first, count, every, chosen)
+    return film_of(begin, events, first=first, count=count, every=every, end=run.steps)
+
+
+class Spelling(Protocol):
+    """What spells tokens, with a blank before where a word begins."""
+
+    def parts(self, tokens: Sequence[int]) -> list[str]: ...
+
+
+class Begin(NamedTuple):
+    """The shown text of a chain before the events of a film; arrays are (sites,)."""
+
+    chain: int
+    vocabulary: Spelling
+    tokens: NDArray[Any]
+    log_prob: NDArray[np.float32]  # NaN where it is not known
+    free: NDArray[np.bool_]
+
+
+def film_of(
+    begin: Sequence[Begin], events: Parts, *, first: int, count: int, every: int, end: int
+) -> Film:
+    """The film of chains and the events after their first frame.
+
+    events: the columns frame, chain (an index into `begin`), site (of the shown text), token,
+    log_prob_new and entropy.
+    """
     return Film(
         first=first,
         every=every,
         count=count,
-        chains=tuple(chosen),
-        begin=begin,
-        begin_log_prob=tuple(log_prob[c, span] for c, span in spans),
-        frozen=tuple(tuple(np.flatnonzero(~run.free[c, span]).tolist()) for c, span in spans),
+        chains=tuple(row.chain for row in begin),
+        begin=tuple(row.tokens.astype(np.int32) for row in begin),
+        begin_log_prob=tuple(row.log_prob for row in begin),
+        frozen=tuple(tuple(np.flatnonzero(~row.free).tolist()) for row in begin),
         frame=events["frame"].astype(np.int32),
         chain=events["chain"].astype(np.int32),
         site=events["site"].astype(np.int32),
         token=events["token"].astype(np.int32),
         log_prob=events["log_prob_new"].astype(np.float32),
         entropy=events["entropy"].astype(np.float32),
-        words=_words(run, [*begin, events["token"]]),
-        end=run.steps,
+        words=_words(begin, events),
+        end=end,
     )
 
 
@@ -152,10 +181,16 @@ def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
     return chosen
 
 
-def _words(run: Run, tokens: Sequence[NDArray[Any]]) -> dict[str, str]:
+def _words(begin: Sequence[Begin], events: Parts) -> dict[str, str]:
     """How the tokens are spelled, with a blank before where a word begins."""
-    listed = [token for token in np.unique(np.concatenate(tokens)).tolist() if token >= 0]
-    return dict(zip(map(str, listed), run.vocabulary.parts(listed), strict=True))
+    words: dict[str, str] = {}
+    for vocabulary in {id(row.vocabulary): row.vocabulary for row in begin}.values():
+        rows = [i for i, row in enumerate(begin) if row.vocabulary is vocabulary]
+        new_tokens = events["token"][np.isin(events["chain"], rows)]
+        tokens = np.unique(np.concatenate([*(begin[i].tokens for i in rows), new_tokens]))
+        listed = tokens[tokens >= 0].tolist()
+        words |= zip(map(str, listed), vocabulary.parts(listed), strict=True)
+    return words
 
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -206,17 +241,27 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     lows = np.array([run.text_spans[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
     for place in range(first // size, -(-last // size) if count else 0):
+        segment = shown_events(run, place)
+        arrays = {name: values[chosen] for name, values in segment.arrays.items()}
         begin, end = max(first, place * size), min(last, (place + 1) * size)
-        cut = slice(begin - place * size, end - place * size)
-        events = shown_events(run, place).arrays
-        part = {name: values[chosen, cut] for name, values in events.items()}
-        chain, step, slot = np.nonzero(part["site"] >= 0)
-        found = {name: values[chain, step, slot] for name, values in part.items()}
-        found["site"] = found["site"] - lows[chain]
-        found |= {"chain": chain, "frame": 1 + (begin - first + step) // every}
-        parts.append(thinned(found, run.free.shape))
+        part = segment_events(Segment(segment.first, arrays), begin, end, FIELDS)
+        part["site"] = part["site"] - lows[part["chain"]]
+        part["frame"] = -((first - part.pop("step")) // every)
+        parts.append(thinned(part, run.free.shape))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return thinned(joined, run.free.shape)
+
+
+def segment_events(segment: Segment, first: int, last: int, fields: Sequence[str]) -> Parts:
+    """The events of the steps first < step <= last of a segment, one entry each.
+
+    step counts from 1: the event is part of the state after that many steps.
+    """
+    steps = slice(first - segment.first, last - segment.first)
+    arrays = {name: segment.arrays[name][:, steps] for name in fields}
+    chain, step, slot = np.nonzero(arrays["site"] >= 0)
+    columns = {name: values[chain, step, slot] for name, values in arrays.items()}
+    return columns | {"chain": chain, "step": 1 + first + step}
 
 
 def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:

@@ -50,18 +50,19 @@ class Segment:
     first: int
     arrays: Mapping[str, NDArray[Any]]
 
-    def replay(self, tokens: NDArray[np.int32], first: int, last: int) -> None:
+    def replay(self, values: NDArray[Any], first: int, last: int, *, field: str = "token") -> None:
         """Apply the events of the steps first <= step < last to tokens (chains, length) in place.
 
-        Of several events at one site the last counts: NumPy assigns repeated indices in order.
+        Or to what another field of the events says about each site. Of several events at one site
+        the last counts: NumPy assigns repeated indices in order.
         """
         if first == last:
             return
         steps = slice(first - self.first, last - self.first)
         sites = self.arrays["site"][:, steps]
         chain, step, slot = np.nonzero(sites >= 0)
-        new_tokens = self.arrays["token"][:, steps]
-        tokens[chain, sites[chain, step, slot]] = new_tokens[chain, step, slot]
+        new_values = self.arrays[field][:, steps]
+        values[chain, sites[chain, step, slot]] = new_values[chain, step, slot]
 
     def tokens_after(self, step: int) -> NDArray[np.int32]:
         """The tokens (chains, length) after that step of the run."""

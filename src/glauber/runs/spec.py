@@ -12,6 +12,7 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
 from glauber.conditionals.starts import spell_sites
 from glauber.disk import digest_of_json
+from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 
 LONGEST = 40  # characters of a prefix in a signature
@@ -84,10 +85,10 @@ def signature(spec: Spec) -> str:
         "glauber": spec.versions.get("glauber", "?"),
         "torch": spec.versions.get("torch", "?"),
     }
-    if spec.within == "sequential" and not spec.scan.startswith("block"):
-        del parts["within"]  # says nothing where one site is redrawn at a time
     if spec.unmasking is not None:  # no redraws of sites that a scan picks
         del parts["scan"], parts["within"], parts["fill"]
+    elif spec.within == "sequential" and scan_named(spec.scan).size == 1:
+        del parts["within"]  # with one site a step all kinds are the same
     return "|".join(f"{key}:{value}" for key, value in parts.items())
 
 

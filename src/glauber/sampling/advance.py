@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics.kernel import Info, State
-from glauber.dynamics.memo import Memo
+from glauber.dynamics.remembered import Memo
 from glauber.progress import check_count
 from glauber.runs.log import FIELDS, Events, Log, empty_events, resize_events
 
@@ -44,6 +44,7 @@ class Session:
 
     report: Callable[[Progress], None] | None = None
     decode: Callable[[list[int]], str] = str  # the run's own, once it advances
+    stop: Callable[[], bool] | None = None  # asked after each step of a batch
     stopping: bool = False
     updates: int = 0
     memo: Memo | None = None
@@ -62,6 +63,7 @@ class Session:
             if self.report is not None and now - self._reported > REPORT_SECONDS:
                 self._reported = now
                 self.report(self.progress(state, steps))
+        self.stopping = self.stopping or (self.stop is not None and self.stop())
 
     def progress(self, state: State, steps: int) -> Progress:
         """How far the session is."""

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
 from glauber.dynamics.kernel import State, run, start
-from glauber.dynamics.memo import Memo
-from glauber.dynamics.scheduler import can_be_memoised, memoised
+from glauber.dynamics.remembered import Memo, memoised
 from glauber.errors import GlauberWarning
 from glauber.progress import check_count, check_memory
 from glauber.runs.log import Log
@@ -46,7 +45,7 @@ def new_memo(planned: Plan, size: int | None) -> Memo | None:
         size = 0 if planned.on_cuda else MEMO
     if planned.others:
         return None  # each device would need its own
-    if not size or not can_be_memoised(planned.scan, planned.fill):
+    if not size or planned.kernel.lookup is None:
         return None
     return Memo(planned.conditionals.vocab_size, planned.tokens.shape[1], budget=size * 2**20)
 
@@ -60,10 +59,10 @@ def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> E
         return "plain"
     if memo is not None:
         return "memoised"
-    single = can_be_memoised(planned.scan, planned.fill)
+    single = planned.kernel.lookup is not None
     if not planned.on_cuda:
         return "prefetched" if single and n_chains <= VERY_FEW else "plain"
-    if steps_per_pass(n_chains) > 1 and single:
+    if steps_per_pass(n_chains) > 1 and single and planned.scan.can_be_recorded:
         return "multi-step"
     few = planned.spec.chains <= FEW and planned.scan.can_be_recorded
     return "graph" if few else "plain"
@@ -116,16 +115,7 @@ def step_stream(
         case "memoised" | "prefetched":
             if memo is None:
                 memo = Memo(planned.conditionals.vocab_size, state.tokens.shape[1], budget=0)
-            return memoised(
-                planned.conditionals,
-                state,
-                steps,
-                seed=seed,
-                memo=memo,
-                scan=planned.scan,
-                fill=planned.fill,
-                limits=planned.limits,
-            )
+            return memoised(planned.kernel, state, steps, seed=seed, memo=memo)
         case "multi-step":
             per_pass = steps_per_pass(n_chains)
             return multi_step(planned.kernel, state, steps, seed=seed, per_pass=per_pass)

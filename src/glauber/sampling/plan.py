@@ -25,10 +25,10 @@ from glauber.conditionals.own import Own
 from glauber.conditionals.starts import named_starts, positions_of, read_sites
 from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
-from glauber.dynamics.fills import Fill, fill_named
-from glauber.dynamics.glauber import Within, glauber
+from glauber.dynamics.draws import Fill, fill_named
+from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
-from glauber.dynamics.scans import Scan, scan_named
+from glauber.dynamics.scans import Scan, Within, scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
@@ -61,8 +61,8 @@ class Plan:
 
     @cached_property
     def scan(self) -> Scan:
-        found, tied = scan_named(self.spec.scan), self.constraints.tied
-        return found._replace(size=max(map(len, tied)), tied=True) if tied else found
+        tied = max(map(len, self.constraints.tied), default=0)
+        return scan_named(self.spec.scan)._replace(tied=tied)
 
     @cached_property
     def fill(self) -> Fill:
@@ -201,7 +201,7 @@ def plan(
         chains=len(tokens),
         temperature=temperatures,
         scan=scanned.name,
-        within=within or ("parallel" if scanned.size is None else "sequential"),
+        within=within or scanned.within,
         fill=filled.name,
         length=length,
         prefix=prefix,

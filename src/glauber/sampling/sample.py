@@ -13,7 +13,7 @@ from glauber.conditionals.constraints import Allow, Bias, Tie
 from glauber.conditionals.weights import check_device
 from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
-from glauber.dynamics.scans import SCANS
+from glauber.dynamics.scans import SCAN_HELP
 from glauber.errors import GlauberError, TooLong
 from glauber.parameters import Freeze, Length, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track, watched
@@ -52,7 +52,7 @@ def sample(
     length: Length = None,
     prefix: Annotated[str, "Text put before each start and never redrawn."] = "",
     freeze: Freeze = "",
-    scan: Annotated[str, SCANS] = "uniform",
+    scan: Annotated[str, SCAN_HELP] = "uniform",
     within: Annotated[
         str | None,
         "Sites of one step: sequential, product or parallel (default: sequential; parallel for "

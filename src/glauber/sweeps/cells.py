@@ -17,7 +17,7 @@ import numpy as np
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, read_texts
 from glauber.disk import check_space
-from glauber.dynamics.scans import SCANS, scan_named
+from glauber.dynamics.scans import SCAN_HELP, scan_named
 from glauber.errors import GlauberError
 from glauber.parameters import Freeze, Seed, Texts
 from glauber.progress import counter, say, track
@@ -54,7 +54,7 @@ def sample(
     lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens."] = (10, 20),
     chains: Annotated[int, "Chains of each run."] = 8,
     steps: Annotated[int, "Steps of every chain, in all."] = 500,
-    scan: Annotated[str, SCANS] = "uniform",
+    scan: Annotated[str, SCAN_HELP] = "uniform",
     freeze: Freeze = "",
     seed: Seed = 0,
     device: Annotated[str, "auto, cpu, cuda or mps."] = "auto",

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor
 
 from glauber.dynamics import noise as counter
+from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import one_of
@@ -309,10 +310,8 @@ def sundae_pass(
 
 def inverse_cdf(scores: Tensor, fill: Tensor) -> Tensor:
     """The entry (rows, length) at which the cumulated law of scores first exceeds fill."""
-    cumulated = scores.softmax(-1).cumsum(-1)
-    level = fill.to(cumulated.dtype)[..., None] * cumulated[..., -1:]
-    found = torch.searchsorted(cumulated, level, right=True)[..., 0]
-    return found.clamp(max=scores.shape[-1] - 1)
+    mass = scores.softmax(-1).cumsum(-1)
+    return first_beyond(mass, fill.to(mass.dtype) * mass[..., -1])
 
 
 def _of(log_probs: Tensor, words: Tensor) -> Tensor:

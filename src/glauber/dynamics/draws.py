@@ -1,10 +1,15 @@
-"""How is a hidden site redrawn from its conditional?
+"""How is a hidden site redrawn from its conditional, and which unlikely tokens are cut off before?
 
 A fill turns scores and 64 random bits a row into tokens. Draws are made in float64. Every row is
 worked out by itself, so its draw does not depend on its neighbours.
+
+Top-k and top-p (nucleus) cut a distribution that is at its temperature already: what top-p keeps
+depends on the temperature, so a truncation is a function of log-probabilities and not a wrapper of
+scores.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -13,10 +18,11 @@ from torch import Tensor
 from glauber.dynamics.noise import gumbel as gumbel_noise
 from glauber.dynamics.noise import uniform
 from glauber.errors import GlauberError
+from glauber.progress import check_count
 from glauber.threads import side_by_side
 
 try:
-    from glauber.dynamics import fills_kernels as kernels
+    from glauber.dynamics import draws_triton as kernels
 except ImportError:  # PyTorch for CPU or Windows brings no Triton
     kernels = None  # type: ignore[assignment]
 
@@ -56,6 +62,7 @@ BLOCK, WARPS = 1024, 4  # scores that one CUDA program holds at a time, and its 
 TOGETHER_CUDA = 2**26  # and a GPU: 0.5 GiB in float64
 # The most probable tokens are looked at first; further ones if the draw is there.
 HEADS = (64, 1024)
+TRUNCATION_HEAD = 64  # likeliest tokens that are looked at first: top-p seldom keeps more
 
 
 def inverse_cdf() -> Fill:
@@ -78,13 +85,13 @@ def draw_with_head(
 ) -> tuple[Drawn, Head]:
     """The draw by inverse CDF with u (rows,), and the head that it looked at first."""
 
-    def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         scores, temperature, u, old = part
         log_probs = _normalised(scores, temperature)
         tokens, order, mass = _by_inverse_cdf(scores, log_probs, u)
         return *_drawn(log_probs, tokens, old), order, log_probs.gather(1, order), mass
 
-    whole = _by_parts(some, scores, temperature, u, old)
+    whole = by_parts(some, (scores, temperature, u, old), vocab_size=scores.shape[1])
     return Drawn(*whole[:4]), Head(*whole[4:])
 
 
@@ -117,25 +124,51 @@ def fill_named(name: str) -> Fill:
 def _draw_by(choice: Choice) -> Draw:
     """A draw that normalises in float64, chooses, and reports on what was chosen."""
 
-    def some(part: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         scores, temperature, bits, old = part
         log_probs = _normalised(scores, temperature)
         return _drawn(log_probs, choice(scores, log_probs, bits), old)
 
     def draw(scores: Tensor, temperature: Tensor, bits: Tensor, old: Tensor) -> Drawn:
-        return Drawn(*_by_parts(some, scores, temperature, bits, old))
+        return Drawn(*by_parts(some, (scores, temperature, bits, old), vocab_size=scores.shape[1]))
 
     return draw
 
 
-def _by_parts(
-    some: Callable[[Sequence[Tensor]], tuple[Tensor, ...]], scores: Tensor, *others: Tensor
+def by_parts(
+    function: Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]],
+    columns: Sequence[Tensor],
+    *,
+    vocab_size: int,
+    together: int = TOGETHER,
 ) -> list[Tensor]:
-    """some(rows) over all rows, a few at a time, on a CPU on every core."""
-    rows = max(1, (TOGETHER_CUDA if scores.is_cuda else TOGETHER) // scores.shape[1])
-    parts = list(zip(*(x.split(rows) for x in (scores, *others)), strict=True))
-    done = [some(part) for part in parts] if scores.is_cuda else side_by_side(some, parts)
-    return [torch.cat(column) for column in zip(*done, strict=True)]
+    """function(rows of every column) over all rows, a few at a time, on a CPU on every core."""
+    cuda = columns[0].is_cuda
+    rows = max(1, (TOGETHER_CUDA if cuda else together) // vocab_size)
+    parts = list(zip(*(column.split(rows) for column in columns), strict=True))
+    results = [function(part) for part in parts] if cuda else side_by_side(function, parts)
+    return [torch.cat(column) for column in zip(*results, strict=True)]
+
+
+def first_above(probs: Tensor, u: Tensor) -> Tensor:
+    """The draw of each row of probs (rows, n) by inverse CDF in the order of the columns.
+
+    The first column at which the cumulative probability exceeds u (rows,), times the total.
+    """
+    mass = probs.cumsum(dim=-1)
+    total = mass[:, -1:]
+    # Rounding may lift the point to the total, at which no column is left.
+    point = torch.minimum(u[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    return first_beyond(mass, point[:, 0])
+
+
+def first_beyond(mass: Tensor, point: Tensor) -> Tensor:
+    """The first token (...,) at which the cumulative mass (..., vocab) exceeds the point (...,).
+
+    The last token where rounding has lifted the point to the total.
+    """
+    beyond = torch.searchsorted(mass, point[..., None], right=True)[..., 0]
+    return beyond.clamp(max=mass.shape[-1] - 1)
 
 
 def _normalised(scores: Tensor, temperature: Tensor) -> Tensor:
@@ -213,16 +246,69 @@ def inverse_cdf_cuda(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor
 
 
 def _by_sorting(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
-    log_probs = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
+    log_probs = _normalised(scores, temperature)
     order = scores.sort(dim=1, descending=True, stable=True).indices
     mass = log_probs.gather(1, order).exp().cumsum(dim=1)
     last = (log_probs > -torch.inf).sum(dim=1) - 1
     first = torch.minimum((mass <= u[:, None]).sum(dim=1), last)
-    tokens = order.gather(1, first[:, None])
-    surprise = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
-    return Drawn(
-        tokens[:, 0],
-        log_probs.gather(1, old[:, None])[:, 0],
-        log_probs.gather(1, tokens)[:, 0],
-        -surprise.sum(dim=-1),
-    )
+    return _drawn(log_probs, order.gather(1, first[:, None])[:, 0], old)
+
+
+# ---- truncation
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """The k likeliest tokens, then the smallest head of them with at least the mass top_p."""
+
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def check(self) -> None:
+        """Refuses what keeps no token, or is no mass."""
+        if self.top_k is not None:
+            check_count("number of tokens kept (top-k)", self.top_k)
+        mass = self.top_p
+        if mass is not None and not (_is_number(mass) and 0 < mass <= 1):
+            raise GlauberError(f"the mass kept (top-p) is {mass}, but it must lie in (0, 1].")
+
+    @property
+    def cuts(self) -> bool:
+        """Whether anything may be cut off."""
+        return self.top_k is not None or (self.top_p is not None and self.top_p < 1)
+
+    def __call__(self, log_probs: Tensor) -> Tensor:
+        """log_probs (rows, vocab) renormalised over what is kept, -inf elsewhere.
+
+        Tokens are taken in falling order of probability, equal ones by their number. Top-p is
+        measured in the law that top-k leaves, renormalised.
+        """
+        if not self.cuts:
+            return log_probs
+        last, count = self._edge(log_probs)
+        above, edge = log_probs > last, log_probs == last
+        room = count - above.sum(dim=-1, keepdim=True)
+        kept = above | (edge & (edge.cumsum(dim=-1) <= room))
+        return torch.log_softmax(log_probs.masked_fill(~kept, -torch.inf), dim=-1)
+
+    def _edge(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-probability of the last token kept, and how many are kept: (rows, 1) each."""
+        vocab = log_probs.shape[1]
+        head = log_probs.topk(min(vocab, self.top_k or TRUNCATION_HEAD), dim=-1).values
+        if self.top_p is None or self.top_p >= 1:
+            return head[:, -1:], torch.full_like(head[:, -1:], head.shape[1])
+        law = head if self.top_k is None else torch.log_softmax(head, dim=-1)
+        mass = law.exp().cumsum(dim=-1)
+        count = 1 + (mass[:, :-1] < self.top_p).sum(dim=-1, keepdim=True)
+        last = head.gather(1, count - 1)
+        beyond = (mass[:, -1] < self.top_p).nonzero()[:, 0]
+        if self.top_k is None and len(beyond) and head.shape[1] < vocab:
+            falling = log_probs[beyond].sort(dim=-1, descending=True).values
+            mass = falling.exp().cumsum(dim=-1)
+            count[beyond] = 1 + (mass[:, :-1] < self.top_p).sum(dim=-1, keepdim=True)
+            last[beyond] = falling.gather(1, count[beyond] - 1)
+        return last, count
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

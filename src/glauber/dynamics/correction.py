@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.truncated import Truncation
-from glauber.dynamics.kernel import Info, Kernel, Noise, State
+from glauber.dynamics.candidates import Candidates, candidates, places
+from glauber.dynamics.draws import Truncation
+from glauber.dynamics.kernel import Info, Kernel, Noise, State, no_events
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.generation.candidates import Candidates, candidates
-from glauber.generation.orders import places
 from glauber.progress import check_count
 
 APART = 2**31  # slots from here on are those of sweeps, so that a sweep shares no noise with a pass
@@ -40,7 +39,7 @@ def correction(
         hidden = state.free & (state.tokens == hidden_token)
         filled = state.free & ~hidden
         group = _groups(filled, noise.order, size)
-        events = _nothing(state)
+        events = no_events(state.tokens)
         for number in range(-(-int(filled.sum(dim=1).max()) // size)):
             now = group == number
             found = candidates(
@@ -83,15 +82,15 @@ def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> K
         rows = (active if between else active & ended(after)).nonzero()[:, 0]
         events, some = [first], after.rows(rows)
         for part in parts[1:]:
-            info = _nothing(after)
+            info = no_events(after.tokens)
             if len(rows):
                 some, done = sweep.step(some, Noise(*(x[rows] for x in part)))
                 info = Info(*(x.index_copy(0, rows, y) for x, y in zip(info, done, strict=True)))
             events.append(info)
         tokens = after.tokens.index_copy(0, rows, some.tokens)
-        placed = after.placed.index_copy(0, rows, some.placed)
+        memory = after.memory.index_copy(0, rows, some.memory)
         whole = Info(*(torch.cat(column, dim=1) for column in zip(*events, strict=True)))
-        return after._replace(tokens=tokens, placed=placed), whole
+        return after._replace(tokens=tokens, memory=memory), whole
 
     return Kernel(draw, step, ended)
 
@@ -115,10 +114,10 @@ def _groups(filled: Tensor, bits: Tensor, size: int) -> Tensor:
 
 
 def _after(state: State, found: Candidates, now: Tensor) -> State:
-    placed = state.placed
-    if placed.shape[1]:
-        placed = torch.where(now, found.log_prob.float(), placed)
-    return state._replace(tokens=torch.where(now, found.tokens, state.tokens), placed=placed)
+    memory = state.memory
+    if memory.shape[1]:
+        memory = torch.where(now, found.log_prob.float(), memory)
+    return state._replace(tokens=torch.where(now, found.tokens, state.tokens), memory=memory)
 
 
 def _redrawn(state: State, found: Candidates) -> Info:
@@ -133,10 +132,3 @@ def _redrawn(state: State, found: Candidates) -> Info:
         entropy=found.entropy,
         accepted=torch.ones_like(state.free),
     )
-
-
-def _nothing(state: State) -> Info:
-    """The events of a step that does nothing."""
-    pad, no = torch.full_like(state.tokens, PAD), torch.zeros_like(state.free)
-    unknown = torch.full(pad.shape, torch.nan, dtype=torch.float64, device=pad.device)
-    return Info(pad, pad, no, unknown, unknown, unknown, no)

@@ -8,11 +8,12 @@ from scipy.stats import ks_2samp
 from glauber.conditionals.base import PAD, Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Table
+from glauber.dynamics import coupled as coupled_module
+from glauber.dynamics.coupled import COUPLINGS, coupled, run_until_met, start_pairs
 from glauber.errors import GlauberError
 from glauber.exact.pair_chain import mean_distances, mean_meeting_times, pair_matrix
 from glauber.exact.space import Space
-from glauber.mixing import pairs as joint_draws
-from glauber.mixing.coalescence import coalesce, finished
+from glauber.mixing.meeting import UNKNOWN, meet
 
 N_PAIRS = 10_000
 
@@ -30,8 +31,8 @@ def test_times_and_distances_agree_with_the_exact_pair_chain(how, vocab, length,
     matrix = pair_matrix(table, space, how=how, temperature=temperature)
     due = mean_meeting_times(matrix, space)[x, y]
     left, right, free = repeated(space, x, y, N_PAIRS)
-    found = coalesce(
-        table, left, right, free=free, temperature=temperature, seed=3, steps=1000, coupling=how
+    found = meet(
+        table, left, right, free, temperature=temperature, seed=3, steps=1000, coupling=how, every=1
     )
     assert found.met.all() and found.coupling == how
     error = found.times.std(ddof=1) / np.sqrt(N_PAIRS)
@@ -82,17 +83,15 @@ def test_ising_meeting_times_agree_with_a_plain_program(beta):
     rng = np.random.default_rng(7)
     plain = [plain_meeting_time(side, beta, rng) for _ in range(n)]
     ones = torch.ones(n, side * side, dtype=torch.int64)
-    found = coalesce(
-        Torus(side, beta), ones, 0 * ones, free=ones.bool(), temperature=1.0, seed=11,
-        steps=50_000, every=100,
-    )  # fmt: skip
+    found = meet(
+        Torus(side, beta), ones, 0 * ones, ones.bool(), temperature=1.0, seed=11, steps=50_000
+    )
     assert found.met.all()
     assert ks_2samp(plain, found.times).pvalue > 0.01
     # The comparison can fail: another inverse temperature is told apart.
-    other = coalesce(
-        Torus(side, beta / 2), ones, 0 * ones, free=ones.bool(), temperature=1.0, seed=11,
-        steps=50_000, every=100,
-    )  # fmt: skip
+    other = meet(
+        Torus(side, beta / 2), ones, 0 * ones, ones.bool(), temperature=1.0, seed=11, steps=50_000
+    )
     assert ks_2samp(plain, other.times).pvalue < 0.01
 
 
@@ -120,22 +119,23 @@ def mixed_pairs():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("how", joint_draws.COUPLINGS)
+@pytest.mark.parametrize("how", COUPLINGS)
 def test_a_pair_does_not_depend_on_its_neighbours(tiny, how, monkeypatch):
     left, right, given = mixed_pairs()
-    whole = coalesce(tiny, left, right, coupling=how, **given)
+    whole = meet(tiny, left, right, coupling=how, every=1, **given)
     assert 0 < whole.met.sum() < len(whole.met) or how != "maximal"
-    monkeypatch.setattr(joint_draws, "TOGETHER", 100)  # a row at a time
+    monkeypatch.setattr(coupled_module, "TOGETHER", 100)  # a row at a time
     for together in (1, 3):
-        again = coalesce(tiny, left, right, coupling=how, batch_size=together, **given)
+        again = meet(tiny, left, right, coupling=how, every=1, batch_size=together, **given)
         for name in ("times", "met", "distances"):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     order = torch.tensor([5, 0, 7, 2])
-    some = coalesce(
+    some = meet(
         tiny,
         left[order],
         right[order],
         coupling=how,
+        every=1,
         batch_size=2,
         **{k: v[order] for k, v in given.items()},
     )
@@ -146,17 +146,17 @@ def test_a_pair_does_not_depend_on_its_neighbours(tiny, how, monkeypatch):
 
 def test_censored_pairs_are_kept_as_such(tiny):
     left, right, given = mixed_pairs()
-    found = coalesce(tiny, left, right, every=4, **given)
+    found = meet(tiny, left, right, every=4, **given)
     budgets = given["steps"].numpy()
     np.testing.assert_array_equal(found.times[~found.met], budgets[~found.met])
     assert (found.times[found.met] <= budgets[found.met]).all()
     for row, budget in enumerate(budgets):
         last = budget // 4
         assert (found.distances[row, : last + 1] >= 0).all()
-        assert (found.distances[row, last + 1 :] == -1).all()
+        assert (found.distances[row, last + 1 :] == UNKNOWN).all()
         if found.met[row]:
             assert (found.distances[row, -(-found.times[row] // 4) : last + 1] == 0).all()
-    fine = coalesce(tiny, left, right, **given)
+    fine = meet(tiny, left, right, every=1, **given)
     np.testing.assert_array_equal(found.distances, fine.distances[:, ::4])
     known = [row[row >= 0] for row in found.distances.T]
     np.testing.assert_allclose(found.mean_distance, [x.mean() for x in known])
@@ -181,12 +181,12 @@ class Counted:
 def test_equal_contexts_are_asked_once_and_met_pairs_never_again():
     space, counted = Space(3, 3), Counted(Table.random(3, 3, seed=4))
     left, right, free = repeated(space, 0, 26, 1)
-    found = coalesce(counted, left, right, free=free, temperature=1.0, seed=2, steps=500)
+    found = meet(counted, left, right, free, temperature=1.0, seed=2, steps=500)
     assert found.met[0] and len(counted.asked) == found.times[0]
     assert all(len(set(rows)) == len(rows) for rows in counted.asked)
     assert {len(rows) for rows in counted.asked} == {1, 2}
     counted.asked.clear()
-    same = coalesce(counted, left, left, free=free, temperature=1.0, seed=2, steps=500)
+    same = meet(counted, left, left, free, temperature=1.0, seed=2, steps=500)
     assert same.times[0] == 0 and same.met[0] and not counted.asked
 
 
@@ -194,14 +194,27 @@ def test_finished_pairs_come_as_they_finish():
     space, table = Space(2, 4), Table.random(2, 4, seed=2)
     left, right, free = repeated(space, 0, 15, 40)
     counted = []
-    given = dict(free=free, temperature=1.0, seed=0, steps=60)
     advance = lambda more, **_: counted.append(more)  # noqa: E731
-    rows = list(finished(table, left, right, batch_size=40, advance=advance, **given))
-    assert sorted(one.row for one in rows) == list(range(40))
+    pairs = start_pairs(left, right, free, temperature=1.0)
+    rows = list(run_until_met(coupled(table), pairs, 60, seed=0, batch_size=40, advance=advance))
+    assert sorted(one.pair for one in rows) == list(range(40))
     assert [one.time for one in rows] == sorted(one.time for one in rows)
-    whole = coalesce(table, left, right, **given)
-    assert all(whole.times[one.row] == one.time for one in rows)
+    whole = meet(table, left, right, free, temperature=1.0, seed=0, steps=60)
+    assert all(whole.times[one.pair] == one.time for one in rows)
     assert sum(counted) == 40 * 60  # what met pairs do not need is counted as done
+
+
+def test_the_observer_sees_every_pair_before_each_step_and_at_its_end():
+    space, table = Space(2, 4), Table.random(2, 4, seed=2)
+    left, right, free = repeated(space, 0, 15, 7)
+    seen = []
+    meet(
+        table, left, right, free, temperature=1.0, seed=0, steps=30, at_least=5, batch_size=3,
+        observe=lambda places, times, *_: seen.extend(zip(places, times, strict=True)),
+    )  # fmt: skip
+    times = meet(table, left, right, free, temperature=1.0, seed=0, steps=30).times
+    assert len(set(seen)) == len(seen)
+    assert sorted(seen) == [(p, t) for p in range(7) for t in range(max(5, times[p]) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -225,4 +238,4 @@ def test_bad_input_is_refused_in_a_sentence(change, sentence):
         temperature=1.0, seed=0, steps=5,
     )  # fmt: skip
     with pytest.raises(GlauberError, match=sentence):
-        coalesce(Table.random(2, 3), **(given | change))
+        meet(Table.random(2, 3), **(given | change))

@@ -14,15 +14,21 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.candidates import Candidates, candidates, check_order, ranks
+from glauber.dynamics.correction import corrected, correction
+from glauber.dynamics.draws import Truncation
 from glauber.dynamics.kernel import Info, Kernel, Noise, State, run
 from glauber.dynamics.noise import random_bits
-from glauber.generation.candidates import Candidates, candidates
-from glauber.generation.correction import corrected, correction
-from glauber.generation.counts import Count, count_named
-from glauber.generation.orders import check_order, ranks
-from glauber.generation.remasking import Remask, check_remask, remask_named
-from glauber.generation.timetable import Now, Timetable, blocks_of
+from glauber.dynamics.schedules import (
+    Count,
+    Now,
+    Remask,
+    Timetable,
+    blocks_of,
+    check_remask,
+    count_named,
+    remask_named,
+)
 from glauber.progress import check_count
 
 
@@ -176,7 +182,7 @@ class Passes:
         found = candidates(
             self.conditionals, state, hidden, wanted=eligible, bits=noise.fill, truncation=cut
         )
-        placed = state.placed if state.placed.shape[1] else torch.zeros_like(found.largest).float()
+        placed = state.memory if state.memory.shape[1] else torch.zeros_like(found.largest).float()
         if now is None:
             place = ranks(self.how.order, found, eligible, noise.order)
             fill, again = self.how.counted.chosen(found, eligible, place), torch.zeros_like(filled)
@@ -237,4 +243,4 @@ def _after(
     )
     tokens = torch.where(acted, new, state.tokens)
     placed = torch.where(fill, found.log_prob.float(), placed)
-    return state._replace(tokens=tokens, step=state.step + 1, placed=placed), info
+    return state._replace(tokens=tokens, step=state.step + 1, memory=placed), info

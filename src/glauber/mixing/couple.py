@@ -2,21 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from glauber.conditionals.base import check_temperature
+from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Corpus
+from glauber.dynamics.coupled import COUPLINGS, MOST_STEPS
+from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
-from glauber.mixing.coalescence import Coalescence, coalesce
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
-from glauber.mixing.lagged import Lagged, lagged
-from glauber.mixing.pairs import begin_texts, is_pair, joint_draw_named, spelled
+from glauber.mixing.meeting import Meetings, meet
 from glauber.parameters import (
     Device,
     Dtype,
@@ -28,8 +31,8 @@ from glauber.parameters import (
     Texts,
     Trust,
 )
-from glauber.progress import check_count, check_seed, say
-from glauber.result import Result, model_parts, plain, signature, study
+from glauber.progress import check_count, check_memory, check_seed, say
+from glauber.result import Result, model_parts, one_of, plain, signature, study
 from glauber.statistics import LEVEL, MedianTime, median_time, share_interval
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 LENGTH = 10  # tokens of the bundled passages, if no length is given
 MOMENTS = 400  # distances kept of a pair, at most about
 BOUNDS = 200  # moments of the bound on total variation in the JSON object, about
-STEPS = 10**12  # more than anybody waits for
+SLOT = 2  # of the noise that pairs texts; the steps of a pair use 0 and 1
 
 
 @study
@@ -80,52 +83,75 @@ def couple(
     check_epsilon(epsilon)
     check_temperature(temperature)
     check_seed(seed)
-    joint_draw_named(coupling)
+    one_of("the coupling", coupling, COUPLINGS)
     opened = load(
         model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
     )
     conditionals = opened.conditionals()
     cut = length or LENGTH if texts is None else length
-    left, right, free, changed = begin_texts(opened, texts, pairs, cut, freeze, seed)
-    allowed = torch.full((pairs,), steps) if sweeps is None else sweeps * free.sum(dim=1)
-    most = int(allowed.max())
-    given: dict[str, Any] = dict(
-        free=free, temperature=temperature, seed=seed, steps=allowed, coupling=coupling,
+    left, right, free, changed = draw_text_pairs(opened, texts, pairs, cut, freeze, seed)
+    limits = torch.full((pairs,), steps) if sweeps is None else (sweeps * free.sum(dim=1)).cpu()
+    most = int(limits.max())
+    meet_pairs = partial(
+        meet,
+        conditionals,
+        left,
+        free=free,
+        temperature=temperature,
+        seed=seed,
+        steps=limits,
+        coupling=coupling,
         batch_size=batch_size,
-    )  # fmt: skip
-    say(f"{pairs:,} pairs of at most {most:,} steps: up to {2 * int(allowed.sum()):,} rows")
-    found = coalesce(conditionals, left, right, every=-(-most // MOMENTS), **given)
-    later = None
-    one_pair = is_pair(texts)
+    )
+    say(f"{pairs:,} pairs of at most {most:,} steps: up to {2 * int(limits.sum()):,} rows")
+    meetings = meet_pairs(right, every=-(-most // MOMENTS))
+    lagged = None
+    single_pair = is_pair(texts)
     if lag is not None:
-        # Two given texts are two laws of the start; the bound is on the chain from the first.
-        later = lagged(conditionals, left, left if one_pair else right, lag=lag, **given)
-    kind = "given"
+        # Two given texts are two distributions of the start; the bound is on the chain from the
+        # first.
+        lagged = meet_pairs(left if single_pair else right, lag=lag)
+    alpha_kind = "given"
     if measure_alpha and alpha is None:
         contexts = sampled_contexts(
             conditionals, left[0], free[0], n_contexts=4, temperature=temperature, seed=seed
         )
         alpha = measure_influence(conditionals, contexts, temperature=temperature).alpha
-        kind = "lower bound"
-    made = signature(
-        **model_parts(opened), pairs=pairs, length=length, temperature=temperature,
-        steps=steps if sweeps is None else None, sweeps=sweeps, coupling=coupling, lag=lag,
-        seed=seed,
-    )  # fmt: skip
+        alpha_kind = "lower bound"
     return Coupling(
-        coalescence=found, lagged=later, alpha=alpha, alpha_kind=kind, n_steps=most,
-        epsilon=epsilon, texts=spelled(opened, left, right), n_sites=free.sum(dim=1).tolist(),
-        temperature=temperature, seed=seed, name=opened.name, changed=changed,
-        start="the first text" if one_pair else "a text drawn at random", signature=made,
-    )  # fmt: skip
+        meetings=meetings,
+        lagged=lagged,
+        alpha=alpha,
+        alpha_kind=alpha_kind,
+        n_steps=most,
+        epsilon=epsilon,
+        texts=list(zip(decode_rows(opened, left), decode_rows(opened, right), strict=True)),
+        n_sites=free.sum(dim=1).tolist(),
+        temperature=temperature,
+        seed=seed,
+        name=opened.name,
+        changed=changed,
+        start="the first text" if single_pair else "a text drawn at random",
+        signature=signature(
+            **model_parts(opened),
+            pairs=pairs,
+            length=length,
+            temperature=temperature,
+            steps=steps if sweeps is None else None,
+            sweeps=sweeps,
+            coupling=coupling,
+            lag=lag,
+            seed=seed,
+        ),
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Coupling(Result):
     """Pairs of chains: when they met, how far apart they were, and what that bounds."""
 
-    coalescence: Coalescence
-    lagged: Lagged | None
+    meetings: Meetings
+    lagged: Meetings | None
     alpha: float | None
     alpha_kind: str  # "given", or "lower bound" where it was sampled
     texts: list[tuple[str, str]]  # left and right
@@ -142,12 +168,12 @@ class Coupling(Result):
     @property
     def times(self) -> NDArray[np.int64]:
         """The step (pairs,) at which each pair met; the last one where it did not."""
-        return self.coalescence.times
+        return self.meetings.times
 
     @property
     def met(self) -> NDArray[np.bool_]:
         """Whether each pair met (pairs,); where not, its time is censored."""
-        return self.coalescence.met
+        return self.meetings.met
 
     @property
     def sweeps(self) -> NDArray[np.float64]:
@@ -162,9 +188,9 @@ class Coupling(Result):
     @property
     def contraction(self) -> NDArray[np.float64] | None:
         """The contraction bound (moments,): of the maximal coupling, and where alpha < 1."""
-        if self.alpha is None or self.coalescence.coupling != "maximal":
+        if self.alpha is None or self.meetings.coupling != "maximal":
             return None
-        return self.coalescence.contraction(self.alpha, self.n_sites)
+        return self.meetings.contraction(self.alpha, self.n_sites)
 
     @property
     def share(self) -> tuple[float, float, float]:
@@ -173,39 +199,42 @@ class Coupling(Result):
         return n_met / n, *share_interval(n_met, n)
 
     def to_dict(self) -> dict[str, Any]:
-        found, (share, *interval) = self.coalescence, self.share
-        distance = {
-            "steps": found.moments,
-            "value": found.mean_distance,
-            "standard_error": None if len(self.met) < 2 else found.standard_error,
-            "kind": "estimate",
-        }
+        meetings, (share, *interval) = self.meetings, self.share
         record = {
             "model": self.name,
-            "coupling": found.coupling,
+            "coupling": meetings.coupling,
             "temperature": self.temperature,
             "lengths": sorted(set(self.n_sites)),
             "steps": self.n_steps,
             "seed": self.seed,
             "pairs": self.frame().to_dict(orient="records"),
             "met": {
-                "value": share, "count": self.met.sum(), "of": len(self.met),
-                "interval": interval, "confidence": LEVEL, "kind": "estimate",
+                "value": share,
+                "count": self.met.sum(),
+                "of": len(self.met),
+                "interval": interval,
+                "confidence": LEVEL,
+                "kind": "estimate",
             },
             "median": dict(zip(("steps", "sweeps"), self.medians, strict=True)),
-            "distance": distance,
+            "distance": {
+                "steps": meetings.moments,
+                "value": meetings.mean_distance,
+                "standard_error": None if len(self.met) < 2 else meetings.standard_error,
+                "kind": "estimate",
+            },
             "contraction": self._contraction(),
-            "total_variation": self._total_variation(),
+            "total_variation": None if self.lagged is None else self._total_variation(self.lagged),
             "changed_at_frozen_sites": self.changed,
             "signature": self.signature,
-        }  # fmt: skip
+        }
         return dict(plain(record))
 
     def _contraction(self) -> dict[str, Any] | None:
         if self.alpha is None:
             return None
         bound = self.contraction
-        if self.coalescence.coupling != "maximal":
+        if self.meetings.coupling != "maximal":
             statement = "nothing: the bound is about the maximal coupling"
         elif bound is None:
             statement = "nothing: alpha is not below 1"
@@ -219,43 +248,40 @@ class Coupling(Result):
             "statement": statement,
         }
 
-    def _total_variation(self) -> dict[str, Any] | None:
-        found = self.lagged
-        if found is None:
-            return None
-        last = int(found.times.max()) - found.lag
+    def _total_variation(self, lagged: Meetings) -> dict[str, Any]:
+        last = int(lagged.times.max()) - lagged.lag
         steps = np.arange(0, last + 1, max(1, -(-last // BOUNDS)))
-        low, high = found.band(steps)
+        bound = lagged.tv_bound(steps)
         return {
-            "lag": found.lag,
+            "lag": lagged.lag,
             "start": self.start,
-            "times": found.times,
-            "met": found.met,
+            "times": lagged.times,
+            "met": lagged.met,
             "steps": steps,
-            "value": found.bound(steps),
-            "low": low,
-            "high": None if found.n_censored else high,
+            "value": bound.value,
+            "low": bound.low,
+            "high": None if lagged.n_censored else bound.high,
             "confidence": LEVEL,
-            "kind": found.kind,
+            "kind": lagged.bound_kind,
             "mixing_time": {
-                "value": found.mixing_time(self.epsilon),
-                "high": found.mixing_time_high(self.epsilon),
+                "value": lagged.mixing_time(self.epsilon),
+                "high": lagged.mixing_time_high(self.epsilon),
                 "epsilon": self.epsilon,
-                "kind": found.kind,
+                "kind": lagged.bound_kind,
             },
         }
 
     def lines(self) -> Iterable[str]:
-        found, (_, low, high) = self.coalescence, self.share
+        meetings, (_, low, high) = self.meetings, self.share
         lengths = " or ".join(map(str, sorted(set(self.n_sites))))
         yield (
-            f"{found.coupling} coupling on {self.name} at temperature {self.temperature:g}, "
+            f"{meetings.coupling} coupling on {self.name} at temperature {self.temperature:g}, "
             f"{lengths} free tokens, at most {self.n_steps:,} steps"
         )
         if self.changed:
             yield f"{self.changed} second texts took the tokens of the first at the frozen sites"
         yield " pair  distance     step"
-        rows = zip(found.initial, found.times, found.met, strict=True)
+        rows = zip(meetings.initial, meetings.times, meetings.met, strict=True)
         for number, (far, time, met) in enumerate(rows):
             yield f"{number:>5}  {far:>8}  {time:>7,}  {'met' if met else 'not met (censored)'}"
         yield (
@@ -263,7 +289,7 @@ class Coupling(Result):
             f"and {high:.0%})"
         )
         yield self._median_line()
-        mean, last = found.mean_distance, found.moments[-1]
+        mean, last = meetings.mean_distance, meetings.moments[-1]
         yield (
             f"mean distance: {mean[0]:.2f} at the start, {mean[-1]:.2f} at step {last:,} (estimate)"
         )
@@ -287,21 +313,21 @@ class Coupling(Result):
             if bound["value"] is None:
                 yield f"{head} says {bound['statement']}"
             else:
-                last = self.coalescence.moments[-1]
+                last = self.meetings.moments[-1]
                 yield f"{head}: at most {bound['value'][-1]:.3g} at step {last:,} ({bound['kind']})"
         if self.lagged is not None:
             yield self._variation_line(self.lagged)
 
-    def _variation_line(self, found: Lagged) -> str:
-        first, sure = found.mixing_time(self.epsilon), found.mixing_time_high(self.epsilon)
+    def _variation_line(self, lagged: Meetings) -> str:
+        first, sure = lagged.mixing_time(self.epsilon), lagged.mixing_time_high(self.epsilon)
         when = f"at most {self.epsilon:g} from step {first:,} on"
-        if found.n_censored:
+        if lagged.n_censored:
             when = f"above {self.epsilon:g} up to step {first:,} at least"
         elif sure is not None:
             when += f", at 95% from step {sure:,} on"
         return (
-            f"bound on total variation from {self.start}, by couplings of lag {found.lag}: {when} "
-            f"({found.kind})"
+            f"bound on total variation from {self.start}, by couplings of lag {lagged.lag}: {when} "
+            f"({lagged.bound_kind})"
         )
 
     def frame(self) -> "pandas.DataFrame":
@@ -309,40 +335,124 @@ class Coupling(Result):
         import pandas
 
         left, right = zip(*self.texts, strict=True)
-        found = self.coalescence
         return pandas.DataFrame(
             {
                 "left": left,
                 "right": right,
-                "distance": found.initial,
-                "time": found.times,
+                "distance": self.meetings.initial,
+                "time": self.times,
                 "sweeps": self.sweeps,
-                "met": found.met,
+                "met": self.met,
             }
         )
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.mixing import plot_distance, plot_total_variation
 
-        found = {"distance": plot_distance(self.coalescence, self.contraction)}
+        figures = {"distance": plot_distance(self.meetings, self.contraction)}
         if self.lagged is not None:
-            found["total_variation"] = plot_total_variation(self.lagged, epsilon=self.epsilon)
-        return found
+            figures["total_variation"] = plot_total_variation(self.lagged, epsilon=self.epsilon)
+        return figures
+
+
+def draw_text_pairs(
+    model: Model, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Left and right tokens and free sites (pairs, length), and how many right ones changed.
+
+    Two chains must have the same tokens where nothing is redrawn: those of the left one.
+    """
+    tokens, free = (
+        part.to(model.state_device)
+        for part in distinct_texts(*starts(model, texts, length=length, freeze=freeze))
+    )
+    check_memory(pairs * tokens.shape[1] * 60, f"{pairs:,} pairs of chains")
+    numbers = pairs_of_texts(len(tokens), pairs, seed=seed).to(tokens.device)
+    if is_pair(texts):
+        numbers = numbers.sort(dim=1).values
+    _check_lengths((tokens >= 0).sum(dim=1)[numbers], free.sum(dim=1)[numbers])
+    left, right, free = tokens[numbers[:, 0]], tokens[numbers[:, 1]], free[numbers[:, 0]]
+    shared = torch.where(free, right, left)
+    return left, shared, free, int((shared != right).any(dim=1).sum())
+
+
+def distinct_texts(tokens: Tensor, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens and free sites (texts, length) of each different text once.
+
+    Texts that begin alike, as proteins of one family do, may be equal once they are cut.
+    """
+    first: dict[tuple[int, ...], int] = {}
+    for number, row in enumerate(tokens.tolist()):
+        first.setdefault(tuple(row), number)
+    if len(first) == 1 < len(tokens):
+        raise GlauberError(
+            "all texts are the same, so two chains would have met before the first step: give "
+            "different texts, or a larger length."
+        )
+    numbers = torch.tensor(list(first.values()), device=tokens.device)
+    return tokens[numbers], free[numbers]
+
+
+def pairs_of_texts(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
+    """Numbers (n_pairs, 2) of two different texts a pair, in an order that the seed decides.
+
+    Every text is used once before any is used again; then they are shuffled anew.
+    """
+    if n_texts < 2:
+        raise GlauberError(
+            f"there is {n_texts} text, but a pair needs two: give more texts, or shorter ones."
+        )
+    per_round = n_texts // 2
+    rounds = torch.arange(-(-n_pairs // per_round))[:, None]
+    bits, _ = random_bits(
+        torch.tensor(seed), rounds, torch.arange(n_texts)[None], torch.tensor(SLOT)
+    )
+    order = uniform(bits).argsort(dim=1, stable=True)[:, : 2 * per_round]
+    return order.reshape(-1, 2)[:n_pairs]
+
+
+def is_pair(texts: Any) -> bool:
+    """Whether two texts were given, which are one pair."""
+    return isinstance(texts, list | tuple | Corpus) and len(texts) == 2
+
+
+def decode_rows(model: Model, tokens: Tensor) -> list[str]:
+    """The texts of rows of tokens (rows, length)."""
+    return [model.vocabulary.decode(row[row >= 0].tolist()) for row in tokens]
+
+
+def _check_lengths(lengths: Tensor, free: Tensor) -> None:
+    """Refuses pairs (pairs, 2) of unequal lengths, which can never become one text."""
+    unequal = (lengths[:, 0] != lengths[:, 1]).nonzero()[:, 0].tolist()
+    if unequal:
+        first, second = free[unequal[0]].tolist()
+        raise GlauberError(
+            f"the texts of pair {unequal[0]} have {first} and {second} tokens, but a pair needs "
+            "equal lengths: set a length to cut them."
+        )
 
 
 def _check(
-    texts: Any, pairs: int, steps: int, sweeps: int | None, length: int | None, lag: int | None,
-    alpha: float | None, batch_size: int | None,
-) -> None:  # fmt: skip
+    texts: Any,
+    pairs: int,
+    steps: int,
+    sweeps: int | None,
+    length: int | None,
+    lag: int | None,
+    alpha: float | None,
+    batch_size: int | None,
+) -> None:
     """Refuses impossible questions before a model is loaded."""
     if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
         raise GlauberError("a pair needs two texts, but 1 was given.")
     check_count("number of pairs", pairs)
-    check_count("number of steps", steps, most=STEPS)
+    check_count("number of steps", steps, most=MOST_STEPS)
     for name, value, most in (
-        ("number of sweeps", sweeps, STEPS // 10**6), ("length", length, 10**9),
-        ("lag", lag, STEPS), ("batch size", batch_size, STEPS),
-    ):  # fmt: skip
+        ("number of sweeps", sweeps, MOST_STEPS // 10**6),
+        ("length", length, 10**9),
+        ("lag", lag, MOST_STEPS),
+        ("batch size", batch_size, MOST_STEPS),
+    ):
         if value is not None:
             check_count(name, value, most=most)
     if alpha is not None and not alpha >= 0:

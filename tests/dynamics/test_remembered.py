@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from glauber.conditionals.table import Joint
-from glauber.dynamics.fills import Head, draw_with_head, inverse_cdf
+from glauber.dynamics.draws import Head, draw_with_head, inverse_cdf
+from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import start
-from glauber.dynamics.memo import HEAD, Memo, entry_bytes
 from glauber.dynamics.noise import random_bits, uniform
-from glauber.dynamics.scheduler import memoised, worthwhile
+from glauber.dynamics.remembered import HEAD, Memo, entry_bytes, memoised, worthwhile
 
 
 def some_bits(n, seed=0):
@@ -116,7 +116,7 @@ def test_a_long_run_does_not_grow():
     tracemalloc.start()
     try:
         memo = Memo(12, 4, budget=2**18)
-        for step, _ in enumerate(memoised(conditionals, begun, 240, seed=0, memo=memo)):
+        for step, _ in enumerate(memoised(glauber(conditionals), begun, 240, seed=0, memo=memo)):
             if step % 80 == 79:
                 gc.collect()  # empties the lists of spare tuples that Python keeps
                 held.append(tracemalloc.get_traced_memory()[0])

@@ -1,20 +1,27 @@
-"""How are the same steps made with fewer passes through the model?
+"""How are the same steps made with fewer passes through the model? By memory and by looking ahead.
 
 Chains advance on their own. A chain runs through the steps whose conditional is remembered and
 joins the next batch with the first one that is not, so every row that reaches the model is new
 work. All noise is keyed by (seed, chain, step) and a row's scores do not depend on its batch, so
 the steps are those of `kernel.run`, to the bit where a row's scores are (on a CPU).
 
-Each chain has made its own number of steps. What it has made beyond the steps handed out is held
-in a ring of `lead` columns: step t, counted from 0 for every chain, is held in column t mod lead.
+What is remembered: a draw by inverse CDF goes through the tokens in order of decreasing score, so
+the most probable ones settle almost every draw. An entry of the memo is that head: tokens,
+log-probabilities and cumulative masses as the draw computed them, and the entropy. What it answers
+is therefore what the draw gives, to the bit. A draw beyond the head, or an old token beyond it, is
+not answered. An entry belongs to a row with its hidden site and to one temperature. Heads of scores
+could serve every temperature only with the log-sum of the tail at each of them, which a head does
+not contain.
 
+Looking ahead: each chain has made its own number of steps. What it has made beyond the steps handed
+out is in a ring of `lead` columns: step t, counted from 0 for every chain, is in column t mod lead.
 A model call costs about `overhead + rows`, in rows, so rows of later steps are asked for with it
 (prefetched) where they are likely to be used. The sites and the noise of the next steps are known
 in advance; a row asked for j steps ahead is the right one if the tokens of the steps before were
 guessed right. A step is guessed to change nothing, until its own row was prefetched: then what
 was drawn there is the guess, since the same noise mostly draws the same token in a row that
 differs at a site or two (a fixed-point iteration over the next steps). Nothing is ever wrong:
-what was drawn ahead, and what the memo keeps, counts only for the row that it was asked for.
+what was drawn ahead, and what the memo contains, counts only for the row that it was asked for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,22 +32,145 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import rows_at_once
-from glauber.dynamics.constrained import Limits, Room, constrained
-from glauber.dynamics.fills import Fill, Head, draw_with_head, inverse_cdf
-from glauber.dynamics.glauber import Within, glauber
-from glauber.dynamics.kernel import DRAWN_AT_ONCE, Info, Kernel, State, later, run
-from glauber.dynamics.memo import HIDDEN, Answer, Memo
+from glauber.dynamics.draws import Drawn, Head, draw_with_head
+from glauber.dynamics.kernel import (
+    DRAWN_AT_ONCE,
+    HIDDEN,
+    Info,
+    Kernel,
+    Lookup,
+    State,
+    later,
+    row_keys,
+    run,
+)
 from glauber.dynamics.noise import uniform as as_uniform
-from glauber.dynamics.scans import Scan, uniform
 from glauber.errors import GlauberError
 
+HEAD = 48  # tokens kept: with 20 bytes each, an entry is under a kilobyte
+BUDGET = 256 * 2**20  # bytes
 LEAD = 1024  # steps that a chain may be ahead of the slowest one
 HELD = 2**20  # chain steps held in all, so that many chains have a smaller lead
 RECENT = 0.05  # weight of the last step in a chain's share of steps that changed a token
 LEAST = 0.1  # a row with a smaller chance of being used is not prefetched
 MOST = 64  # rows that a batch is filled up to, at most
+
+# token, log_prob_old, log_prob_new, entropy
+Answer = tuple[int, float, float, float]
+
+
+class Memo:
+    """Heads of conditionals of one model, of rows of one width, within a budget of bytes.
+
+    When it is full, a new entry takes the place of one not used since the hand last came by
+    (the clock rule). For one thread at a time.
+    """
+
+    def __init__(self, vocab_size: int, length: int, *, budget: int = BUDGET) -> None:
+        size = min(HEAD, vocab_size)
+        self.capacity = budget // entry_bytes(vocab_size, length)
+        self.hits = 0  # steps that were answered here
+        self.misses = 0  # steps for which the model was asked
+        self._slots: dict[bytes, int] = {}
+        self._keys: list[bytes] = []  # of each slot
+        self._used = bytearray(self.capacity)
+        self._hand = 0
+        self._tokens: NDArray[np.int32] = np.empty((self.capacity, size), np.int32)
+        self._log_probs: NDArray[np.float64] = np.empty((self.capacity, size))
+        self._mass: NDArray[np.float64] = np.empty((self.capacity, size))
+        self._entropy: NDArray[np.float64] = np.empty(self.capacity)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._slots
+
+    @property
+    def rate(self) -> float:
+        """Share of the steps so far that were answered here."""
+        return self.hits / max(1, self.hits + self.misses)
+
+    def answer(self, key: bytes, u: float, old: int) -> Answer | None:
+        """What the fill would give for u and the old token, if the head tells."""
+        slot = self._slots.get(key)
+        if slot is None:
+            return None
+        head, tokens = self._mass[slot], self._tokens[slot]
+        place = head.searchsorted(u, "right")  # the first token whose cumulative mass exceeds u
+        if place == len(head):
+            return None
+        token, new = int(tokens[place]), float(self._log_probs[slot, place])
+        before = new
+        if token != old:
+            held = (tokens == old).nonzero()[0]
+            if not len(held):
+                return None
+            before = float(self._log_probs[slot, held[0]])
+        self._used[slot] = 1
+        return token, before, new, float(self._entropy[slot])
+
+    def store(self, keys: list[bytes], head: Head, entropy: NDArray[np.float64]) -> None:
+        """Keeps heads (rows, size or more) and entropies (rows,) under their keys."""
+        fresh = [row for row, key in enumerate(keys) if key not in self._slots]
+        fresh = fresh[: self.capacity]
+        if not fresh:
+            return
+        slots = [self._take(keys[row]) for row in fresh]
+        size = self._tokens.shape[1]
+        self._tokens[slots] = head.tokens[fresh, :size].numpy()
+        self._log_probs[slots] = head.log_probs[fresh, :size].numpy()
+        self._mass[slots] = head.mass[fresh, :size].numpy()
+        self._entropy[slots] = entropy[fresh]
+
+    def _take(self, key: bytes) -> int:
+        """A slot for that key: a new one, or the first from the hand on that was not used."""
+        if len(self._keys) < self.capacity:
+            slot = len(self._keys)
+            self._keys.append(key)
+        else:
+            while self._used[self._hand]:
+                self._used[self._hand] = 0
+                self._hand = (self._hand + 1) % self.capacity
+            slot = self._hand
+            self._hand = (slot + 1) % self.capacity
+            del self._slots[self._keys[slot]]
+            self._keys[slot] = key
+        self._slots[key] = slot
+        return slot
+
+    def draw(self, conditionals: Conditionals, state: State, sites: Tensor, u: Tensor) -> Drawn:
+        """One site of each chain drawn by inverse CDF, on a CPU: (chains, 1) each.
+
+        sites are (chains, 1), u (chains,) uniform numbers.
+        """
+        old = state.tokens.gather(1, sites)[:, 0]
+        keys = row_keys(state, sites)
+        questions = zip(keys, u.tolist(), old.tolist(), strict=True)
+        answers = [self.answer(*question) for question in questions]
+        missing = [row for row, answer in enumerate(answers) if answer is None]
+        size = rows_at_once(4 * conditionals.vocab_size)
+        for first in range(0, len(missing), size):
+            some = torch.tensor(missing[first : first + size])
+            scores = conditionals.scores(state.tokens[some], sites[some])[:, 0]
+            drawn, head = draw_with_head(scores, state.temperature[some], u[some], old[some])
+            self.store([keys[row] for row in some.tolist()], head, drawn.entropy.numpy())
+            for row, *answer in zip(some.tolist(), *(x.tolist() for x in drawn), strict=True):
+                answers[row] = (answer[0], answer[1], answer[2], answer[3])
+        tokens, *figures = zip(*(answer for answer in answers if answer is not None), strict=True)
+        parts = (torch.tensor(part, dtype=torch.float64)[:, None] for part in figures)
+        return Drawn(torch.tensor(tokens)[:, None], *parts)
+
+
+def entry_bytes(vocab_size: int, length: int) -> int:
+    """Bytes that one entry takes, its key and its share of the index included."""
+    head = min(HEAD, vocab_size) * (4 + 8 + 8) + 8
+    key = 48 + 4 * (length + 2)  # a bytes object over the tokens and the temperature
+    # A slot's number (32), its place in the list (10), its flag, and a dict while it grows, which
+    # holds up to six index entries and six entries of 24 bytes for each key, the old dict included.
+    return head + key + 32 + 10 + 1 + 6 * 4 + 6 * 24
 
 
 class Asking(NamedTuple):
@@ -59,52 +189,36 @@ class Prefetched(NamedTuple):
 Wanted = dict[bytes, Asking]  # by key
 
 
-def can_be_memoised(scan: Scan, fill: Fill) -> bool:
-    """Whether such steps can be made from a memo: one site a step, chosen without the model."""
-    return scan.can_be_memoised and fill.name == "inverse-cdf"
-
-
 def memoised(
-    conditionals: Conditionals,
+    kernel: Kernel,
     state: State,
     steps: int,
     *,
     seed: int | Tensor,
     memo: Memo | None = None,
-    scan: Scan | None = None,
-    fill: Fill | None = None,
-    within: Within = "sequential",
     prefetch: int | None = None,
     lead: int | None = None,
-    limits: Limits | None = None,
 ) -> Iterator[tuple[State, Info]]:
-    """Each of the next steps, as `run(glauber(conditionals, …), state, steps, seed=seed)`.
+    """Each of the next steps, as `run(kernel, state, steps, seed=seed)` makes them.
 
     memo      shared by all who ask the same conditionals (default: one of its own)
     prefetch  steps of a chain asked about beyond the next; by default as many as pay, 0 is none
     lead      steps that a chain may be ahead of the slowest one
-    limits    a budget of changes: steps that it forces need no pass either
 
-    Kernels that cannot be remembered go through `run`.
+    Kernels without a `lookup` go through `run`.
     """
-    scan, fill = scan or uniform(), fill or inverse_cdf()
-    if limits is None:
-        kernel = glauber(conditionals, scan=scan, fill=fill, within=within)
-    else:
-        kernel = constrained(conditionals, limits, scan=scan, fill=fill)
-    n_chains, length = state.tokens.shape
-    if not can_be_memoised(scan, fill):
+    lookup = kernel.lookup
+    if lookup is None:
         yield from run(kernel, state, steps, seed=seed)
         return
     if lead is not None and lead < 1:
         raise GlauberError(f"a lead of {lead} steps would let no chain move.")
-    scheduler = Scheduler(
-        conditionals, state, steps, kernel=kernel, scan=scan,
-        seeds=torch.as_tensor(seed, device=state.step.device),
-        memo=Memo(conditionals.vocab_size, length) if memo is None else memo,
-        prefetch=prefetch, lead=lead or max(16, min(LEAD, HELD // n_chains)),
-        room=None if limits is None else limits.room(state),
-    )  # fmt: skip
+    n_chains, length = state.tokens.shape
+    if memo is None:
+        memo = Memo(lookup.conditionals.vocab_size, length)
+    seeds = torch.as_tensor(seed, device=state.step.device)
+    lead = lead or max(16, min(LEAD, HELD // n_chains))
+    scheduler = Scheduler(kernel, lookup, state, steps, seeds, memo, prefetch, lead)
     while scheduler.handed_out < steps:
         scheduler.draw_noise()
         wanted = scheduler.walk()
@@ -119,21 +233,19 @@ class Scheduler:
 
     def __init__(
         self,
-        conditionals: Conditionals,
+        kernel: Kernel,
+        lookup: Lookup,
         state: State,
         steps: int,
-        *,
-        kernel: Kernel,
-        scan: Scan,
         seeds: Tensor,
         memo: Memo,
         prefetch: int | None,
         lead: int,
-        room: Room | None,
     ) -> None:
         n_chains, length = state.tokens.shape
-        self.conditionals, self.begun, self.steps, self.room = conditionals, state, steps, room
-        self.kernel, self.scan, self.seeds = kernel, scan, seeds
+        self.kernel, self.lookup, self.conditionals = kernel, lookup, lookup.conditionals
+        self.begun, self.steps, self.seeds = state, steps, seeds
+        self.is_forced = lookup.is_forced(state)
         self.memo, self.prefetch, self.lead = memo, prefetch, min(lead, max(steps, 1))
         self.device = state.tokens.device
         self.overhead = overhead(self.device)
@@ -161,7 +273,7 @@ class Scheduler:
             now = self.begun._replace(step=self.begun.step + self.horizon)
             seeds, wide = later(self.seeds, now, count)
             noise = self.kernel.draw(seeds, wide)
-            sites = self.scan.choose(self.conditionals, wide, noise.order)
+            sites = self.lookup.sites(wide, noise)
             columns = np.arange(self.horizon, self.horizon + count) % self.lead
             self.sites[:, columns] = sites.view(count, -1).T.cpu().numpy()
             self.u[:, columns] = as_uniform(noise.fill[:, 0]).view(count, -1).T.cpu().numpy()
@@ -183,6 +295,9 @@ class Scheduler:
         row, sites = self.rows[chain], self.sites[chain]
         for step in range(self.at[chain], self.horizon):
             column = step % self.lead
+            if sites[column] == PAD:
+                self._skip(chain, column)
+                continue
             key, old = _hidden(row, sites[column])
             answer = self._known(chain, column, key, old)
             if answer is None:
@@ -193,7 +308,7 @@ class Scheduler:
 
     def _known(self, chain: int, column: int, key: bytes, old: int) -> Answer | None:
         """What a step gives in that row, if it was drawn ahead, or the memo or the budget tells."""
-        if self.room is not None and self.room.is_full(chain, key):
+        if self.is_forced(chain, key):
             return old, 0.0, 0.0, 0.0
         drawn = self.ahead[chain].get(column)
         if drawn is not None and drawn.key == key and drawn.old == old:
@@ -209,6 +324,12 @@ class Scheduler:
         self.figures[chain, column] = answer[1:]
         self.moving[chain] += RECENT * (changed - self.moving[chain])
         self.ahead[chain].pop(column, None)
+        self.at[chain] += 1
+
+    def _skip(self, chain: int, column: int) -> None:
+        """Makes a step that redraws no site."""
+        self.new[chain, column] = PAD
+        self.figures[chain, column] = np.nan
         self.at[chain] += 1
 
     def ask(self, wanted: Wanted) -> None:
@@ -274,6 +395,8 @@ class Scheduler:
         for step in range(at, min(at + most + 1, self.horizon)):
             column = step % self.lead
             site = self.sites[chain, column]
+            if site == PAD:
+                continue
             if step > at:
                 key, old = _hidden(row, site)
                 answer = self._known(chain, column, key, old)
@@ -296,12 +419,14 @@ class Scheduler:
     def hand_out(self) -> tuple[State, Info]:
         """The next step that every chain has made."""
         column = self.handed_out % self.lead
-        every = np.arange(len(self.at))
         sites, new = self.sites[:, column].copy(), self.new[:, column].copy()
-        changed = self.tokens[every, sites] != new
-        self.tokens[every, sites] = new
+        redrawn = sites != PAD
+        rows = redrawn.nonzero()[0]
+        changed = np.zeros_like(redrawn)
+        changed[rows] = self.tokens[rows, sites[rows]] != new[rows]
+        self.tokens[rows, sites[rows]] = new[rows]
         self.handed_out += 1
-        parts = (sites, new, changed, *self.figures[:, column].T.copy(), np.ones_like(changed))
+        parts = (sites, new, changed, *self.figures[:, column].T.copy(), redrawn)
         info = Info(*(self._send(part[:, None]) for part in parts))
         state = self.begun._replace(
             tokens=self._send(self.tokens.copy()), step=self.begun.step + self.handed_out

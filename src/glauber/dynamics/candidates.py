@@ -1,7 +1,15 @@
-"""What could each hidden site hold next, and how sure is the model?
+"""What could each hidden site hold next, how sure is the model, and which is filled first?
 
 One question to the model with all hidden sites hidden; of its answer, which may have many sites
-times a whole vocabulary, only a few numbers per site are kept.
+times a whole vocabulary, only a few numbers per site are kept. By them sites are ordered:
+
+random          each order alike
+left-to-right   as one reads
+confidence      largest probability of the likeliest token
+margin          largest distance between the two likeliest
+entropy         lowest entropy
+drawn           largest probability of the token drawn, as public samplers do: the choice depends
+                on the draw, so that even one at a time it does not give the joint distribution
 """
 
 from collections.abc import Iterator
@@ -12,14 +20,14 @@ from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import lengths_of, rows_at_once
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.draws import Truncation, by_parts, first_above
 from glauber.dynamics.kernel import State
 from glauber.dynamics.noise import uniform
-from glauber.threads import side_by_side
+from glauber.errors import GlauberError
 
 TOGETHER = 2**17  # scores that one thread works on at a time: 1 MiB in float64
-TOGETHER_CUDA = 2**25  # and a GPU: 0.25 GiB in float64
 LEAST = -1e300  # log of no probability
+ORDERS = ("random", "left-to-right", "confidence", "margin", "entropy", "drawn")
 
 
 class Candidates(NamedTuple):
@@ -63,7 +71,7 @@ def candidates(
         heat = state.temperature[chain]
         held = state.tokens[chain, site].clamp(max=conditionals.vocab_size - 1)
         picked = row * sites.shape[1] + slot
-        figures = _by_parts(scores.flatten(0, 1), picked, (heat, u, held), truncation)
+        figures = _figures_of(scores.flatten(0, 1), (picked, heat, u, held), truncation)
         for into, figure in zip(found, figures, strict=True):
             into[chain, site] = figure
     return found
@@ -99,19 +107,16 @@ def _rounded_up(counts: Tensor) -> Tensor:
     return ladder[torch.searchsorted(ladder, counts)]
 
 
-def _by_parts(
-    scores: Tensor, picked: Tensor, others: tuple[Tensor, ...], truncation: Truncation
+def _figures_of(
+    scores: Tensor, columns: tuple[Tensor, ...], truncation: Truncation
 ) -> list[Tensor]:
-    """The figures of Candidates (picked,) each, for the picked rows of scores (rows, vocab)."""
+    """The figures of Candidates of some rows of scores; the first column is their numbers."""
 
     def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         rows, temperature, u, held = part
         return _figures(scores[rows], temperature, u, held, truncation)
 
-    size = max(1, (TOGETHER_CUDA if scores.is_cuda else TOGETHER) // scores.shape[1])
-    parts = list(zip(*(x.split(size) for x in (picked, *others)), strict=True))
-    done = [some(part) for part in parts] if scores.is_cuda else side_by_side(some, parts)
-    return [torch.cat(column) for column in zip(*done, strict=True)]
+    return by_parts(some, columns, vocab_size=scores.shape[1], together=TOGETHER)
 
 
 def _figures(
@@ -126,7 +131,7 @@ def _figures(
         cut = truncation(log_probs).clamp_(min=LEAST)
         log_probs = torch.where(cold[:, None], log_probs, cut)
     probs = log_probs.exp()
-    tokens = torch.where(cold, scores.argmax(dim=-1), _inverse_cdf(probs, u))
+    tokens = torch.where(cold, scores.argmax(dim=-1), first_above(probs, u))
     log_prob, log_prob_held = (log_probs.gather(1, x[:, None])[:, 0] for x in (tokens, held))
     first, second = _two_largest(probs)
     entropy = -torch.mul(probs, log_probs).sum(dim=-1)
@@ -134,17 +139,43 @@ def _figures(
     return tokens, log_prob, log_prob_held, first, first - second, entropy
 
 
-def _inverse_cdf(probs: Tensor, u: Tensor) -> Tensor:
-    """The first token, by number, at which the cumulated probability exceeds u (rows,)."""
-    mass = probs.cumsum(dim=-1)
-    whole = mass[:, -1:]
-    # Rounding may lift the point to the whole, at which no token is left.
-    point = torch.minimum(u[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
-    return torch.searchsorted(mass, point, right=True)[:, 0]
-
-
 def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:
     if probs.shape[1] == 1:
         return probs[:, 0], torch.zeros_like(probs[:, 0])
     first, second = probs.topk(2, dim=-1).values.unbind(dim=-1)
     return first, second
+
+
+# ---- orders
+
+
+def check_order(name: str) -> None:
+    """Refuses an order that is not known."""
+    if name not in ORDERS:
+        raise GlauberError(f"the order is {name}, but it must be one of {', '.join(ORDERS)}.")
+
+
+def ranks(order: str, found: Candidates, eligible: Tensor, bits: Tensor) -> Tensor:
+    """The place (chains, length) of each eligible site in the order, from 0; others come behind.
+
+    Equal keys go by site. bits (chains, length) are the random bits of each site.
+    """
+    return places(_keys(order, found, bits).masked_fill(~eligible, -torch.inf))
+
+
+def places(keys: Tensor) -> Tensor:
+    """The place of each column (chains, length) in falling order of keys, equal ones by column."""
+    falling = keys.argsort(dim=1, descending=True, stable=True)
+    column = torch.arange(keys.shape[1], device=keys.device).expand_as(falling)
+    return torch.empty_like(falling).scatter_(1, falling, column)
+
+
+def _keys(order: str, found: Candidates, bits: Tensor) -> Tensor:
+    if order == "random":
+        return uniform(bits)
+    if order == "left-to-right":
+        site = torch.arange(bits.shape[1], device=bits.device)
+        return -site.double().expand(bits.shape)
+    if order == "drawn":
+        return found.log_prob.exp()
+    return {"confidence": found.largest, "margin": found.margin, "entropy": -found.entropy}[order]

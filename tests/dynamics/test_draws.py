@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy.stats import chi2
 
-from glauber.dynamics.fills import _by_sorting, fill_named, gumbel_max, inverse_cdf
+from glauber.dynamics.draws import _by_sorting, fill_named, gumbel_max, inverse_cdf
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
 

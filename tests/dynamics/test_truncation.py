@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-from glauber.conditionals.truncated import Truncation
+from glauber.dynamics.draws import Truncation
 from glauber.errors import GlauberError
 
 

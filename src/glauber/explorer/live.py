@@ -1,0 +1,491 @@
+"""The steps of living chains, in logs that are shared, forgotten and made again.
+
+A stretch has the steps of a trail from one edit to the next, in pieces of one log each. Trails that
+agree up to some edit share the stretches up to there, so going on, going back, branching and
+editing cost only the new steps. The events of pieces that were not used for long are forgotten, and
+made again from the state before them, to the bit on a CPU: noise is keyed by (seed, chain, step).
+"""
+
+import warnings
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from glauber.conditionals.base import PAD, Conditionals, Model, Restricted
+from glauber.conditionals.causal_lm import CausalLM
+from glauber.conditionals.starts import check_length, starts
+from glauber.conditionals.vocabulary import Text
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import Kernel, State, run, start
+from glauber.dynamics.memo import Memo
+from glauber.dynamics.scans import scan_named
+from glauber.dynamics.scheduler import memoised
+from glauber.errors import GlauberError, GlauberWarning
+from glauber.explorer.conditional import Shown
+from glauber.explorer.models import Models
+from glauber.explorer.trail import STEPS, Edit, Trail
+from glauber.result import counted
+from glauber.runs.film import FIELDS, Parts, segment_events
+from glauber.runs.log import Events, MemoryLog, Segment
+from glauber.runs.spec import Spec
+from glauber.sampling.advance import Batch, Session, Stream, advance
+
+PIECE = 128  # steps of a log
+STRETCHES = 4096  # that are kept
+EVENTS = 64 * 2**20  # bytes of events that are kept
+CHECKED = 256  # trails whose edits are known to be possible
+STREAM = 512  # steps planned at once
+LEAD = 64  # steps whose noise is drawn in advance
+MEMO = 64 * 2**20  # bytes of remembered conditionals, for each model and length
+MEMOS = 4
+TURN = 16  # steps of a turn, where chains of several models or scans take turns
+
+# chain and step of the opened run -> tokens (length,), free (length,), vocabulary
+FromRun = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.bool_], Text]]
+
+
+class Begin(NamedTuple):
+    """The beginning of a trail: tokens and free sites (length,), and what of them is shown."""
+
+    tokens: NDArray[np.int64]
+    free: NDArray[np.bool_]
+    shown: Shown
+
+
+@dataclass(eq=False)
+class Piece:
+    """Up to PIECE steps of a chain, and the state before them."""
+
+    first: int
+    tokens: NDArray[np.int64]  # (length,)
+    log_prob: NDArray[np.float32]  # (length,) of each token when it was drawn; NaN if it never was
+    log: MemoryLog | None = None
+
+    @property
+    def last(self) -> int:
+        """The last step that is in the log."""
+        return self.first + (0 if self.log is None else self.log.steps)
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the events."""
+        return 0 if self.log is None else 32 * self.log.steps * self.log.n_slots
+
+    @property
+    def segment(self) -> Segment | None:
+        """The events, by steps of the trail."""
+        return None if self.log is None else Segment(self.first, self.log.segment(0).arrays)
+
+    def state(self, step: int) -> "Piece":
+        """The state after a step that is in the log, with no steps."""
+        tokens, log_prob = self.tokens.copy(), self.log_prob.copy()
+        if step > self.first and (segment := self.segment) is not None:
+            segment.replay(tokens[None], self.first, step)
+            segment.replay(log_prob[None], self.first, step, field="log_prob_new")
+        return Piece(step, tokens, log_prob)
+
+
+@dataclass(eq=False)
+class Stretch:
+    """The steps of a chain between two edits."""
+
+    spec: Spec
+    shown: Shown
+    free: NDArray[np.bool_]  # (length,)
+    chain: int  # in the key of the noise
+    pieces: list[Piece] = field(default_factory=list)
+
+    @property
+    def temperature(self) -> float:
+        return self.spec.temperatures[0]
+
+    @property
+    def n_slots(self) -> int:
+        """Sites that one step may redraw."""
+        return scan_named(self.spec.scan).sites_per_step(torch.from_numpy(self.free)[None])
+
+    def piece_before(self, step: int) -> Piece:
+        """The last piece that begins at a step or before it."""
+        return self.pieces[min((step - self.pieces[0].first) // PIECE, len(self.pieces) - 1)]
+
+    def piece_after(self, step: int) -> Piece:
+        """The piece that has the step after a known one."""
+        piece = self.piece_before(step)
+        if step == piece.first + PIECE:
+            piece = piece.state(step)
+            self.pieces.append(piece)
+        return piece
+
+    def edited(self, step: int, edits: Sequence[Edit]) -> "Stretch":
+        """The stretch that begins with edits of the state after a step."""
+        state, free = self.piece_before(step).state(step), self.free.copy()
+        spec, chain = self.spec, self.chain
+        for edit in edits:
+            match edit.kind:
+                case "temperature":
+                    spec = replace(spec, temperature=edit.value)
+                case "chain":
+                    chain = int(edit.value)
+                case "token":
+                    position = self.shown.position(edit.site)
+                    state.tokens[position], state.log_prob[position] = edit.value, np.nan
+                case _:
+                    free[self.shown.position(int(edit.value))] = edit.kind == "free"
+        return Stretch(spec, self.shown, free, chain, [state])
+
+
+@dataclass(eq=False)
+class Place:
+    """A step of a trail whose state is known."""
+
+    trail: Trail
+    index: int  # of the stretch
+    stretch: Stretch
+    step: int
+
+    @property
+    def end(self) -> int:
+        """The step after which the next edit comes."""
+        return self.trail.ends[self.index]
+
+    @property
+    def state(self) -> Piece:
+        """Tokens and their log-probabilities."""
+        return self.stretch.piece_before(self.step).state(self.step)
+
+
+Row = tuple[Stretch, int]  # a chain and the steps that it has made
+
+
+class StepCache:
+    """The stretches of recent trails. For one thread at a time: the models' lock is taken."""
+
+    def __init__(
+        self, models: Models, from_run: FromRun | None = None, *, max_bytes: int = EVENTS
+    ) -> None:
+        self.models, self.max_bytes, self._from_run = models, max_bytes, from_run
+        self.made = 0  # steps of chains that were made
+        self.n_bytes = 0  # of events
+        self._stretches: OrderedDict[bytes, Stretch] = OrderedDict()
+        self._used: OrderedDict[Piece, None] = OrderedDict()  # pieces with events
+        self._streams: dict[tuple[str, str], tuple[list[Row], Batch]] = {}
+        self._kernel = lru_cache(self._new_kernel)  # an adaptive one remembers conditionals
+        self._memo = lru_cache(MEMOS)(self._new_memo)
+        self._check = lru_cache(CHECKED)(self._check_edits)
+
+    # ---- places on trails
+
+    def places(self, trails: Sequence[Trail], step: int) -> list[Place]:
+        """The last known place of each trail up to a step; the trails are checked first.
+
+        What was not used for longest is forgotten, where there is too much.
+        """
+        while len(self._stretches) > STRETCHES:
+            for piece in self._stretches.popitem(last=False)[1].pieces:
+                self._forget(piece)
+        while self.n_bytes > self.max_bytes:
+            self._forget(next(iter(self._used)))
+        for trail in trails:
+            self._check(trail)
+        return [self.seek(trail, step) for trail in trails]
+
+    def _forget(self, piece: Piece) -> None:
+        self.n_bytes -= piece.n_bytes
+        self._used.pop(piece, None)
+        piece.log = None
+
+    def _use(self, piece: Piece) -> None:
+        self._used[piece] = None
+        self._used.move_to_end(piece)
+
+    def seek(self, trail: Trail, step: int) -> Place:
+        """The last known place up to a step."""
+        segments = trail.segments
+        top = index = bisect_right([segment.first for segment in segments], step) - 1
+        while index and segments[index].key not in self._stretches:
+            index -= 1
+        place = Place(trail, index, self._stretch(trail, index), 0)
+        while True:
+            last = min(step, place.end)
+            place.step = min(last, place.stretch.piece_before(last).last)
+            if place.index == top or place.step < place.end:
+                return place
+            self._turn(place)
+
+    def forward(self, place: Place, last: int) -> None:
+        """Move on through the steps that are there, up to a step."""
+        while place.step < last:
+            step = min(place.stretch.piece_after(place.step).last, place.end, last)
+            if step <= place.step:
+                return
+            place.step = step
+            if step == place.end < STEPS:
+                self._turn(place)
+
+    def _turn(self, place: Place) -> None:
+        """Apply the edits at the end of a stretch."""
+        place.stretch = self._stretch(place.trail, place.index + 1, place)
+        place.index += 1
+
+    def _stretch(self, trail: Trail, index: int, place: Place | None = None) -> Stretch:
+        """A stretch that is there; or the first one, or that after a place."""
+        segment = trail.segments[index]
+        if segment.key not in self._stretches:
+            before = self._first_stretch(trail) if place is None else place.stretch
+            self._stretches[segment.key] = before.edited(segment.first, segment.edits)
+        self._stretches.move_to_end(segment.key)
+        return self._stretches[segment.key]
+
+    def known_from(self, trail: Trail, last: int) -> int:
+        """The step after which all events up to the last known step are there."""
+        known = last
+        for segment, end in zip(trail.segments[::-1], trail.ends[::-1], strict=True):
+            if segment.first >= last:
+                continue
+            stretch = self._stretches.get(segment.key)
+            if stretch is None:
+                return known
+            for piece in stretch.pieces[-(-(min(end, last) - segment.first) // PIECE) - 1 :: -1]:
+                if piece.last < known:
+                    return known
+                known = piece.first
+        return known
+
+    def events(self, trail: Trail, first: int, last: int) -> Parts:
+        """The events of the steps first < step <= last, which are there: one entry each.
+
+        A token that an edit puts is an event too, with drawn False and no probability.
+        """
+        parts = [_put_tokens(0, ())]
+        for segment, end in zip(trail.segments, trail.ends, strict=True):
+            if first < segment.first <= last:
+                parts.append(_put_tokens(segment.first, segment.edits))
+            step, high = max(first, segment.first), min(last, end)
+            while step < high:
+                stretch = self._stretches[segment.key]
+                piece = stretch.piece_after(step)
+                begin, step = step, min(high, piece.last)
+                assert piece.segment is not None and step > begin
+                self._use(piece)
+                part = segment_events(piece.segment, begin, step, [*FIELDS, "changed"])
+                part["site"] = part["site"] - stretch.shown.first
+                parts.append(part | {"drawn": np.ones(len(part["site"]), np.bool_)})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    # ---- steps
+
+    def bring(self, places: Sequence[Place], step: int, stop: Callable[[], bool]) -> None:
+        """Move all to a step, making the steps that are not there until `stop` says so.
+
+        `stop` is called after each step. Chains of different models or scans take turns.
+        """
+        stopping = False
+        while True:
+            for place in places:
+                self.forward(place, step)
+            groups: dict[tuple[str, str], list[Place]] = {}
+            for place in places:
+                if place.step < step:
+                    groups.setdefault((place.trail.model, place.trail.scan), []).append(place)
+            if not groups or stopping:
+                return
+            for (model, scan), group in groups.items():
+                session = Session(stop=stop)
+                self._make(model, scan, group, step if len(groups) == 1 else TURN, step, session)
+                stopping = stopping or session.stopping
+
+    def _make(
+        self,
+        model: str,
+        scan: str,
+        places: Sequence[Place],
+        most: int,
+        step: int,
+        session: Session,
+    ) -> None:
+        """Make at most so many steps at some places, and none after `step`."""
+        by_row = {(place.stretch, place.step): place for place in places}  # trails share steps
+        rows, together = list(by_row), list(by_row.values())
+        room = [
+            min(place.end, step, place.stretch.piece_after(place.step).first + PIECE) - place.step
+            for place in together
+        ]
+        planned, batch = self._streams.pop((model, scan), ([], None))
+        if batch is None or planned != rows:
+            batch = self._batch(model, scan, together)
+        log = MemoryLog(
+            rows[0][0].spec,
+            _padded((place.state.tokens for place in together), PAD).numpy(),
+            _padded((stretch.free for stretch, _ in rows), False).numpy(),
+            max(stretch.n_slots for stretch, _ in rows),
+        )
+        advance([batch], log, until=min(most, *room), session=session)
+        events = {name: log.read(name) for name in log.fields}
+        for row, (stretch, step) in enumerate(rows):
+            part = {name: values[row : row + 1] for name, values in events.items()}
+            self._append(stretch, stretch.piece_after(step), part)
+        self.made += log.steps * len(rows)
+        planned = [(stretch, step + log.steps) for stretch, step in rows]
+        self._streams[model, scan] = planned, batch
+
+    def _append(self, stretch: Stretch, piece: Piece, events: Events) -> None:
+        if piece.log is None:
+            tokens, free, n_slots = piece.tokens[None], stretch.free[None], stretch.n_slots
+            piece.log = MemoryLog(stretch.spec, tokens, free, n_slots, segment_steps=PIECE)
+        self.n_bytes -= piece.n_bytes
+        n_slots = piece.log.n_slots
+        piece.log.append({name: values[:, :, :n_slots] for name, values in events.items()})
+        self.n_bytes += piece.n_bytes
+        self._use(piece)
+
+    def _batch(self, model: str, scan: str, places: Sequence[Place]) -> Batch:
+        """The chains at some places, and their steps from there on."""
+        opened, stretches = self.models[model], [place.stretch for place in places]
+        state = start(
+            _padded((place.state.tokens for place in places), PAD),
+            _padded((stretch.free for stretch in stretches), False),
+            temperature=torch.tensor(
+                [stretch.temperature for stretch in stretches], dtype=torch.float64
+            ),
+            chain=torch.tensor([stretch.chain for stretch in stretches]),
+        )
+        steps = torch.tensor([place.step + place.trail.offset for place in places])
+        state = State(*(part.to(opened.state_device) for part in state._replace(step=steps)))
+        seeds = torch.tensor([place.trail.seed for place in places], device=state.step.device)
+        return Batch(len(places), self._stream(model, scan, state, seeds), opened.device)
+
+    def _stream(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
+        """All further steps of some chains; calls of the model are short, for whoever waits."""
+        while True:
+            for after, info in self._steps(model, scan, state, seeds):
+                state = after
+                yield after, info
+
+    def _steps(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
+        named, conditionals = scan_named(scan), self.models.conditionals(model)
+        if not named.is_single_and_blind:
+            return run(self._kernel(model, scan), state, STREAM, seed=seeds)
+        # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
+        return memoised(
+            conditionals,
+            state,
+            STREAM,
+            seed=seeds,
+            memo=self._memo(model, state.tokens.shape[1]),
+            scan=named,
+            lead=LEAD,
+            prefetch=None if state.tokens.is_cuda else 0,
+        )
+
+    def _new_kernel(self, model: str, scan: str) -> Kernel:
+        named, conditionals = scan_named(scan), self.models.conditionals(model)
+        return glauber(conditionals, scan=named, within=named.within)
+
+    def _new_memo(self, model: str, length: int) -> Memo:
+        return Memo(self.models.conditionals(model).vocab_size, length, budget=MEMO)
+
+    # ---- beginnings
+
+    def _first_stretch(self, trail: Trail) -> Stretch:
+        """A stretch of no steps before the edits at step 0."""
+        begin = self.begin(trail)
+        spec = Spec(
+            model=trail.model,
+            fingerprint="",  # the log is not stored: no need to read all weights
+            device="",
+            dtype="",
+            seed=trail.seed,
+            steps=STEPS,
+            chains=1,
+            temperature=trail.temperature,
+            scan=trail.scan,
+        )
+        unknown = np.full(len(begin.tokens), np.nan, np.float32)
+        piece = Piece(0, begin.tokens, unknown)
+        return Stretch(spec, begin.shown, begin.free, trail.chain, [piece])
+
+    def begin(self, trail: Trail, *, warn: bool = False) -> Begin:
+        """Tokens and free sites before the first edit; warn: also of a text that was repaired."""
+        model = self.models[self.models.check(trail.model)]
+        if isinstance(model, CausalLM):
+            raise GlauberError(
+                f"{model.name} is an autoregressive LM: each token that could stand at a site "
+                "costs a pass, so it cannot be run live."
+            )
+        with warnings.catch_warnings():
+            if not warn:
+                warnings.simplefilter("ignore", GlauberWarning)
+            tokens, free = self._start(model, trail)
+        shown = Shown.of(model.vocabulary, tokens, free)
+        for site in trail.frozen:
+            free[shown.position(site)] = False
+        return Begin(tokens, free, shown)
+
+    def _start(self, model: Model, trail: Trail) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        if trail.text is not None:
+            rows = starts(model, [trail.text])
+            return rows[0][0].numpy(), rows[1][0].numpy()
+        if self._from_run is None or trail.start is None:
+            raise GlauberError("no run is open here: begin from a text.")
+        tokens, free, vocabulary = self._from_run(*trail.start)
+        row = tokens[tokens != PAD]
+        known = int(row.max()) < model.vocab_size
+        if not known or any(vocabulary.spell(t) != model.vocabulary.spell(t) for t in set(row)):
+            raise GlauberError(f"{model.name} has another vocabulary than the opened run.")
+        check_length(model, torch.from_numpy(row)[None])
+        return row.copy(), free[: len(row)].copy()
+
+    def _check_edits(self, trail: Trail) -> None:
+        """Refuse a scan that cannot draw here, and edits that no state of the trail allows."""
+        begin, conditionals = self.begin(trail), self.models.conditionals(trail.model)
+        scan, allowed, free = scan_named(trail.scan), allowed_tokens(conditionals), begin.free
+        glauber(conditionals, scan=scan)
+        for edit in (None, *trail.edits):
+            if edit is not None and edit.kind == "token":
+                begin.shown.position(edit.site)
+                if edit.value >= len(allowed) or not allowed[int(edit.value)]:
+                    raise GlauberError(f"the token {edit.value} cannot be put: it is never drawn.")
+            elif edit is not None and edit.kind in ("freeze", "free"):
+                free[begin.shown.position(int(edit.value))] = edit.kind == "free"
+            if free.sum() < scan.fewest:
+                raise GlauberError(
+                    f"the scan {trail.scan} needs {counted(scan.fewest, 'free site')}, but "
+                    f"{counted(int(free.sum()), 'site')} of the text would be left."
+                )
+
+
+def allowed_tokens(conditionals: Conditionals) -> NDArray[np.bool_]:
+    """Which tokens can be drawn, (vocab,)."""
+    if isinstance(conditionals, Restricted):
+        return conditionals.allowed.cpu().numpy()
+    return np.ones(conditionals.vocab_size, np.bool_)
+
+
+def _padded(rows: Iterable[NDArray[Any]], fill: int) -> Tensor:
+    """Rows of different lengths as one tensor, filled up after the shorter ones."""
+    tensors = [torch.from_numpy(row) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=fill)
+
+
+def _put_tokens(step: int, edits: Sequence[Edit]) -> Parts:
+    """The tokens that edits put after a step, as events."""
+    put = [edit for edit in edits if edit.kind == "token"]
+    unknown = np.full(len(put), np.nan, np.float32)
+    return {
+        "step": np.full(len(put), step),
+        "site": np.array([edit.site for edit in put], np.int32),
+        "token": np.array([edit.value for edit in put], np.int32),
+        "changed": np.zeros(len(put), np.bool_),
+        "log_prob_new": unknown,
+        "entropy": unknown,
+        "drawn": np.zeros(len(put), np.bool_),
+    }
