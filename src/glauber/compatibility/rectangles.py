@@ -24,6 +24,7 @@ from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
@@ -225,7 +226,7 @@ class RectangleStudy(Measured, Result):
     signature: str
     control: Control | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "model": self.name,
             **plain(self.summary()),

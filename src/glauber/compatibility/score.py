@@ -46,6 +46,7 @@ from glauber.conditionals.starts import (
 )
 from glauber.conditionals.texts import Corpus, Texts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, LengthOrWhole, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import counted, model_parts, one_of, report_skipped, signature, study
@@ -218,7 +219,7 @@ def _contexts(given: Any, count: int, length: int | None, freeze: Any) -> list[s
     return listed
 
 
-def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> dict[str, Any]:
+def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> Record:
     frozen = spell_sites(read_sites(freeze)) or None
     return {"length": length, "freeze": frozen, "given": None if contexts is None else "contexts"}
 

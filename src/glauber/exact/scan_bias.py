@@ -24,6 +24,7 @@ from glauber.exact.space import Floats, Space, marginal
 from glauber.exact.spectrum import largest_modulus, remainder
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix
+from glauber.json_text import Record
 from glauber.parameters import Device, ModelOrName, Temperature, Trust, Unknown
 from glauber.progress import check_count, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -144,7 +145,7 @@ class ScanBias(Result):
         uniform = self.scans[0]
         return (scan.draws / scan.rows) / (uniform.draws / uniform.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         record = {
             "model": self.model, "sites": self.sites, "tokens": self.tokens,
             "states": len(self.scans[0].law), "temperature": self.temperature,
@@ -190,7 +191,7 @@ class ScanBias(Result):
 
         return pandas.DataFrame(self._rows())
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[Record]:
         names = ("name", "distance", "marginal", "gap", "draws", "rows", "acceptance")
         return [
             {name: getattr(one, name) for name in names} | {"worth": self.worth(one)}

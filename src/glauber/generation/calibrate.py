@@ -31,6 +31,7 @@ from glauber.generation.calibration import (
 )
 from glauber.generation.pass_costs import Passes, Probe, Situations, costs, hidden_at_random
 from glauber.generation.writing import open_masked
+from glauber.json_text import Record
 from glauber.parameters import (
     Device,
     Dtype,
@@ -132,7 +133,7 @@ class Calibrated:
         most = float(np.bincount(self.writing.text, self.writing.sizes).max())
         return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most), student=True)
 
-    def row(self, error: float) -> dict[str, Any]:
+    def row(self, error: float) -> Record:
         return {
             "rule": self.rule.name,
             "count": self.count,
@@ -186,7 +187,7 @@ class Calibration(Result):
         every = np.concatenate(near)
         return float(np.sqrt((every**2).mean())) if len(every) else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         rows = [
             one.row(self.error)
             | {"order": one.rule.order, "ladder": [r for r in one.rungs if r.tokens > 1]}
@@ -329,7 +330,7 @@ def _check(passes: int, samples: int, written: int, temperature: float, seed: in
     check_seed(seed)
 
 
-def _shown(row: dict[str, Any], length: int) -> dict[str, Any]:
+def _shown(row: dict[str, Any], length: int) -> Record:
     """A row for a person."""
     return {
         "rule": row["rule"],

@@ -35,6 +35,7 @@ from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
 from glauber.generation.filling import NOTHING
 from glauber.generation.writing import check_passes, open_masked
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -220,7 +221,7 @@ class Corrected:
     production: Measured | None  # nats a redraw of the last sweep; of single sites only
     traps: Measured  # share of texts
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Record:
         """As a line of a table."""
         one_by_one, limit = self.distances or (None, None)
         return {
@@ -248,7 +249,7 @@ class Correction(Result):
     block: int  # sites that a sweep redraws together
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         exact = self.exact
         return {
             "model": self.model,
@@ -291,7 +292,7 @@ class Correction(Result):
         return {"correction": plot_correction(self)}
 
 
-def _said(row: Corrected) -> dict[str, Any]:
+def _said(row: Corrected) -> Record:
     """A row as JSON has it."""
     one_by_one, limit = row.distances or (None, None)
     estimates = {"revised": row.revised, "production": row.production, "traps": row.traps}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.metastability.token_basin import DriftCertificate, LevelDrift, drift_study
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
@@ -104,7 +105,7 @@ class DriftStudy(DriftCertificate, Result):
         """Where the tokens at the other sites come from."""
         return f"{self.settle} chain steps from texts" if self.settle else "texts"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         parts = ("token", "length", "temperature", "samples", "others", "seed")
         certificate = ("epsilon", "descent", "share", "confidence", "kind")
         return {
@@ -115,7 +116,7 @@ class DriftStudy(DriftCertificate, Result):
             "signature": self.signature,
         }
 
-    def _level(self, level: LevelDrift) -> dict[str, Any]:
+    def _level(self, level: LevelDrift) -> Record:
         share = {
             "value": level.positive_share(self.confidence),
             "kind": "lower bound",

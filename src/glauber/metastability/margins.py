@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
+from glauber.json_text import Record
 from glauber.metastability.holding import LN10, Margins, as_numbers, margins_of, written
 from glauber.parameters import Device, Dtype, ModelOrName, Temperature, Trust
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -79,7 +80,7 @@ class MarginStudy(Margins, Result):
     signature: str
     rounded: Margins | None  # the same in a coarser dtype that was asked for
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         log_bound = self.log_escape_bound
         kind = {"kind": self.kind}
         return {
@@ -102,7 +103,7 @@ class MarginStudy(Margins, Result):
             "signature": self.signature,
         }
 
-    def _rounded(self, other: Margins) -> dict[str, Any]:
+    def _rounded(self, other: Margins) -> Record:
         """What the coarser dtype says, as an estimate, with how far off it is."""
         off = self.log_escape_rate - other.log_escape_rate
         return {

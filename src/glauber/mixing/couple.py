@@ -17,6 +17,7 @@ from glauber.conditionals.texts import Corpus
 from glauber.dynamics.coupled import COUPLINGS, MOST_STEPS
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
 from glauber.mixing.meeting import Meetings, meet
@@ -198,7 +199,7 @@ class Coupling(Result):
         n_met, n = int(self.met.sum()), len(self.met)
         return n_met / n, *share_interval(n_met, n)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         meetings, (share, *interval) = self.meetings, self.share
         record = {
             "model": self.name,
@@ -248,7 +249,7 @@ class Coupling(Result):
             "statement": statement,
         }
 
-    def _total_variation(self, lagged: Meetings) -> dict[str, Any]:
+    def _total_variation(self, lagged: Meetings) -> Record:
         last = int(lagged.times.max()) - lagged.lag
         steps = np.arange(0, last + 1, max(1, -(-last // BOUNDS)))
         bound = lagged.tv_bound(steps)
@@ -356,7 +357,7 @@ class Coupling(Result):
 
 
 def draw_text_pairs(
-    model: Model, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+    model: Model, texts: Texts, pairs: int, length: int | None, freeze: Any, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Left and right tokens and free sites (pairs, length), and how many right ones changed.
 
@@ -433,7 +434,7 @@ def _check_lengths(lengths: Tensor, free: Tensor) -> None:
 
 
 def _check(
-    texts: Any,
+    texts: Texts,
     pairs: int,
     steps: int,
     sweeps: int | None,

@@ -11,6 +11,7 @@ from glauber.conditionals.base import check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import (
     AveragedInfluence,
@@ -136,7 +137,7 @@ class Influence(Result):
         """An estimate of a bound on t_mix(epsilon); None where alpha is not below 1."""
         return self.matrix.mixing_time(self.epsilon)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         found = self.matrix
         return {
             "model": self.name,
@@ -213,7 +214,7 @@ class Influence(Result):
         return found
 
 
-def _valued(value: Any, kind: str) -> dict[str, Any]:
+def _valued(value: Any, kind: str) -> Record:
     return {"value": plain(value), "kind": kind}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.dynamics.coupled import COUPLINGS
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.couple import decode_rows
 from glauber.mixing.meeting import TokenStatistic, UnbiasedMean, check_window, unbiased_mean
 from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
@@ -122,7 +123,7 @@ class Unbiased(UnbiasedMean, Result):
         """The mean over pairs, with the interval that so many pairs allow."""
         return mean_over_chains(self.values[:, 0])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         estimated = self.estimated
         record = {
             "model": self.name,

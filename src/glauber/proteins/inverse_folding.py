@@ -25,7 +25,7 @@ from glauber.conditionals.own import symbols
 from glauber.conditionals.shelf import INVERSE_FOLDING, cached_folder, check_fetched
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import Record, parse_json
 from glauber.proteins.structure import MOST, Backbone, read_backbone
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
@@ -81,12 +81,12 @@ def read(folder: Path) -> tuple[Weights, int]:
     return load_file(folder / "model.safetensors"), int(config["num_edges"])
 
 
-def about(folder: Path) -> dict[str, Any]:
+def about(folder: Path) -> Record:
     """What `glauber models` says of fetched weights, which are a model on any backbone."""
     return _about(read(folder)[0])
 
 
-def _about(weights: Weights) -> dict[str, Any]:
+def _about(weights: Weights) -> Record:
     return {
         "name": "proteinmpnn:FILE.pdb",
         "kind": "inverse folding",
@@ -154,7 +154,7 @@ class InverseFolding(OnePass):
         return digest.hexdigest()
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Record:
         """What `glauber models` says of it."""
         return _about(self._raw) | {"name": self.name, "longest": self.longest}
 
