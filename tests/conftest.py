@@ -1,10 +1,14 @@
 """Tiny random models and a tiny vocabulary, made anew for each session of tests."""
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported: no test asks the hub
-os.environ["GLAUBER_CACHE"] = "/nowhere"  # no test sees what was fetched on this machine
+os.environ["GLAUBER_CACHE"] = tempfile.mkdtemp(prefix="glauber-cache-")  # nothing of this machine's
+atexit.register(shutil.rmtree, os.environ["GLAUBER_CACHE"], ignore_errors=True)
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported: workers share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -118,7 +118,7 @@ class Subject:
 
         They say how many steps were planned when they were written.
         """
-        return contents if self.first_steps == STEPS else values
+        return committed_files if self.first_steps == STEPS else values
 
     @cached_property
     def complete(self) -> Run:
@@ -221,7 +221,15 @@ def wrong_readings(
     return wrong
 
 
-def unfinished(subject: Subject, folder: Path, steps: int, compare: Any = contents) -> list[str]:
+def committed_files(folder: Path) -> dict[str, bytes]:
+    """The files that belong to a run; a writer that was killed may have left another tail."""
+    names = {"run.json", *folder_log.Manifest.read(folder).files}
+    return {name: content for name, content in contents(folder).items() if name in names}
+
+
+def unfinished(
+    subject: Subject, folder: Path, steps: int, compare: Any = committed_files
+) -> list[str]:
     """What is wrong with a run that was cut short after so many steps were committed."""
     if not folder.exists():
         wrong = ["the run is missing"] if steps >= 0 else []
@@ -234,7 +242,7 @@ def unfinished(subject: Subject, folder: Path, steps: int, compare: Any = conten
     return wrong or wrong_end(subject, folder, compare)
 
 
-def wrong_end(subject: Subject, folder: Path, compare: Any = contents) -> list[str]:
+def wrong_end(subject: Subject, folder: Path, compare: Any = committed_files) -> list[str]:
     """What is wrong with a run after it was continued to its end."""
     try:
         with small_parts():

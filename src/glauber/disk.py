@@ -18,6 +18,7 @@ from glauber.errors import GlauberError
 
 DRAFT = ".glauber-draft"  # how the names of unfinished files and folders end
 RUN_HEADER = "run.json"  # the file that makes a folder a run
+LARGEST_FILE = 2**31  # bytes of a file of a run
 
 
 def digest(content: bytes) -> str:
@@ -32,13 +33,31 @@ def digest_of_json(value: Any) -> str:
     return digest(text.encode("utf-8", "surrogatepass"))
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file; anything else, such as a pipe, is an OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read()
+def read_file(folder: Path, name: str) -> bytes:
+    """The bytes of a regular file in a folder.
+
+    Pipes, devices, symbolic links (also of the folders in between) and files of more than 2 GiB
+    are an OSError, so that nothing outside the folder is read, and nothing without an end.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in name.split("/"):
+            mode = os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise OSError(errno.EINVAL, "not a regular file")
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            inner = os.open(part, flags, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if status.st_size > LARGEST_FILE:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        with os.fdopen(os.dup(handle), "rb") as file:
+            return file.read()
+    finally:
+        os.close(handle)
 
 
 def write_file(path: Path, content: bytes) -> None:

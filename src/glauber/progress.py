@@ -1,22 +1,23 @@
-"""How far is it? A bar where somebody looks: a terminal or a notebook, rich chooses by itself.
+"""How far is it? A bar in a terminal or a notebook, for work of more than a second.
 
-A study says what it will cost, then counts what is done. Work that lasts less than a second shows
-nothing. Work whose own rate says that it would take days is stopped, unless that was allowed.
+A study says what it will cost, then counts what is done. Work whose own rate says that it would
+take days is stopped, unless that was allowed.
 """
 
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 from glauber.errors import GlauberError, TooLong
 from glauber.result import one_line
 
 SHOWN_AFTER = 1.0  # seconds
-REFRESH = 0.25  # seconds between two pictures of a bar of letters
+REFRESH = 0.25  # seconds between two pictures of a bar
 JUDGED_AFTER = 20.0  # seconds of work after which its rate is believed
 EARLY = 60.0  # seconds of work that may be thrown away
 LONGEST = 48 * 3600.0  # seconds that work may take before it must be allowed
@@ -26,7 +27,7 @@ _allowed: ContextVar[bool] = ContextVar("allowed", default=False)
 
 
 class Advance(Protocol):
-    """Counts what is done: so many more, or up to a total; note stands beside the bar."""
+    """Counts what is done: so many more, or up to a total; note is shown next to the bar."""
 
     def __call__(self, more: float = 1, *, to: float | None = None, note: str = "") -> None: ...
 
@@ -52,44 +53,52 @@ def allow_long() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """A line for the person who waits, on stderr; nothing where nobody looks."""
-    console = _console()
-    if not _quiet.get() and _watched(console):
-        console.print(one_line(text), highlight=False, soft_wrap=True, markup=False)
+    """A line on stderr for the person who waits; nothing without a terminal or notebook."""
+    if watched():
+        _tqdm().write(one_line(text), file=sys.stderr)
 
 
 def watched() -> bool:
-    """Whether somebody looks: a terminal or a notebook, and no `quiet`."""
-    return not _quiet.get() and _watched(_console())
+    """Whether there is a terminal or a notebook, and no `quiet`."""
+    return not _quiet.get() and (sys.stderr.isatty() or _in_notebook())
 
 
 @contextmanager
 def track(what: str, total: float) -> Iterator[Advance]:
     """Counts work of a known size: `with track("pairs", 12) as advance: … advance()`."""
-    began, done = time.perf_counter(), 0.0
+    start, done = time.perf_counter(), 0.0
     bar: Any = None
-    task: Any = None
-    console = _console()
-    watched = not _quiet.get() and _watched(console)
+    if watched():
+        bar = _tqdm()(
+            total=int(total), desc=what, leave=False, delay=SHOWN_AFTER, mininterval=REFRESH
+        )
 
     def advance(more: float = 1, *, to: float | None = None, note: str = "") -> None:
-        nonlocal bar, task, done
+        nonlocal done
         done = done + more if to is None else to
-        spent = time.perf_counter() - began
+        spent = time.perf_counter() - start
         judge(what, spent, done, total)
-        if not watched or spent < SHOWN_AFTER:
-            return
-        if bar is None:
-            bar = _PlainBar() if _without_widgets(console) else _bar(console)
-            task = bar.add_task(what, total=total, note="")
-            bar.start()
-        bar.update(task, completed=done, note=one_line(note))
+        if bar is not None:
+            bar.set_postfix_str(one_line(note), refresh=False)
+            bar.update(int(done) - bar.n)
 
     try:
         yield advance
     finally:
         if bar is not None:
-            bar.stop()
+            bar.close()
+
+
+def _tqdm() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets a notebook gets a bar of letters
+        from tqdm.auto import tqdm
+    return tqdm
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
 
 
 def usable_cores() -> int:
@@ -103,11 +112,11 @@ def usable_cores() -> int:
 
 def check_memory(needed: float, what: str) -> None:
     """Refuses work that would not fit this machine's memory, before it begins."""
-    there = memory()
-    if needed > there:
+    available = memory()
+    if needed > available:
         raise GlauberError(
             f"{what} would take about {needed / 2**30:,.1f} GiB, but this machine has "
-            f"{there / 2**30:,.1f} GiB of memory: ask for less."
+            f"{available / 2**30:,.1f} GiB of memory: ask for less."
         )
 
 
@@ -149,57 +158,6 @@ def refuse_days(what: str, seconds: float, *, early: bool = True) -> None:
     )
     error.early = early
     raise error
-
-
-def _bar(console: Any) -> Any:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    return Progress(
-        TextColumn("{task.description} {task.completed:,.0f} of {task.total:,.0f}"),
-        BarColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        console=console,
-        transient=True,
-    )
-
-
-def _without_widgets(console: Any) -> bool:
-    """Whether this is a notebook that cannot draw rich's bar, which needs ipywidgets."""
-    return bool(console.is_jupyter) and find_spec("ipywidgets") is None
-
-
-class _PlainBar:
-    """tqdm's bar of letters, with what `track` asks of rich's bar."""
-
-    def add_task(self, what: str, *, total: float, note: str) -> int:
-        from tqdm.std import tqdm
-
-        self._bar = tqdm(total=int(total), desc=what, leave=False, mininterval=REFRESH)
-        return 0
-
-    def start(self) -> None:
-        """tqdm's bar shows itself."""
-
-    def update(self, task: int, *, completed: float, note: str) -> None:
-        self._bar.set_postfix_str(note, refresh=False)
-        self._bar.update(int(completed) - self._bar.n)
-
-    def stop(self) -> None:
-        self._bar.close()
-
-
-def _console() -> Any:
-    """The terminal or notebook that somebody looks at; None on a bare machine without rich."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True)
-
-
-def _watched(console: Any) -> bool:
-    return console is not None and bool(console.is_terminal or console.is_jupyter)
 
 
 Counter = Callable[[int, int], None]  # done and total, as older loops report them

@@ -1,7 +1,7 @@
 """How are rows of figures shown to a person? As tables if they fit, else field by field.
 
-Rows with the same fields, of the same set, stand together. What is the same in all of them is said
-once, and what is too long for a column stands below.
+Rows with the same fields, of the same set, form a table. What is the same in all of them is printed
+once, and what is too long for a column below the table.
 """
 
 import csv
@@ -46,16 +46,16 @@ def csv_text(frame: "pandas.DataFrame") -> str:
     """
     from pandas.api.types import is_numeric_dtype
 
-    written = frame.rename(columns=_inert)
+    safe = frame.rename(columns=_inert)
     quoting = csv.QUOTE_MINIMAL
-    for place in range(frame.shape[1]):
-        column = frame.iloc[:, place]
+    for number in range(frame.shape[1]):
+        column = frame.iloc[:, number]
         if is_numeric_dtype(column.dtype):
             continue
-        written.isetitem(place, column.astype(object).map(_inert))
+        safe.isetitem(number, column.astype(object).map(_inert))
         if any("\r" in value for value in column if isinstance(value, str)):
             quoting = csv.QUOTE_NONNUMERIC  # the other leaves a carriage return bare: a new row
-    return str(written.to_csv(index=False, quoting=quoting))
+    return str(safe.to_csv(index=False, quoting=quoting))
 
 
 def _inert(value: Any) -> Any:
@@ -66,7 +66,7 @@ def _inert(value: Any) -> Any:
 
 
 def screen_width() -> int:
-    """Columns of the terminal; many where nobody looks at one."""
+    """Columns of the terminal; many without one."""
     from rich.console import Console
 
     console = Console()

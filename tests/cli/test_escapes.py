@@ -2,9 +2,9 @@
 
 import io
 import json
+import sys
 
 import pytest
-from rich.console import Console
 
 import conftest
 import glauber
@@ -20,6 +20,11 @@ ESCAPES = "\x1b]0;title\x07\x9b31m[red]cat[/red]"
 
 LINES = "the\u2028cat\u2029sat\x85on\nthe\rmat\vor\x0cthe\x1ctree\ttop"
 BLANKS = "a\u00a0cat\u3000and\u2009a dog"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 class Told(Result):
@@ -50,11 +55,9 @@ def test_errors_and_progress_are_one_line(capsys, monkeypatch):
         main()
     said = capsys.readouterr().err
     assert said.count("\n") == len(said.splitlines()) == 1 and len(said) < 400
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=200, color_system=None)
-    monkeypatch.setattr(progress, "_console", lambda: console)
+    monkeypatch.setattr(sys, "stderr", Terminal())
     progress.say(LINES)
-    assert written.getvalue() == ascii(LINES)[1:-1] + "\n"
+    assert sys.stderr.getvalue() == ascii(LINES)[1:-1] + "\n"
 
 
 def test_json_spells_controls_out(capsys):
@@ -64,14 +67,13 @@ def test_json_spells_controls_out(capsys):
 
 
 def test_the_bar_and_the_lines_show_texts_as_they_are(monkeypatch):
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=200, color_system=None)
-    monkeypatch.setattr(progress, "_console", lambda: console)
+    monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr(progress, "SHOWN_AFTER", 0.0)
+    monkeypatch.setattr(progress, "REFRESH", 0.0)
     progress.say(ESCAPES)
     with progress.track("steps", 2) as advance:
         advance(to=1, note=ESCAPES)
-    said = written.getvalue()
+    said = sys.stderr.getvalue()
     assert said.count(r"\x1b]0;title\x07\x9b31m[red]cat[/red]") >= 2
     assert "\x1b]" not in said and "\x9b" not in said
 

@@ -10,12 +10,12 @@ import transformers
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.diffusion_lm import DiffusionLM
+from glauber.conditionals.forward.checkpoint import Safetensors, spread
 from glauber.conditionals.forward.description import moved
 from glauber.conditionals.forward.encoder_cuda import forward
-from glauber.conditionals.forward.read_diffusion import read_diffusion, spread
+from glauber.conditionals.forward.families import describe
 from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.conditionals.weights import Safetensors
 from glauber.errors import GlauberError
 from tiny_diffusion import (
     END,
@@ -235,13 +235,13 @@ def test_states_go_where_the_layers_are(tmp_path):
     """On one device as without a split; a meta device finds whatever is left behind."""
     folder, config, _ = llada(tmp_path / "m")
     cpu, meta = torch.device("cpu"), torch.device("meta")
-    weights, (tokens, sites) = Safetensors(folder, torch.float64), asked(len(WORDS))
+    weights, (tokens, sites) = Safetensors(folder), asked(len(WORDS))
     tokens[2:, 8:], sites[2:] = PAD, sites[2:].clamp(max=7)
-    whole = read_diffusion(config, weights, [cpu])
-    split = read_diffusion(config, weights, [cpu, meta])
+    whole = describe(config, weights, [cpu], torch.float64)
+    split = describe(config, weights, [cpu, meta], torch.float64)
     assert [layer.device.type for layer in split.layers] == ["cpu", "meta"]
     assert split.embedding.words.device == cpu
-    assert split.norm.weight.device == split.head.weight.device == meta
+    assert split.norm.weight.device == split.head.scores.weight.device == meta
     found = forward(split, tokens, sites)
     assert found.device == meta
     assert found.shape == forward(whole, tokens, sites).shape

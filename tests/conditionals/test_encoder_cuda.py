@@ -18,6 +18,7 @@ from glauber.conditionals.forward.description import (
     Affine,
     Description,
     Embedding,
+    Head,
     Layer,
     Norm,
     Relative,
@@ -92,7 +93,8 @@ class Parts:
     def described(self, layers, *, last=None, **embedding):
         embedding = {"places": self.normal(PLACES, self.width), "norm": self.norm(), **embedding}
         table = Embedding(self.normal(VOCAB, self.width), **embedding)
-        return Description(table, layers, self.heads, last, lambda states: states, PLACES)
+        head = Head(Affine(self.normal(VOCAB, self.width), None))
+        return Description(table, layers, self.heads, last, head, PLACES)
 
 
 def bert(p):

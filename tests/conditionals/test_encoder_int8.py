@@ -16,8 +16,8 @@ from tests.conditionals.test_families import FAMILIES, ONE_OF_EACH, make, some_r
 
 import glauber
 from conftest import make_model
-from glauber.conditionals import masked_lm
 from glauber.conditionals.base import log_probs
+from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import encoder_int8, guard
 from glauber.conditionals.forward.description import Affine
 from glauber.conditionals.forward.encoder_int8 import (
@@ -28,7 +28,7 @@ from glauber.conditionals.forward.encoder_int8 import (
     Product,
     check_machine,
 )
-from glauber.conditionals.forward.read import READERS, describe
+from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
@@ -179,9 +179,8 @@ GATED = 1.5  # what a gate lets through has larger extremes: 5 times its root me
 
 
 def test_every_described_architecture_is_among_the_tests():
-    same_reader = {"xlm-roberta", "camembert"}  # as RoBERTa
     tested = {getattr(transformers, f"{shape}Config").model_type for shape, _ in FAMILIES.values()}
-    assert tested | same_reader == set(READERS)
+    assert tested == set(ENCODERS)
 
 
 @pytest.mark.int8
@@ -311,7 +310,7 @@ def test_what_is_not_described_is_refused(tokenizer, monkeypatch):
     monkeypatch.setitem(guard.TOLERANCE, torch.float32, -1.0)
     with pytest.raises(GlauberError, match=r"int8 is not there for.*differs from transformers'"):
         MaskedLM(make_model("bert"), tokenizer, int8=True)
-    monkeypatch.setattr(masked_lm, "describe", lambda model: None)
+    monkeypatch.setattr(EncoderWeights, "describe", lambda weights: None)
     with pytest.raises(GlauberError, match=r"not there for.*its shape, bert, is not one"):
         MaskedLM(make_model("bert"), tokenizer, int8=True)
 
@@ -322,7 +321,7 @@ def test_a_machine_without_exact_products_is_refused(monkeypatch):
 
     monkeypatch.setattr(encoder_int8.Product, "__call__", saturating)
     with pytest.raises(GlauberError, match=re.escape(NOT_AVAILABLE)):
-        EncoderInt8(describe(make_model("bert")))
+        EncoderInt8(EncoderWeights.of_module(make_model("bert")).describe())
 
 
 @pytest.mark.int8

@@ -9,11 +9,10 @@ import torch
 import transformers
 
 import conftest
-from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD, hide
+from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.description import Description
-from glauber.conditionals.forward.read import describe
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.weights import in_precision
 from glauber.errors import GlauberWarning
@@ -95,6 +94,21 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
         ),
     ),
     "nomic": ("NomicBert", BARE),
+    "ernie": ("Ernie", SIZES),
+    "ernie-tasks": ("Ernie", SIZES | {"use_task_id": True}),
+    "data2vec": ("Data2VecText", SIZES),
+    "megatron": ("MegatronBert", SIZES),
+    "xlm-roberta-xl": ("XLMRobertaXL", SIZES),
+    "roberta-prelayernorm": ("RobertaPreLayerNorm", SIZES | {"hidden_act": "relu"}),
+    "roformer": ("RoFormer", SIZES),
+    "roformer-projected": ("RoFormer", SIZES | {"embedding_size": 16, "hidden_act": "gelu_new"}),
+    "deberta-v1": ("Deberta", BOTH),
+    "deberta-v1-far": ("Deberta", BOTH | dict(max_relative_positions=6, type_vocab_size=2)),
+    "deberta-v1-c2p": ("Deberta", RELATIVE | dict(pos_att_type=["c2p"], legacy=False)),
+    "deberta-v1-absolute": ("Deberta", SIZES | {"position_biased_input": True}),
+    "gte": ("Gte", BARE),
+    "gte-types": ("Gte", BARE | {"type_vocab_size": 0}),
+    "jina-v3": ("JinaEmbeddingsV3", BARE),
 }  # fmt: skip
 # One of each, where options make no difference.
 ONE_OF_EACH = [
@@ -142,6 +156,14 @@ def by_transformers(model: Any, tokens: torch.Tensor, sites: torch.Tensor) -> to
             input_ids=hidden.masked_fill(~there, filler), attention_mask=there.long()
         ).logits
     return logits.gather(1, sites[..., None].expand(-1, -1, logits.shape[-1]))
+
+
+_describe = EncoderWeights.describe
+
+
+def describe(model: Any) -> Any:
+    """The description of a module, whatever a test puts in its place."""
+    return _describe(EncoderWeights.of_module(model))
 
 
 def opened(model: Any, tokenizer: Any) -> MaskedLM:
@@ -235,7 +257,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_wrong_description_is_found_and_not_used(what, tokenizer, texts, monkeypatch):
     name, broken = BROKEN[what]
-    monkeypatch.setattr(masked_lm, "describe", broken)
+    monkeypatch.setattr(EncoderWeights, "describe", lambda weights: broken(weights.module))
     model = make(name)
     said = "fails on tiny" if what == "heads" else "differs from transformers' by .* on tiny"
     with pytest.warns(GlauberWarning, match=f"{said}, so transformers' is used"):

@@ -3,10 +3,17 @@
 import torch
 
 from conftest import make_model
+from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import laid_out
 from glauber.conditionals.forward.description import Affine
-from glauber.conditionals.forward.laid_out import LaidOut, lay_out, with_head_laid_out
-from glauber.conditionals.forward.read import describe
+from glauber.conditionals.forward.encoder import scores_of
+from glauber.conditionals.forward.laid_out import LaidOut, lay_out, lay_out_head
+
+
+def described_as(shape, dtype=torch.float32):
+    described = EncoderWeights.of_module(make_model(shape).to(dtype)).describe()
+    assert described is not None
+    return described
 
 
 def test_a_product_is_that_of_the_definition():
@@ -22,24 +29,21 @@ def test_a_product_is_that_of_the_definition():
 
 
 def test_a_shared_layer_is_laid_out_once():
-    layers = lay_out(describe(make_model("albert"))).layers
+    layers = lay_out(described_as("albert")).layers
     assert len(layers) > 1 and all(layer.out is layers[0].out for layer in layers)
 
 
 def test_what_has_no_room_or_another_precision_stays_as_it_is(monkeypatch):
-    model = make_model("bert")
-    assert lay_out(described := describe(model.double())) is described
+    assert lay_out(described := described_as("bert", torch.float64)) is described
     monkeypatch.setattr(laid_out, "ROOM", 1000)
-    assert lay_out(described := describe(model.float())) is described
+    assert lay_out(described := described_as("bert")) is described
 
 
-def test_the_head_is_laid_out_beside_the_model():
-    model = make_model("bert")
+def test_the_head_is_laid_out():
+    head = described_as("bert").head
     states = torch.randn(3, 32, generator=torch.Generator().manual_seed(1))
-    copy = with_head_laid_out(model)
-    assert isinstance(copy.get_output_embeddings().forward, LaidOut)
-    assert not isinstance(model.get_output_embeddings().forward, LaidOut)
-    assert copy.cls.predictions.decoder.weight is model.cls.predictions.decoder.weight
-    with torch.no_grad():
-        torch.testing.assert_close(copy.cls(states), model.cls(states), rtol=0, atol=1e-5)
-    assert with_head_laid_out(model.double()) is model
+    laid_out_head = lay_out_head(head)
+    assert isinstance(laid_out_head.scores, LaidOut)
+    plain = scores_of(head, states)
+    torch.testing.assert_close(scores_of(laid_out_head, states), plain, rtol=0, atol=1e-5)
+    assert lay_out_head(double := described_as("bert", torch.float64).head) is double

@@ -9,7 +9,7 @@ from conftest import make_model, make_tokenizer
 from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.conditionals.base import PAD
 from glauber.conditionals.forward import packed
-from glauber.conditionals.forward.read import READERS
+from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 
@@ -25,7 +25,7 @@ def questions(model, texts):
 
 def test_every_reader_is_tried_here():
     tried = {getattr(transformers, f"{shape}Config").model_type for shape, _ in FAMILIES.values()}
-    assert set(READERS.values()) == {READERS[shape] for shape in tried}
+    assert tried == set(ENCODERS)
 
 
 @pytest.mark.parametrize("short", [128, 8])  # 8: most rows are long ones

@@ -34,7 +34,15 @@ from waiting import SECONDS, until
 
 TEXT = "the cat sat on the mat ."
 OTHER = "a dog ran under a tree ."
-SCANS = ["uniform", "sweep", "block:3", "everywhere", "adaptive:entropy", "naive:confidence:2"]
+SCANS = [
+    "uniform",
+    "lazy",
+    "sweep",
+    "block:3",
+    "everywhere",
+    "adaptive:entropy",
+    "naive:confidence:2",
+]
 
 
 class Clock:

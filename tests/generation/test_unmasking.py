@@ -13,12 +13,12 @@ from glauber.conditionals import batching
 from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.table import Joint
+from glauber.dynamics import candidates
 from glauber.dynamics.candidates import ORDERS
 from glauber.dynamics.kernel import Info, State, start
 from glauber.dynamics.schedules import REMASKS
 from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
-from glauber.generation import candidates
 
 JOINT = Joint.random(3, 3, seed=1)
 PLACE_VALUES = torch.tensor([9, 3, 1])

@@ -197,14 +197,14 @@ def test_nothing_is_read_twice_and_memory_is_bounded(runs, monkeypatch):
     run, files = Run(runs["blocks"].folder), []
     read_file = folder_log.read_file
 
-    def counted(path):
-        files.append(path.name)
-        return read_file(path)
+    def counted(folder, name):
+        files.append(name)
+        return read_file(folder, name)
 
     monkeypatch.setattr(folder_log, "read_file", counted)
     film(run, first=3, count=8)
     film(run, first=5, count=3)
-    assert sorted(files) == sorted(set(files)) and "00000001.parquet" not in files
+    assert sorted(files) == sorted(set(files)) and "events/00000001.parquet" not in files
     film(run, first=0, count=run.steps)
     files.clear()
     film(run.newest(), first=0, count=run.steps)

@@ -125,10 +125,10 @@ def test_a_read_only_folder_is_refused_in_a_sentence(
     (run / "lock").unlink()
     system_open = os.open
 
-    def read_only(path: object, flags: int, *args: int) -> int:
+    def read_only(path: object, flags: int, *args: int, **options: int) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR):
             raise PermissionError(errno.EACCES, "Permission denied")
-        return system_open(path, flags, *args)  # type: ignore[arg-type]
+        return system_open(path, flags, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(GlauberError, match="cannot be written: Permission denied"):

@@ -22,7 +22,7 @@ import typer
 from glauber import progress
 from glauber.cli import INTERRUPTED
 from glauber.errors import GlauberError
-from glauber.result import Result, one_line, one_of, visible
+from glauber.result import Result, check_characters, one_line, one_of
 
 FROM = (
     "File of texts: plain text (one per line), CSV, TSV, JSON lines, Parquet or FASTA, also "
@@ -41,91 +41,89 @@ YES = "Do it even if it takes days."
 
 
 class Spelling(typing.NamedTuple):
-    """How one parameter of a study stands on the command line."""
+    """One parameter of a study on the command line."""
 
     annotation: Any  # for typer
     default: Any
-    read: Callable[[Any], Any]  # from what typer gives to what the study takes
+    read: Callable[[Any], Any]  # from typer's value to the study's argument
+
+    def parameter(self, name: str) -> inspect.Parameter:
+        """The parameter that typer reads."""
+        return inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=self.default,
+            annotation=self.annotation,
+        )
 
 
+# Entered while the study works; it gets the arguments and gives those that it adds or replaces.
 Around = Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]
 
 
 def command(study: Callable[..., Any], *, around: Around | None = None) -> Callable[..., None]:
-    """A function with the signature that typer reads, which asks the study.
-
-    around is entered while the study works; it gets what was asked and gives what to add to it.
-    """
+    """A function with the signature that typer reads, which calls the study."""
     spelled = spellings(study)
-    added = reading_options(spelled)
+    reading = READING if "texts" in spelled else {}
     own_out = "out" in inspect.signature(study).parameters
 
-    def run(**given: Any) -> None:
-        silent, yes = given.pop("json"), given.pop("yes")
-        place = None if own_out else given.pop("out")
-        reading = {name: given.pop(name) for name in READING if name in added}
-        _check_utf8(given)
-        asked = {name: spelled[name].read(value) for name, value in given.items()}
-        if "texts" in asked:
-            asked["texts"] = _texts(asked["texts"], **reading)
-        if place is not None:
+    def run(**values: Any) -> None:
+        silent, yes = values.pop("json"), values.pop("yes")
+        out = None if own_out else values.pop("out")
+        source = {name: values.pop(name) for name in reading}
+        for name, value in values.items():
+            check_characters(name, value)
+        arguments = {name: spelled[name].read(value) for name, value in values.items()}
+        if reading:
+            arguments["texts"] = _texts(arguments["texts"], **source)
+        if out is not None:
             from glauber.figures.page import check_place
 
-            check_place(place)
-        with _interruptible(), _terminal(silent=silent, yes=yes):
-            with nullcontext({}) if around is None else around(asked) as more:
-                answer = study(**(asked | more))
-            show(answer, silent=silent, place=place)
+            check_place(out)
+        with _terminal(silent=silent, yes=yes):
+            with nullcontext({}) if around is None else around(arguments) as more:
+                answer = study(**(arguments | more))
+            show(answer, silent=silent, out=out)
         session = more.get("session")
         if session is not None and session.stopping:
             raise typer.Exit(INTERRUPTED)
         if answer.exit_code:
             raise typer.Exit(answer.exit_code)
 
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=s.default, annotation=s[0])
-        for name, s in spelled.items()
-    ]
-    parameters += added.values()
-    if not own_out:
-        parameters.append(_option("out", Path | None, None, "--out", OUT))
-    parameters += [
-        _option("yes", bool, False, "--yes", YES),
-        _option("json", bool, False, "--json", JSON),
-    ]
+    options = spelled | reading | ({} if own_out else {"out": _option(Path | None, None, OUT)})
+    options |= {"yes": _option(bool, False, YES, "--yes")}
+    options |= {"json": _option(bool, False, JSON, "--json")}
+    parameters = [spelling.parameter(name) for name, spelling in options.items()]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = study.__name__, _reflowed(inspect.getdoc(study) or "")
     return run
 
 
-def show(answer: Any, *, silent: bool, place: Path | None = None) -> None:
-    """Prints an answer as JSON or for a person, and writes it if a place is given."""
+def show(answer: Any, *, silent: bool, out: Path | None = None) -> None:
+    """Prints an answer as JSON or for a person, and writes it to a file or folder."""
     assert isinstance(answer, Result)
-    if place is not None:
-        answer.write(place)
+    if out is not None:
+        answer.write(out)
     if silent:
-        told = json.dumps(answer.record(), ensure_ascii=False, allow_nan=False)
-        print("".join(map(_in_json, told)), flush=True)
+        text = json.dumps(answer.record(), ensure_ascii=False, allow_nan=False)
+        # Characters that a terminal might obey are spelled out.
+        safe = (char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+        print("".join(safe), flush=True)
         return
     print(str(answer), flush=True)
-    if place is not None:
-        progress.say(f"written to {place}")
-
-
-def _in_json(one: str) -> str:
-    """A character of JSON, spelled out if a terminal might obey it."""
-    return one if one.isprintable() else json.dumps(one)[1:-1]
+    if out is not None:
+        progress.say(f"written to {out}")
 
 
 def spellings(study: Callable[..., Any]) -> dict[str, Spelling]:
-    """How each parameter stands on the command line; those left to Python are not there."""
+    """The parameters of a study that have a spelling on the command line."""
     hints = typing.get_type_hints(study, include_extras=True)
-    found = {}
+    spelled = {}
     for name, parameter in inspect.signature(study).parameters.items():
         spelling = _spelling(name, parameter, hints.get(name, Any))
         if spelling is not None:
-            found[name] = spelling
-    return found
+            spelled[name] = spelling
+    return spelled
 
 
 def _spelling(name: str, parameter: inspect.Parameter, hint: Any) -> Spelling | None:
@@ -134,33 +132,27 @@ def _spelling(name: str, parameter: inspect.Parameter, hint: Any) -> Spelling | 
         kind, *notes = typing.get_args(hint)
         help_text = next((note for note in notes if isinstance(note, str)), "")
     default = ... if parameter.default is parameter.empty else parameter.default
-    positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name not in (
-        "model",
-        "models",
-    )
+    annotation: Any
     if name == "texts":
-        listed = [default] if isinstance(default, str) else default
-        return Spelling(
-            Annotated[list[str] | None, typer.Argument(help=help_text)], listed, lambda v: v
-        )
+        annotation = Annotated[list[str] | None, typer.Argument(help=help_text)]
+        return Spelling(annotation, [default] if isinstance(default, str) else default, _same)
     shape = _shape(kind)
     if shape is None:
         return None
     annotation, write, read = shape
-    optional = default is None
-    if optional:
+    if default is None:
         annotation = annotation | None
-    if positional:
-        option: Any = typer.Argument(help=help_text, metavar=name.upper().replace("_", "-"))
+    option: Any
+    if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name not in ("model", "models"):
+        option = typer.Argument(help=help_text, metavar=name.upper().replace("_", "-"))
     else:
         flag = SINGULAR.get(name) or "--" + name.replace("_", "-")
         # A switch that is on can be switched off.
-        flags = (f"{flag}/--no-{flag[2:]}",) if annotation is bool and default else (flag,)
-        option = typer.Option(*flags, help=help_text)
-    shown = default if default in (None, ...) else write(default)
+        flags = f"{flag}/--no-{flag[2:]}" if annotation is bool and default else flag
+        option = typer.Option(flags, help=help_text)
     return Spelling(
         Annotated[annotation, option],
-        shown,
+        default if default in (None, ...) else write(default),
         lambda value: None if value is None else read(value),
     )
 
@@ -169,18 +161,18 @@ Shape = tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]
 
 
 def _shape(kind: Any) -> Shape | None:
-    """The type for typer, a default as typer writes it, and its answer as Python takes it."""
+    """The type for typer, a function that writes a default for it, one that reads its value."""
     options = _options(kind)
     if bool in options:
         return bool, _same, _same
-    if str in options or any(typing.get_origin(one) is typing.Literal for one in options):
-        if any(_element(one) in (int, float, str) for one in options):
+    if str in options or any(typing.get_origin(kind) is typing.Literal for kind in options):
+        if any(_element(kind) in (int, float, str) for kind in options):
             return str, _comma, _same  # the study itself reads such lists
         return str, str, _same
     if Path in options:
         return Path, _same, _same
-    for one in options:
-        element = _element(one)
+    for option in options:
+        element = _element(option)
         if element is not None and str in _options(element):
             return list[str], list, list
         if element in (int, float):
@@ -196,16 +188,16 @@ def _options(kind: Any) -> tuple[Any, ...]:
     """The members of a union, without None."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         members: list[Any] = []
-        for one in typing.get_args(kind):
-            members.extend(_options(one))
-        return tuple(one for one in members if one is not type(None))
+        for member in typing.get_args(kind):
+            members.extend(_options(member))
+        return tuple(member for member in members if member is not type(None))
     if typing.get_origin(kind) is Annotated:
         return _options(typing.get_args(kind)[0])
     return (kind,)
 
 
 def _element(kind: Any) -> Any:
-    """What a sequence type holds, None for another type."""
+    """The type of the items of a sequence type, None for another type."""
     origin = typing.get_origin(kind)
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return typing.get_args(kind)[0]
@@ -224,89 +216,52 @@ def _comma(values: Any) -> str:
 
 def _numbers(text: str, element: type, *, several: bool) -> Any:
     try:
-        found = [element(part) for part in str(text).split(",") if part.strip()]
+        values = [element(part) for part in str(text).split(",") if part.strip()]
     except ValueError:
         kind = "whole numbers" if element is int else "numbers"
         raise GlauberError(f"{text!r} is not a list of {kind} such as 1,2,4.") from None
-    if not found:
+    if not values:
         raise GlauberError("a list of numbers is empty.")
-    return found[0] if len(found) == 1 and not several else found
+    return values[0] if len(values) == 1 and not several else values
 
 
-def _option(name: str, kind: Any, default: Any, flag: str, text: str) -> inspect.Parameter:
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, typer.Option(flag, help=text)],
-    )
+def _option(kind: Any, default: Any, help_text: str, flag: str = "--out") -> Spelling:
+    return Spelling(Annotated[kind, typer.Option(flag, help=help_text)], default, _same)
 
 
-READING = ("source", "column", "id_column", "unknown")  # how texts are read
+READING = {  # how texts are read
+    "source": _option(Path | None, None, FROM, "--from"),
+    "column": _option(str | None, None, COLUMN, "--column"),
+    "id_column": _option(str | None, None, ID_COLUMN, "--id-column"),
+    "unknown": _option(str, "skip", UNKNOWN, "--unknown"),
+}
 
 
-def reading_options(spelled: dict[str, Spelling]) -> dict[str, inspect.Parameter]:
-    """The options of a study that takes texts."""
-    if "texts" not in spelled:
-        return {}
-    options = (
-        _option("source", Path | None, None, "--from", FROM),
-        _option("column", str | None, None, "--column", COLUMN),
-        _option("id_column", str | None, None, "--id-column", ID_COLUMN),
-        _option("unknown", str, "skip", "--unknown", UNKNOWN),
-    )
-    return {option.name: option for option in options}
-
-
-def _texts(
-    given: list[str] | None,
-    *,
-    source: Path | None,
-    column: str | None,
-    id_column: str | None,
-    unknown: str,
-) -> Any:
-    """What a study gets: a `Corpus`, or None where it has its own texts."""
+def _texts(texts: list[str] | None, *, source: Path | None, unknown: str, **columns: Any) -> Any:
+    """A `Corpus`, or None where the study has texts of its own."""
     import glauber
 
-    if given and source is not None:
+    if texts and source is not None:
         raise GlauberError("give texts or a file of texts, not both.")
-    texts = source if source is not None else (given or None)
-    if texts is None and (column, id_column) == (None, None):
+    if not texts and source is None and set(columns.values()) == {None}:
         one_of("unknown", unknown, ("skip", "error", "token"))
         return None
-    return glauber.read_texts(texts, column=column, id_column=id_column, unknown=unknown)
-
-
-def _check_utf8(given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        for one in value if isinstance(value, list) else [value]:
-            try:
-                str(one).encode("utf-8")
-            except UnicodeEncodeError:
-                start = visible(str(one))[:40]
-                raise GlauberError(f"{name}: {start!r} is not UTF-8 text.") from None
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends the command in one line; typer would end it without a word."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        print(f"glauber: {one_line(str(error) or 'stopped.')}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from error
+    return glauber.read_texts(source or texts or None, unknown=unknown, **columns)
 
 
 @contextmanager
 def _terminal(*, silent: bool, yes: bool) -> Iterator[None]:
-    """Progress for a person, silence for a program."""
+    """Progress for a person, silence for a program; Ctrl-C ends the command in one line."""
     with ExitStack() as stack:
         if silent:
             stack.enter_context(progress.quiet())
         if yes:
             stack.enter_context(progress.allow_long())
-        yield
+        try:
+            yield
+        except KeyboardInterrupt as error:  # typer would end without a word
+            print(f"glauber: {one_line(str(error) or 'stopped.')}", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from error
 
 
 def _reflowed(text: str) -> str:

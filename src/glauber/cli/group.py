@@ -19,8 +19,7 @@ from glauber.cli.command import command
 from glauber.errors import GlauberError
 
 PACKAGE = Path(glauber.__file__).parent
-# Studies whose commands need more, a live screen or a folder: module -> a file of their own here.
-OWN = {"sampling.sample": "live", "papers.paper": "kept", "explorer.explore": "explore"}
+OWN = {"sampling.sample", "papers.paper", "explorer.explore"}  # commands are made by cli/live.py
 MORE = {"Chains": {"explore": "explorer.explore"}}  # commands that are no studies: they stay open
 LABORATORIES = {"ising": "Small models, known exactly", "sweep": "Many cells of one study"}
 ROOMS = {"ising": "ising", "sweep": "sweeps"}
@@ -29,11 +28,11 @@ ALIASES = {"rectangle": "rectangles"}
 
 def panels() -> dict[str, dict[str, str]]:
     """The commands of each group and the module that each comes from."""
-    found = {title: group | MORE.get(title, {}) for title, group in glauber.STUDIES.items()}
-    found["More"] = {name: f"{name}" for name in LABORATORIES}
+    groups = {title: group | MORE.get(title, {}) for title, group in glauber.STUDIES.items()}
+    groups["More"] = {name: name for name in LABORATORIES}
     return {
         title: {name.replace("_", "-"): home for name, home in group.items()}
-        for title, group in found.items()
+        for title, group in groups.items()
     }
 
 
@@ -58,8 +57,8 @@ class Studies(TyperGroup):
         name = ALIASES.get(args[0], args[0])
         if name not in self.homes and not name.startswith("-"):
             near = get_close_matches(name, self.homes, n=1)
-            told = f"did you mean {near[0]}?" if near else f"{ctx.command_path} --help lists all."
-            raise GlauberError(f"there is no command {name!r}; {told}")
+            hint = f"did you mean {near[0]}?" if near else f"{ctx.command_path} --help lists all."
+            raise GlauberError(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -86,17 +85,16 @@ class Studies(TyperGroup):
 def single(name: str, home: str) -> Any:
     """The command of a study."""
     attribute = name.replace("-", "_")
+    study = getattr(import_module(f"glauber.{home}"), attribute)
     if home in OWN:
-        function = getattr(import_module(f"glauber.cli.{OWN[home]}"), attribute)
+        from glauber.cli.live import COMMANDS
+
+        function = COMMANDS[attribute](study)
     else:
-        function = _made(attribute, home)
+        function = command(study)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     holder.command(name)(function)
     return typer.main.get_command(holder)
-
-
-def _made(attribute: str, home: str) -> Any:
-    return command(getattr(import_module(f"glauber.{home}"), attribute))
 
 
 @cache
@@ -118,7 +116,7 @@ def summary(home: str, name: str) -> str:
     return ""
 
 
-def _group(name: str, listed: dict[str, dict[str, str]], help_text: str) -> Any:
+def _group(name: str, panels: dict[str, dict[str, str]], help_text: str) -> Any:
     holder = typer.Typer(
         cls=Studies,
         name=name,
@@ -136,10 +134,10 @@ def _group(name: str, listed: dict[str, dict[str, str]], help_text: str) -> Any:
             print(glauber.__version__)
             raise typer.Exit
 
-    found = typer.main.get_command(holder)
-    found.homes = {n: h for group in listed.values() for n, h in group.items()}  # type: ignore[attr-defined]
-    found.titles = {title: list(group) for title, group in listed.items()}  # type: ignore[attr-defined]
-    return found
+    group = typer.main.get_command(holder)
+    group.homes = {n: h for listed in panels.values() for n, h in listed.items()}  # type: ignore[attr-defined]
+    group.titles = {title: list(listed) for title, listed in panels.items()}  # type: ignore[attr-defined]
+    return group
 
 
 app = _group("glauber", panels(), "The dynamics of masked language models.")

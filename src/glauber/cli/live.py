@@ -1,19 +1,26 @@
-"""The commands that make steps show a chain's text as it changes, and stop cleanly on Ctrl-C."""
+"""The commands that need more than their study: a live screen, a folder, a page that stays open.
 
-from collections.abc import Iterator
+Those that make steps show a chain's text as it changes, and stop cleanly on Ctrl-C.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from glauber import progress
-from glauber.cli.command import command
+from glauber.cli.command import command, spellings
 from glauber.result import one_line
 from glauber.sampling import sample as sampling
 from glauber.sampling.advance import Progress, Session, stopped_by_interrupt
 
 
 @contextmanager
-def screen(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def screen(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A session for the study: a bar with one chain's live text, stopped by Ctrl-C."""
     with ExitStack() as stack:
         show = stack.enter_context(_live()) if progress.watched() else None
@@ -29,12 +36,12 @@ def screen(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def new_folder(asked: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def new_folder(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The same; a run without a name gets one under runs/, where it outlives the command."""
-    names = (asked["model"], asked["temperature"], asked["seed"])
-    out = asked["out"]
+    names = (arguments["model"], arguments["temperature"], arguments["seed"])
+    out = arguments["out"]
     out = sampling.unused_folder(Path("runs"), *names) if out is None else out
-    with screen(asked) as more:
+    with screen(arguments) as more:
         yield more | {"out": out}
 
 
@@ -74,6 +81,41 @@ def _live() -> Iterator[Any]:
         yield report
 
 
-sample = command(sampling.sample, around=new_folder)
-resume = command(sampling.resume, around=screen)
-extend = command(sampling.extend, around=screen)
+@contextmanager
+def papers_folder(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A piece without a folder is kept under papers/, where the next one finds its chains."""
+    yield {"out": arguments["out"] or Path("papers")}
+
+
+def explore(*, browser: bool, **arguments: Any) -> None:
+    from glauber.explorer import explore as explorer
+
+    page = explorer.explore(**arguments, browser=False)
+    print(f"glauber explore: {page.url}\nCtrl-C stops it.", flush=True)
+    if browser:
+        page.open()
+    page.wait()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # an answer that is still computed writes nothing and is not waited for
+
+
+def explore_command(study: Callable[..., Any]) -> Callable[..., None]:
+    """Prints the address of the page and answers it until Ctrl-C; --model may be repeated."""
+    spelled = spellings(study)
+    option = get_args(spelled["model"].annotation)[1]
+    spelled["model"] = spelled["model"]._replace(annotation=Annotated[list[str] | None, option])
+    parameters = [spelling.parameter(name) for name, spelling in spelled.items()]
+    explore.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    explore.__doc__ = " ".join((inspect.getdoc(study) or "").split())
+    return explore
+
+
+# What makes a command of these studies.
+COMMANDS: dict[str, Callable[[Callable[..., Any]], Callable[..., None]]] = {
+    "sample": partial(command, around=new_folder),
+    "resume": partial(command, around=screen),
+    "extend": partial(command, around=screen),
+    "paper": partial(command, around=papers_folder),
+    "explore": explore_command,
+}

@@ -1,13 +1,11 @@
-"""python -m glauber.cli.reference: every command with its flags, as Markdown, from the studies."""
+"""python -m glauber.cli.reference: every command with its flags, as Markdown."""
 
 import inspect
-import typing
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from glauber.cli.command import JSON, OUT, YES, Spelling, reading_options, spellings
-from glauber.cli.group import LABORATORIES, MORE, ROOMS, panels
+from glauber.cli.group import LABORATORIES, ROOMS, panels, single
 
 
 def reference() -> str:
@@ -23,46 +21,26 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _section(title: str, called: str, home: str, name: str) -> Iterator[str]:
+def _section(title: str, line: str, home: str, name: str) -> Iterator[str]:
     study = getattr(import_module(f"glauber.{home}"), name.replace("-", "_"))
-    spelled = spellings(study)
-    positional = [one for one in spelled if _is_argument(study, one)]
-    words = " ".join(f"[{one.upper()}]" for one in positional)
-    yield from ("", f"## {called}", "", f"*{title}*", "", inspect.getdoc(study) or "", "")
-    yield from (f"    {called} {words} [OPTIONS]".replace("  [", " ["), "")
+    parameters = single(name, home).params
+    arguments = [f"[{_flag(parameter)}]" for parameter in parameters if _is_argument(parameter)]
+    yield from ("", f"## {line}", "", f"*{title}*", "", inspect.getdoc(study) or "", "")
+    yield from (" ".join(["   ", line, *arguments, "[OPTIONS]"]), "")
     yield from ("| flag | default | meaning |", "|---|---|---|")
-    for one, spelling in spelled.items():
-        flag = one.upper() if one in positional else _flag(one)
-        yield f"| `{flag}` | {_default(spelling)} | {_help(spelling)} |"
-    for option, parameter in reading_options(spelled).items():
-        flag = "--from" if option == "source" else _flag(option)
-        default = f"`{parameter.default}`" if parameter.default else ""
-        yield f"| `{flag}` | {default} | {typing.get_args(parameter.annotation)[1].help} |"
-    if any(name in group for group in MORE.values()):
-        return
-    if "out" not in spelled:
-        yield f"| `--out` | | {OUT} |"
-    yield from (f"| `--yes` | | {YES} |", f"| `--json` | | {JSON} |")
+    for parameter in parameters:
+        default = parameter.default
+        shown = "" if default is None or default is False or default == "" else f"`{default}`"
+        meaning = str(parameter.help or "").replace("|", "\\|")
+        yield f"| `{_flag(parameter)}` | {shown} | {meaning} |"
 
 
-def _is_argument(study: Any, name: str) -> bool:
-    parameter = inspect.signature(study).parameters[name]
-    return parameter.kind is parameter.POSITIONAL_OR_KEYWORD and not name.startswith("model")
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
 
 
-def _flag(name: str) -> str:
-    return "--model" if name == "models" else "--" + name.replace("_", "-")
-
-
-def _default(spelling: Spelling) -> str:
-    shown = spelling.default
-    empty = shown is None or shown is ... or shown is False or shown == ""
-    return "" if empty else f"`{shown}`"
-
-
-def _help(spelling: Spelling) -> str:
-    option = typing.get_args(spelling.annotation)[1]
-    return str(option.help or "").replace("|", "\\|")
+def _flag(parameter: Any) -> str:
+    return str(parameter.name).upper() if _is_argument(parameter) else str(parameter.opts[0])
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class CausalLM(BaseModel):
         self.opening = None if first is None else int(first)  # the token before a text
         opened = self.opening is not None
         self.longest = longest_text(model, tokenizer, self.name) - opened  # tokens of a text
-        self._fingerprint = fingerprint or partial(fingerprint_of, model, tokenizer)
+        self._fingerprint = fingerprint or partial(fingerprint_of, model.state_dict(), tokenizer)
         self._weight = next(w for w in model.parameters() if w.is_floating_point())
         self._exact = ExactRows(
             lambda tokens, sites, _: self._rows(tokens), self.vocab_size, probes_for(model)
@@ -79,7 +79,7 @@ class CausalLM(BaseModel):
             raise GlauberError("int8 is there for masked LMs only: use float32 for this model.")
         model, tokenizer = from_pretrained(name, trust_remote_code, kind="causal", **how)
         check_weights(model, name)
-        made = fingerprint_of(model, tokenizer)
+        made = fingerprint_of(model.state_dict(), tokenizer)
         model = in_precision(model, place, precision)
         return cls(model, tokenizer, name=name, fingerprint=made)
 

@@ -2,7 +2,7 @@
 
 Their folders come with code, which is never run: config.json says how the model is built, the
 safetensors hold its weights, and our own forward pass computes it with full attention
-(`forward.read_diffusion`). To studies it is a masked LM. An ordinary masked LM that was trained to
+(`forward.families`). To studies it is a masked LM. An ordinary masked LM that was trained to
 write (BERT-Chat) is a `MaskedLM` already.
 """
 
@@ -18,16 +18,22 @@ from torch import Tensor
 from glauber.conditionals.base import PAD
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
+from glauber.conditionals.forward.checkpoint import Safetensors, Unknown, hash_of
 from glauber.conditionals.forward.description import Description, moved, tensors_of
-from glauber.conditionals.forward.encoder import Encoder
+from glauber.conditionals.forward.encoder import Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.families import (
+    DIFFUSION,
+    NO_MASK,
+    SHIFTED,
+    describe,
+    shape_of,
+)
 from glauber.conditionals.forward.packed import PackedRows
-from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, read_diffusion, shape_of
 from glauber.conditionals.masked_lm import give_mask, no_mask
 from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
-    Safetensors,
     check_folder,
     choose_devices,
     choose_dtype,
@@ -72,7 +78,7 @@ class DiffusionLM(OnePass):
             fingerprint = partial(self._hash, fingerprint or self._of_tensors)
         self._fingerprint = fingerprint
         self._weight = described.embedding.words
-        self._head = described.head
+        self._head = partial(scores_of, described.head)
         if int8 and self.device.type != "cpu":
             raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
         self.encoder = EncoderInt8(described) if int8 else Encoder(described)
@@ -106,20 +112,24 @@ class DiffusionLM(OnePass):
         places, precision = choose_devices(device), choose_dtype(dtype)
         folder = _folder(name)
         config = _config(folder, name)
-        shape = SHAPES[shape_of(config)]
-        _check_shift(shape.shifted, shift, config, name)
+        shifted = shape_of(config) in SHIFTED
+        _check_shift(shifted, shift, config, name)
         tokenizer = _tokenizer(folder, config, name)
         hidden_token = _mask(tokenizer, config, mask_token, name)
-        weights = Safetensors(folder, precision)
+        weights = Safetensors(folder)
+        try:
+            described = describe(config, weights, places, precision)
+        except Unknown as error:
+            raise GlauberError(f"{name} cannot be read: {error}") from error
         return cls(
-            read_diffusion(config, weights, places),
+            described,
             tokenizer,
             hidden_token=hidden_token,
-            shifted=shape.shifted,
+            shifted=shifted,
             shape=str(config["model_type"]),
             name=name,
             ends=_ends(config, tokenizer),
-            fingerprint=weights.fingerprint,
+            fingerprint=lambda: hash_of(weights).hexdigest(),
             budget=budget,
             int8=dtype == "int8",
         )
@@ -195,8 +205,8 @@ def _config(folder: Path, name: str) -> Record:
             f"{name} is {NO_MASK[shape]}, which replaces tokens by others and has no mask token: "
             "it does not say what it makes of a hidden site."
         )
-    if shape not in SHAPES:
-        known = ", ".join(sorted(SHAPES))
+    if shape not in DIFFUSION:
+        known = ", ".join(sorted(DIFFUSION))
         raise GlauberError(
             f"{name} is no diffusion LM that we can read: its model_type is "
             f"{config.get('model_type')!r}, and known ones are {known}."

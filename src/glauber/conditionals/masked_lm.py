@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,20 +19,19 @@ from torch import Tensor
 from glauber.conditionals.base import PAD
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, probes_for, row_bytes
+from glauber.conditionals.encoder_weights import EncoderWeights, open_encoder
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.encoder import Encoder
+from glauber.conditionals.forward.description import Head
+from glauber.conditionals.forward.encoder import Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
-from glauber.conditionals.forward.laid_out import lay_out, with_head_laid_out
+from glauber.conditionals.forward.guard import Record
+from glauber.conditionals.forward.laid_out import lay_out, lay_out_head
 from glauber.conditionals.forward.packed import PackedRows
-from glauber.conditionals.forward.read import HEADS, describe
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import (
-    check_weights,
     choose_device,
     choose_dtype,
     fingerprint_of,
-    from_pretrained,
-    in_precision,
     longest_text,
     name_of,
 )
@@ -56,26 +56,36 @@ class MaskedLM(OnePass):
         budget: int = ACTIVATIONS,
         int8: bool = False,
     ) -> None:
+        """model is a module of transformers, or the weights of one.
+
+        With a fingerprint, a comparison with transformers that was made before counts.
+        """
+        weights = model if isinstance(model, EncoderWeights) else EncoderWeights.of_module(model)
         if tokenizer.mask_token_id is None:
-            raise GlauberError(no_mask(name or name_of(model)))
-        self.model = model.eval().requires_grad_(False)  # of transformers
-        self.name = name or name_of(model)
-        self._fingerprint = fingerprint or partial(fingerprint_of, model, tokenizer)
-        self._weight = next(w for w in model.parameters() if w.is_floating_point())
-        self.vocab_size = int(model.config.vocab_size)
-        self.vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
+            raise GlauberError(no_mask(name or name_of(weights.module)))
+        self.weights = weights
+        self.name = name or name_of(weights.module)
+        self._fingerprint = fingerprint or partial(fingerprint_of, weights.tensors, tokenizer)
+        self._record = Record(fingerprint, weights.dtype, weights.device) if fingerprint else None
+        self._weight = weights.first
+        self.vocab_size = int(weights.config["vocab_size"])
+        config = SimpleNamespace(**weights.config)
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size, config=config)
         self.hidden_token = int(tokenizer.mask_token_id)
         self.pad_token = int(tokenizer.pad_token_id or 0)  # fills shorter rows
-        self.longest = longest_text(model, tokenizer, self.name)
         self.int8 = int8  # whether the weights are rounded to bytes
-        head = HEADS.get(model.config.model_type)
-        self._head = None if head is None else head(self.model)
-        self.encoder = self._encoder()  # our own forward pass, or None
-        if self.encoder is not None and head is not None:
-            self._head = head(with_head_laid_out(self.model))
+        head = weights.head()
+        self._head = None if head is None else partial(scores_of, head)
+        self.encoder = self._encoder(head)  # our own forward pass, or None
+        if self.encoder is not None:
+            self.longest = min(self.encoder.described.places, int(tokenizer.model_max_length))
+        else:
+            self.longest = longest_text(self.model, tokenizer, self.name)
+        if self.encoder is None and not self._head_agrees():
+            self._head = None
         if self._head is None:
             warnings.warn(
-                f"{model.config.model_type} is not a shape that we know: the scores of every "
+                f"{weights.shape} is not a shape that we know: the scores of every "
                 "position are formed, which costs memory and time.",
                 stacklevel=2,
             )
@@ -84,27 +94,27 @@ class MaskedLM(OnePass):
         if self.encoder is not None and self.device.type == "cpu" and not int8:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
-    def _encoder(self) -> Encoder | None:
+    @property
+    def model(self) -> Any:
+        """transformers' module, which is made when it is first asked for."""
+        return self.weights.module
+
+    def _encoder(self, head: Head | None) -> Encoder | None:
         """Our own forward pass, where it is described and says what transformers says."""
-        described = describe(self.model)
+        described = self.weights.describe()
         if self.int8 and self.device.type != "cpu":
             raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
         if described is None and self.int8:
             raise GlauberError(
-                f"int8 is not there for {self.name}: its shape, "
-                f"{self.model.config.model_type}, is not one that we know."
+                f"int8 is not there for {self.name}: its shape, {self.weights.shape}, is not one "
+                "that we know."
             )
-        if described is None:
+        if described is None or head is None:
             return None
         encoder = Encoder(described if self.int8 else lay_out(described))
-        apart = guard.difference(
-            lambda *asked: self._ours(encoder, *asked),
-            self._theirs,
-            usual=self.vocabulary.proposable().nonzero()[:, 0],
-            hidden_token=self.hidden_token,
-            lengths=guard.lengths_to_try(described),
-        )
-        if apart <= guard.tolerance(described, self.model.dtype):
+        apart = self._compare(encoder)
+        if apart <= guard.tolerance(described, self.weights.dtype):
+            self._head = partial(scores_of, lay_out_head(head))
             return EncoderInt8(described) if self.int8 else encoder
         if self.int8:
             raise GlauberError(
@@ -116,18 +126,55 @@ class MaskedLM(OnePass):
             f"our forward pass {'fails' if apart == float('inf') else how} on {self.name}, so "
             "transformers' is used, which is slower.",
             GlauberWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         return None
+
+    def _compare(self, encoder: Encoder, *, again: bool = False) -> float:
+        """How far our pass is from transformers', in spreads of the scores; 0 if that is known."""
+        if self._record is not None and self._record.exists() and not again:
+            return 0.0
+        described = encoder.described
+        apart = self._difference(partial(self._ours, encoder), guard.lengths_to_try(described))
+        if self._record is not None:
+            agrees = apart <= guard.tolerance(described, self.weights.dtype)
+            self._record.write(apart) if agrees else self._record.remove()
+        return apart
+
+    def _difference(self, ours: guard.Scores, lengths: list[int]) -> float:
+        return guard.difference(
+            ours,
+            self._logits,
+            usual=self.vocabulary.proposable().nonzero()[:, 0],
+            hidden_token=self.hidden_token,
+            lengths=lengths,
+        )
+
+    def _head_agrees(self) -> bool:
+        """Whether the head at the hidden sites says what transformers says of the whole text."""
+        if self._head is None:
+            return False
+        apart = self._difference(self._theirs, [min(guard.SHORT, self.longest)])
+        return apart <= guard.TOLERANCE[self.weights.dtype]
+
+    def verify(self) -> tuple[float, float]:
+        """Our pass against transformers' once more: the difference, and what is tolerated.
+
+        Both in spreads of the scores; of an int8 model, the pass that it rounds.
+        """
+        described = self.weights.describe()
+        if self.encoder is None or described is None:
+            raise GlauberError(f"{self.name} is computed by transformers itself.")
+        tolerated = guard.tolerance(described, self.weights.dtype)
+        return self._compare(Encoder(described), again=True), tolerated
 
     def _batching(self, budget: int) -> ExactRows | PaddedRows:
         if self.device.type != "cuda":
             probes = 1
             if self.encoder is None:
-                changing = self.model.config.model_type in CHANGING
-                probes = 0 if changing else probes_for(self.model)
+                probes = 0 if self.weights.shape in CHANGING else probes_for(self.model)
             return ExactRows(self._forward, self.vocab_size, probes)
-        itemsize, vocab = self.model.dtype.itemsize, self.vocab_size
+        itemsize, vocab = self._weight.dtype.itemsize, self.vocab_size
         if self.encoder is not None:
             described = self.encoder.described
             return PaddedRows(
@@ -156,14 +203,12 @@ class MaskedLM(OnePass):
         mask_token is for a tokenizer that names none: its spelling or its number.
         """
         place, precision = choose_device(device), choose_dtype(dtype)
-        model, tokenizer = from_pretrained(name, trust_remote_code)
+        weights, tokenizer = open_encoder(name, trust_remote_code)
         if mask_token is not None:
             give_mask(tokenizer, mask_token, name)
-        check_weights(model, name)
-        fingerprint = fingerprint_of(model, tokenizer)
-        model = in_precision(model, place, precision)
+        fingerprint = fingerprint_of(weights.tensors, tokenizer)
         return cls(
-            model,
+            weights.to(place, precision, keep=False),
             tokenizer,
             name=name,
             fingerprint=fingerprint,
@@ -172,9 +217,9 @@ class MaskedLM(OnePass):
         )
 
     def _copy(self, device: torch.device, dtype: str | None) -> "MaskedLM":
-        model = deepcopy(self.model).to(device)
+        precision = self.weights.dtype if dtype is None else choose_dtype(dtype)
         return MaskedLM(
-            model if dtype is None else model.to(choose_dtype(dtype)),
+            self.weights.to(device, precision),
             self.vocabulary.tokenizer,
             name=self.name,
             fingerprint=self.fingerprint,
@@ -189,12 +234,18 @@ class MaskedLM(OnePass):
 
     def _theirs(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """By transformers', with the head at the hidden sites only where it is known."""
+        if self._head is None:
+            return self._logits(tokens, sites)
         home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
         with self._unchanged() as model:
-            if self._head is None:
-                return _take(model(**self._inputs(tokens)).logits, sites).to(home)
             states = model.base_model(**self._inputs(tokens))[0]
         return self._read(_take(states, sites)).to(home)
+
+    def _logits(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """By transformers' alone, which forms the scores of every position."""
+        home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
+        with self._unchanged() as model:
+            return _take(model(**self._inputs(tokens)).logits, sites).to(home)
 
     @contextmanager
     def _unchanged(self) -> Iterator[Any]:
@@ -203,7 +254,7 @@ class MaskedLM(OnePass):
         A model that changes in a call is called as a copy that shares its weights, one call at a
         time and with the same random numbers.
         """
-        if self.model.config.model_type not in CHANGING:
+        if self.weights.shape not in CHANGING:
             yield self.model
             return
         shared = [*self.model.parameters(), *self.model.buffers()]

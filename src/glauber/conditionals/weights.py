@@ -4,11 +4,11 @@ Broken folders end in one sentence that names the file. Code that comes with a m
 if the caller allows it: `trust_remote_code` is never taken from a file.
 """
 
-import hashlib
 import re
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glauber.conditionals.forward.checkpoint import hash_of
 from glauber.conditionals.shelf import is_cached, is_folder, place_of
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.json_text import parse_json
@@ -108,9 +109,8 @@ def join_name(name: str, options: dict[str, Any]) -> str:
     return f"{name}?{'&'.join(given)}" if given else name
 
 
-def check_tokenizer(model: Any, tokenizer: Any, name: str) -> None:
-    """Refuses a tokenizer that is missing, or that does not belong to the model."""
-    size = model.config.vocab_size
+def check_tokenizer(tokenizer: Any, size: int, name: str) -> None:
+    """Refuses a tokenizer that is missing, or that does not belong to a model of that size."""
     if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
         raise GlauberError(
             f"{name} has no tokenizer: copy the model's tokenizer files (tokenizer.json, or "
@@ -213,12 +213,9 @@ def in_precision(model: Any, place: torch.device, precision: torch.dtype) -> Any
     return model
 
 
-def fingerprint_of(model: Any, tokenizer: Any) -> str:
+def fingerprint_of(tensors: Mapping[str, Tensor], tokenizer: Any) -> str:
     """SHA-256 over weights and vocabulary: equal exactly when the conditionals are."""
-    digest = hashlib.sha256()
-    for key, value in sorted(model.state_dict().items()):
-        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    digest = hash_of(tensors)
     digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
     return digest.hexdigest()
 
@@ -250,7 +247,7 @@ def from_pretrained(
         )
     if kind == "masked" and getattr(model.config, "legacy", True) is False:
         warnings.warn(f"{name}: {DEBERTA_HEAD}", GlauberWarning, stacklevel=3)
-    check_tokenizer(model, tokenizer, name)
+    check_tokenizer(tokenizer, model.config.vocab_size, name)
     for role in ("bos", "eos", "sep"):  # transformers reads them, and Funnel's config has none
         if not hasattr(model.config, f"{role}_token_id"):
             setattr(model.config, f"{role}_token_id", None)
@@ -260,20 +257,30 @@ def from_pretrained(
 def _opened(place: str, kind: str, **how: Any) -> tuple[Any, Any, Any]:
     """Model, tokenizer and what was missing, without a word on the terminal."""
     import transformers
-    from transformers.utils import logging
 
     auto = {
         "masked": transformers.AutoModelForMaskedLM,
         "causal": transformers.AutoModelForCausalLM,
     }[kind]
+    with quiet():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **how)
+        model, report = auto.from_pretrained(place, dtype="auto", output_loading_info=True, **how)
+    return model, tokenizer, report
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """transformers without a word on the terminal, where it has been imported."""
+    logging = sys.modules.get("transformers.utils.logging")
+    if logging is None:
+        yield
+        return
     logging.disable_progress_bar()
     loud, _ = logging.get_verbosity(), logging.set_verbosity_error()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **how)
-        model, report = auto.from_pretrained(place, dtype="auto", output_loading_info=True, **how)
+        yield
     finally:
         logging.set_verbosity(loud)
-    return model, tokenizer, report
 
 
 def check_weights(model: Any, name: str) -> None:
@@ -289,21 +296,32 @@ def kind_of(name: str) -> str:
     if not reachable(place):
         return "masked"
     try:
-        from transformers import PreTrainedConfig
+        from glauber.conditionals.forward.families import DIFFUSION, NO_MASK, shape_of
 
-        from glauber.conditionals.forward.read_diffusion import NO_MASK, SHAPES, shape_of
-
-        config, _ = PreTrainedConfig.get_config_dict(place)  # reads a file, runs nothing
+        config = _config_of(place)
         shape = shape_of(config)
     except Exception:  # the loader says what is wrong
         return "masked"
-    if shape in SHAPES or shape in NO_MASK:
+    if shape in DIFFUSION or shape in NO_MASK:
         return "diffusion"
     return _head_kind(config)
 
 
+def _config_of(place: str) -> dict[str, Any]:
+    """The config of a folder or a hub name; a file is read, nothing runs."""
+    if is_folder(place):
+        return _json(Path(place) / "config.json")
+    from transformers import PreTrainedConfig
+
+    config: dict[str, Any] = PreTrainedConfig.get_config_dict(place)[0]
+    return config
+
+
 def _head_kind(config: dict[str, Any]) -> str:
     """masked or causal: the head that the config names, by transformers' lists of both."""
+    heads = config.get("architectures") or []
+    if any("MaskedLM" in head for head in heads):
+        return "masked"
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -311,8 +329,7 @@ def _head_kind(config: dict[str, Any]) -> str:
 
     masked = MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
     causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-    heads = config.get("architectures") or []
-    if any(head in masked or "MaskedLM" in head for head in heads):
+    if any(head in masked for head in heads):
         return "masked"
     if any(head in causal or "CausalLM" in head for head in heads):
         return "causal"
@@ -336,48 +353,6 @@ def reachable(name: str) -> bool:
     except Exception:  # each version of the hub's client has its own
         return False
     return True
-
-
-class Safetensors:
-    """The tensors of a folder's safetensors, read one by one to a device in a precision."""
-
-    def __init__(self, folder: Path, precision: torch.dtype) -> None:
-        from safetensors import safe_open
-
-        self.folder, self.precision = folder, precision
-        index, files = folder / "model.safetensors.index.json", sorted(folder.glob("*.safetensors"))
-        if not files:
-            raise GlauberError(f"{folder} holds no safetensors, and no other weights are read.")
-        if index.is_file():
-            files = [folder / name for name in sorted(set(_json(index)["weight_map"].values()))]
-        self._opened = [safe_open(file, framework="pt") for file in files]
-        self._file = {key: opened for opened in self._opened for key in opened.keys()}  # noqa: SIM118
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._file
-
-    def stored(self, key: str, *shape: int) -> Tensor:
-        """The tensor as it is stored; its shape must be the one that the config tells."""
-        if key not in self._file:
-            raise GlauberError(f"{self.folder} is not a whole diffusion LM: it lacks {key}.")
-        found: Tensor = self._file[key].get_tensor(key)
-        if shape and tuple(found.shape) != shape:
-            raise GlauberError(
-                f"config.json of {self.folder} has other sizes than the weights: {key} is "
-                f"{tuple(found.shape)}, not {shape}."
-            )
-        if not bool(torch.isfinite(found).all()):
-            raise GlauberError(f"{self.folder} has weights that are not finite numbers, in {key}.")
-        return found
-
-    def fingerprint(self) -> str:
-        """SHA-256 over the tensors, however they are cut into files."""
-        digest = hashlib.sha256()
-        for key in sorted(self._file):
-            value = self._file[key].get_tensor(key)
-            digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.contiguous().view(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
 
 
 # ---- folders that are broken

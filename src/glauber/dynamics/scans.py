@@ -39,15 +39,11 @@ class Scan(NamedTuple):
     n_numbers: Callable[[int], int] = lambda length: 1  # random numbers for a chain of that length
     size: int | None = 1  # sites of a step; None: every free one
     within: Within = "sequential"  # how the sites of a step relate, unless the user says
-    irreversible: str = ""  # why the probability of a step's reverse is not that of random scan
+    is_random_scan: bool = False  # every step redraws one free site, each equally likely
+    irreversible: str = "undoing a step has another probability there"  # unless it is random scan
     may_skip: bool = False  # whether a step may redraw no site: site PAD
     adaptive: Adaptive | None = None  # how the state decides, where it does
     tied: int = 0  # sites of the largest group that is redrawn with its first site
-
-    @property
-    def is_random_scan(self) -> bool:
-        """Whether every step redraws one site, each free site equally likely."""
-        return not self.irreversible
 
     @property
     def asks_conditionals(self) -> bool:
@@ -89,7 +85,11 @@ def uniform() -> Scan:
         return _ranked(state.free, rank)[:, None]
 
     return Scan(
-        "uniform", choose, "one site a step, chosen uniformly", "one token, picked at random,"
+        "uniform",
+        choose,
+        "one site a step, chosen uniformly",
+        "one token, picked at random,",
+        is_random_scan=True,
     )
 
 
@@ -137,7 +137,6 @@ def block(size: int) -> Scan:
         keys = as_uniform(order).masked_fill(~state.free, 2.0)
         return keys.argsort(dim=1, stable=True)[:, :size]
 
-    alone = size == 1  # then every `within` is the same kernel, that of `uniform`
     return Scan(
         f"block:{size}",
         choose,
@@ -145,9 +144,8 @@ def block(size: int) -> Scan:
         f"{size} tokens, picked at random,",
         n_numbers=lambda length: length,
         size=size,
-        irreversible=""
-        if alone
-        else "the chance of undoing the move of a whole block is not recorded",
+        is_random_scan=size == 1,  # every `within` is the same kernel then, that of `uniform`
+        irreversible="the chance of undoing the move of a whole block is not recorded",
     )
 
 

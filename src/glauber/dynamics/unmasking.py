@@ -131,7 +131,7 @@ def unmask(
     if begin is None:
         begin = state.free & (state.tokens == hidden_token)
     kernel = unmasking(conditionals, how, hidden_token=hidden_token, begin=begin)
-    missing = Passes(None, how, hidden_token, begin).most - state.step
+    missing = most_passes(how, begin) - state.step
     return run(kernel, state, int(missing.max()), seed=seed)
 
 
@@ -142,23 +142,29 @@ def draw(seed: Tensor, state: State) -> Noise:
     return Noise(*bits)
 
 
+def most_passes(how: Unmasking, begin: Tensor) -> Tensor:
+    """Passes of each chain (chains,): those of its plan, or at most one for each hidden site."""
+    table = timetable(how, blocks_of(begin, how.block))
+    return begin.sum(dim=1) if table is None else table.passes
+
+
+def timetable(how: Unmasking, blocks: Tensor) -> Timetable | None:
+    """The plan of chains with these blocks, if the count is one of a plan."""
+    if not how.counted.planned:
+        return None
+    return Timetable(blocks, how.counted, how.remasked, how.passes)
+
+
 class Passes:
-    """The passes of chains that began with these sites hidden; without conditionals, their plan."""
+    """The passes of chains that began with these sites hidden."""
 
     def __init__(
-        self, conditionals: Conditionals | None, how: Unmasking, hidden_token: int, begin: Tensor
+        self, conditionals: Conditionals, how: Unmasking, hidden_token: int, begin: Tensor
     ) -> None:
         self.conditionals, self.how = conditionals, how
         self.hidden_token, self.begin = hidden_token, begin
         self.blocks = blocks_of(begin, how.block)
-        self.table: Timetable | None = None
-        if how.counted.planned:
-            self.table = Timetable(self.blocks, how.counted, how.remasked, how.passes)
-
-    @property
-    def most(self) -> Tensor:
-        """Passes of each chain (chains,): those of its plan, or at most one for each site."""
-        return self.begin.sum(dim=1) if self.table is None else self.table.passes
+        self.table = timetable(how, self.blocks)
 
     def hidden(self, state: State) -> Tensor:
         """The sites (chains, length) that are hidden now."""
@@ -172,7 +178,6 @@ class Passes:
 
     def step(self, state: State, noise: Noise) -> tuple[State, Info]:
         """One pass; the noise has a slot for each site."""
-        assert self.conditionals is not None
         hidden = self.hidden(state)
         now = None if self.table is None else self.table.now(state.step)
         block = _first_block(self.blocks, hidden) if now is None else now.block

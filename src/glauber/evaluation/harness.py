@@ -29,7 +29,7 @@ from glauber.evaluation.answers import (
     joined,
 )
 from glauber.generation.generate import rows_of
-from glauber.generation.writing import Job, write
+from glauber.generation.writing import plan_generation, write
 from glauber.progress import check_count, check_seed
 from glauber.result import model_parts, one_of, signature
 
@@ -200,8 +200,9 @@ class HarnessLM(LM):  # type: ignore[misc]
     def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""
         tokens = rows_of(self.model, rows)
-        job = Job(self.model, Unmasking(order=self.order), tokens, 0.0, self.figure.seed)
-        written = write(job, batch_size=self.figure.batch_size or TOGETHER).tokens
+        how = Unmasking(order=self.order)
+        planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.figure.seed)
+        written = write(planned, batch_size=self.figure.batch_size or TOGETHER).tokens
         opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
         found = []
         for row, given, n in zip(written, rows, counts, strict=True):

@@ -27,7 +27,7 @@ BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of l
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
     str | Conditionals | Sequence[str | Conditionals] | None,
-    "Model to use beside the bundled one and the run's own; several times for more.",
+    "Model to use besides the bundled one and the run's own; several times for more.",
 ]
 
 
@@ -35,7 +35,7 @@ def explore(
     what: What = None,
     *,
     model: Several = None,
-    link: Annotated[str, "What stood behind # in the address of an earlier session."] = "",
+    link: Annotated[str, "What followed # in the address of an earlier session."] = "",
     port: Annotated[int, "Port on 127.0.0.1; 0 is any free one."] = 0,
     browser: Annotated[bool, "Open the page in a browser; a notebook shows it by itself."] = True,
     device: Device = "auto",
@@ -48,11 +48,11 @@ def explore(
     """
     need("explore", "the explorer")
     how = {"device": device, "trust_remote_code": trust_remote_code}
-    run, models = _opened(what, model, **how)
-    found = Explorer(_answers(run, models, **how), link=link, port=port)
+    run, models = _run_and_models(what, model, **how)
+    explorer = Explorer(_answers(run, models, **how), link=link, port=port)
     if browser and not in_notebook():
-        found.open()
-    return found
+        explorer.open()
+    return explorer
 
 
 class Explorer:
@@ -68,14 +68,17 @@ class Explorer:
     @property
     def url(self) -> str:
         """The address of the page; the server starts when it is first asked for."""
+        return self._running_server().url + self.link
+
+    def _running_server(self) -> "Server":
         if self._server is None:
             from glauber.explorer.server import Server
 
             self._server = Server(self.answers, port=self._port).start()
-        return self._server.url + self.link
+        return self._server
 
     def open(self) -> bool:
-        """Opens the page in a browser; whether there was one."""
+        """Open the page in a browser; whether there was one."""
         import webbrowser
 
         address = self.url
@@ -85,23 +88,19 @@ class Explorer:
             return False
 
     def wait(self) -> None:
-        """Answers until Ctrl-C, then stops."""
-        address = self.url
-        assert self._server is not None and address
+        """Answer until Ctrl-C, then stop."""
         try:
-            self._server.wait()
+            self._running_server().wait()
         except KeyboardInterrupt:
             pass
         finally:
             self.stop()
 
     def stop(self) -> bool:
-        """Ends server and page; whether no answer is still being computed."""
+        """End server and page; whether no answer is still being computed."""
         self.answers.close()
-        server, self._server = self._server, None
-        page, self._page = self._page, None
-        quiet = [one.stop() for one in (server, page) if one is not None]
-        return all(quiet)
+        links, self._server, self._page = (self._server, self._page), None, None
+        return all([link.stop() for link in links if link is not None])
 
     def __enter__(self) -> "Explorer":
         return self
@@ -130,8 +129,8 @@ class Explorer:
 
 def has_screen() -> bool:
     """Whether a browser would have a window: one inside the terminal is not opened."""
-    named = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    return named or sys.platform in ("darwin", "win32")
+    display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return display or sys.platform in ("darwin", "win32")
 
 
 def in_notebook() -> bool:
@@ -143,7 +142,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
+def _run_and_models(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     """The run, if one was given, and all models that the page may use; none is loaded yet."""
     from glauber.conditionals.shelf import bundled_names
     from glauber.conditionals.weights import check_device
@@ -152,10 +151,10 @@ def _opened(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
     check_device(how["device"])
     run = _run(what)
     several = model if isinstance(model, list | tuple) else [model]
-    given = [one for one in (what if run is None else None, *several) if one is not None]
-    for name in given:
+    chosen = [name for name in (what if run is None else None, *several) if name is not None]
+    for name in chosen:
         _check_name(name)
-    loaders = dict(named_loader(one, **how) for one in given)
+    loaders = dict(named_loader(name, **how) for name in chosen)
     if run is not None and run.spec.model not in ("", *loaders):
         loaders[run.spec.model] = _own_loader(run, how)
     for name in bundled_names():
@@ -180,8 +179,8 @@ def _run(what: Any) -> Run | None:
     if not isinstance(what, str | Path):
         return None
     folder = Path(what)
-    named = str(what).startswith("bundled:") or str(what).endswith(".gguf")
-    if named or (folder / "config.json").is_file():
+    is_name = str(what).startswith("bundled:") or str(what).endswith(".gguf")
+    if is_name or (folder / "config.json").is_file():
         return None
     if isinstance(what, str) and not folder.exists() and _is_model(what):
         return None
@@ -194,13 +193,13 @@ def _is_model(name: str) -> bool:
     return reachable(split_name(name)[0])
 
 
-def _check_name(given: object) -> None:
-    """Refuses a name that leads to no model, before the page opens."""
+def _check_name(model: object) -> None:
+    """Refuse a name that leads to no model, before the page opens."""
     from glauber.conditionals.shelf import bundled_folder
 
-    name = str(given)
-    if not isinstance(given, str | Path):
+    if not isinstance(model, str | Path):
         return
+    name = str(model)
     if name.startswith("bundled:"):
         bundled_folder(name)
     elif not (Path(name).is_file() if name.endswith(".gguf") else _is_model(name)):
@@ -218,13 +217,13 @@ def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
     live = LiveChains(models, from_run=None if stored is None else stored.begin)
     filling = Filling(models)
 
-    def saved(state: Any) -> "Answer":
+    def save_page(state: Any) -> "Answer":
         return save(answers, None if stored is None else stored.now(), state)
 
     questions: dict[str, Any] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
     questions |= {"encode": live.encode, "tokens": live.tokens}
     questions |= {"fill": filling.fill, "translate": filling.translate}
-    questions |= {"about": partial(_about, stored, models), "save": saved}
+    questions |= {"about": partial(_about, stored, models), "save": save_page}
     if stored is not None:
         questions |= {"run": stored.about, "bands": stored.bands}
     answers = Answers(questions, close=None if stored is None else stored.close)
@@ -235,13 +234,13 @@ def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> "Qu
     """A question about the opened run or about living chains, as the source says."""
 
     @wraps(getattr(live, name))
-    def question(source: Any, **given: Any) -> "Answer":
+    def question(source: Any, **arguments: Any) -> "Answer":
         if source == "run" and stored is None:
             raise GlauberError("no run is open here: start with its folder.")
-        chains = given.get("chains")
+        chains = arguments.get("chains")
         if chains is not None and not (isinstance(chains, list) and chains):
             raise GlauberError("chains are a list of numbers.")
-        answer: Answer = getattr(stored if source == "run" else live, name)(source, **given)
+        answer: Answer = getattr(stored if source == "run" else live, name)(source, **arguments)
         return answer
 
     return question

@@ -1,11 +1,12 @@
 """How are blanks filled and sentences translated? Pass by pass, as films of one text.
 
 What comes out is what `glauber.infill` and `glauber.translate` give for the same parameters. A
-frame is a pass; sweeps of correction behind the last pass are frames too.
+frame is a pass; sweeps of correction after the last pass are frames too.
 """
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,20 @@ from glauber.translation.translate import signature_of, translator_folder
 
 CHARACTERS = 20_000
 CALLS = 2000  # of the model that one answer may take
+OPTIONS = {
+    "order",
+    "count",
+    "passes",
+    "block",
+    "remask",
+    "temperature",
+    "top_k",
+    "top_p",
+    "correct",
+    "correct_block",
+    "seed",
+}
+DEFAULTS: dict[str, Any] = {"count": "1", "temperature": 1.0}  # where those of `infill` differ
 
 
 class Filling:
@@ -34,48 +49,32 @@ class Filling:
 
     def __init__(self, models: Models) -> None:
         self.models = models
-        self._translators: dict[str, Any] = {}
+        self._part = cache(self._load_part)
 
-    def fill(
-        self,
-        model: str,
-        text: str,
-        order: str = "confidence",
-        count: str | int = "1",
-        passes: int | None = None,
-        block: int | None = None,
-        remask: str = "none",
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        correct: int = 0,
-        correct_block: int | None = None,
-        seed: int = 0,
-    ) -> Answer:
-        """The passes that fill the blanks of a text; parameters as in `infill`."""
-        _check_blanks(text, correct)
+    def fill(self, model: str, text: str, **options: Any) -> Answer:
+        """The passes that fill the blanks of a text; options are parameters of `infill`."""
+        unknown = sorted(options.keys() - OPTIONS)
+        if unknown:
+            raise GlauberError(f"the question fill: got an unexpected argument {unknown[0]!r:.40}.")
+        _check_blanks(text, options.get("correct", 0))
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
-            opened = self.models[self.models.check(model)]
-            made = infill(
-                opened, [text], order=order, count=count, passes=passes, block=block,
-                remask=remask, temperature=temperature, top_k=top_k, top_p=top_p, correct=correct,
-                correct_block=correct_block, seed=seed,
-            )  # fmt: skip
-        written, vocabulary = made.written, opened.vocabulary
+            loaded = self.models[self.models.check(model)]
+            generation = infill(loaded, [text], **DEFAULTS | options)
+        written, vocabulary = generation.written, loaded.vocabulary
         shown = Shown.of(vocabulary, _begin(written), written.begin[0])
-        hidden = [shown.site(position) for position in np.flatnonzero(written.begin[0]).tolist()]
-        film = _passes(written, shown, vocabulary)
+        hidden = (np.flatnonzero(written.begin[0]) - shown.first).tolist()
+        film = _film_of_passes(written, shown, vocabulary)
         return {
             "film": film.to_dict(),
             "hidden": hidden,
-            "order": _filled(film, hidden, written),
+            "order": _passes_of_sites(film, hidden, written),
             "passes": int(written.passes[0]),
-            "text": made.texts[0],
-            "log_prob": None if made.without_path else float(made.log_probs[0]),
-            "fill_log_prob": float(made.rows()[0]["fill_log_prob"]),
-            "signature": made.signature,
-            "notes": [str(one.message) for one in caught],
+            "text": generation.texts[0],
+            "log_prob": None if generation.without_path else float(generation.log_probs[0]),
+            "fill_log_prob": float(generation.rows()[0]["fill_log_prob"]),
+            "signature": generation.signature,
+            "notes": [str(warning.message) for warning in caught],
         }
 
     def translate(
@@ -94,9 +93,14 @@ class Filling:
         if isinstance(remask, bool) or not isinstance(remask, int | float):
             raise GlauberError(f"the remask fraction is {remask!r:.40}, but it must be a number.")
         decoding = Decoding(
-            decoder, steps, lengths, remask_repeats=remask_repeats, remask=remask, judge=judge,
+            decoder,
+            steps,
+            lengths,
+            remask_repeats=remask_repeats,
+            remask=remask,
+            judge=judge,
             seed=seed,
-        )  # fmt: skip
+        )
         decoding.check()
         if decoder == "ar":
             raise GlauberError("the decoder ar writes word by word: it has no passes to show.")
@@ -104,50 +108,46 @@ class Filling:
             raise GlauberError(f"{steps} passes over {lengths} lengths are too many for a page.")
         folder = translator_folder(None)
         with self.models.lock:
-            vocabulary = self._kept("vocabulary")
-            student = self._kept("student")
-            teacher = self._kept("teacher") if decoding.asks_teacher else None
-            made = translate_texts(
+            vocabulary = self._part("vocabulary")
+            student = self._part("student")
+            teacher = self._part("teacher") if decoding.asks_teacher else None
+            translation = translate_texts(
                 student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
             )[0]
         return {
-            "film": _refined(made, vocabulary).to_dict(),
+            "film": _film_of_translation(translation, vocabulary).to_dict(),
             "source_text": text,
-            "text": made.text,
-            "score": made.score,
-            "passes": made.n_passes,
+            "text": translation.text,
+            "score": translation.score,
+            "passes": translation.n_passes,
             "signature": signature_of(folder, student, decoding, 1),
-            "notes": _notes(decoding, made),
+            "notes": _notes(decoding, translation),
         }
 
-    def _kept(self, name: str) -> Any:
-        """Vocabulary, student or teacher of the bundled translator, read once."""
-        if name not in self._translators:
-            folder = translator_folder(None)
-            self._translators[name] = (
-                load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
-            )
-        return self._translators[name]
+    def _load_part(self, name: str) -> Any:
+        """Vocabulary, student or teacher of the bundled translator."""
+        folder = translator_folder(None)
+        return load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
 
 
-def _check_text(text: Any) -> None:
+def _check_text(text: object) -> None:
     if not isinstance(text, str) or not text.strip():
         raise GlauberError("the text is empty.")
     if len(text) > CHARACTERS:
         raise GlauberError(f"the text has {len(text):,} characters: give at most {CHARACTERS:,}.")
 
 
-def _check_blanks(text: Any, correct: Any) -> None:
+def _check_blanks(text: str, correct: object) -> None:
     """Refuses blanks of several lengths, of which a film could show one only."""
     _check_text(text)
     lengths = [blank.group(1) or "1" for blank in BLANK.finditer(text)]
-    several = next((one for one in lengths if "-" in one), None)
-    if several is not None:
+    ranges = [length for length in lengths if "-" in length]
+    if ranges:
         raise GlauberError(
-            f"the blank [MASK:{several}] may have several lengths, but a film shows one: write "
+            f"the blank [MASK:{ranges[0]}] may have several lengths, but a film shows one: write "
             "[MASK:2], say."
         )
-    tokens = sum(int(one) for one in lengths if one.isdecimal())
+    tokens = sum(int(length) for length in lengths if length.isdecimal())
     sweeps = correct if isinstance(correct, int) else 0
     if tokens * (1 + sweeps) > CALLS:
         raise GlauberError(
@@ -164,7 +164,7 @@ def _begin(written: Written) -> NDArray[np.int64]:
     return np.where(written.begin[0], written.hidden_token, written.tokens[0])
 
 
-def _passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
+def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
     """A frame for each pass, and for each sweep of correction after the last one."""
     trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)
     frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
@@ -181,7 +181,7 @@ def _passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
     )
 
 
-def _filled(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
+def _passes_of_sites(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
     """The passes in which each hidden site was filled: several, where it was hidden again."""
     drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
     return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]
@@ -196,9 +196,9 @@ class Words(NamedTuple):
         return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
 
 
-def _refined(made: Translation, vocabulary: Any) -> Film:
+def _film_of_translation(translation: Translation, vocabulary: Any) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
-    tokens, log_probs = np.array(made.trace), np.array(made.confidence)
+    tokens, log_probs = np.array(translation.trace), np.array(translation.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
     known = np.vstack([np.full_like(log_probs[:1], np.nan), log_probs[:-1]])
     step, site = np.nonzero((tokens != before) | (log_probs != known))
@@ -231,10 +231,10 @@ def _film(
     return film_of([begin], events, first=0, count=count, every=1, end=count)
 
 
-def _notes(decoding: Decoding, made: Translation) -> list[str]:
+def _notes(decoding: Decoding, translation: Translation) -> list[str]:
     notes = []
     if decoding.schedule.random_start:
         notes.append("The first draft is random words, which are shown as hidden.")
-    if made.trace and tuple(made.trace[-1]) != made.tokens:
+    if translation.trace and tuple(translation.trace[-1]) != translation.tokens:
         notes.append("Words that repeat their neighbour are dropped behind the last pass.")
     return notes

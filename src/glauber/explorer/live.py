@@ -10,9 +10,9 @@ import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,9 +26,8 @@ from glauber.conditionals.starts import check_length, starts
 from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, State, run, start
-from glauber.dynamics.memo import Memo
+from glauber.dynamics.remembered import Memo, memoised
 from glauber.dynamics.scans import scan_named
-from glauber.dynamics.scheduler import memoised
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
@@ -51,14 +50,6 @@ TURN = 16  # steps of a turn, where chains of several models or scans take turns
 
 # chain and step of the opened run -> tokens (length,), free (length,), vocabulary
 FromRun = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.bool_], Text]]
-
-
-class Begin(NamedTuple):
-    """The beginning of a trail: tokens and free sites (length,), and what of them is shown."""
-
-    tokens: NDArray[np.int64]
-    free: NDArray[np.bool_]
-    shown: Shown
 
 
 @dataclass(eq=False)
@@ -102,7 +93,7 @@ class Stretch:
     shown: Shown
     free: NDArray[np.bool_]  # (length,)
     chain: int  # in the key of the noise
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[Piece]
 
     @property
     def temperature(self) -> float:
@@ -125,7 +116,7 @@ class Stretch:
             self.pieces.append(piece)
         return piece
 
-    def edited(self, step: int, edits: Sequence[Edit]) -> "Stretch":
+    def with_edits(self, step: int, edits: Sequence[Edit]) -> "Stretch":
         """The stretch that begins with edits of the state after a step."""
         state, free = self.piece_before(step).state(step), self.free.copy()
         spec, chain = self.spec, self.chain
@@ -144,7 +135,7 @@ class Stretch:
 
 
 @dataclass(eq=False)
-class Place:
+class Cursor:
     """A step of a trail whose state is known."""
 
     trail: Trail
@@ -182,10 +173,10 @@ class StepCache:
         self._memo = lru_cache(MEMOS)(self._new_memo)
         self._check = lru_cache(CHECKED)(self._check_edits)
 
-    # ---- places on trails
+    # ---- cursors on trails
 
-    def places(self, trails: Sequence[Trail], step: int) -> list[Place]:
-        """The last known place of each trail up to a step; the trails are checked first.
+    def cursors(self, trails: Sequence[Trail], step: int) -> list[Cursor]:
+        """The last known cursor of each trail up to a step; the trails are checked first.
 
         What was not used for longest is forgotten, where there is too much.
         """
@@ -207,41 +198,41 @@ class StepCache:
         self._used[piece] = None
         self._used.move_to_end(piece)
 
-    def seek(self, trail: Trail, step: int) -> Place:
-        """The last known place up to a step."""
+    def seek(self, trail: Trail, step: int) -> Cursor:
+        """The last known cursor up to a step."""
         segments = trail.segments
         top = index = bisect_right([segment.first for segment in segments], step) - 1
         while index and segments[index].key not in self._stretches:
             index -= 1
-        place = Place(trail, index, self._stretch(trail, index), 0)
+        cursor = Cursor(trail, index, self._stretch(trail, index), 0)
         while True:
-            last = min(step, place.end)
-            place.step = min(last, place.stretch.piece_before(last).last)
-            if place.index == top or place.step < place.end:
-                return place
-            self._turn(place)
+            last = min(step, cursor.end)
+            cursor.step = min(last, cursor.stretch.piece_before(last).last)
+            if cursor.index == top or cursor.step < cursor.end:
+                return cursor
+            self._turn(cursor)
 
-    def forward(self, place: Place, last: int) -> None:
+    def forward(self, cursor: Cursor, last: int) -> None:
         """Move on through the steps that are there, up to a step."""
-        while place.step < last:
-            step = min(place.stretch.piece_after(place.step).last, place.end, last)
-            if step <= place.step:
+        while cursor.step < last:
+            step = min(cursor.stretch.piece_after(cursor.step).last, cursor.end, last)
+            if step <= cursor.step:
                 return
-            place.step = step
-            if step == place.end < STEPS:
-                self._turn(place)
+            cursor.step = step
+            if step == cursor.end < STEPS:
+                self._turn(cursor)
 
-    def _turn(self, place: Place) -> None:
+    def _turn(self, cursor: Cursor) -> None:
         """Apply the edits at the end of a stretch."""
-        place.stretch = self._stretch(place.trail, place.index + 1, place)
-        place.index += 1
+        cursor.stretch = self._stretch(cursor.trail, cursor.index + 1, cursor)
+        cursor.index += 1
 
-    def _stretch(self, trail: Trail, index: int, place: Place | None = None) -> Stretch:
-        """A stretch that is there; or the first one, or that after a place."""
+    def _stretch(self, trail: Trail, index: int, cursor: Cursor | None = None) -> Stretch:
+        """A stretch that is there; or the first one, or that after a cursor."""
         segment = trail.segments[index]
         if segment.key not in self._stretches:
-            before = self._first_stretch(trail) if place is None else place.stretch
-            self._stretches[segment.key] = before.edited(segment.first, segment.edits)
+            before = self.begin(trail) if cursor is None else cursor.stretch
+            self._stretches[segment.key] = before.with_edits(segment.first, segment.edits)
         self._stretches.move_to_end(segment.key)
         return self._stretches[segment.key]
 
@@ -283,19 +274,19 @@ class StepCache:
 
     # ---- steps
 
-    def bring(self, places: Sequence[Place], step: int, stop: Callable[[], bool]) -> None:
+    def bring(self, cursors: Sequence[Cursor], step: int, stop: Callable[[], bool]) -> None:
         """Move all to a step, making the steps that are not there until `stop` says so.
 
         `stop` is called after each step. Chains of different models or scans take turns.
         """
         stopping = False
         while True:
-            for place in places:
-                self.forward(place, step)
-            groups: dict[tuple[str, str], list[Place]] = {}
-            for place in places:
-                if place.step < step:
-                    groups.setdefault((place.trail.model, place.trail.scan), []).append(place)
+            for cursor in cursors:
+                self.forward(cursor, step)
+            groups: dict[tuple[str, str], list[Cursor]] = {}
+            for cursor in cursors:
+                if cursor.step < step:
+                    groups.setdefault((cursor.trail.model, cursor.trail.scan), []).append(cursor)
             if not groups or stopping:
                 return
             for (model, scan), group in groups.items():
@@ -307,25 +298,26 @@ class StepCache:
         self,
         model: str,
         scan: str,
-        places: Sequence[Place],
+        cursors: Sequence[Cursor],
         most: int,
         step: int,
         session: Session,
     ) -> None:
-        """Make at most so many steps at some places, and none after `step`."""
-        by_row = {(place.stretch, place.step): place for place in places}  # trails share steps
+        """Make at most so many steps at some cursors, and none after `step`."""
+        by_row = {(cursor.stretch, cursor.step): cursor for cursor in cursors}  # trails share steps
         rows, together = list(by_row), list(by_row.values())
         room = [
-            min(place.end, step, place.stretch.piece_after(place.step).first + PIECE) - place.step
-            for place in together
+            min(cursor.end, step, cursor.stretch.piece_after(cursor.step).first + PIECE)
+            - cursor.step
+            for cursor in together
         ]
         planned, batch = self._streams.pop((model, scan), ([], None))
         if batch is None or planned != rows:
             batch = self._batch(model, scan, together)
         log = MemoryLog(
             rows[0][0].spec,
-            _padded((place.state.tokens for place in together), PAD).numpy(),
-            _padded((stretch.free for stretch, _ in rows), False).numpy(),
+            _pad((cursor.state.tokens for cursor in together), PAD).numpy(),
+            _pad((stretch.free for stretch, _ in rows), False).numpy(),
             max(stretch.n_slots for stretch, _ in rows),
         )
         advance([batch], log, until=min(most, *room), session=session)
@@ -347,21 +339,21 @@ class StepCache:
         self.n_bytes += piece.n_bytes
         self._use(piece)
 
-    def _batch(self, model: str, scan: str, places: Sequence[Place]) -> Batch:
-        """The chains at some places, and their steps from there on."""
-        opened, stretches = self.models[model], [place.stretch for place in places]
+    def _batch(self, model: str, scan: str, cursors: Sequence[Cursor]) -> Batch:
+        """The chains at some cursors, and their steps from there on."""
+        loaded, stretches = self.models[model], [cursor.stretch for cursor in cursors]
         state = start(
-            _padded((place.state.tokens for place in places), PAD),
-            _padded((stretch.free for stretch in stretches), False),
+            _pad((cursor.state.tokens for cursor in cursors), PAD),
+            _pad((stretch.free for stretch in stretches), False),
             temperature=torch.tensor(
                 [stretch.temperature for stretch in stretches], dtype=torch.float64
             ),
             chain=torch.tensor([stretch.chain for stretch in stretches]),
         )
-        steps = torch.tensor([place.step + place.trail.offset for place in places])
-        state = State(*(part.to(opened.state_device) for part in state._replace(step=steps)))
-        seeds = torch.tensor([place.trail.seed for place in places], device=state.step.device)
-        return Batch(len(places), self._stream(model, scan, state, seeds), opened.device)
+        steps = torch.tensor([cursor.step + cursor.trail.offset for cursor in cursors])
+        state = State(*(part.to(loaded.state_device) for part in state._replace(step=steps)))
+        seeds = torch.tensor([cursor.trail.seed for cursor in cursors], device=state.step.device)
+        return Batch(len(cursors), self._stream(model, scan, state, seeds), loaded.device)
 
     def _stream(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
         """All further steps of some chains; calls of the model are short, for whoever waits."""
@@ -371,50 +363,31 @@ class StepCache:
                 yield after, info
 
     def _steps(self, model: str, scan: str, state: State, seeds: Tensor) -> Stream:
-        named, conditionals = scan_named(scan), self.models.conditionals(model)
-        if not named.is_single_and_blind:
-            return run(self._kernel(model, scan), state, STREAM, seed=seeds)
+        kernel = self._kernel(model, scan)
+        if kernel.lookup is None:
+            return run(kernel, state, STREAM, seed=seeds)
         # A browser needs the other cores: nothing is asked for ahead. A GPU asks for what pays.
         return memoised(
-            conditionals,
+            kernel,
             state,
             STREAM,
             seed=seeds,
             memo=self._memo(model, state.tokens.shape[1]),
-            scan=named,
             lead=LEAD,
             prefetch=None if state.tokens.is_cuda else 0,
         )
 
     def _new_kernel(self, model: str, scan: str) -> Kernel:
-        named, conditionals = scan_named(scan), self.models.conditionals(model)
-        return glauber(conditionals, scan=named, within=named.within)
+        kind = scan_named(scan)
+        return glauber(self.models.conditionals(model), scan=kind, within=kind.within)
 
     def _new_memo(self, model: str, length: int) -> Memo:
         return Memo(self.models.conditionals(model).vocab_size, length, budget=MEMO)
 
     # ---- beginnings
 
-    def _first_stretch(self, trail: Trail) -> Stretch:
-        """A stretch of no steps before the edits at step 0."""
-        begin = self.begin(trail)
-        spec = Spec(
-            model=trail.model,
-            fingerprint="",  # the log is not stored: no need to read all weights
-            device="",
-            dtype="",
-            seed=trail.seed,
-            steps=STEPS,
-            chains=1,
-            temperature=trail.temperature,
-            scan=trail.scan,
-        )
-        unknown = np.full(len(begin.tokens), np.nan, np.float32)
-        piece = Piece(0, begin.tokens, unknown)
-        return Stretch(spec, begin.shown, begin.free, trail.chain, [piece])
-
-    def begin(self, trail: Trail, *, warn: bool = False) -> Begin:
-        """Tokens and free sites before the first edit; warn: also of a text that was repaired."""
+    def begin(self, trail: Trail, *, warn: bool = False) -> Stretch:
+        """The state before the first edit; warn: also of a text that was repaired."""
         model = self.models[self.models.check(trail.model)]
         if isinstance(model, CausalLM):
             raise GlauberError(
@@ -428,7 +401,19 @@ class StepCache:
         shown = Shown.of(model.vocabulary, tokens, free)
         for site in trail.frozen:
             free[shown.position(site)] = False
-        return Begin(tokens, free, shown)
+        spec = Spec(
+            model=trail.model,
+            fingerprint="",  # the log is not stored: no need to read all weights
+            device=model.device.type,
+            dtype=model.dtype,
+            seed=trail.seed,
+            steps=STEPS,
+            chains=1,
+            temperature=trail.temperature,
+            scan=trail.scan,
+        )
+        piece = Piece(0, tokens, np.full(len(tokens), np.nan, np.float32))
+        return Stretch(spec, shown, free, trail.chain, [piece])
 
     def _start(self, model: Model, trail: Trail) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         if trail.text is not None:
@@ -440,7 +425,7 @@ class StepCache:
         row = tokens[tokens != PAD]
         known = int(row.max()) < model.vocab_size
         if not known or any(vocabulary.spell(t) != model.vocabulary.spell(t) for t in set(row)):
-            raise GlauberError(f"{model.name} has another vocabulary than the opened run.")
+            raise GlauberError(f"{model.name} has another vocabulary than the loaded run.")
         check_length(model, torch.from_numpy(row)[None])
         return row.copy(), free[: len(row)].copy()
 
@@ -470,7 +455,7 @@ def allowed_tokens(conditionals: Conditionals) -> NDArray[np.bool_]:
     return np.ones(conditionals.vocab_size, np.bool_)
 
 
-def _padded(rows: Iterable[NDArray[Any]], fill: int) -> Tensor:
+def _pad(rows: Iterable[NDArray[Any]], fill: int) -> Tensor:
     """Rows of different lengths as one tensor, filled up after the shorter ones."""
     tensors = [torch.from_numpy(row) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=fill)

@@ -1,7 +1,7 @@
-"""Which models can a page ask, and who may ask them now?
+"""The models that a page may use, and whose turn it is.
 
-A fixed list of names, each opened when it is first needed and kept. All who ask a model take their
-turn, first come, first served: a click waits for one short piece of work, not for a whole film.
+A fixed list of names, each opened when it is first needed. All who use a model take their turn,
+first come, first served: a click waits for one short piece of work, not for a whole film.
 """
 
 import threading
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from glauber.conditionals.base import Conditionals, Model
@@ -36,25 +35,16 @@ class Turns:
         me = threading.get_ident()
         with self._changed:
             if not (self._line and self._line[0] == me):
-                self._wait(me)
+                self._line.append(me)
+                try:
+                    self._changed.wait_for(lambda: self._line[0] == me)
+                except BaseException:  # an interrupt: nobody after it would ever come
+                    self._line.remove(me)
+                    self._changed.notify_all()
+                    raise
             self._depth += 1
 
-    def _wait(self, me: int) -> None:
-        self._line.append(me)
-        try:
-            while self._line[0] != me:
-                self._changed.wait()
-        except BaseException:  # an interrupt leaves the line, or nobody behind it would ever come
-            self._line.remove(me)
-            self._changed.notify_all()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._depth -= 1
             if not self._depth:
@@ -63,7 +53,7 @@ class Turns:
 
 
 class Models:
-    """Models by name, opened once each; `lock` is held by whoever asks one."""
+    """Models by name, opened once each; whoever uses one takes the `lock`."""
 
     def __init__(self, loaders: Mapping[str, Loader]) -> None:
         self.lock = Turns()
@@ -72,9 +62,9 @@ class Models:
         self._conditionals: dict[str, Conditionals] = {}
 
     @classmethod
-    def of(cls, *given: str | Path | Conditionals, **how: Any) -> "Models":
+    def of(cls, *models: str | Path | Conditionals, **how: Any) -> "Models":
         """Of names and objects, as `glauber.load` takes them; `how` goes to it for names."""
-        return cls(dict(named_loader(one, **how) for one in given))
+        return cls(dict(named_loader(model, **how) for model in models))
 
     @property
     def names(self) -> list[str]:
@@ -107,9 +97,9 @@ class Models:
             return self._conditionals[name]
 
 
-def named_loader(given: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
+def named_loader(model: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
     """A model's name and what opens it; an object is a model already."""
-    if isinstance(given, str | Path):
-        return str(given), partial(load, str(given), **how)
-    opened = load(given)
-    return opened.name, lambda: opened
+    if isinstance(model, str | Path):
+        return str(model), partial(load, str(model), **how)
+    loaded = load(model)
+    return loaded.name, lambda: loaded

@@ -1,4 +1,4 @@
-"""How does a notebook reach its answers? By messages between the page in a cell and the kernel.
+"""The page in a notebook: messages between a cell and the kernel.
 
 The same page as in a browser, joined into one script. A question comes with a number and goes to
 a few threads, so that cells can run meanwhile; its answer goes back with the same number.
@@ -21,16 +21,16 @@ SCRIPT = "const page = {script};\nexport default {{ render: page.render }};\n"
 class Page(anywidget.AnyWidget):  # type: ignore[misc]
     """The page as a widget."""
 
-    link = traitlets.Unicode().tag(sync=True)  # what would stand behind # in an address
+    link = traitlets.Unicode().tag(sync=True)  # what follows # in an address
 
     def __init__(self, answers: Answers, *, link: str = "") -> None:
         self._esm = SCRIPT.format(script=bundle.script("widget.js"))
         self._css = bundle.css()
         self._answers, self._workers = answers, Workers()
         super().__init__(link=link)
-        self.on_msg(self._asked)
+        self.on_msg(self._on_message)
 
-    def _asked(self, _: Any, content: Any, buffers: Any) -> None:
+    def _on_message(self, _: Any, content: Any, buffers: Any) -> None:
         """A message of the page: {id, name, args}."""
         if not isinstance(content, dict) or not {"id", "name", "args"} <= content.keys():
             return
@@ -41,12 +41,11 @@ class Page(anywidget.AnyWidget):  # type: ignore[misc]
             self.send({"id": number, "answer": {"error": str(error)}})
 
     def _answer(self, number: Any, name: Any, args: Any) -> None:
-        given = args if isinstance(args, dict) else {}
-        _, answer = self._answers.reply(str(name), given)
+        _, answer = self._answers.reply(str(name), args if isinstance(args, dict) else {})
         self.send({"id": number, "answer": plain(answer)})
 
     def stop(self) -> bool:
-        """Ends the page; whether no answer is still being computed."""
+        """End the page; whether no answer is still being computed."""
         self._workers.close()
         self.close()
         return self._workers.join(0.1)

@@ -1,7 +1,7 @@
 """What is sent to a colleague? One page in one file that shows what was seen and asks nobody.
 
-It carries the states as a film, and the same modules that show them beside a server. Scripts are
-named by their hash, so that nothing else can run in it; texts stand in it as JSON without `<`.
+It carries the states as a film, and the same modules that show them with a server. Scripts are
+named by their hash, so that nothing else can run in it; texts are JSON without `<`.
 """
 
 import base64
@@ -10,7 +10,7 @@ import hashlib
 import html
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answer, Answers, encoded
+from glauber.explorer.answers import Answer, Answers, to_json
+from glauber.explorer.bands import KINDS
 from glauber.figures import bundle
 from glauber.result import counted
-from glauber.runs.film import Film, column, whole_film
+from glauber.runs.film import column, whole_film
 from glauber.runs.run import Run
 
 TEMPLATE = Path(bundle.__file__).parent / "templates" / "saved.html"
@@ -36,7 +37,6 @@ PIECE = 2_000  # steps asked for at once
 PATIENCE = 60.0  # seconds for chains to be made again
 LARGEST = 32 * 2**20  # bytes of a page
 COLUMNS = ("frame", "chain", "site", "token", "log_prob", "entropy")
-KINDS = ("traps", "basins", "topics")
 KINDS_OF = {"int32": "<i4", "float32": "<f4", "uint8": "u1"}
 
 
@@ -63,11 +63,11 @@ def save(answers: Answers, run: Run | None, state: Mapping[str, Any]) -> Answer:
 
 
 def page(carried: Answer, *, title: str) -> str:
-    """A page in one file of what it carries; whatever stands in it is data."""
+    """A page in one file of what it carries; all of that is data."""
     script = START.format(script=bundle.script("saved.js")).replace("</", "<\\/")
     style = bundle.css()
     policy = (
-        f"default-src 'none'; script-src {_named(script)}; style-src {_named(style)}; "
+        f"default-src 'none'; script-src {_by_hash(script)}; style-src {_by_hash(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
@@ -76,11 +76,11 @@ def page(carried: Answer, *, title: str) -> str:
         note=html.escape(carried["note"]),
         style=style,
         script=script,
-        carried=encoded(carried).decode().replace("<", "\\u003c"),
+        carried=to_json(carried).decode().replace("<", "\\u003c"),
     )
 
 
-def _named(text: str) -> str:
+def _by_hash(text: str) -> str:
     """A script or style by its hash, as a policy names it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -94,33 +94,28 @@ def _of_run(answers: Answers, run: Run) -> tuple[Answer, str]:
     film = whole_film(run, most_events=EVENTS)
     last = film.count * film.every
     about = answers("run", {}) | {"steps": last, "planned": last, "finished": True}
-    bands = {kind: _done(answers("bands", {"kind": kind})) for kind in KINDS}
+    bands = {kind: _known_bands(answers("bands", {"kind": kind})) for kind in KINDS}
     curves = answers("curves", {"source": "run"})
     shown = f"every {_th(film.every)} step" if film.every > 1 else "every step"
     note = f"A stored run: {counted(run.n_chains, 'chain')}, {shown} up to {last:,}."
-    found = {"run": about | {"every": film.every}, "curves": curves}
-    return {"answers": found, "film": _packed(_rounded(film)), "bands": bands}, note
+    stored = {"run": about | {"every": film.every}, "curves": curves}
+    return {
+        "answers": stored,
+        "film": _compress(film.with_three_digits().to_dict()),
+        "bands": bands,
+    }, note
 
 
 def _th(number: int) -> str:
     return f"{number:,}" + {1: "st", 2: "nd", 3: "rd"}.get(number, "th")
 
 
-def _done(bands: Answer) -> Answer:
+def _known_bands(bands: Answer) -> Answer:
     """What was found; nothing where it was not ready yet."""
     if bands["state"] != "working":
         return bands
     why = "This was not ready yet when the page was saved."
     return {"state": "none", "why": why, "note": "", "bands": []}
-
-
-def _rounded(film: Film) -> Answer:
-    """The film with log-probabilities and entropies to three digits, which pack better."""
-    found = film.to_dict()
-    for name in ("log_prob", "entropy"):
-        bits = np.asarray(getattr(film, name), np.float32).view(np.uint32)
-        found[name] = column(((bits + 0x1000) & 0xFFFFE000).view(np.float32))
-    return found
 
 
 def _of_trails(answers: Answers, state: Mapping[str, Any]) -> tuple[Answer, str]:
@@ -131,11 +126,11 @@ def _of_trails(answers: Answers, state: Mapping[str, Any]) -> tuple[Answer, str]
     film = trail_film(answers, trails_of(state), last)
     chains = "Two chains" if len(film["chains"]) > 1 else "A chain"
     note = f"{chains} of {str(state.get('model'))[:80]}, every step up to {last:,}."
-    return {"answers": {}, "film": _packed(film)}, note
+    return {"answers": {}, "film": _compress(film)}, note
 
 
 def trails_of(state: Mapping[str, Any]) -> list[Answer]:
-    """The trails that a state of the page stands for, as `trail.js` makes them."""
+    """The trails of a state of the page, as `trail.js` makes them."""
     shared = {name: state.get(name) for name in ("model", "seed", "chain", "temperature", "scan")}
     start = {"start": state["start"]} if state.get("start") else None
 
@@ -155,19 +150,19 @@ def trail_film(answers: Answers, trails: list[Answer], last: int) -> Answer:
     pieces: list[Answer] = []
     end, first, events = time.monotonic() + PATIENCE, 0, 0
     while not pieces or first < last:
-        if max(events, last * len(trails)) > MOST:  # a step redraws at least one token
+        if max(events, last * len(trails)) > MOST:
             raise GlauberError(f"a page carries at most {MOST:,} redraws: save an earlier step.")
         if time.monotonic() > end:
             raise GlauberError(f"{last:,} steps take too long to be made again.")
-        asked = {"source": {"trails": trails}, "first": first, "count": min(last - first, PIECE)}
-        piece = answers("film", asked)
+        count = min(last - first, PIECE)
+        piece = answers("film", {"source": {"trails": trails}, "first": first, "count": count})
         if piece["count"] or not last:
             pieces.append(piece)
             first, events = first + piece["count"], events + len(_values(piece["frame"]))
-    return _joined(pieces)
+    return _join(pieces)
 
 
-def _joined(pieces: list[Answer]) -> Answer:
+def _join(pieces: list[Answer]) -> Answer:
     """Films of which each goes on where the one before ends, as one."""
     columns: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
     words: dict[str, str] = {}
@@ -176,24 +171,23 @@ def _joined(pieces: list[Answer]) -> Answer:
             values = _values(piece[name])
             columns[name].append(values + np.int32(piece["first"]) if name == "frame" else values)
         words |= piece["words"]
-    whole = {name: column(np.concatenate(values)) for name, values in columns.items()}
+    joined = {name: column(np.concatenate(values)) for name, values in columns.items()}
     last = pieces[-1]["first"] + pieces[-1]["count"]
-    return pieces[0] | whole | {"words": words, "count": last, "end": last}
+    return pieces[0] | joined | {"words": words, "count": last, "end": last}
 
 
 def _values(packed: Mapping[str, str]) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(packed["data"]), KINDS_OF[packed["dtype"]])
 
 
-def _packed(film: Answer) -> Answer:
+def _compress(film: Answer) -> Answer:
     """The film with its columns compressed."""
-    small = {name: _smaller(film[name]) for name in COLUMNS}
-    return film | small
-
-
-def _smaller(plain: Mapping[str, str]) -> Answer:
-    packed = gzip.compress(base64.b64decode(plain["data"]), mtime=0)
-    return {"dtype": plain["dtype"], "gzip": base64.b64encode(packed).decode("ascii")}
+    columns = {}
+    for name in COLUMNS:
+        packed = gzip.compress(base64.b64decode(film[name]["data"]), mtime=0)
+        data = base64.b64encode(packed).decode("ascii")
+        columns[name] = {"dtype": film[name]["dtype"], "gzip": data}
+    return film | columns
 
 
 def _of_fill(answers: Answers, state: Mapping[str, Any]) -> tuple[Answer, str]:
@@ -208,11 +202,9 @@ FILL = ("model", "order", "count", "temperature", "seed", "correct")
 
 
 def _fill_question(state: Mapping[str, Any]) -> tuple[str, Answer]:
-    def given(names: Iterable[str]) -> Answer:
-        return {name: state[name] for name in names if state.get(name) is not None}
-
+    state = {name: value for name, value in state.items() if value is not None}
     if state.get("mode") == "translate":
-        steps = {"steps": state["passes"]} if state.get("passes") is not None else {}
-        return "translate", given(("text",)) | steps
+        names = {"text": "text", "steps": "passes"}
+        return "translate", {name: state[own] for name, own in names.items() if own in state}
     blanks = {"text": re.sub("_{2,}", "[MASK]", str(state.get("text", "")))}
-    return "fill", given(FILL) | blanks
+    return "fill", {name: state[name] for name in FILL if name in state} | blanks

@@ -8,6 +8,7 @@ part of a request becomes a path. Models' and users' texts leave as JSON only.
 
 import asyncio
 import json
+import math
 import secrets
 import signal
 import socket
@@ -24,7 +25,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answer, Answers, encoded
+from glauber.explorer.answers import Answer, Answers, to_json
 from glauber.explorer.workers import Busy, Workers
 from glauber.figures.bundle import WEB
 
@@ -73,9 +74,9 @@ def make_app(answers: Answers, workers: Workers, *, secret: str, port: int) -> A
         return Response(status_code=404)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        given, _, path = scope["path"].lstrip("/").partition("/")
+        first, _, path = scope["path"].lstrip("/").partition("/")
         response = Response(status_code=404)  # not a word for whoever does not know the secret
-        if secrets.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+        if secrets.compare_digest(first.encode("utf-8", "replace"), secret.encode()):
             response = await respond(Request(scope, receive), path)
             for header, value in HEADERS.items():
                 response.headers.setdefault(header, value)
@@ -101,8 +102,8 @@ def _refusal(headers: Headers, port: int) -> str | None:
 async def _answer(request: Request, answers: Answers, workers: Workers, name: str) -> Response:
     """The answer when it is there; what has not begun is dropped if the client goes away."""
     try:
-        given = read_question(await _body(request))
-        future = workers.submit(partial(_reply, answers, name, given))
+        arguments = read_question(await _body(request))
+        future = workers.submit(partial(_reply, answers, name, arguments))
         answer = asyncio.ensure_future(asyncio.wrap_future(future))
         gone = asyncio.ensure_future(request.receive())
         try:
@@ -124,14 +125,14 @@ async def _answer(request: Request, answers: Answers, workers: Workers, name: st
         return _json(503, {"error": "the explorer was stopped."})
 
 
-def _reply(answers: Answers, name: str, given: dict[str, Any]) -> tuple[int, bytes]:
+def _reply(answers: Answers, name: str, arguments: dict[str, Any]) -> tuple[int, bytes]:
     """Status and JSON of an answer; large films are written here too, off the server's thread."""
-    status, answer = answers.reply(name, given)
-    return status, encoded(answer)
+    status, answer = answers.reply(name, arguments)
+    return status, to_json(answer)
 
 
 def _json(status: int, answer: Answer) -> Response:
-    return Response(encoded(answer), status, media_type="application/json")
+    return Response(to_json(answer), status, media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:
@@ -148,63 +149,74 @@ async def _body(request: Request) -> bytes:
 
 
 def read_question(body: bytes) -> dict[str, Any]:
-    """What was asked: a JSON object of finite numbers and whole characters."""
+    """A question: a JSON object of finite numbers and whole characters."""
     try:
-        given = json.loads(body.decode("utf-8"), parse_constant=_no_number, parse_float=_finite)
-        json.dumps(given, ensure_ascii=False).encode("utf-8")  # no half characters
+        question = json.loads(body.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
+        json.dumps(question, ensure_ascii=False).encode("utf-8")  # no half characters
     except RecursionError:
         raise GlauberError("a question is not nested that deeply.") from None
     except ValueError:
         raise GlauberError("a question is a JSON object of finite numbers.") from None
-    if not isinstance(given, dict):
+    if not isinstance(question, dict):
         raise GlauberError("a question is a JSON object.")
-    if _depth(given) > DEEPEST:
+    if _depth(question) > DEEPEST:
         raise GlauberError("a question is not nested that deeply.")
-    return given
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(name)
+    return question
 
 
 def _finite(written: str) -> float:
     number = float(written)
-    if number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise ValueError(written)
     return number
 
 
-def _depth(given: Any) -> int:
+def _depth(question: dict[str, Any]) -> int:
     """How many brackets enclose the innermost value; level by level, without recursion."""
-    depth, level = 0, [given]
+    depth = 0
+    level: list[Any] = [question]
     while level:
-        inside: list[Any] = []
-        for one in level:
-            inside += (
-                one.values() if isinstance(one, dict) else one if isinstance(one, list) else []
-            )
-        depth, level = depth + 1, [one for one in inside if isinstance(one, dict | list)]
+        items = [
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        depth, level = depth + 1, [item for item in items if isinstance(item, dict | list)]
     return depth
 
 
-class Server:
+class Server(uvicorn.Server):  # type: ignore[misc]
     """The page of an explorer on a port of this machine, in a thread of its own."""
 
     def __init__(self, answers: Answers, *, port: int = 0) -> None:
-        self._socket = _bound(port)
+        self._socket = _listening_socket(port)
         self.port = int(self._socket.getsockname()[1])
         secret = secrets.token_urlsafe(24)
         self.url = f"http://{HOST}:{self.port}/{secret}/"
-        self._workers = Workers()
-        app = make_app(answers, self._workers, secret=secret, port=self.port)
-        self._uvicorn = _Uvicorn(_config(app), self._workers)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="glauber-explorer", daemon=True)
+        self._workers, self._answering = Workers(), threading.Event()
+        config = uvicorn.Config(
+            make_app(answers, self._workers, secret=secret, port=self.port),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        super().__init__(config)
+        self._thread = threading.Thread(
+            target=self.run, args=([self._socket],), name="glauber-explorer", daemon=True
+        )
 
     def start(self) -> "Server":
-        """Begins to answer."""
+        """Begin to answer."""
         self._thread.start()
-        if not self._uvicorn.answering.wait(60):
+        if not self._answering.wait(60):
             raise GlauberError("the explorer's server does not start.")
         return self
 
@@ -218,35 +230,21 @@ class Server:
             if threading.current_thread() is threading.main_thread():
                 before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
                 stack.callback(signal.signal, signal.SIGINT, before)
-            while not interrupts and not self._ended.wait(0.2):
-                pass
+            while not interrupts and self._thread.is_alive():
+                self._thread.join(0.2)
 
     def stop(self) -> bool:
-        """Stops within about a second; whether no answer is still being computed."""
-        self._uvicorn.should_exit = True
+        """Stop within about a second; whether no answer is still being computed."""
+        self.should_exit = True
         self._workers.close()
         if self._thread.is_alive():
             self._thread.join(5)
         self._socket.close()
         return self._workers.join(0.1)
 
-    def _run(self) -> None:
-        try:
-            self._uvicorn.run(sockets=[self._socket])
-        finally:
-            self._ended.set()
-
-
-class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
-    """uvicorn, which says when it listens and answers who still waits when it stops."""
-
-    def __init__(self, config: uvicorn.Config, workers: Workers) -> None:
-        super().__init__(config)
-        self.answering, self._workers = threading.Event(), workers
-
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets=sockets)
-        self.answering.set()
+        self._answering.set()
 
     async def shutdown(self, sockets: Any = None) -> None:
         self._workers.close()
@@ -255,34 +253,17 @@ class _Uvicorn(uvicorn.Server):  # type: ignore[misc]
         await super().shutdown(sockets=sockets)
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=1,
-    )
-
-
-def _bound(port: int) -> socket.socket:
+def _listening_socket(port: int) -> socket.socket:
     """A socket of this machine only; port 0 is any free one."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
         raise GlauberError(f"the port is {port!r}, but it must be a number from 0 to 65535.")
     # By the protocol's name asyncio knows that it may switch off Nagle's wait of 40 ms.
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":  # there it would let two servers share a port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((HOST, port))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
     except OSError as error:
-        found.close()
+        listening.close()
         raise GlauberError(f"port {port} cannot be used: {error.strerror}.") from error
-    return found
+    return listening

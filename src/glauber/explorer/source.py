@@ -29,14 +29,14 @@ from glauber.errors import DamagedRun, GlauberError, GlauberWarning
 from glauber.explorer.answers import Answer
 from glauber.explorer.bands import Bands
 from glauber.explorer.conditional import Shown, conditional_at, sure_at, words
-from glauber.explorer.live import FromRun, Place, StepCache, allowed_tokens
+from glauber.explorer.live import Cursor, FromRun, StepCache, allowed_tokens
 from glauber.explorer.models import Models, Turns
 from glauber.explorer.trail import STEPS, Trail
 from glauber.progress import check_count
 from glauber.result import counted
 from glauber.runs.curves import NAMES, POINTS, Curves, curves, window_of
 from glauber.runs.embedding import Choice
-from glauber.runs.film import Begin, Film, column, film, film_of, thinned
+from glauber.runs.film import Begin, Film, column, film, film_of, last_events
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from glauber.runs.spec import spec_digest
@@ -68,22 +68,7 @@ class Moment(NamedTuple):
 
 
 class Source(ABC):
-    """Chains that a page shows; each method answers one question."""
-
-    @abstractmethod
-    def film(
-        self,
-        source: object,
-        first: int,
-        count: int,
-        every: int = 1,
-        chains: Sequence[int] | None = None,
-    ) -> Answer:
-        """The states of some chains from a step on, perhaps in fewer frames than asked for."""
-
-    @abstractmethod
-    def curves(self, source: object, points: int = POINTS) -> Answer:
-        """How the chains moved, in a few hundred points."""
+    """Chains that a page shows; each method answers one question (`film`, `curves` and these)."""
 
     @abstractmethod
     def moment(self, source: object, chain: int, step: int) -> AbstractContextManager[Moment]:
@@ -147,13 +132,13 @@ class LiveChains(Source):
             raise GlauberError(f"a living chain is followed for {STEPS:,} steps: begin a new one.")
         with self.models.lock:
             stop = self._stop()
-            places = self.steps.places(trails, first)
-            self.steps.bring(places, first, stop)
-            places = self._together(places)
-            begin, now = [self._begin(place) for place in places], places[0].step
+            cursors = self.steps.cursors(trails, first)
+            self.steps.bring(cursors, first, stop)
+            cursors = self._together(cursors)
+            begin, now = [self._begin(cursor) for cursor in cursors], cursors[0].step
             if now == first:
-                self.steps.bring(places, _last(trails, first, count, every), stop)
-            reached = min(place.step for place in places)
+                self.steps.bring(cursors, _last(trails, first, count, every), stop)
+            reached = min(cursor.step for cursor in cursors)
             film = self._film(trails, begin, now, (reached - now) // every, every)
         if now == first and (film.count or not count):
             return film.to_dict()
@@ -164,13 +149,14 @@ class LiveChains(Source):
         check_count("number of points", points, least=2, most=10_000)
         trails = _trails(source)
         with self.models.lock:
-            last = min(place.step for place in self.steps.places(trails, STEPS))
+            last = min(cursor.step for cursor in self.steps.cursors(trails, STEPS))
             first = max(self.steps.known_from(trail, last) for trail in trails)
             steps = np.unique(np.linspace(first, last, points).round().astype(np.int64))
             window = window_of(last - first)
-            sums = [self._sums(trail, steps, window) for trail in trails]
+            sums = np.stack([self._sums(trail, steps, window) for trail in trails], axis=1)
             left = np.array([self._left(trail, steps) for trail in trails])
-        answer = Curves.of(steps, window, np.stack(sums, axis=1), left, NAMES, first).to_dict()
+        sums = np.ascontiguousarray(sums)  # means over the chains add them up in their order
+        answer = Curves.of(steps, window, sums, left, NAMES, first).to_dict()
         if first:
             answer["notes"].append(f"What happened up to step {first:,} is not kept any more.")
         return answer
@@ -184,15 +170,15 @@ class LiveChains(Source):
         trail, patience = trails[chain], self._clock() + PATIENCE
         while True:
             with self.models.lock:
-                places = self.steps.places([trail], step)
-                self.steps.bring(places, step, self._stop())
-                place = places[0]
-                if place.step == step:
-                    model, stretch = self.models[trail.model], place.stretch
+                cursors = self.steps.cursors([trail], step)
+                self.steps.bring(cursors, step, self._stop())
+                cursor = cursors[0]
+                if cursor.step == step:
+                    model, stretch = self.models[trail.model], cursor.stretch
                     yield Moment(
                         self.models.conditionals(trail.model),
                         model.vocabulary.text,
-                        torch.from_numpy(place.state.tokens).to(model.state_device),
+                        torch.from_numpy(cursor.state.tokens).to(model.state_device),
                         stretch.free,
                         stretch.shown,
                         stretch.temperature,
@@ -200,7 +186,7 @@ class LiveChains(Source):
                     return
             if self._clock() >= patience:
                 raise GlauberError(
-                    f"this chain was made up to step {place.step:,} so far, and not to {step:,}: "
+                    f"this chain was made up to step {cursor.step:,} so far, and not to {step:,}: "
                     "play it up to there first."
                 )
 
@@ -211,7 +197,7 @@ class LiveChains(Source):
             warnings.simplefilter("always", GlauberWarning)
             begin = self.steps.begin(trail, warn=True)
             vocabulary = self.models[trail.model].vocabulary
-        tokens = begin.tokens[begin.shown.first : begin.shown.last].tolist()
+        tokens = begin.pieces[0].tokens[begin.shown.positions].tolist()
         return {
             "tokens": tokens,
             "words": words(vocabulary, tokens),
@@ -240,25 +226,21 @@ class LiveChains(Source):
         until = self._clock() + self._limit
         return lambda: self._clock() >= until or self.models.lock.waited_for
 
-    def _together(self, places: list[Place]) -> list[Place]:
-        """The places where all are; those ahead go back."""
-        last = min(place.step for place in places)
-        while any(place.step > last for place in places):
-            places = [self.steps.seek(place.trail, last) for place in places]
-            last = min(place.step for place in places)
-        return places
+    def _together(self, cursors: list[Cursor]) -> list[Cursor]:
+        """The cursors where all are; those ahead go back."""
+        last = min(cursor.step for cursor in cursors)
+        while any(cursor.step > last for cursor in cursors):
+            cursors = [self.steps.seek(cursor.trail, last) for cursor in cursors]
+            last = min(cursor.step for cursor in cursors)
+        return cursors
 
-    def _begin(self, place: Place) -> Begin:
+    def _begin(self, cursor: Cursor) -> Begin:
         """The shown part of a state."""
-        stretch, state = place.stretch, place.state
+        stretch, state = cursor.stretch, cursor.state
         shown = slice(stretch.shown.first, stretch.shown.last)
-        return Begin(
-            place.trail.chain,
-            self.models[place.trail.model].vocabulary.text,
-            state.tokens[shown],
-            state.log_prob[shown],
-            stretch.free[shown],
-        )
+        spelling = self.models[cursor.trail.model].vocabulary.text
+        tokens, log_prob, free = state.tokens[shown], state.log_prob[shown], stretch.free[shown]
+        return Begin(cursor.trail.chain, spelling, tokens, log_prob, free)
 
     def _film(
         self, trails: Sequence[Trail], begin: Sequence[Begin], first: int, count: int, every: int
@@ -267,7 +249,7 @@ class LiveChains(Source):
         events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         events["chain"] = np.repeat(np.arange(len(parts)), [len(part["step"]) for part in parts])
         events["frame"] = -((first - events["step"]) // every)
-        events = thinned(events, (len(begin), max(len(row.tokens) for row in begin)))
+        events = last_events(events, (len(begin), max(len(row.tokens) for row in begin)))
         end = min(self.steps.seek(trail, STEPS).step for trail in trails)
         return film_of(begin, events, first=first, count=count, every=every, end=end)
 
@@ -518,7 +500,10 @@ class StoredRun(Source):
 def _summary(run: Run) -> str:
     spec = run.spec
     low, high = min(spec.temperatures), max(spec.temperatures)
-    heat = f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}"
-    one, steps = ("text", "passes") if spec.unmasking else ("chain", "steps")
-    how = "" if spec.unmasking else f", scan {spec.scan}"
-    return f"{counted(run.n_chains, one)}, {run.steps:,} {steps}, {heat}{how}"
+    chains, steps = ("text", "passes") if spec.unmasking else ("chain", "steps")
+    parts = [
+        counted(run.n_chains, chains),
+        f"{run.steps:,} {steps}",
+        f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}",
+    ]
+    return ", ".join(parts if spec.unmasking else [*parts, f"scan {spec.scan}"])

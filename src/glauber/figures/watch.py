@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -48,9 +47,7 @@ def watched(
     film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
     held = plain({
         "run": _about(run, film),
-        "film": replace(
-            film, log_prob=_three_digits(film.log_prob), entropy=_three_digits(film.entropy)
-        ).to_dict(),
+        "film": film.with_three_digits().to_dict(),
         "curves": said | {"notes": [*said["notes"], *notes]},
         "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
         "chain": min(chain, n - 1),
@@ -58,11 +55,6 @@ def watched(
     text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
     return Watched(packed, _note(run, film), n)
-
-
-def _three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """About as many as a colour shows; zeros behind them take no room when compressed."""
-    return ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 def _note(run: Run, film: Film) -> str:

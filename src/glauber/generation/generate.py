@@ -13,9 +13,15 @@ from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.schedules import COUNTS, REMASKS
 from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
-from glauber.generation.calibration import check_within_error, within_error
 from glauber.generation.generated import Generation, generation, spoken
-from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
+from glauber.generation.writing import (
+    check,
+    check_out,
+    check_passes,
+    open_masked,
+    plan_generation,
+    write,
+)
 from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_memory, say
 from glauber.result import counted, model_parts, signature, study
@@ -84,7 +90,10 @@ def generate(
         order, count, passes, block, remask, top_k, top_p, correct, correct_between, correct_block
     )
     check(how, temperature=temperature, seed=seed, batch_size=batch_size, device=device)
-    check_within_error(how, error=error, stored=calibration, temperature=temperature)
+    if error is not None or calibration is not None:
+        from glauber.generation.calibration import check_within_error
+
+        check_within_error(how, error=error, stored=calibration, temperature=temperature)
     check_count("number of texts", chains)
     least, most = read_lengths(length)
     check_passes(how, least)
@@ -96,18 +105,32 @@ def generate(
         trust_remote_code=trust_remote_code,
         mask_token=mask_token,
     )
-    how = within_error(opened, how, error=error, stored=calibration, temperature=float(temperature))
+    if error is not None or calibration is not None:
+        from glauber.generation.calibration import within_error
+
+        how = within_error(
+            opened, how, error=error, stored=calibration, temperature=float(temperature)
+        )
     lengths = drawn_lengths(least, most, chains, seed)
     if temperature == 0 and order != "random" and len(set(lengths)) < chains:
         say("at temperature 0 nothing is drawn: texts of one length are the same")
     tokens = _rows(opened, prefix, suffix, lengths)
     drawn = f"{least}-{most}" if least < most else str(least)
-    job = Job(opened, how, tokens, temperature, seed, prefix, (), trust_remote_code, drawn)
+    planned = plan_generation(
+        opened,
+        how,
+        tokens,
+        temperature=temperature,
+        seed=seed,
+        prefix=prefix,
+        trust_remote_code=trust_remote_code,
+        lengths=drawn,
+    )
     made = signature(
         **model_parts(opened), length=length, prefix=prefix or None, suffix=suffix or None,
         chains=chains, error=error, **spoken(how), temperature=float(temperature), seed=seed,
     )  # fmt: skip
-    return generation(job, write(job, out=out, batch_size=batch_size), made)
+    return generation(planned, write(planned, out=out, batch_size=batch_size), made)
 
 
 def read_lengths(given: int | str) -> tuple[int, int]:

@@ -14,10 +14,11 @@ from glauber.conditionals.files import Row
 from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.fill_scores import FillScores, fill_scores
-from glauber.generation.writing import Job, Written
+from glauber.generation.writing import Written
 from glauber.json_text import Record
 from glauber.result import Result, counted, plain
 from glauber.runs.run import Run
+from glauber.sampling.plan import Plan
 
 if TYPE_CHECKING:
     import pandas
@@ -220,28 +221,32 @@ class Generation(Result):
         return probs, tokens, names, [str(int(site) - first) for site in hidden]
 
 
-def generation(job: Job, written: Written, made: str, blanks: Blanks | None = None) -> Generation:
-    """The answer of a job; fills of blanks are scored anew."""
-    vocabulary = job.model.vocabulary
+def generation(
+    planned: Plan, written: Written, made: str, blanks: Blanks | None = None
+) -> Generation:
+    """The texts of a plan; fills of blanks are scored anew."""
+    model, how, temperature = planned.model, planned.unmasking, planned.spec.temperatures[0]
+    vocabulary = model.vocabulary
+    assert how is not None
     scores = None
     if blanks is not None:
-        tokens = torch.from_numpy(written.tokens).to(job.model.state_device)
-        hidden = torch.from_numpy(written.begin).to(job.model.state_device)
-        proposable = vocabulary.proposable().to(job.model.state_device)
+        tokens = torch.from_numpy(written.tokens).to(model.state_device)
+        hidden = torch.from_numpy(written.begin).to(model.state_device)
+        proposable = vocabulary.proposable().to(model.state_device)
         known = (tokens >= 0) & (tokens < len(proposable))
         scored = known & ~hidden & proposable[torch.where(known, tokens, 0)]
         numbers = [row.number for row in blanks.text]
         groups = list(zip(numbers, blanks.lengths, strict=True))
-        scores = fill_scores(job.model.conditionals(), tokens, hidden, scored=scored, groups=groups)
+        scores = fill_scores(model.conditionals(), tokens, hidden, scored=scored, groups=groups)
     return Generation(
         texts=[vocabulary.decode(t for t in row if t != PAD) for row in written.tokens.tolist()],
         written=written,
         spelling=vocabulary.text,
-        model=job.model.name,
-        temperature=job.temperature,
-        seed=job.seed,
+        model=model.name,
+        temperature=temperature,
+        seed=planned.spec.seed,
         signature=made,
-        without_path=job.how.without_path(job.temperature),
+        without_path=how.without_path(temperature),
         blanks=blanks,
         scores=scores,
     )

@@ -33,7 +33,14 @@ from glauber.generation.generate import (
     rows_of,
 )
 from glauber.generation.generated import Blanks, Generation, generation, spoken
-from glauber.generation.writing import Job, check, check_out, check_passes, open_masked, write
+from glauber.generation.writing import (
+    check,
+    check_out,
+    check_passes,
+    open_masked,
+    plan_generation,
+    write,
+)
 from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
 from glauber.progress import check_count
 from glauber.result import model_parts, report_skipped, signature, study
@@ -109,13 +116,21 @@ def infill(
     rows = [fill for fill in fills for _ in range(chains)]
     tokens = rows_of(opened, [fill.pieces for fill in rows])
     first = min(fill.pieces.index(mask_token_of(opened)) for fill in rows)
-    job = Job(opened, how, tokens, temperature, seed, "", tuple(range(first)), trust_remote_code)
+    planned = plan_generation(
+        opened,
+        how,
+        tokens,
+        temperature=temperature,
+        seed=seed,
+        frozen=range(first),
+        trust_remote_code=trust_remote_code,
+    )
     made = signature(
         **model_parts(opened), texts=len({fill.row for fill in fills}), chains=chains,
         **spoken(how), allow=str(allow) or None, temperature=float(temperature), seed=seed,
     )  # fmt: skip
     blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
-    return generation(job, write(job, out=out, batch_size=batch_size), made, blanks)
+    return generation(planned, write(planned, out=out, batch_size=batch_size), made, blanks)
 
 
 class Fill(NamedTuple):

@@ -1,18 +1,15 @@
 """Fill the hidden sites of many texts to the end: a generation.
 
-A generation is a run whose steps are passes. What was done to which site is a `Trace`, from which
-all figures of the texts are read. A folder that was begun by the same call is resumed to the same
-bits, because noise and plan are functions of the pass.
+A generation is a run whose steps are passes: planned, begun, advanced and resumed as any other.
+What was done to which site is a `Trace`, from which all figures of the texts are read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -27,81 +24,20 @@ from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
 from glauber.conditionals.weights import check_device, choose_dtype, kind_of
 from glauber.disk import RUN_HEADER, check_new, check_space
-from glauber.dynamics.kernel import run as step_through
-from glauber.dynamics.kernel import start
-from glauber.dynamics.unmasking import Passes, Unmasking, unmasking
+from glauber.dynamics.unmasking import Unmasking, most_passes
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import counted
 from glauber.runs.folder_log import FolderLog
-from glauber.runs.log import Log, MemoryLog, bytes_needed
+from glauber.runs.log import Log, MemoryLog
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec, record_of, versions
-from glauber.sampling.advance import (
-    Batch,
-    Session,
-    advance,
-    check_batch_size,
-    stopped_by_interrupt,
-)
+from glauber.runs.spec import Spec, versions
+from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
+from glauber.sampling.engine import advance_chains
+from glauber.sampling.plan import Plan
+from glauber.sampling.sample import log_of
 
 MOST_PASSES = 10**5
-
-
-@dataclass(frozen=True)
-class Job:
-    """Texts with hidden sites, and how they are to be filled."""
-
-    model: Model
-    how: Unmasking
-    tokens: Tensor  # (chains, length), the model's hidden token at hidden sites, PAD behind the end
-    temperature: float
-    seed: int
-    prefix: str = ""
-    frozen: tuple[int, ...] = ()  # sites before the first hidden one, as people count them
-    trust_remote_code: bool = False
-    lengths: str = ""  # the number or range that was asked for, where one was
-
-    @property
-    def hidden_token(self) -> int:
-        return mask_token_of(self.model)
-
-    @cached_property
-    def begin(self) -> Tensor:
-        """The sites (chains, length) that are hidden at the start: only these ever change."""
-        return self.tokens == self.hidden_token
-
-    @cached_property
-    def most_passes(self) -> Tensor:
-        """Passes of each chain (chains,): those of its plan, or at most one for each site."""
-        return Passes(None, self.how, self.hidden_token, self.begin).most
-
-    @property
-    def slots(self) -> int:
-        return self.how.slots(self.tokens.shape[1])
-
-    @property
-    def spec(self) -> Spec:
-        model = self.model
-        return Spec(
-            model=model.name,
-            fingerprint=model.fingerprint,
-            device=model.device.type,
-            dtype=model.dtype,
-            seed=self.seed,
-            steps=int(self.most_passes.max()),
-            chains=len(self.tokens),
-            temperature=float(self.temperature),
-            scan="unmasking",
-            within="product",
-            prefix=self.prefix,
-            frozen=list(self.frozen),
-            trust_remote_code=self.trust_remote_code,
-            versions=versions(),
-            standard_only=True,
-            unmasking=asdict(self.how) | ({"length": self.lengths} if self.lengths else {}),
-            own=isinstance(model, Own),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,90 +165,80 @@ def check_out(out: str | Path | None) -> None:
         raise GlauberError(f"{folder} is a run of chains: choose another folder.")
 
 
-def write(job: Job, *, out: str | Path | None = None, batch_size: int | None = None) -> Written:
+def plan_generation(
+    model: Model,
+    how: Unmasking,
+    tokens: Tensor,
+    *,
+    temperature: float,
+    seed: int,
+    prefix: str = "",
+    frozen: Sequence[int] = (),
+    trust_remote_code: bool = False,
+    lengths: str = "",
+) -> Plan:
+    """The plan that fills the hidden sites of tokens (chains, length), PAD after shorter texts.
+
+    frozen are the sites before the first hidden one, as people count them; lengths is the number or
+    the range of tokens that was asked for.
+    """
+    hidden = tokens == mask_token_of(model)
+    spec = Spec(
+        model=model.name,
+        fingerprint=model.fingerprint,
+        device=model.device.type,
+        dtype=model.dtype,
+        seed=seed,
+        steps=int(most_passes(how, hidden).max()),
+        chains=len(tokens),
+        temperature=float(temperature),
+        scan="unmasking",
+        within="product",
+        prefix=prefix,
+        frozen=list(frozen),
+        trust_remote_code=trust_remote_code,
+        versions=versions(),
+        standard_only=True,
+        unmasking=asdict(how) | ({"length": lengths} if lengths else {}),
+        own=isinstance(model, Own),
+    )
+    return Plan(model, spec, tokens, hidden)
+
+
+def write(
+    planned: Plan, *, out: str | Path | None = None, batch_size: int | None = None
+) -> Written:
     """Fill the hidden sites of every chain to the end; stored and resumed where out is given."""
-    n_chains, length = job.tokens.shape
+    how, hidden = planned.unmasking, planned.free
+    assert how is not None
+    n_chains, length = hidden.shape
     check_memory(200.0 * n_chains * length, f"{counted(n_chains, 'text')} of {length} tokens")
-    most = int(job.most_passes.max())
-    sweeps = f" and {counted(job.how.correct, 'sweep')} of correction" if job.how.correct else ""
-    say(f"{counted(n_chains, 'text')}, passes at most: {most:,}{sweeps}")
-    with _open_log(job, None if out is None else Path(str(out))) as log:
+    sweeps = f" and {counted(how.correct, 'sweep')} of correction" if how.correct else ""
+    say(f"{counted(n_chains, 'text')}, passes at most: {planned.spec.steps:,}{sweeps}")
+    folder = None if out is None else Path(str(out))
+    if folder is not None and not (folder / RUN_HEADER).is_file():
+        check_space(folder, planned.size)
+    with log_of(planned, folder) as log:
         if log.steps < log.spec.steps:
-            _fill(job, log, batch_size)
-        trace = Trace.of_log(log)
-        made = job.most_passes.cpu().numpy().astype(np.int64)
-        if not job.how.counted.planned:  # each pass fills a site of a chain that has not ended
-            made = np.zeros_like(made)
-            np.maximum.at(made, trace.chain, trace.step + 1)
-        tokens, begin = log.tokens().astype(np.int64), job.begin.cpu().numpy()
+            _fill(planned, log, batch_size)
+        trace, tokens = Trace.of_log(log), log.tokens().astype(np.int64)
+    if how.counted.planned:
+        passes = most_passes(how, hidden).numpy().astype(np.int64)
+    else:  # each pass fills a site of a chain that has not ended
+        passes = np.zeros(n_chains, np.int64)
+        np.maximum.at(passes, trace.chain, trace.step + 1)
     run = Run(log.folder) if isinstance(log, FolderLog) else None
-    return Written(tokens, begin, made, trace, job.hidden_token, run)
+    return Written(tokens, hidden.numpy(), passes, trace, mask_token_of(planned.model), run)
 
 
-def _open_log(job: Job, folder: Path | None) -> Log:
-    """The log of a generation in memory, in a new folder, or in the folder that it was begun in."""
-    tokens, begin, spec = job.tokens.numpy(), job.begin.numpy(), job.spec
-    if folder is None:
-        return MemoryLog(spec, tokens, begin, job.slots)
-    if not (folder / RUN_HEADER).is_file():
-        n_chains, length = tokens.shape
-        check_space(folder, bytes_needed(n_chains, spec.steps, job.slots, length))
-        save = job.model.vocabulary.save
-        return FolderLog.create(folder, spec, tokens, begin, job.slots, save_tokenizer=save)
-    run = Run(folder)
-    _check_same(job, run)
-    run.verify()
-    return run.log if run.finished else FolderLog(folder, write=True)
-
-
-def _check_same(job: Job, run: Run) -> None:
-    """A folder is resumed by the call that began it, and by no other."""
-    stored, spec = record_of(run.spec), record_of(job.spec)
-    names = {*stored, *spec} - {"steps", "versions"}
-    differ = sorted(name for name in names if stored.get(name) != spec.get(name))
-    same = run.free.shape == job.begin.shape and bool((run.tokens(0) == job.tokens.numpy()).all())
-    if differ or not same:
-        what = " and ".join(differ) or "texts"
-        raise GlauberError(
-            f"{run.folder} contains another generation (its {what} differ): choose another folder."
-        )
-
-
-def _fill(job: Job, log: Log, batch_size: int | None) -> None:
+def _fill(planned: Plan, log: Log, batch_size: int | None) -> None:
     """Make the missing passes; an interrupt commits those that are made."""
-    most = int(job.most_passes.max())
-    with track("passes", most) as bar:
-        session = Session(lambda now: bar(to=now.step), decode=job.model.vocabulary.decode)
+    with track("passes", planned.spec.steps) as bar:
+        session = Session(lambda now: bar(to=now.step))
         with stopped_by_interrupt(session):
-            advance(_batches(job, log, batch_size), log, until=most, session=session)
-        bar(to=most)
+            advance_chains(planned, log, batch_size=batch_size, session=session)
+        bar(to=planned.spec.steps)
     if session.stopping:
         resume = "" if isinstance(log, MemoryLog) else "; the same call resumes it"
         raise KeyboardInterrupt(f"stopped after {counted(log.steps, 'pass')}{resume}")
     log.describe(replace(log.spec, steps=log.steps))  # texts may be full before the last pass
-
-
-def _batches(job: Job, log: Log, batch_size: int | None) -> list[Batch]:
-    """The texts in batches, from the last pass in the log on."""
-    device = job.model.state_device
-    tokens = torch.from_numpy(log.tokens()).long()
-    temperature, step = float(job.temperature), log.steps
-    state = start(tokens, job.begin, temperature=temperature, step=step, device=device, greedy=True)
-    if log.steps:
-        state = state._replace(memory=_placed(log, tokens.shape).to(device))
-    conditionals = job.model.conditionals()
-    missing = int(job.most_passes.max()) - log.steps
-    batches = []
-    for rows in torch.arange(len(tokens), device=device).split(batch_size or len(tokens)):
-        begin = job.begin.to(device)[rows]
-        kernel = unmasking(conditionals, job.how, hidden_token=job.hidden_token, begin=begin)
-        stream = step_through(kernel, state.rows(rows), missing, seed=job.seed)
-        batches.append(Batch(len(rows), stream, job.model.device))
-    return batches
-
-
-def _placed(log: Log, shape: tuple[int, ...]) -> Tensor:
-    """The log-probability (chains, length) with which each token was placed, as a state has it."""
-    placed, trace = np.zeros(shape, np.float32), Trace.of_log(log)
-    placed[trace.chain, trace.site] = trace.log_prob
-    return torch.from_numpy(placed)

@@ -25,19 +25,8 @@ from glauber.progress import memory, usable_cores
 PACKAGE = Path(__file__).resolve().parent.parent
 SUMS = PACKAGE / "data" / "SHA256SUMS"  # as sha256sum writes it
 ESSENTIAL = ["torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow"]
-FURTHER = [
-    "huggingface_hub",
-    "sentencepiece",
-    "xarray",
-    "arviz",
-    "h5netcdf",
-    "pandas",
-    "plotly",
-    "jinja2",
-    "typer",
-    "rich",
-    "tqdm",
-]
+FURTHER = ["huggingface_hub", "sentencepiece", "xarray", "arviz", "h5netcdf", "pandas", "plotly"]
+FURTHER += ["jinja2", "typer", "rich", "tqdm"]
 # CPU features for products of bytes, one of which int8 needs; the fastest first.
 BYTE_PRODUCTS = ("amx_int8", "avx512_vnni", "avx_vnni", "i8mm", "asimddp")
 

@@ -11,7 +11,7 @@ import torch
 from glauber.conditionals.base import Model
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
-from glauber.conditionals.forward.read import HEADS
+from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.shelf import INVERSE_FOLDING, bundled_names, cached_names, place_of
@@ -70,18 +70,18 @@ def models(
     if name is None:
         names = [*(f"bundled:{short}" for short in bundled_names()), *cached_names()]
         rows = [_installed(name) for name in names]
-        return Models(rows, sorted(HEADS), signature(models="bundled"))
+        return Models(rows, sorted(ENCODERS), signature(models="bundled"))
     if get == INVERSE_FOLDING:
-        return Models([_installed(get) | fetched], sorted(HEADS), signature(models=get))
+        return Models([_installed(get) | fetched], sorted(ENCODERS), signature(models=get))
     model = load(name, device="cpu", trust_remote_code=trust_remote_code)
     rows = [_about(model) | fetched]
     if not error:
-        return Models(rows, sorted(HEADS), signature(models=model.name))
+        return Models(rows, sorted(ENCODERS), signature(models=model.name))
     del model
     load_in = partial(_load_in, name, choose_device(device), trust_remote_code)
     errors = precisions(load_in, texts, contexts=contexts, length=length, seed=seed)
     settings = dict(contexts=errors.n_contexts, length=length, seed=seed, device=errors.device)
-    return Models(rows, sorted(HEADS), signature(models=name, **settings), errors)
+    return Models(rows, sorted(ENCODERS), signature(models=name, **settings), errors)
 
 
 def _fetch(get: str, name: str | None) -> dict[str, str]:
@@ -188,6 +188,9 @@ def _shape(model: MaskedLM | CausalLM | DiffusionLM) -> dict[str, Any]:
     if isinstance(model, DiffusionLM):
         layers, width = len(model.described.layers), model.described.width
         return {"kind": "diffusion", "shape": model.shape, "layers": layers, "width": width}
+    if isinstance(model, MaskedLM) and model.encoder is not None:
+        layers, width = model.weights.size("depth"), model.weights.size("width")
+        return {"kind": "masked", "shape": model.weights.shape, "layers": layers, "width": width}
     config = model.model.config
     return {
         "kind": "masked" if model.whole_vocabulary else "causal",
@@ -200,4 +203,6 @@ def _shape(model: MaskedLM | CausalLM | DiffusionLM) -> dict[str, Any]:
 def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
     if isinstance(model, DiffusionLM):
         return model.parameters
+    if isinstance(model, MaskedLM):
+        return model.weights.parameters
     return sum(weight.numel() for weight in model.model.parameters())

@@ -190,8 +190,9 @@ def prefetched_steps() -> Outcome:
 
     table, space, _ = _small_model()
     begin = _start(space.states(), "cpu")
-    plain = run(glauber(table), begin, LONG_STEPS, seed=SEED)
-    ahead = memoised(table, begin, LONG_STEPS, seed=SEED, prefetch=2)
+    kernel = glauber(table)
+    plain = run(kernel, begin, LONG_STEPS, seed=SEED)
+    ahead = memoised(kernel, begin, LONG_STEPS, seed=SEED, prefetch=2)
     pairs = zip(plain, ahead, strict=True)
     n_different = sum(int((one.tokens != two.tokens).sum()) for (one, _), (two, _) in pairs)
     return _equal(n_different, f"the tokens of {LONG_STEPS} steps of {space.size} chains")

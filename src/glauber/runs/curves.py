@@ -1,7 +1,7 @@
 """How do the chains of a run go, in a few hundred points?
 
 What is left of the start, the share of steps that changed a token, and the entropy where tokens
-were drawn. Segment by segment, so that only sums at the wanted steps are held.
+were drawn. Segment by segment, so that only sums at the wanted steps are in memory.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def curves(run: Run, *, points: int = POINTS) -> Curves:
     early = np.maximum(steps - window, 0)
     wanted = np.union1d(steps, early)
     sums = _sums(run, wanted)
-    at, before = (sums[:, :, np.searchsorted(wanted, one)] for one in (steps, early))
+    at, before = (sums[:, :, np.searchsorted(wanted, ends)] for ends in (steps, early))
     left = 1 + at[3] / run.free.sum(axis=1, keepdims=True)
     names = NAMES if run.spec.unmasking is None else WRITTEN
     return Curves.of(steps, window, (at - before)[:3], left, names)
@@ -122,14 +122,14 @@ def _per_step(run: Run, first: int) -> Floats:
     number = first // run.log.segment_steps
     events = shown_events(run, number).arrays
     site, token, entropy = (events[name] for name in ("site", "token", "entropy"))
-    there = site >= 0
+    event = site >= 0
     old = run.log.segment(number).replaced_tokens()
-    began = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(there, site, 0)]
-    known = there & np.isfinite(entropy)
+    began = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(event, site, 0)]
+    known = event & np.isfinite(entropy)
     left = (token == began).astype(np.int8) - (old == began)
-    changed = ((old != token) & there).any(axis=2)
+    changed = ((old != token) & event).any(axis=2)
     entropies = np.where(known, entropy, 0.0).sum(axis=2)
-    returned = np.where(there, left, 0).sum(axis=2)
+    returned = np.where(event, left, 0).sum(axis=2)
     return np.stack([changed, entropies, known.sum(axis=2), returned]).astype(np.float64)
 
 

@@ -8,7 +8,7 @@ import base64
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -36,7 +36,7 @@ class Film:
 
     first: int
     every: int
-    count: int  # frames behind frame 0, which is `begin`
+    count: int  # frames after frame 0, which is `begin`
     chains: tuple[int, ...]
     begin: tuple[NDArray[np.int32], ...]  # tokens of each shown text
     begin_log_prob: tuple[NDArray[np.float32], ...]  # of each, at its last visit; NaN if unknown
@@ -44,11 +44,16 @@ class Film:
     frame: NDArray[np.int32]
     chain: NDArray[np.int32]  # an index into `chains`
     site: NDArray[np.int32]
-    token: NDArray[np.int32]  # that stands there now
+    token: NDArray[np.int32]  # the new one
     log_prob: NDArray[np.float32]  # of it, in the conditional that it was drawn from
     entropy: NDArray[np.float32]  # of that conditional, in nats
     words: dict[str, str]  # how each token is spelled
     end: int  # the last step that there is now
+
+    def with_three_digits(self) -> "Film":
+        """The film with log-probabilities and entropies to three digits."""
+        log_prob, entropy = three_digits(self.log_prob), three_digits(self.entropy)
+        return replace(self, log_prob=log_prob, entropy=entropy)
 
     def to_dict(self) -> dict[str, Any]:
         """The film as a page reads it."""
@@ -70,6 +75,11 @@ class Film:
             "words": self.words,
             "end": self.end,
         }
+
+
+def three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rounded to about as many digits as a colour shows, which take less room when compressed."""
+    return ((values.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32)
 
 
 def column(values: NDArray[Any]) -> Column:
@@ -151,7 +161,7 @@ def film_of(
 def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | None = None) -> Film:
     """The film of a whole run, with as few steps a frame as so many events allow.
 
-    Steps behind the last whole frame are not in it.
+    Steps after the last whole frame are not in it.
     """
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
@@ -161,10 +171,10 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
         seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
         if count > 1 and count * seen > 1.1 * most_events:
             continue
-        found = film(run, first=0, count=count, every=every, chains=chosen)
-        if count <= 1 or len(found.frame) <= most_events:
+        candidate = film(run, first=0, count=count, every=every, chains=chosen)
+        if count <= 1 or len(candidate.frame) <= most_events:
             break
-    return found
+    return candidate
 
 
 def _nice() -> Iterator[int]:
@@ -230,9 +240,9 @@ def _last_visits(
 
 
 def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The different keys (n,) in rising order, and where each stands for the last time."""
-    found, place = np.unique(keys[::-1], return_index=True)
-    return found, len(keys) - 1 - place
+    """The different keys (n,) in rising order, and the last index of each."""
+    different, index = np.unique(keys[::-1], return_index=True)
+    return different, len(keys) - 1 - index
 
 
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
@@ -240,16 +250,16 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     last, size = first + count * every, run.log.segment_steps
     lows = np.array([run.text_spans[chain][0] for chain in chosen])
     parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
-    for place in range(first // size, -(-last // size) if count else 0):
-        segment = shown_events(run, place)
+    for number in range(first // size, -(-last // size) if count else 0):
+        segment = shown_events(run, number)
         arrays = {name: values[chosen] for name, values in segment.arrays.items()}
-        begin, end = max(first, place * size), min(last, (place + 1) * size)
+        begin, end = max(first, segment.first), min(last, segment.first + size)
         part = segment_events(Segment(segment.first, arrays), begin, end, FIELDS)
         part["site"] = part["site"] - lows[part["chain"]]
         part["frame"] = -((first - part.pop("step")) // every)
-        parts.append(thinned(part, run.free.shape))
+        parts.append(last_events(part, run.free.shape))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return thinned(joined, run.free.shape)
+    return last_events(joined, run.free.shape)
 
 
 def segment_events(segment: Segment, first: int, last: int, fields: Sequence[str]) -> Parts:
@@ -264,7 +274,7 @@ def segment_events(segment: Segment, first: int, last: int, fields: Sequence[str
     return columns | {"chain": chain, "step": 1 + first + step}
 
 
-def thinned(events: Parts, shape: tuple[int, ...]) -> Parts:
+def last_events(events: Parts, shape: tuple[int, ...]) -> Parts:
     """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
     n_chains, length = shape
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]

@@ -21,10 +21,12 @@ lost run.json can be rebuilt.
 """
 
 import copy
+import errno
 import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import stat
@@ -33,6 +35,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +44,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from glauber.conditionals.base import PAD
 from glauber.disk import (
     DRAFT,
     create_folder,
@@ -53,7 +57,10 @@ from glauber.disk import (
 from glauber.disk import RUN_HEADER as MANIFEST
 from glauber.errors import DamagedRun, GlauberError
 from glauber.json_text import parse_json
+from glauber.progress import check_memory
 from glauber.runs.log import (
+    FIELDS,
+    MIN_SEGMENT_STEPS,
     TOKENS,
     Events,
     Log,
@@ -76,6 +83,7 @@ STATES = "states"
 TOKENIZER = "tokenizer"
 LOCK = "lock"
 ZARR = "events.zarr"  # of the earlier formats
+LARGEST_SEGMENT = 2**24  # events, except in segments of very few steps
 CACHED_BYTES = 2**26  # of files and decoded arrays that an open log keeps
 
 SEGMENT = r"tail-\d{8,}\.parquet|events/\d{8,}(-\d{8,})?\.parquet|states/\d{8,}\.parquet"
@@ -85,7 +93,11 @@ ENCODINGS = {
     **dict.fromkeys(("step", "chain", "slot"), "DELTA_BINARY_PACKED"),
     **dict.fromkeys(("log_prob_old", "log_prob_new", "entropy"), "BYTE_STREAM_SPLIT"),
 }
+TYPES = {"step": pa.int64(), "chain": pa.int32(), "slot": pa.int32()}
+TYPES |= {TOKENS: pa.int32(), "free": pa.bool_()}
+TYPES |= {name: pa.from_numpy_dtype(np.dtype(dtype)) for name, (dtype, _) in FIELDS.items()}
 UNREADABLE = (
+    GlauberError,
     OSError,
     ValueError,
     KeyError,
@@ -144,10 +156,23 @@ class Table:
         self.nbytes = len(content)
         self._arrays: dict[str, NDArray[Any]] = {}
 
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self._file.metadata.num_rows)
+
     def column(self, name: str) -> NDArray[Any]:
         """One column, (rows,) or (rows, size of its lists)."""
+        kind = self._file.schema_arrow.field(name).type
+        listed = pa.types.is_fixed_size_list(kind)
+        width = kind.list_size if listed else 1
+        if (kind.value_type if listed else kind) != TYPES[name]:
+            raise ValueError(f"{name} has the type {kind}")
+        check_memory(16.0 * self.n_rows * width, f"{name} of a run")
         column = self._file.read(columns=[name], use_threads=False)[name]
-        if not pa.types.is_fixed_size_list(column.type):
+        if column.null_count or len(column) != self.n_rows:
+            raise ValueError(f"{name} has missing values")
+        if not listed:
             return column.to_numpy()
         values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
         return values.reshape(len(column), column.type.list_size)
@@ -157,28 +182,47 @@ class Table:
         columns = {name: self.column(name) for name in self._file.schema_arrow.names}
         return content_digest(columns, self.about) == self.content
 
-    def rows(self, name: str) -> NDArray[Any]:
-        """A column of a table with one row per chain."""
-        return self._remember(name, lambda: self.column(name))
+    def rows(self, name: str, n_chains: int) -> NDArray[Any]:
+        """A column of a table with one row per chain, (chains, length)."""
+        if self.n_rows != n_chains:
+            raise ValueError(f"{self.n_rows} rows for {n_chains} chains")
+        return self._remember(name, lambda: self._lists(name))
 
-    def events(self, name: str, n_chains: int, n_slots: int) -> NDArray[Any]:
-        """A field of a table with one row per event, as an array (chains, steps, slots)."""
-        return self._remember(name, lambda: self._dense(name, n_chains, n_slots))
-
-    def _dense(self, name: str, n_chains: int, n_slots: int) -> NDArray[Any]:
-        first, last = self.about["first"], self.about["last"]
-        shape = (last - first, n_chains, n_slots)
+    def _lists(self, name: str) -> NDArray[Any]:
         values = self.column(name)
-        if len(values) == np.prod(shape):
+        if values.ndim != 2 or (name == TOKENS and values.min(initial=PAD) < PAD):
+            raise ValueError(f"{name} is wrong")
+        return values
+
+    def events(self, name: str, first: int, shape: tuple[int, int, int]) -> NDArray[Any]:
+        """A field of a table with one row per event, as an array (chains, steps, slots).
+
+        The steps after step `first` of the run, of shape (steps, chains, slots).
+        """
+        return self._remember(name, lambda: self._dense(name, first, shape))
+
+    def _dense(self, name: str, first: int, shape: tuple[int, int, int]) -> NDArray[Any]:
+        if (self.about["first"], self.about["last"]) != (first, first + shape[0]):
+            raise ValueError("the footer names other steps")
+        if self.n_rows > math.prod(shape):
+            raise ValueError(f"{self.n_rows} rows for {shape} events")
+        values = self.column(name)
+        if name in ("site", "token") and len(values) and values.min() < 0:
+            raise ValueError(f"{name} is negative")
+        if len(values) == math.prod(shape):
             return values.reshape(shape).transpose(1, 0, 2)
-        positions = self._remember("position", lambda: self._positions(shape))
+        positions = self._remember("position", lambda: self._positions(first, shape))
         return dense_events(name, values, positions, shape).transpose(1, 0, 2)
 
-    def _positions(self, shape: tuple[int, int, int]) -> NDArray[np.int64]:
+    def _positions(self, first: int, shape: tuple[int, int, int]) -> NDArray[np.int64]:
         """Where the events lie in an array (steps, chains, slots)."""
-        step = self.column("step") - self.about["first"] - 1
-        slot = self.column("slot") if shape[2] > 1 else 0
-        return (step * shape[1] + self.column("chain")) * shape[2] + slot
+        step = self.column("step") - first - 1
+        chain = self.column("chain")
+        slot = self.column("slot") if shape[2] > 1 else np.zeros_like(chain)
+        for index, size in zip((step, chain, slot), shape, strict=True):
+            if len(index) and not 0 <= index.min() <= index.max() < size:
+                raise ValueError("an event is outside its segment")
+        return (step * shape[1] + chain) * shape[2] + slot
 
     def _remember(self, name: str, decode: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         if name not in self._arrays:
@@ -229,6 +273,8 @@ def take_lock(folder: Path) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(folder / LOCK, flags, 0o666)
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise OSError(errno.EINVAL, f"{LOCK} is not a regular file")
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
@@ -273,12 +319,19 @@ class Manifest:
         counts = (manifest.chains, manifest.slots, manifest.segment_steps, manifest.steps + 1)
         well_formed = (
             all(type(count) is int and count > 0 for count in counts)
+            and manifest.chains == manifest.spec.chains
+            and manifest.steps <= manifest.spec.steps
             and manifest.fields in (event_fields(False), event_fields(True))
-            and all(NAMED.fullmatch(name) for name in manifest.files)
-            and START in manifest.files
+            and all(NAMED.fullmatch(name) and name.isprintable() for name in manifest.files)
+            and manifest.n_full <= len(manifest.files)
+            and manifest.files.keys() >= {*manifest.needed_files()}
         )
         if not well_formed:
             raise ValueError("an entry is wrong")
+        slots = manifest.chains * manifest.slots  # of a step
+        if manifest.segment_steps > max(MIN_SEGMENT_STEPS, LARGEST_SEGMENT // slots):
+            raise ValueError("segments are too large")
+        check_memory(32.0 * slots * min(manifest.steps, manifest.segment_steps), "a segment")
         return manifest
 
     @classmethod
@@ -290,18 +343,20 @@ class Manifest:
                 "is no longer read: sample it again."
             )
         try:
-            record = parse_json(read_file(folder / MANIFEST))
+            record = parse_json(read_file(folder, MANIFEST))
             seal = record.pop("digest")
             if seal != digest(json.dumps(record, sort_keys=True).encode()):
                 raise ValueError("the digest differs")
-            number = int(record["format"])
+            number = record["format"]
+            if type(number) is not int:
+                raise ValueError("the format is no number")
             if number == FORMAT:
                 return cls.from_record(record)
         except FileNotFoundError as error:
             if (folder / START).exists():
                 raise damage(folder, f"{MANIFEST} is missing") from error
             raise GlauberError(f"{folder} is not a run: it has no {MANIFEST}.") from error
-        except (GlauberError, *UNREADABLE) as error:
+        except (RecursionError, *UNREADABLE) as error:
             raise damage(folder, f"{MANIFEST} cannot be read") from error
         raise GlauberError(
             f"the run {folder} has format {number}, but this version of glauber reads format "
@@ -442,6 +497,10 @@ class FolderLog(Log):
             raise damage(self.folder, "a chain has no free site")
         return free
 
+    @cached_property
+    def _length(self) -> int:
+        return int(self._array(0, TOKENS).shape[1])
+
     def tokenizer(self) -> Path:
         """The folder of the tokenizer; refuses one that is not what was committed."""
         for item in tokenizer_damages(self.folder, self._manifest):
@@ -497,9 +556,18 @@ class FolderLog(Log):
         try:
             table = self._table(manifest, file)
             if per_chain:
-                return table.rows(name)
-            events = table.events(name, self.n_chains, self.n_slots)
-            return events[:, : self.steps - number * self.segment_steps]  # the tail may have grown
+                rows = table.rows(name, self.n_chains)
+                if number and rows.shape[1] != self._length:
+                    raise ValueError("the texts have another length")
+                return rows
+            first = number * self.segment_steps
+            n_steps = min(self.segment_steps, manifest.steps - first)
+            events = table.events(name, first, (n_steps, self.n_chains, self.n_slots))
+            if name == "site" and events.max(initial=PAD) >= self._length:
+                raise ValueError("a site is outside the text")
+            return events[:, : self.steps - first]  # the tail may have grown
+        except DamagedRun:
+            raise
         except UNREADABLE as error:
             raise damage(self.folder, f"{file} cannot be read") from error
 
@@ -507,7 +575,7 @@ class FolderLog(Log):
         """A file that the manifest names; those that were used last are kept."""
         key = file, manifest.files[file]
         if key not in self._tables:
-            content = read_file(self.folder / file)
+            content = read_file(self.folder, file)
             if digest(content) != manifest.files[file]:
                 raise damage(self.folder, f"{file} is not what was committed")
             self._tables[key] = Table(content)
@@ -636,11 +704,16 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     sync(folder)
 
 
+def tokenizer_files(folder: Path) -> list[str]:
+    """The names of the files of a tokenizer; hidden files are none of it."""
+    paths = [path for path in sorted((folder / TOKENIZER).rglob("*")) if not path.is_dir()]
+    names = [path.relative_to(folder).as_posix() for path in paths]
+    return [name for name in names if NAMED.fullmatch(name)]
+
+
 def tokenizer_digests(folder: Path) -> dict[str, str]:
-    """The digests of the files of a tokenizer by their names; hidden files are none of it."""
-    paths = [path for path in sorted((folder / TOKENIZER).rglob("*")) if path.is_file()]
-    names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: digest(read_file(path)) for name, path in names.items() if NAMED.fullmatch(name)}
+    """The digests of the files of a tokenizer by their names."""
+    return {name: digest(read_file(folder, name)) for name in tokenizer_files(folder)}
 
 
 class FileDamage(NamedTuple):
@@ -659,10 +732,10 @@ class FileDamage(NamedTuple):
 def file_damage(folder: Path, name: str, manifest: Manifest) -> str | None:
     """What is wrong with a file; None where it is what was committed."""
     try:
-        content = read_file(folder / name)
+        content = read_file(folder, name)
     except FileNotFoundError:
         return "is missing"
-    except OSError:
+    except (OSError, ValueError):
         return "cannot be read"
     return None if digest(content) == manifest.files.get(name) else "is not what was committed"
 
@@ -692,6 +765,6 @@ def tokenizer_damages(folder: Path, manifest: Manifest) -> list[FileDamage]:
     reasons = {name: file_damage(folder, name, manifest) for name in names}
     damages = [FileDamage(name, reason) for name, reason in reasons.items() if reason is not None]
     if f"{TOKENIZER}/tokenizer.json" not in names:
-        foreign = [name for name in tokenizer_digests(folder) if name not in names]
+        foreign = [name for name in tokenizer_files(folder) if name not in names]
         damages += [FileDamage(name, "is not part of the run") for name in foreign]
     return damages

@@ -6,6 +6,7 @@ not depend on how the steps were divided into calls of `append`. `MemoryLog` kee
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.base import PAD
 from glauber.errors import GlauberError
-from glauber.progress import check_count
+from glauber.progress import check_count, check_memory
 from glauber.runs.spec import Spec, spec_digest
 
 # Per slot of a step: the site, the new token, whether it differs from the old one, the natural
@@ -130,7 +131,9 @@ class Log(ABC):
             raise GlauberError(
                 f"steps {first} to {last} are outside the run, which has steps 0 to {self.steps}."
             )
-        values = np.empty((self.n_chains, last - first, self.n_slots), FIELDS[field][0])
+        shape = self.n_chains, last - first, self.n_slots
+        check_memory(4.0 * math.prod(shape), f"the {field} of {last - first:,} steps")
+        values = np.empty(shape, FIELDS[field][0])
         step = first
         while step < last:
             segment = self.segment(step // self.segment_steps)

@@ -14,6 +14,7 @@ from glauber.conditionals.starts import spell_sites
 from glauber.disk import digest_of_json
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
+from glauber.progress import check_seed
 
 LONGEST = 40  # characters of a prefix in a signature
 
@@ -156,11 +157,14 @@ def spec_of(record: dict[str, Any]) -> Spec:
         if one.name in record and not _fits(record[one.name], hints[one.name]):
             raise ValueError(f"{one.name} is wrong")
     spec = Spec(**{one.name: record[one.name] for one in fields(Spec) if one.name in record})
-    if spec.chains < 1 or spec.steps < 0 or len(spec.temperatures) != spec.chains:
+    temperatures = _shown(spec)
+    wrong_count = isinstance(spec.temperature, list) and len(temperatures) != spec.chains
+    if spec.chains < 1 or spec.steps < 0 or wrong_count:
         raise ValueError("a number is wrong")
     try:
+        check_seed(spec.seed)
         Constraints.from_dict(spec.constraints)
-        for value in set(spec.temperatures):
+        for value in set(temperatures):
             if value != 0 or not spec.unmasking:
                 check_temperature(value)
     except GlauberError as error:

@@ -332,7 +332,13 @@ def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
     for number in range(steps // manifest.segment_steps):
         name = state_file(number + 1)
         if name in damaged_names:
-            content = _remade_state(folder, manifest, number)
+            try:
+                content = _remade_state(folder, manifest, number)
+            except UNREADABLE as error:
+                raise DamagedRun(
+                    f"the run {folder} cannot be repaired: {name} is lost, and the events before "
+                    "it are not of this run."
+                ) from error
             write_file(folder / name, content)
             digests[name] = digest(content)
             done.append(f"{name} was made again by replay")
@@ -357,13 +363,13 @@ def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
 
 def _remade_state(folder: Path, manifest: Manifest, number: int) -> bytes:
     """The file of the tokens after a full segment, whose events and tokens before it are sound."""
-    before = Table(read_file(folder / state_file(number)))
-    events = Table(read_file(folder / f"{EVENTS}/{number:08}.parquet"))
-    arrays = {
-        name: events.events(name, manifest.chains, manifest.slots) for name in ("site", "token")
-    }
-    first, last = events.about["first"], events.about["last"]
-    segment = Segment(first, {TOKENS: before.rows(TOKENS), **arrays})
+    before = Table(read_file(folder, state_file(number)))
+    events = Table(read_file(folder, f"{EVENTS}/{number:08}.parquet"))
+    first = manifest.segment_steps * number
+    shape = (manifest.segment_steps, manifest.chains, manifest.slots)
+    arrays = {name: events.events(name, first, shape) for name in ("site", "token")}
+    segment = Segment(first, {TOKENS: before.rows(TOKENS, manifest.chains), **arrays})
+    last = first + manifest.segment_steps
     about = {**events.about, "first": last, "last": last}
     return encode({TOKENS: segment.tokens_after(last)}, about)
 
@@ -377,7 +383,7 @@ def _write_tokenizer(
         files = tokenizer_digests(Path(parent))
         for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            write_file(folder / name, read_file(Path(parent) / name))
+            write_file(folder / name, read_file(Path(parent), name))
     folders = [path for path in (folder / TOKENIZER).rglob("*") if path.is_dir()]
     sync(folder / TOKENIZER, *folders)
     others = {n: value for n, value in digests.items() if not n.startswith(f"{TOKENIZER}/")}
@@ -387,13 +393,13 @@ def _write_tokenizer(
 def rebuilt_manifest(folder: Path) -> Manifest:
     """The manifest of the sound files in a folder; the footer of each says what it contains."""
     try:
-        content = read_file(folder / START)
+        content = read_file(folder, START)
         start = Table(content)
-        if not start.is_sound():
+        if start.n_rows != start.about["chains"] or not start.is_sound():
             raise ValueError("the digest differs")
         files = {START: digest(content), **start.about["tokenizer"]}
         manifest = Manifest.from_record({**start.about, "steps": 0, "files": files})
-    except UNREADABLE as error:
+    except (RecursionError, *UNREADABLE) as error:
         raise DamagedRun(
             f"the run {folder} cannot be repaired: {MANIFEST} and {START} are lost, and nothing "
             "else contains how the run was made."
@@ -406,26 +412,33 @@ def rebuilt_manifest(folder: Path) -> Manifest:
 
 def _longer_manifest(folder: Path, manifest: Manifest, digests: dict[str, str]) -> Manifest | None:
     """The manifest with one more segment, whose digests are added; None where there is none."""
-    first = manifest.steps
+    first, limit = manifest.steps, manifest.steps + manifest.segment_steps
     if first % manifest.segment_steps:
         return None
-    candidates = []
-    names = [f"{EVENTS}/{manifest.n_full:08}.parquet", *_tail_names(folder, manifest.n_full)]
-    for name in names:
-        table = sound_table(folder, name)
-        if table is None or table.about["run"] != manifest.run or table.about["first"] != first:
+    candidates, rows = {}, manifest.chains * manifest.slots
+    for name in (f"{EVENTS}/{manifest.n_full:08}.parquet", *_tail_names(folder, manifest.n_full)):
+        table = sound_table(folder, name, rows * manifest.segment_steps)
+        if table is None or table.about.get("run") != manifest.run:
             continue
-        spec = spec_of(record_of(manifest.spec) | table.about["spec"])
-        longer = replace(manifest, steps=table.about["last"], spec=spec)
-        if name in longer.needed_files():
-            candidates.append((longer.steps, name, longer))
+        last = table.about.get("last")
+        if table.about.get("first") != first or last not in range(first + 1, limit + 1):
+            continue
+        with suppress(*UNREADABLE):
+            spec = spec_of(record_of(manifest.spec) | table.about["spec"])
+            longer = replace(manifest, steps=int(last), spec=spec)
+            if name in longer.needed_files():
+                candidates[longer.steps] = name, longer
     if not candidates:
         return None
-    steps, name, longer = max(candidates)
-    digests[name] = digest(read_file(folder / name))
-    state = sound_table(folder, state_file(longer.n_full)) if longer.tail is None else None
-    if state is not None and (state.about["run"], state.about["first"]) == (manifest.run, steps):
-        digests[state_file(longer.n_full)] = digest(read_file(folder / state_file(longer.n_full)))
+    steps, (name, longer) = max(candidates.items(), key=lambda item: item[0])
+    digests[name] = digest(read_file(folder, name))
+    name = state_file(longer.n_full)
+    state = sound_table(folder, name, manifest.chains) if longer.tail is None else None
+    if state is not None and (state.about.get("run"), state.about.get("first")) == (
+        manifest.run,
+        steps,
+    ):
+        digests[name] = digest(read_file(folder, name))
     return longer
 
 
@@ -434,10 +447,10 @@ def _tail_names(folder: Path, number: int) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
-def sound_table(folder: Path, name: str) -> Table | None:
+def sound_table(folder: Path, name: str, most_rows: int) -> Table | None:
     """A file whose own digest agrees with its values; None where there is no such file."""
     try:
-        table = Table(read_file(folder / name))
-        return table if table.is_sound() else None
+        table = Table(read_file(folder, name))
+        return table if table.n_rows <= most_rows and table.is_sound() else None
     except UNREADABLE:
         return None

@@ -13,10 +13,10 @@ import time
 import warnings
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
 from glauber.dynamics.kernel import State, run, start
 from glauber.dynamics.remembered import Memo, memoised
 from glauber.errors import GlauberWarning
@@ -62,9 +62,11 @@ def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> E
     single = planned.kernel.lookup is not None
     if not planned.on_cuda:
         return "prefetched" if single and n_chains <= VERY_FEW else "plain"
-    if steps_per_pass(n_chains) > 1 and single and planned.scan.can_be_recorded:
+    from glauber.dynamics.cuda import steps_per_pass
+
+    if steps_per_pass(n_chains) > 1 and single and planned.can_be_recorded:
         return "multi-step"
-    few = planned.spec.chains <= FEW and planned.scan.can_be_recorded
+    few = planned.spec.chains <= FEW and planned.can_be_recorded
     return "graph" if few else "plain"
 
 
@@ -95,12 +97,15 @@ def chain_batches(
     """The chains of a log in batches; several devices take them in turn."""
     devices = planned.per_device
     tokens = torch.from_numpy(log.tokens()).long()
+    memory = placed_log_probs(log) if planned.unmasking is not None and log.steps else None
     size = batch_size or -(-len(tokens) // len(devices))
     batches = []
     for number, rows in enumerate(torch.arange(len(tokens)).split(size)):
         device = devices[number % len(devices)]
         state = begin_at(device, tokens[rows], rows, log.steps)
         steps = until - log.steps
+        if memory is not None:
+            state = state._replace(memory=memory[rows].to(state.memory.device))
         stream = step_stream(device, state, steps, n_devices=len(devices), memo=memo)
         batches.append(Batch(len(rows), stream, device.model.device))
     return batches
@@ -110,21 +115,23 @@ def step_stream(
     planned: Plan, state: State, steps: int, *, n_devices: int = 1, memo: Memo | None = None
 ) -> Stream:
     """The next steps of the chains of a state."""
-    seed, n_chains = planned.spec.seed, len(state.step)
-    match choose(planned, n_chains, n_devices, memo):
-        case "memoised" | "prefetched":
-            if memo is None:
-                memo = Memo(planned.conditionals.vocab_size, state.tokens.shape[1], budget=0)
-            return memoised(planned.kernel, state, steps, seed=seed, memo=memo)
-        case "multi-step":
+    seed, n_chains, kernel = planned.spec.seed, len(state.step), planned.kernel_of(state.free)
+    engine = choose(planned, n_chains, n_devices, memo)
+    if engine in ("memoised", "prefetched"):
+        if memo is None:
+            memo = Memo(planned.conditionals.vocab_size, state.tokens.shape[1], budget=0)
+        return memoised(kernel, state, steps, seed=seed, memo=memo)
+    if planned.on_cuda:
+        from glauber.dynamics.cuda import laid_out, multi_step, replayed, steps_per_pass
+
+        if engine == "multi-step":
             per_pass = steps_per_pass(n_chains)
-            return multi_step(planned.kernel, state, steps, seed=seed, per_pass=per_pass)
-        case "graph":
-            return run(replayed(planned.kernel), state, steps, seed=seed)
-        case _:
-            once = planned.on_cuda and planned.scan.can_be_recorded
-            kernel = laid_out(planned.kernel) if once else planned.kernel
-            return run(kernel, state, steps, seed=seed)
+            return multi_step(kernel, state, steps, seed=seed, per_pass=per_pass)
+        if engine == "graph":
+            kernel = replayed(kernel)
+        elif planned.can_be_recorded:
+            kernel = laid_out(kernel)
+    return run(kernel, state, steps, seed=seed)
 
 
 def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> State:
@@ -137,7 +144,19 @@ def begin_at(planned: Plan, tokens: Tensor, rows: Tensor, step: int = 0) -> Stat
         chain=rows,
         step=step,
         device=planned.model.state_device,
+        greedy=planned.unmasking is not None,
     )
+
+
+def placed_log_probs(log: Log) -> Tensor:
+    """The log-probability (chains, length) with which each token of a generation was placed."""
+    placed = np.zeros(log.free.shape, np.float32)
+    for segment in log.segments():
+        sites = segment.arrays["site"]
+        chain, step, slot = np.nonzero(sites >= 0)
+        log_probs = segment.arrays["log_prob_new"][chain, step, slot]
+        placed[chain, sites[chain, step, slot]] = log_probs  # the last one counts
+    return torch.from_numpy(placed)
 
 
 def rate(planned: Plan, *, batch_size: int | None = None) -> float:
@@ -152,7 +171,11 @@ def rate(planned: Plan, *, batch_size: int | None = None) -> float:
         warnings.simplefilter("ignore", GlauberWarning)  # the run itself says it
         begun = begin_at(devices[0], planned.tokens[rows], rows)
         graph = choose(devices[0], len(rows), len(devices), None) in ("graph", "multi-step")
-        kernel = replayed(planned.kernel) if graph else planned.kernel
+        kernel = planned.kernel
+        if graph:
+            from glauber.dynamics.cuda import replayed
+
+            kernel = replayed(kernel)
         steps = run(kernel, begun, 3, seed=planned.spec.seed)
         next(steps)  # compilation, recording and caches are not counted
         before = time.perf_counter()

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -10,7 +10,14 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import PAD, Conditionals, Model, Restricted, check_temperature
+from glauber.conditionals.base import (
+    PAD,
+    Conditionals,
+    Model,
+    Restricted,
+    check_temperature,
+    mask_token_of,
+)
 from glauber.conditionals.constraints import (
     Allow,
     Bias,
@@ -29,12 +36,14 @@ from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
 from glauber.dynamics.scans import Scan, Within, scan_named
+from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory, check_seed
 from glauber.result import counted, one_of
 from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
 
+UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
 STEPS = 10**15  # no run is longer
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
@@ -116,8 +125,34 @@ class Plan:
         )
         return Limits(self.tokens.to(place), asked.budget, groups, self.model)
 
+    @cached_property
+    def unmasking(self) -> Unmasking | None:
+        """How hidden sites are filled, if the run is a generation."""
+        parts = self.spec.unmasking
+        return None if parts is None else Unmasking(**{k: parts[k] for k in UNMASKING_PARTS})
+
+    @property
+    def rejects(self) -> bool:
+        """Whether a step may reject its proposal."""
+        return self.unmasking is None and self.scan.rejects
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether a CUDA graph can contain a step."""
+        return self.unmasking is None and self.scan.can_be_recorded
+
     @property
     def kernel(self) -> Kernel:
+        """The kernel of all chains."""
+        return self.kernel_of(self.free)
+
+    def kernel_of(self, free: Tensor) -> Kernel:
+        """The kernel of chains with these free sites (chains, length)."""
+        if self.unmasking is not None:
+            hidden_token = mask_token_of(self.model)
+            return unmasking(
+                self.conditionals, self.unmasking, hidden_token=hidden_token, begin=free
+            )
         if self.limits is not None:
             return constrained(self.conditionals, self.limits, scan=self.scan, fill=self.fill)
         return glauber(
@@ -130,6 +165,8 @@ class Plan:
     @property
     def slots(self) -> int:
         """Sites redrawn in one step, at most."""
+        if self.unmasking is not None:
+            return self.unmasking.slots(self.tokens.shape[1])
         return self.scan.sites_per_step(self.free)
 
     @property

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+
 from glauber import progress
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.constraints import Allow, Bias, Tie
@@ -21,10 +23,10 @@ from glauber.result import counted, study
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Run
+from glauber.runs.spec import CHANGING, record_of
 from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
 from glauber.sampling.engine import advance_chains, check_memo, rate
 from glauber.sampling.plan import STEPS, Plan, check_numbers, plan, read_temperature
-from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
@@ -163,6 +165,8 @@ def _continue(
     trust_remote_code: bool,
     session: Session | None,
 ) -> Run:
+    from glauber.sampling.reopened import reopen
+
     check_batch_size(batch_size)
     check_memo(memo)
     check_device(device)
@@ -191,7 +195,7 @@ def _continue(
 def begin(planned: Plan, folder: Path | None = None) -> Log:
     """A log without steps, in a new folder or in memory."""
     tokens, free = planned.tokens.numpy(), planned.free.numpy()
-    rejects = planned.scan.rejects
+    rejects = planned.rejects
     if folder is None:
         return MemoryLog(planned.spec, tokens, free, planned.slots, rejects=rejects)
     check_new(folder)
@@ -221,15 +225,37 @@ def open_log(run: Run, planned: Plan) -> Log:
     return log
 
 
+def log_of(planned: Plan, folder: Path | None) -> Log:
+    """The log of a plan: a new one, or that of the folder in which the plan was begun.
+
+    The steps of a generation that has ended are only read.
+    """
+    if folder is None or not (folder / RUN_HEADER).exists():
+        return begin(planned, folder)
+    run = Run(folder)
+    _check_same(run, planned)
+    run.verify()
+    ended = run.finished and planned.unmasking is not None
+    return run.log if ended else open_log(run, planned)
+
+
+def _check_same(run: Run, planned: Plan) -> None:
+    """Refuse to complete a run by another plan than the one that it was begun with."""
+    stored, wanted = record_of(run.spec), record_of(planned.spec)
+    names = {*stored, *wanted} - {*CHANGING}
+    differ = sorted(name for name in names if stored.get(name) != wanted.get(name))
+    if not differ and not np.array_equal(run.tokens(0), planned.tokens.numpy()):
+        differ = ["texts"]
+    if differ:
+        raise GlauberError(
+            f"{run.folder} contains another run (its {' and '.join(differ)} differ): choose "
+            "another folder."
+        )
+
+
 def run_in_folder(planned: Plan, folder: Path) -> Run:
     """The run of a plan in a folder, which is made or completed."""
-    if (folder / RUN_HEADER).exists():
-        run = Run(folder)
-        run.verify()
-        log = open_log(run, planned)
-    else:
-        log = begin(planned, folder)
-    with log:
+    with log_of(planned, folder) as log:
         advance_chains(planned, log)
     return Run(folder)
 

@@ -8,7 +8,7 @@ passes for CPU (`encoder`) and CUDA (`encoder_cuda`) compute whatever is describ
 d is the width, f that of the feed-forward, s the size of a head: d = heads * s.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -38,6 +38,7 @@ class Norm(NamedTuple):
     bias: Tensor | None  # (d,)
     eps: float
     centred: bool = True
+    single: bool = False  # formed in float32 in every precision, as DeBERTa's is
 
 
 class Rotary(NamedTuple):
@@ -108,6 +109,16 @@ class Embedding(NamedTuple):
     kept: float = 1.0
 
 
+class Head(NamedTuple):
+    """Scores of a hidden state: a product, an activation and a norm where there are, then words."""
+
+    scores: Affine  # (vocab, e)
+    transform: Affine | None = None  # (e, d)
+    activation: str = ""  # of what the transform gives
+    norm: Norm | None = None
+    bias: Tensor | None = None  # (vocab,): added to the rounded product, as ESM does
+
+
 class Description(NamedTuple):
     """A whole masked LM."""
 
@@ -115,7 +126,7 @@ class Description(NamedTuple):
     layers: list[Layer]  # a layer that is shared stands there several times
     heads: int
     norm: Norm | None  # behind the last layer
-    head: Callable[[Tensor], Tensor] | Affine  # states (rows, d) -> scores (rows, vocab)
+    head: Head
     places: int  # the longest text
 
     @property

@@ -5,7 +5,9 @@ layer only where a site is hidden. The arithmetic is the model's own, so it equa
 answer up to rounding. The rows of a call have one length.
 """
 
+from collections.abc import Callable
 from functools import cache
+from math import pi, sqrt
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from glauber.conditionals.forward.description import (
     Affine,
     Description,
     Embedding,
+    Head,
     Layer,
     Norm,
     Relative,
@@ -25,6 +28,16 @@ from glauber.conditionals.forward.description import (
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
 VECTOR = 64  # numbers that torch works on at once, at most; the rest may be rounded differently
 LINE = 16  # numbers of float32 in a line of memory
+# Activations of heads that transformers writes out, which round otherwise than torch's own.
+FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu_python": lambda x: x * 0.5 * (1.0 + torch.erf(x / sqrt(2.0))),
+    "gelu_new": lambda x: (
+        0.5 * x * (1.0 + torch.tanh(sqrt(2.0 / pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    ),
+    "gelu_fast": lambda x: (
+        0.5 * x * (1.0 + torch.tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))
+    ),
+}
 WINDOWS = 4  # texts of more windows are looked at window by window
 
 
@@ -234,13 +247,27 @@ def normed(norm: Norm | None, states: Tensor) -> Tensor:
     if norm is None:
         return states
     width = states.shape[-1:]
-    if norm.centred:
+    if norm.centred and (not norm.single or states.dtype == torch.float32):
         return F.layer_norm(states, width, norm.weight, norm.bias, norm.eps)
     # In float32 for every precision, as transformers has it.
     single = states.float()
-    single = single * torch.rsqrt(single.square().mean(-1, keepdim=True) + norm.eps)
+    if norm.centred:
+        single = single - single.mean(-1, keepdim=True)
+        single = single / torch.sqrt(single.square().mean(-1, keepdim=True) + norm.eps)
+    else:
+        single = single * torch.rsqrt(single.square().mean(-1, keepdim=True) + norm.eps)
     single = single.to(states.dtype)
-    return single if norm.weight is None else single.mul_(norm.weight)
+    single = single if norm.weight is None else single.mul_(norm.weight)
+    return single if norm.bias is None else single.add_(norm.bias)
+
+
+def scores_of(head: Head, states: Tensor) -> Tensor:
+    """The scores (rows, vocab) of hidden states (rows, d)."""
+    if head.transform is not None:
+        formula = FORMULAS.get(head.activation) or activation(head.activation)
+        states = formula(head.transform(states))
+    scores = head.scores(normed(head.norm, states))
+    return scores if head.bias is None else scores + head.bias
 
 
 @cache
@@ -286,4 +313,14 @@ def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tenso
     return (queries[..., None] - keys)[:, None]
 
 
-__all__ = ["FEWEST_ROWS", "VECTOR", "Affine", "Encoder", "activation", "embed", "fill_up", "normed"]
+__all__ = [
+    "FEWEST_ROWS",
+    "VECTOR",
+    "Affine",
+    "Encoder",
+    "activation",
+    "embed",
+    "fill_up",
+    "normed",
+    "scores_of",
+]

@@ -1,16 +1,24 @@
-"""Does our forward pass say what transformers says? Asked of every model when it is loaded.
+"""Does our forward pass say what transformers says?
 
-The root mean square difference of the scores at random hidden sites, over their spread, is
-compared with a tolerance of the precision: far above what rounding does and far below what a
-wrong part does (a missing rotation or a norm in the wrong place moves scores by their spread).
+Asked the first time that weights are loaded with these versions of glauber, torch and transformers
+on this kind of machine; the answer is kept in the folder of the cache. The root mean square
+difference of the scores at random hidden sites, over their spread, is compared with a tolerance of
+the precision: far above what rounding does and far below what a wrong part does (a missing rotation
+or a norm in the wrong place moves scores by their spread).
 """
 
+import hashlib
+import json
+import os
 from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.forward.description import Description, Norm
+from glauber.conditionals.shelf import cache_home
 from glauber.threads import one_thread_each
 
 TOLERANCE = {
@@ -30,7 +38,7 @@ Scores = Callable[[Tensor, Tensor], Tensor]  # tokens (rows, length), sites (row
 def tolerance(described: Description, dtype: torch.dtype) -> float:
     """What rounding may do to the scores of a model, in spreads of the scores."""
     norms = [part for layer in described.layers for part in layer if isinstance(part, Norm)]
-    rounds = dtype == torch.float64 and not all(norm.centred for norm in norms)
+    rounds = dtype == torch.float64 and any(norm.single or not norm.centred for norm in norms)
     return ROUNDED if rounds else TOLERANCE[dtype]
 
 
@@ -83,3 +91,57 @@ def _some(length: int, usual: Tensor, hidden_token: int) -> tuple[Tensor, Tensor
     tokens = usual[torch.randint(len(usual), (rows, length), generator=generator)]
     sites = torch.rand(rows, length, generator=generator).argsort(dim=1)[:, : min(HIDDEN, length)]
     return tokens.scatter(1, sites, hidden_token), sites
+
+
+# ---- what has been compared before
+
+
+class Record:
+    """That the pass of some weights agreed with transformers', under these circumstances."""
+
+    def __init__(self, fingerprint: str, dtype: torch.dtype, device: torch.device) -> None:
+        self.circumstances = {
+            "weights": fingerprint,
+            "precision": str(dtype),
+            "device": _name_of(device),
+            "glauber": f"{version('glauber')} {_digest_of_source()}",
+            "torch": torch.__version__,
+            "transformers": version("transformers"),
+        }
+        name = hashlib.sha256(json.dumps(self.circumstances).encode()).hexdigest()[:32]
+        self.path = cache_home() / "compared" / f"{name}.json"
+
+    def exists(self) -> bool:
+        return self.path.is_file()
+
+    def write(self, apart: float) -> None:
+        """Kept where the cache can be written; elsewhere the comparison is made each time."""
+        draft = self.path.with_suffix(f".{os.getpid()}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(
+                json.dumps(self.circumstances | {"difference": apart}, indent=1) + "\n"
+            )
+            draft.replace(self.path)
+        except OSError:
+            return
+
+    def remove(self) -> None:
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError:
+            return
+
+
+def _name_of(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def _digest_of_source() -> str:
+    """Of the forward passes: while they are worked on, the version stays the same."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -5,13 +5,12 @@ that costs as much as the arithmetic; oneDNN takes weights that were rearranged 
 room of the weights a second time.
 """
 
-from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.forward.description import Affine, Description
+from glauber.conditionals.forward.description import Affine, Description, Head
 
 ROOM = 2**31  # bytes of weights that are kept a second time, at most
 PRODUCTS = ("queries_keys_values", "attended", "between", "out")
@@ -62,24 +61,16 @@ def lay_out(described: Description) -> Description:
     return described._replace(layers=layers)
 
 
-def with_head_laid_out(model: Any) -> Any:
-    """The model with all its weights, but with the product that forms the scores laid out.
-
-    A copy of its modules, not of its weights: the model itself stays as it is. The model itself
-    where that cannot be.
-    """
-    last = model.get_output_embeddings()
-    usual = isinstance(last, torch.nn.Linear) and last.weight.dtype == torch.float32
-    if not usual or last.weight.device.type != "cpu" or last.weight.nbytes > ROOM:
-        return model
-    shared = {id(part): part for part in (*model.parameters(), *model.buffers())}
-    copy = deepcopy(model, shared)
-    product = copy.get_output_embeddings()
+def lay_out_head(head: Head) -> Head:
+    """The same with the product that forms the scores laid out; as it is where that cannot be."""
+    weight = head.scores.weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.nbytes > ROOM:
+        return head
     try:
-        product.forward = LaidOut(Affine(product.weight, product.bias))
+        scores: Any = LaidOut(head.scores)
     except (AttributeError, RuntimeError):  # a build of torch without oneDNN
-        return model
-    return copy
+        return head
+    return head._replace(scores=scores)
 
 
 def _room(described: Description) -> int:
