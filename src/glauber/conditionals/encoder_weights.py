@@ -93,9 +93,9 @@ class EncoderWeights:
             if not any(part in name for part in OTHER)
         }
         rotations = [name for name in stored if name.endswith("rotary_embeddings.inv_freq")]
-        if rotations:  # older files have the same one in each layer
-            stored[ROTATION] = [stored.pop(name) for name in rotations][0]
-        elif config.get("position_embedding_type") == "rotary":
+        for name in rotations:  # older files have the same one in each layer
+            stored[ROTATION] = stored.pop(name)
+        if not rotations and config.get("position_embedding_type") == "rotary":
             return None
         dtypes = {values.dtype for values in stored.values() if values.is_floating_point()}
         dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
@@ -143,20 +143,18 @@ class EncoderWeights:
         """The head alone: the layers may be built in a way that no description says."""
         return head_of(self.config, self.tensors, self.device, self.dtype)
 
-    def to(
-        self, device: torch.device, dtype: torch.dtype, *, keep: bool = True
-    ) -> "EncoderWeights":
+    def to(self, device: torch.device, dtype: torch.dtype, *, keep: bool = True) -> Self:
         """The same weights there in that precision; without keep, a module is moved itself."""
         if self.buffers is not None:
             module = deepcopy(self.module) if keep else self.module
-            return EncoderWeights.of_module(in_precision(module, device, dtype))
+            return self.of_module(in_precision(module, device, dtype))
         moved: dict[int, torch.Tensor] = {}
         for values in self.tensors.values():
             if id(values) not in moved:
                 target = dtype if values.is_floating_point() else values.dtype
                 moved[id(values)] = values.to(device, target)
         tensors = {name: moved[id(values)] for name, values in self.tensors.items()}
-        return EncoderWeights(self.config, tensors, make_module=self._make_module)
+        return type(self)(self.config, tensors, make_module=self._make_module)
 
     def size(self, name: str) -> int:
         """A size that the config names: depth, width, ..."""
