@@ -12,6 +12,7 @@ from glauber.conditionals.constraints import Allow, Constraints, read_constraint
 from glauber.conditionals.files import Row
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.dynamics.constrained import Constrained
 from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
@@ -248,7 +249,7 @@ def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
 
 
 def _readable(
-    vocabulary: Any, parts: Sequence[Row], places: Sequence[int], unknown: str
+    vocabulary: Vocabulary, parts: Sequence[Row], places: Sequence[int], unknown: str
 ) -> list[str]:
     """The parts of a text between its blanks, as the vocabulary can spell them."""
     policy = "token" if unknown == "token" else "skip"
@@ -256,7 +257,7 @@ def _readable(
     for part, place in zip(parts, places, strict=True):
         rows, skipped = legible(vocabulary, Corpus([part], unknown=policy))
         if skipped:
-            at, piece = vocabulary.strange(part.text)
+            at, piece = vocabulary.strange(part.text) or (0, "")
             raise Unreadable(
                 f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
             )
