@@ -50,7 +50,7 @@ ARROWS = {
     "cli": {"runs", "sampling", "figures", "papers", "explorer"},
 }  # fmt: skip
 # What the core may import when it is loaded, so that it runs on a bare GPU machine.
-BARE = {"torch", "transformers", "numpy", "scipy", "glauber", "triton"}
+BARE = {"torch", "transformers", "tokenizers", "numpy", "scipy", "glauber", "triton"}
 CORE = (
     "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "generation",
     "translation", "threads", "progress", "result", "statistics", "tables", "parameters",
@@ -147,7 +147,8 @@ def test_transformers_is_imported_where_models_are_read():
     assert users == {
         "conditionals/diffusion_lm.py",  # tokenizers by their classes, never by code of a folder
         "conditionals/forward/encoder.py",  # activations by name
-        "conditionals/forward/read.py",  # how DeBERTa numbers distances
+        "conditionals/forward/checkpoint.py",  # rotations of a config
+        "conditionals/tokenizer.py",  # the class of fast tokenizers
         "conditionals/own.py",
         "conditionals/weights.py",
         "conditionals/vocabulary.py",

@@ -110,7 +110,7 @@ class Own(BaseModel):
         return str(self._probed.dtype).removeprefix("torch.")
 
     def _hash(self) -> str:
-        """The rule's own fingerprint, or SHA-256 over its scores at fixed rows and its spellings."""
+        """The rule's own fingerprint, or SHA-256 over scores at fixed rows and its spellings."""
         given = getattr(self.rule, "fingerprint", "")
         if given:
             return str(given)
