@@ -90,7 +90,8 @@ def spoken(pkg: griffe.Module, text: object) -> str:
     """A help text; one that is put together, f"Of {COUNTS}.", from the constants that it names."""
     parts = list(text.iterate()) if isinstance(text, griffe.Expr) else []
     named = [part for part in parts if isinstance(part, griffe.ExprName)]
-    known = {str(part): constant(part.canonical_path) for part in named}
+    paths = {str(part): part.canonical_path for part in named}
+    known = {name: constant(path) for name, path in paths.items() if "." in path}
     return str(eval(str(text), {"__builtins__": {}}, known))
 
 
