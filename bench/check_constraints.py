@@ -1,6 +1,5 @@
 """Do constrained chains and a model on a backbone walk on a GPU as on the CPU? Of check_gpu."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from bench.check_families import check
 from glauber.conditionals.load import load
-from glauber.sampling.engine import stream
+from glauber.sampling.engine import begin_at, step_stream
 from glauber.sampling.plan import plan
 
 TEXT = ["the old king walked slowly through the old garden at night"]
@@ -35,8 +34,9 @@ def path(device: str, dtype: str = "float64", **how: Any) -> tuple[Tensor, Any]:
         seed=5, device=device, dtype=dtype, **how,
     )  # fmt: skip
     tokens = planned.tokens
-    steps = stream(planned, tokens, torch.arange(CHAINS), 0, n_devices=1, memo=None)
-    found = [state.tokens.cpu().clone() for state, _ in islice(steps, STEPS)]
+    begun = begin_at(planned, tokens, torch.arange(CHAINS))
+    steps = step_stream(planned, begun, STEPS)
+    found = [state.tokens.cpu().clone() for state, _ in steps]
     return torch.stack([tokens, *found]), planned
 
 

@@ -188,7 +188,8 @@ def _texts(held_out: Text, args: argparse.Namespace) -> list[str]:
 def _dynamics(folder: Path, texts: list[str], args: argparse.Namespace) -> dict[str, Any]:
     """Rectangles, and the steps after which coupled chains of 16 tokens meet."""
     import glauber
-    from glauber.conditionals.load import load, starts
+    from glauber.conditionals.load import load
+    from glauber.conditionals.starts import starts
     from glauber.mixing.meeting import meet
 
     opened = load(str(folder), device=args.device)

@@ -4,9 +4,9 @@ A parameter's help stands in its type, `Annotated[int, "Pairs of chains."]`; a f
 comment behind it. Both become rows of a table here, so nothing is written twice.
 """
 
-import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 
 import griffe
 
@@ -90,9 +90,15 @@ def spoken(pkg: griffe.Module, text: object) -> str:
     """A help text; one that is put together, f"Of {COUNTS}.", from the constants that it names."""
     parts = list(text.iterate()) if isinstance(text, griffe.Expr) else []
     named = [part for part in parts if isinstance(part, griffe.ExprName)]
-    values = {str(one): getattr(found(pkg, one.canonical_path), "value", None) for one in named}
-    known = {name: ast.literal_eval(str(value)) for name, value in values.items() if value}
+    paths = {str(part): part.canonical_path for part in named}
+    known = {name: constant(path) for name, path in paths.items() if "." in path}
     return str(eval(str(text), {"__builtins__": {}}, known))
+
+
+def constant(path: str) -> object:
+    """The value of a module's constant, such as glauber.dynamics.scans.SCAN_HELP."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def help_of_results(pkg: griffe.Module) -> dict[str, dict[str, str]]:

@@ -10,6 +10,8 @@ Every question is a function here, and the same function is a command: `glauber 
 
 from typing import Any
 
+import glauber.proteins  # noqa: F401  # its family of models, before any is loaded
+
 __version__ = "0.2.0"
 
 # Every study: the room that answers it, by the question that people ask.
@@ -23,7 +25,7 @@ STUDIES = {
         "verify": "runs.verify",
         "repair": "runs.verify",
         "cite": "runs.cite",
-        "models": "conditionals.load",
+        "models": "machine.models",
     },
     "Could it be one law?": {
         "rectangles": "compatibility.rectangles",

@@ -29,7 +29,7 @@ from glauber.conditionals.forward.encoder_int8 import (
     check_machine,
 )
 from glauber.conditionals.forward.families import ENCODERS
-from glauber.conditionals.load import refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
@@ -328,7 +328,7 @@ def test_a_machine_without_exact_products_is_refused(monkeypatch):
 def test_what_measures_refuses_int8(tiny_folder, texts, tmp_path):
     model = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
     with pytest.raises(GlauberError, match="int8 is for drawing samples only: use float32"):
-        refuse_int8(model)
+        load(model, exact=True)
     for study in (glauber.rectangles, glauber.score):
         with pytest.raises(GlauberError, match="int8 is for drawing samples only: use float32"):
             study(model, texts)

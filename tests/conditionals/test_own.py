@@ -9,9 +9,10 @@ import torch
 import conftest
 import glauber
 from glauber.conditionals.base import log_probs
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own, symbols
+from glauber.conditionals.starts import starts
 from glauber.conditionals.table import Joint, Table
 from glauber.conditionals.vocabulary import Text
 from glauber.errors import GlauberError, GlauberWarning

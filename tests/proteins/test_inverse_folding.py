@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def fetched(folder, monkeypatch):
     monkeypatch.setattr(inverse_folding, "cached_folder", lambda name: folder)
-    monkeypatch.setattr("glauber.conditionals.load.check_fetched", lambda name: None)
+    monkeypatch.setattr("glauber.proteins.inverse_folding.check_fetched", lambda name: None)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_a_broken_structure_is_said(text, chains, sentence, tmp_path):
     ],
 )
 def test_what_cannot_be_loaded_is_said(name, sentence, monkeypatch):
-    monkeypatch.setattr("glauber.conditionals.load.check_fetched", lambda name: None)
+    monkeypatch.setattr("glauber.proteins.inverse_folding.check_fetched", lambda name: None)
     with pytest.raises(GlauberError, match=sentence):
         glauber.load(name)
     with pytest.raises(GlauberError, match="a structure is for proteinmpnn"):

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from glauber.errors import GlauberError
 from glauber.mixing import phase
 from glauber.sweeps.executors import choose_executor, in_processes, run_sweep, tasks
 from glauber.sweeps.folder import Sweep, begin, grid, read_sweep, results
+from waiting import until
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def slow_work(folder):
     def work(cells):
         for cell in cells:
             (folder / f"pid-{os.getpid()}").touch()
-            time.sleep(600)
+            threading.Event().wait(600)
             yield cell, {}
 
     return work
@@ -150,16 +151,11 @@ def test_workers_end_with_the_process_that_began_them(ended, tmp_path):
         [sys.executable, str(script), str(tmp_path), str(Path(__file__).parent)],
         stderr=subprocess.DEVNULL,
     )
-    until = time.monotonic() + 240  # on a busy machine
-    while len(workers := list(tmp_path.glob("pid-*"))) < 2 and time.monotonic() < until:
-        time.sleep(0.05)
-    pids = [int(path.name.partition("-")[2]) for path in workers]
-    assert len(pids) == 2
+    until(lambda: len(list(tmp_path.glob("pid-*"))) == 2)
+    pids = [int(path.name.partition("-")[2]) for path in tmp_path.glob("pid-*")]
     parent.send_signal(ended)
     parent.wait(timeout=120)
-    while any(map(is_running, pids)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(is_running, pids))
+    until(lambda: not any(map(is_running, pids)))
 
 
 def is_running(pid):

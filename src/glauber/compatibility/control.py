@@ -1,12 +1,13 @@
 """Do the rectangles of a model with a joint law close? Then their arithmetic is right."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.causal_lm import LeftToRight
 from glauber.conditionals.load import load
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 
 if TYPE_CHECKING:
     from glauber.compatibility.rectangles import Measured
@@ -31,7 +32,7 @@ class Control:
         """The largest |log-ratio| along an edge: what must cancel."""
         return float(self.measured.rectangles.log_ratios.abs().max())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         found = self.measured
         return {
             "model": self.name,

@@ -11,7 +11,7 @@ and both terms are recorded with every event.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from glauber.conditionals.vocabulary import RESIDUES
 from glauber.conditionals.weights import check_device
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Trust
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain, signed, study
@@ -130,7 +131,7 @@ class EntropyProduction(Production, Result):
     evaluated_again: bool  # in float32, for a run drawn in int8 or bfloat16
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         names = [name for name in Production.__dataclass_fields__ if name != "kind"]
         found = {name: getattr(self, name) for name in names} | {"kind": self.kind}
         several = [{"temperature": one} | vars(found) for one, found in self.by_temperature.items()]

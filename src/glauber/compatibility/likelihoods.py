@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glauber.compatibility.pseudo_likelihood import figure_of
+from glauber.json_text import Record
 from glauber.result import Result, counted, plain
 from glauber.statistics import (
     Floats,
@@ -74,7 +75,7 @@ class Likelihood:
         """Over the orders of weight 1."""
         return np.asarray(self.log_probs[weights > 0].std(ddof=1))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         per_token = self.log_likelihood and scaled(self.log_likelihood, 1 / self.tokens)
         return {
             "number": self.number,
@@ -91,7 +92,7 @@ class Likelihood:
             "log_probs": plain(self.log_probs),
         }
 
-    def to_row(self) -> dict[str, Any]:
+    def to_row(self) -> Record:
         """A row of a table."""
         low, high = self.bound.interval or (None, None)
         mean, sd = self.log_likelihood, self.order_sd
@@ -193,7 +194,7 @@ class Likelihoods(Result):
             return found[0] if found and len(self.texts) == 1 else None
         return mean_over_chains([one.value for one in found], bounds=(0, float("inf")))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         curve = by_hidden_share(self.texts)
         return {
             "model": self.name,

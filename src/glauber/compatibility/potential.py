@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from glauber.compatibility.hodge import Ranking, rank_correlation, ranking, with
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say
 from glauber.result import Result, counted, plain, signed, study
@@ -165,7 +166,7 @@ class PotentialStudy(Result):
             for pair, value in found.items()
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         split, seen = self.found.split, self.seen
         return {
             "run": self.run,

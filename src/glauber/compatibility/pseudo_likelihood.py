@@ -6,7 +6,7 @@ hides each token together with all that come after it.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,7 @@ from glauber.conditionals.base import PAD, Conditionals, hide, log_probs
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
 from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
+from glauber.json_text import Record
 from glauber.progress import Advance
 from glauber.result import Result, counted, plain
 from glauber.statistics import Measured
@@ -68,7 +69,7 @@ class Scores(Result):
     note: str  # what was left out, and why
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         listed = [
             {
                 "number": one.number,

@@ -21,8 +21,10 @@ from glauber.compatibility.rectangle_test import (
     read,
 )
 from glauber.conditionals.base import Conditionals, Model
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
@@ -77,8 +79,7 @@ def rectangles(
         raise GlauberError(f"the length is {length}, but a rectangle needs two sites.")
     check_count("number of certificates", strongest, least=0)
     check_memory(BYTES * count, f"{count:,} rectangles")
-    opened = load(model, device=device, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(model, device=device, trust_remote_code=trust_remote_code, exact=True)
     tokens, free = starts(opened, texts, length=length, least=2)
     beside = control and control_of(control, opened, device, trust_remote_code)
     asked, top = top, min(top, replacements_of(opened))
@@ -225,7 +226,7 @@ class RectangleStudy(Measured, Result):
     signature: str
     control: Control | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "model": self.name,
             **plain(self.summary()),

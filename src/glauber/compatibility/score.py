@@ -35,7 +35,7 @@ from glauber.conditionals.continuations import (
     words_of,
 )
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import (
     legible,
     named_starts,
@@ -46,6 +46,7 @@ from glauber.conditionals.starts import (
 )
 from glauber.conditionals.texts import Corpus, Texts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, LengthOrWhole, ModelOrName, Seed, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import counted, model_parts, one_of, report_skipped, signature, study
@@ -101,13 +102,13 @@ def score(
     """
     one_of("the variant", variant, VARIANTS)
     _check_bound(bound, variant, samples, orders, seed)
-    refuse_int8(dtype)
     if texts is None:
         raise GlauberError("there is no text to score: give one in quotes, or a file of texts.")
     corpus = read_texts(texts)
     contexts = _contexts(given, len(corpus), length, freeze)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     _check_model(opened, bound)
     cut: dict[str, Any] = {"length": length, "freeze": freeze, "contexts": contexts}
     if bound:
@@ -218,7 +219,7 @@ def _contexts(given: Any, count: int, length: int | None, freeze: Any) -> list[s
     return listed
 
 
-def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> dict[str, Any]:
+def _spelled(*, length: int | None, freeze: Any, contexts: list[str] | None) -> Record:
     frozen = spell_sites(read_sites(freeze)) or None
     return {"length": length, "freeze": frozen, "given": None if contexts is None else "contexts"}
 

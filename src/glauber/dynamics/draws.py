@@ -239,9 +239,14 @@ def inverse_cdf_cuda(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor
     tokens = torch.empty(rows, dtype=torch.int64, device=scores.device)
     figures = torch.empty(3, rows, dtype=torch.float64, device=scores.device)
     kernels.draw[(rows,)](
-        *(x.contiguous() for x in (scores, temperature, u, old)), tokens, *figures,
-        vocab=vocab, SHIFT=16 if scores.dtype == torch.bfloat16 else 0, B=BLOCK, num_warps=WARPS,
-    )  # fmt: skip
+        *(x.contiguous() for x in (scores, temperature, u, old)),
+        tokens,
+        *figures,
+        vocab=vocab,
+        SHIFT=16 if scores.dtype == torch.bfloat16 else 0,
+        B=BLOCK,
+        num_warps=WARPS,
+    )
     return Drawn(tokens, *figures)
 
 

@@ -225,8 +225,8 @@ SCANS: dict[str, Kind] = {
     ),
     "adaptive": Kind(
         partial(_by_state, "adaptive"),
-        "adaptive:entropy",
-        "a site by the model's uncertainty (or :confidence; :2 after it sharpens the choice), with "
+        "adaptive:confidence or adaptive:entropy",
+        "a site by the model's uncertainty (:2 after it sharpens the choice), with "
         "a Metropolis step that keeps a joint distribution",
         ("adaptive:entropy",),
     ),

@@ -174,8 +174,9 @@ class Remask:
             rate = min(self.eta, (1 - LOOP_ALPHA) / LOOP_ALPHA)
             return [rate * self._loops(1 - j / total) for j in range(1, total)] + [0.0]
         filled = [left[0] - h for h in left]
-        most = [min(1.0, left[j] / filled[j - 1]) if filled[j - 1] else 0.0
-                for j in range(1, total + 1)]  # fmt: skip
+        most = [
+            min(1.0, left[j] / filled[j - 1]) if filled[j - 1] else 0.0 for j in range(1, total + 1)
+        ]
         if self.kind == "cap":
             return [min(self.eta, sigma) for sigma in most]
         return [self.eta * sigma for sigma in most] if self.kind == "rescale" else most
@@ -293,8 +294,9 @@ class Timetable:
         over = (-1, 0, 0, 0.0)  # behind the last pass
         whole = torch.tensor(
             [row + [over] * (longest + 1 - len(row)) for row in rows],
-            dtype=torch.float64, device=blocks.device,
-        )  # fmt: skip
+            dtype=torch.float64,
+            device=blocks.device,
+        )
         self._whole = whole
         self.passes = torch.tensor([len(row) for row in rows], device=blocks.device)[self._kind]
 

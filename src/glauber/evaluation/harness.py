@@ -16,7 +16,7 @@ from lm_eval.utils import simple_parse_args_string
 from glauber.compatibility.score import SAMPLES
 from glauber.conditionals.base import Conditionals, mask_token_of
 from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.evaluation.answers import (
@@ -73,15 +73,14 @@ class HarnessLM(LM):  # type: ignore[misc]
         check_count("number of tokens to write", max_gen_toks)
         check_seed(seed)
         size = _batch_size(batch_size)
-        refuse_int8(dtype)
         self.model = load(
             pretrained,
             device=device,
             dtype=dtype,
             trust_remote_code=trust_remote_code,
             mask_token=mask_token,
+            exact=True,
         )
-        refuse_int8(self.model)
         chosen = figure_named(self.model, score)
         self.figure = Figure(self.model, chosen, samples, seed, size)  # the one asked for
         self.order, self.max_gen_toks = order, max_gen_toks

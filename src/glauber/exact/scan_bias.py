@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load_in_float64
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
 from glauber.exact.conditionals import Few, candidates, current_probabilities, tabulated
@@ -24,6 +24,7 @@ from glauber.exact.space import Floats, Space, marginal
 from glauber.exact.spectrum import largest_modulus, remainder
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix
+from glauber.json_text import Record
 from glauber.parameters import Device, ModelOrName, Temperature, Trust, Unknown
 from glauber.progress import check_count, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -74,7 +75,9 @@ def scan_bias(
         raise GlauberError(f"the sharpness is {sharpness}, but it must be a number from 0 on.")
     named = read_sites(sites)
     _check_states(tokens, len(named) or 1)
-    opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
+    opened = load(
+        model, device=device, dtype="float64", trust_remote_code=trust_remote_code, exact=True
+    )
     row, columns, numbers = _begin(opened, text, named, unknown)
     offered = candidates(opened.conditionals(), row, columns, tokens)
     _check_states(offered.shape[1], len(columns))
@@ -142,7 +145,7 @@ class ScanBias(Result):
         uniform = self.scans[0]
         return (scan.draws / scan.rows) / (uniform.draws / uniform.rows)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         record = {
             "model": self.model, "sites": self.sites, "tokens": self.tokens,
             "states": len(self.scans[0].law), "temperature": self.temperature,
@@ -188,7 +191,7 @@ class ScanBias(Result):
 
         return pandas.DataFrame(self._rows())
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[Record]:
         names = ("name", "distance", "marginal", "gap", "draws", "rows", "acceptance")
         return [
             {name: getattr(one, name) for name in names} | {"worth": self.worth(one)}

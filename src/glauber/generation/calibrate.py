@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature, mask_token_of
-from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import read_texts
 from glauber.dynamics.kernel import start
@@ -32,6 +31,7 @@ from glauber.generation.calibration import (
 )
 from glauber.generation.pass_costs import Passes, Probe, Situations, costs, hidden_at_random
 from glauber.generation.writing import open_masked
+from glauber.json_text import Record
 from glauber.parameters import (
     Device,
     Dtype,
@@ -88,8 +88,9 @@ def calibrate(
     least = -(-LEAST * HELD_OUT // (HELD_OUT - 1))
     if given is not None:
         check_texts(len(given), least)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = open_masked(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = starts(opened, given, length=length, least=2)
     check_texts(len(tokens), least)
     order = np.random.default_rng(seed).permutation(len(tokens))
@@ -132,7 +133,7 @@ class Calibrated:
         most = float(np.bincount(self.writing.text, self.writing.sizes).max())
         return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most), student=True)
 
-    def row(self, error: float) -> dict[str, Any]:
+    def row(self, error: float) -> Record:
         return {
             "rule": self.rule.name,
             "count": self.count,
@@ -186,7 +187,7 @@ class Calibration(Result):
         every = np.concatenate(near)
         return float(np.sqrt((every**2).mean())) if len(every) else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         rows = [
             one.row(self.error)
             | {"order": one.rule.order, "ladder": [r for r in one.rungs if r.tokens > 1]}
@@ -329,7 +330,7 @@ def _check(passes: int, samples: int, written: int, temperature: float, seed: in
     check_seed(seed)
 
 
-def _shown(row: dict[str, Any], length: int) -> dict[str, Any]:
+def _shown(row: dict[str, Any], length: int) -> Record:
     """A row for a person."""
     return {
         "rule": row["rule"],

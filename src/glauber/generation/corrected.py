@@ -26,7 +26,6 @@ from glauber.conditionals.base import (
     scores_alone,
 )
 from glauber.conditionals.batching import in_parts
-from glauber.conditionals.load import refuse_int8
 from glauber.conditionals.starts import read_sites, starts
 from glauber.dynamics.candidates import ORDERS, check_order
 from glauber.dynamics.correction import correction as sweep_of
@@ -36,6 +35,7 @@ from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
 from glauber.generation.filling import NOTHING
 from glauber.generation.writing import check_passes, open_masked
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -90,8 +90,9 @@ def correction(
     ):  # fmt: skip
         check_count(name, number)
     named = read_sites(sites)
-    opened = open_masked(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = open_masked(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
     )
@@ -220,7 +221,7 @@ class Corrected:
     production: Measured | None  # nats a redraw of the last sweep; of single sites only
     traps: Measured  # share of texts
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Record:
         """As a line of a table."""
         one_by_one, limit = self.distances or (None, None)
         return {
@@ -248,7 +249,7 @@ class Correction(Result):
     block: int  # sites that a sweep redraws together
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         exact = self.exact
         return {
             "model": self.model,
@@ -291,7 +292,7 @@ class Correction(Result):
         return {"correction": plot_correction(self)}
 
 
-def _said(row: Corrected) -> dict[str, Any]:
+def _said(row: Corrected) -> Record:
     """A row as JSON has it."""
     one_by_one, limit = row.distances or (None, None)
     estimates = {"revised": row.revised, "production": row.production, "traps": row.traps}

@@ -8,7 +8,7 @@ same cost: a pass is one row through the model, whether it fills or revises.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.dynamics.candidates import ORDERS
@@ -29,6 +29,7 @@ from glauber.generation.frontier_cells import (
 )
 from glauber.generation.quality import open_judge
 from glauber.generation.writing import open_masked
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, plain, signature, study
@@ -125,7 +126,7 @@ class Gain:
         """Whether both cost the same number of passes."""
         return self.corrected.cost == self.other.cost
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return plain(
             {
                 "schedule": self.corrected.schedule,
@@ -184,7 +185,7 @@ class Frontier(Result):
             nats = mean_over_chains(one.judged.a_character - other.judged.a_character)
         return Gain(one, other, nats, mean_over_chains(one.entropies - other.entropies))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "model": self.model,
             "judge": self.judge,

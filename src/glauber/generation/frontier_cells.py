@@ -12,12 +12,14 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model, mask_token_of
 from glauber.conditionals.starts import check_length, reads_english, starts
+from glauber.conditionals.texts import Texts
 from glauber.dynamics.kernel import start
 from glauber.dynamics.schedules import count_named
 from glauber.dynamics.unmasking import Unmasking, unmask
 from glauber.errors import GlauberError
 from glauber.generation.quality import Judged, distinct, judged, self_bleu, token_entropy
 from glauber.generation.writing import check_passes
+from glauber.json_text import Record
 from glauber.progress import Advance, check_count
 from glauber.result import plain
 from glauber.statistics import Floats, Measured, mean_over_chains
@@ -173,12 +175,16 @@ class Cell:
             "self_bleu": self_bleu(self.rows),
         }
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Record:
         """As a line of a table."""
         how = self.how
-        parts = {"schedule": self.schedule, "passes": how and how.passes}
-        said = {name: one.value for name, one in self.figures.items()}
-        return parts | {"corrected": self.corrected or None, "cost": self.cost} | said
+        return {
+            "schedule": self.schedule,
+            "passes": how and how.passes,
+            "corrected": self.corrected or None,
+            "cost": self.cost,
+            **{name: figure.value for name, figure in self.figures.items()},
+        }
 
 
 def everything_hidden(model: Model, chains: int, length: int) -> tuple[Tensor, Tensor]:
@@ -188,7 +194,7 @@ def everything_hidden(model: Model, chains: int, length: int) -> tuple[Tensor, T
     return tokens, free
 
 
-def people(model: Model, texts: Any, chains: int, length: int) -> Cell | None:
+def people(model: Model, texts: Texts, chains: int, length: int) -> Cell | None:
     """Texts of people, cut to the length: at most as many as are written."""
     if texts is None and not reads_english(model.vocabulary):
         return None
@@ -230,7 +236,7 @@ def with_judge(cell: Cell, reader: Any, advance: Advance) -> Cell:
     return replace(cell, judged=judged(reader, cell.texts))
 
 
-def named(cell: Cell) -> dict[str, Any]:
+def named(cell: Cell) -> Record:
     how = cell.how
     if how is None:
         return {"schedule": cell.schedule, "passes": None, "sweeps": 0, "block": None}
@@ -238,14 +244,14 @@ def named(cell: Cell) -> dict[str, Any]:
     return parts | {"block": how.correct_block if how.correct else None, "cost": cell.cost}
 
 
-def as_json(cell: Cell) -> dict[str, Any]:
+def as_json(cell: Cell) -> Record:
     """A cell as JSON has it."""
     cost = {"cost": {"value": cell.cost, "kind": "exact"}, "rows": cell.n_rows}
     unknown = {"nats_a_character": None, "nats_a_token": None}
     return plain(named(cell) | cost | unknown | cell.figures | {"texts": cell.texts})
 
 
-def by_text(cell: Cell) -> list[dict[str, Any]]:
+def by_text(cell: Cell) -> list[Record]:
     """A row for each text of a cell."""
     said = cell.judged
     return [

@@ -127,9 +127,16 @@ def generate(
         lengths=drawn,
     )
     made = signature(
-        **model_parts(opened), length=length, prefix=prefix or None, suffix=suffix or None,
-        chains=chains, error=error, **spoken(how), temperature=float(temperature), seed=seed,
-    )  # fmt: skip
+        **model_parts(opened),
+        length=length,
+        prefix=prefix or None,
+        suffix=suffix or None,
+        chains=chains,
+        error=error,
+        **spoken(how),
+        temperature=float(temperature),
+        seed=seed,
+    )
     return generation(planned, write(planned, out=out, batch_size=batch_size), made)
 
 

@@ -15,6 +15,7 @@ from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.fill_scores import FillScores, fill_scores
 from glauber.generation.writing import Written
+from glauber.json_text import Record
 from glauber.result import Result, counted, plain
 from glauber.runs.run import Run
 from glauber.sampling.plan import Plan
@@ -119,7 +120,7 @@ class Generation(Result):
             "length_log_prob": float(self.scores.length[chain]),
         }
 
-    def _row(self, chain: int) -> dict[str, Any]:
+    def _row(self, chain: int) -> Record:
         total, tokens = float(self.log_probs[chain]), int(self.tokens[chain])
         return {
             "chain": chain,
@@ -131,7 +132,7 @@ class Generation(Result):
             "revised": int(self.revised[chain]),
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "texts": plain(self.rows()),
             "log_prob": self._path_kind,
@@ -251,7 +252,7 @@ def generation(
     )
 
 
-def spoken(how: Unmasking) -> dict[str, Any]:
+def spoken(how: Unmasking) -> Record:
     """What a signature says of an unmasking: the parts that do something."""
     return {name: value for name, value in asdict(how).items() if value and value != "none"}
 

@@ -12,6 +12,7 @@ from glauber.conditionals.constraints import Allow, Constraints, read_constraint
 from glauber.conditionals.files import Row
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.dynamics.constrained import Constrained
 from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
@@ -125,9 +126,14 @@ def infill(
         trust_remote_code=trust_remote_code,
     )
     made = signature(
-        **model_parts(opened), texts=len({fill.row for fill in fills}), chains=chains,
-        **spoken(how), allow=str(allow) or None, temperature=float(temperature), seed=seed,
-    )  # fmt: skip
+        **model_parts(opened),
+        texts=len({fill.row for fill in fills}),
+        chains=chains,
+        **spoken(how),
+        allow=str(allow) or None,
+        temperature=float(temperature),
+        seed=seed,
+    )
     blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
     return generation(planned, write(planned, out=out, batch_size=batch_size), made, blanks)
 
@@ -243,7 +249,7 @@ def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
 
 
 def _readable(
-    vocabulary: Any, parts: Sequence[Row], places: Sequence[int], unknown: str
+    vocabulary: Vocabulary, parts: Sequence[Row], places: Sequence[int], unknown: str
 ) -> list[str]:
     """The parts of a text between its blanks, as the vocabulary can spell them."""
     policy = "token" if unknown == "token" else "skip"
@@ -251,7 +257,7 @@ def _readable(
     for part, place in zip(parts, places, strict=True):
         rows, skipped = legible(vocabulary, Corpus([part], unknown=policy))
         if skipped:
-            at, piece = vocabulary.strange(part.text)
+            at, piece = vocabulary.strange(part.text) or (0, "")
             raise Unreadable(
                 f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
             )

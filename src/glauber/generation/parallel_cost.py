@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, starts
 from glauber.errors import GlauberError
 from glauber.generation.calibrate import Calibration
@@ -24,6 +24,7 @@ from glauber.generation.filling import (
     filling_plan,
 )
 from glauber.generation.pair_costs import PairCosts, pair_costs
+from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -80,8 +81,9 @@ def parallel_cost(
     text, error = needed("text", text), ERROR if error is None else error
     _check(hide, error, top, samples, temperature, seed)
     named, held = read_sites(sites), read_sites(freeze)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
     )
@@ -142,7 +144,7 @@ class ParallelCost(Result):
         """Of the costs of pairs."""
         return "exact" if not self.pairs.rest.any() else "lower bound"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         pairs, plan = self.pairs, self.plan
         return {
             "hidden": self.hidden,
@@ -246,7 +248,7 @@ class ParallelCost(Result):
             "by-distance": plot_cost_by_distance(self.pairs),
         }
 
-    def _bounds(self, value: Any, upper: Any) -> dict[str, Any]:
+    def _bounds(self, value: Any, upper: Any) -> Record:
         return {"value": plain(value), "kind": self.kind, "upper_bound": plain(upper)}
 
     def _order_gap(self) -> dict[str, Any]:
@@ -311,7 +313,7 @@ def _hidden(n: int, named: list[int], held: list[int], share: float, seed: int) 
     return torch.tensor(sorted(open_ones[:count]), dtype=torch.long)
 
 
-def _cost(one: FillCost) -> dict[str, Any]:
+def _cost(one: FillCost) -> Record:
     return {
         "total_variation": plain(asdict(one.total_variation)),
         "divergence": plain(asdict(one.divergence)),

@@ -25,6 +25,7 @@ from glauber.conditionals.starts import bundled_texts, legible, read_texts, skip
 from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import reachable
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.landscape.scorers import (
     NO_TOPICS,
     SIMILARITY,
@@ -151,7 +152,7 @@ class ModelRow:
     notes: tuple[str, ...] = ()  # what is left out, and why
     less_first: dict[str, Mean] | None = None  # paired differences from the first model
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         left = ("topics", "entropy_production", "delta", "passages", "changed_by_chain")
         names = [name for name in self.__dataclass_fields__ if name not in left]
         made = self.entropy_production
@@ -200,7 +201,7 @@ class Comparison(Result):
     signature: str
     kind: str = "estimate"  # of every number
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "models": [row.to_dict() for row in self.rows],
             "chains": self.n_chains,
@@ -321,7 +322,7 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
     )
 
 
-def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
+def _of_run(model: Model, run: Run, asked: Settings) -> Record:
     """The figures of one model's chains."""
     changed = run.read("changed").any(axis=2).mean(axis=1)
     row: dict[str, Any] = {
@@ -346,7 +347,7 @@ def _of_run(model: Model, run: Run, asked: Settings) -> dict[str, Any]:
     return row | {"topics": scores} | starts_ends
 
 
-def _shared_texts(models: Sequence[Model], texts: Any, length: int) -> Corpus:
+def _shared_texts(models: Sequence[Model], texts: Texts, length: int) -> Corpus:
     """The texts that every model can begin from, in one order for all; the others are reported."""
     bundled = texts is None
     if bundled:
@@ -422,7 +423,7 @@ def _less_delta(row: ModelRow, first: ModelRow, comparisons: int) -> Mean:
     return mean_over_chains(own - other, comparisons=comparisons)
 
 
-def _traps(model: Model, run: Run, shortest: int) -> dict[str, Any]:
+def _traps(model: Model, run: Run, shortest: int) -> Record:
     """Traps by Hamming balls of radius 1, in figures."""
     traps = hamming_traps(
         run, model.conditionals(), shortest=shortest, device=model.state_device

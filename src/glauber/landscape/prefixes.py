@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.landscape.prefix_contrast import (
     Contrast,
     chances_of,
@@ -162,7 +164,7 @@ class PrefixStudy(Result):
             f"for {self.n_intervals} figures (Bonferroni)"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         rows = [
             {
                 "first": one.first,
@@ -216,7 +218,7 @@ class PrefixStudy(Result):
         return found
 
 
-def _triples(found: dict[str, tuple[Mean, Mean, Mean]]) -> dict[str, Any]:
+def _triples(found: dict[str, tuple[Mean, Mean, Mean]]) -> Record:
     names = ("first", "second", "difference")
     return {
         key: {name: plain(mean) for name, mean in zip(names, means, strict=True)}
@@ -259,7 +261,7 @@ def _folder(number: int, prefix: str) -> str:
 
 
 def _runs(
-    opened: Model, texts: Any, groups: list[str], folder: Path | str | None, how: dict[str, Any]
+    opened: Model, texts: Texts, groups: list[str], folder: Path | str | None, how: dict[str, Any]
 ) -> dict[str, Run]:
     """A run behind each prefix, all with one seed."""
     say(f"{len(groups)} runs of {counted(how['chains'], 'chain')} and {how['steps']:,} steps")
@@ -272,7 +274,7 @@ def _runs(
     return runs
 
 
-def _run(opened: Model, texts: Any, prefix: str, place: Path | None, how: dict[str, Any]) -> Run:
+def _run(opened: Model, texts: Texts, prefix: str, place: Path | None, how: dict[str, Any]) -> Run:
     """The chains behind one prefix; a run that is there already is resumed if it is the same."""
     if place is None or not place.exists():
         return sample(opened, texts, prefix=prefix, out=place, **how)

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.landscape.recurrence import (
     Recurrence,
     check_several,
@@ -144,7 +145,7 @@ class TopicStudy(Result):
     judged: list[Judgement]
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "tables": plain(self.tables),
             "judged": plain(self.judged),
@@ -195,7 +196,7 @@ class TopicStudy(Result):
         return found
 
 
-def _means(found: TopicScores) -> dict[str, Any]:
+def _means(found: TopicScores) -> Record:
     """Mean scores over chains at each snapshot; the scores of each chain would be long."""
     means = np.asarray(found.values.mean(axis=0))  # (snapshots, labels)
     columns = {label: means[:, place].tolist() for place, label in enumerate(found.labels)}

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.metastability.basin_model import LAG, BasinModel, basin_model
 from glauber.metastability.clusters import Readable, cluster, letters_at_sites, readable
 from glauber.metastability.state_model import check_basins
@@ -113,7 +114,7 @@ class Basins(BasinModel, Result):
     embedder: str
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return plain({
             "run": self.snapshots.run.name,
             "chains": self.snapshots.n_chains,
@@ -144,7 +145,7 @@ class Basins(BasinModel, Result):
             "signature": self.signature,
         })  # fmt: skip
 
-    def _basin(self, k: int) -> dict[str, Any]:
+    def _basin(self, k: int) -> Record:
         """One basin: its words, and its share of the connected part."""
         figures = {"share": self.shares.part(k), "staying": self.staying.part(k)}
         return {"basin": k, **asdict(self.readable[k]), **figures}

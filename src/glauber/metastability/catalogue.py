@@ -8,12 +8,12 @@ family may be longer than its links.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 
 from glauber.conditionals.base import Conditionals
+from glauber.json_text import Record
 from glauber.metastability.episodes import (
     STRIDE,
     THRESHOLD,
@@ -169,7 +169,7 @@ class Catalogue:
             f"{self.longest.first:,}."
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The catalogue as JSON holds it, each figure with its kind."""
         longest = self.longest
         return plain({

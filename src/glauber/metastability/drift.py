@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.metastability.token_basin import DriftCertificate, LevelDrift, drift_study
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say
@@ -50,10 +51,10 @@ def drift(
     _check_numbers(count, levels, samples, length, settle)
     check_seed(seed)
     check_temperature(temperature)
-    refuse_int8(dtype)
     check_memory(64 * samples * length, f"{samples:,} states of {length} tokens")
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     number = _token_named(opened, token)
     rows, free = (part.to(opened.state_device) for part in starts(opened, texts, length=length))
     say(
@@ -104,7 +105,7 @@ class DriftStudy(DriftCertificate, Result):
         """Where the tokens at the other sites come from."""
         return f"{self.settle} chain steps from texts" if self.settle else "texts"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         parts = ("token", "length", "temperature", "samples", "others", "seed")
         certificate = ("epsilon", "descent", "share", "confidence", "kind")
         return {
@@ -115,7 +116,7 @@ class DriftStudy(DriftCertificate, Result):
             "signature": self.signature,
         }
 
-    def _level(self, level: LevelDrift) -> dict[str, Any]:
+    def _level(self, level: LevelDrift) -> Record:
         share = {
             "value": level.positive_share(self.confidence),
             "kind": "lower bound",

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, check_temperature, scores_alone
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.result import plain
 
 Floats = NDArray[np.float64]
@@ -152,7 +153,7 @@ def written(log: float) -> str:
     return f"{math.exp(log):,.4g}" if abs(log) < LARGEST else f"10^{log / LN10:,.1f}"
 
 
-def as_numbers(log: Any) -> dict[str, Any]:
+def as_numbers(log: Any) -> Record:
     """exp(log) as JSON holds it: none where float64 has no such number; log10 says it always."""
     if log is None:
         return {"value": None, "log10": None}

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from glauber.conditionals.base import Conditionals, check_temperature
-from glauber.conditionals.load import load, load_in_float64, refuse_int8
+from glauber.conditionals.base import Conditionals, Model, check_temperature
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
+from glauber.json_text import Record
 from glauber.metastability.holding import LN10, Margins, as_numbers, margins_of, written
 from glauber.parameters import Device, Dtype, ModelOrName, Temperature, Trust
 from glauber.result import Result, model_parts, needed, plain, signature, study
@@ -38,11 +39,12 @@ def margins(
     """
     text = needed("text", text)
     check_temperature(temperature)
-    refuse_int8(dtype)
-    opened = load_in_float64(model, device=device, trust_remote_code=trust_remote_code)
+    coarse = _coarse(model, device, dtype, trust_remote_code)
+    opened = load(
+        model, device=device, dtype="float64", trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (part[0].to(opened.state_device) for part in starts(opened, [text]))
     found = margins_of(opened.conditionals(), tokens, free, temperature=temperature)
-    coarse = _coarse(model, device, dtype, trust_remote_code)
     rounded = None
     if coarse is not None:
         place = coarse.state_device
@@ -56,11 +58,15 @@ def margins(
     )
 
 
-def _coarse(model: str | Conditionals, device: str, dtype: str, trust_remote_code: bool) -> Any:
+def _coarse(
+    model: str | Conditionals, device: str, dtype: str, trust_remote_code: bool
+) -> Model | None:
     """The model in a dtype coarser than float32, if that is what was asked for."""
     if isinstance(model, str) and dtype in PRECISE:
         return None
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     return None if opened.dtype in PRECISE else opened
 
 
@@ -74,7 +80,7 @@ class MarginStudy(Margins, Result):
     signature: str
     rounded: Margins | None  # the same in a coarser dtype that was asked for
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         log_bound = self.log_escape_bound
         kind = {"kind": self.kind}
         return {
@@ -97,7 +103,7 @@ class MarginStudy(Margins, Result):
             "signature": self.signature,
         }
 
-    def _rounded(self, other: Margins) -> dict[str, Any]:
+    def _rounded(self, other: Margins) -> Record:
         """What the coarser dtype says, as an estimate, with how far off it is."""
         off = self.log_escape_rate - other.log_escape_rate
         return {

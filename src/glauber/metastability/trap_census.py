@@ -16,6 +16,7 @@ from glauber.conditionals.base import Conditionals
 from glauber.conditionals.starts import people_of
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.metastability.episodes import (
     Episode,
     Ints,
@@ -132,7 +133,7 @@ class Trap:
             "weakest_token": self.spelled[int(self.tokens[self.weakest])],
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The trap as JSON holds it, each figure with its kind."""
         row, escape = self.row(), self.escape
         kind = self.margins.kind

@@ -10,6 +10,7 @@ import torch
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.weights import check_device
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.metastability.catalogue import (
     REACH,
     SHORTEST,
@@ -141,7 +142,7 @@ class Traps(Result):
         """The paper's figures, for a run of the paper's model."""
         return PUBLISHED if Path(self.run.spec.model).name == PUBLISHED["model"] else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "run": self.run.name,
             "catalogues": [each.to_dict() for each in self.catalogues],

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.coupled import COUPLINGS, MOST_STEPS
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import check_epsilon, measure_influence
 from glauber.mixing.meeting import Meetings, meet
@@ -83,9 +85,9 @@ def couple(
     check_temperature(temperature)
     check_seed(seed)
     one_of("the coupling", coupling, COUPLINGS)
-    refuse_int8(dtype)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     conditionals = opened.conditionals()
     cut = length or LENGTH if texts is None else length
     left, right, free, changed = draw_text_pairs(opened, texts, pairs, cut, freeze, seed)
@@ -197,7 +199,7 @@ class Coupling(Result):
         n_met, n = int(self.met.sum()), len(self.met)
         return n_met / n, *share_interval(n_met, n)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         meetings, (share, *interval) = self.meetings, self.share
         record = {
             "model": self.name,
@@ -247,7 +249,7 @@ class Coupling(Result):
             "statement": statement,
         }
 
-    def _total_variation(self, lagged: Meetings) -> dict[str, Any]:
+    def _total_variation(self, lagged: Meetings) -> Record:
         last = int(lagged.times.max()) - lagged.lag
         steps = np.arange(0, last + 1, max(1, -(-last // BOUNDS)))
         bound = lagged.tv_bound(steps)
@@ -355,7 +357,7 @@ class Coupling(Result):
 
 
 def draw_text_pairs(
-    model: Model, texts: Any, pairs: int, length: int | None, freeze: Any, seed: int
+    model: Model, texts: Texts, pairs: int, length: int | None, freeze: Any, seed: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Left and right tokens and free sites (pairs, length), and how many right ones changed.
 
@@ -432,7 +434,7 @@ def _check_lengths(lengths: Tensor, free: Tensor) -> None:
 
 
 def _check(
-    texts: Any,
+    texts: Texts,
     pairs: int,
     steps: int,
     sweeps: int | None,

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.motion import STATISTICS, Motions, Statistic, follow, motions
 from glauber.progress import check_count
 from glauber.result import Result, counted, one_of, plain, signed, study
@@ -127,7 +128,7 @@ class Diagnostics(Result):
     run: str
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         record = {name: one for name, one in vars(self).items() if name != "values"}
         return dict(plain(record))
 

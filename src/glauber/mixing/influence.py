@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.influence_matrix import (
     AveragedInfluence,
@@ -68,8 +70,9 @@ def influence(
     check_count("sweeps", sweeps, least=0, most=MOST_SWEEPS)
     check_epsilon(epsilon)
     check_seed(seed)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     conditionals = opened.conditionals()
     tokens, free = (
         part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
@@ -134,7 +137,7 @@ class Influence(Result):
         """An estimate of a bound on t_mix(epsilon); None where alpha is not below 1."""
         return self.matrix.mixing_time(self.epsilon)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         found = self.matrix
         return {
             "model": self.name,
@@ -211,7 +214,7 @@ class Influence(Result):
         return found
 
 
-def _valued(value: Any, kind: str) -> dict[str, Any]:
+def _valued(value: Any, kind: str) -> Record:
     return {"value": plain(value), "kind": kind}
 
 

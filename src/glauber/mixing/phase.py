@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
-from glauber.conditionals.starts import bundled_texts, read_texts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import bundled_texts, read_texts, starts
 from glauber.conditionals.texts import Corpus
+from glauber.conditionals.weights import choose_dtype
 from glauber.disk import write_json
 from glauber.dynamics.coupled import (
     COUPLINGS,
@@ -39,7 +40,7 @@ from glauber.dynamics.coupled import (
     start_pairs,
 )
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import Record, parse_json
 from glauber.mixing.contexts import sampled_contexts
 from glauber.mixing.couple import distinct_texts, pairs_of_texts
 from glauber.mixing.crossover import Crossover, Ends, Scaling, fit, scaling, shown
@@ -121,7 +122,7 @@ def phase(
         "device": device,
         "dtype": dtype,
     }
-    refuse_int8(dtype)
+    choose_dtype(dtype, exact=True)
     _check(settings, axes)
     check_count("number of thresholds", thresholds, least=0, most=10**6)
     if missing := set(threshold_lengths or ()) - set(lengths):
@@ -334,7 +335,7 @@ class Phase(PhaseDiagram, Result):
     folder: str | None  # that keeps the cells
     signature: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         cells = [
             asdict(cell)
             | {"share": cell.share, "interval": cell.interval, "median": asdict(cell.median)}
@@ -465,7 +466,7 @@ def run_cells(
     address: str | None,
     out: str | Path | None,
     trust_remote_code: bool,
-) -> list[dict[str, Any]]:
+) -> list[Record]:
     """Every cell's temperature, length, steps, times and met, in the grid's order."""
     executor = choose_executor(on, workers=workers, address=address)
     if out is None and on == "local":
@@ -474,8 +475,8 @@ def run_cells(
             device=settings["device"],
             dtype=settings["dtype"],
             trust_remote_code=trust_remote_code,
+            exact=True,
         )
-        refuse_int8(opened)
         return _run_here(opened, settings, axes)
     if trust_remote_code or not isinstance(model, str):
         raise GlauberError(
@@ -574,7 +575,7 @@ def _steps_of(settings: dict[str, Any], length: int) -> int:
 
 
 def some_texts(
-    model: Model, texts: Any, length: int, *, unknown: str | None = None
+    model: Model, texts: Texts, length: int, *, unknown: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """Tokens and free sites (texts, length) of the texts that are long enough, cut to it."""
     corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown).sound()
@@ -588,9 +589,7 @@ def some_texts(
     return distinct_texts(*starts(model, long, length=length))
 
 
-def _run_here(
-    model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]
-) -> list[dict[str, Any]]:
+def _run_here(model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[Record]:
     """All cells as one task in this process and in memory, in the grid's order."""
     cells = grid(axes)
     total = settings["pairs"] * sum(_steps_of(settings, cell.values["length"]) for cell in cells)
@@ -635,7 +634,7 @@ def _crossover_line(crossover: Crossover) -> str:
     )
 
 
-def _thresholds(model: Model, texts: Any, length: int, *, n_texts: int, seed: int) -> list[float]:
+def _thresholds(model: Model, texts: Texts, length: int, *, n_texts: int, seed: int) -> list[float]:
     """The contraction thresholds of some texts of that length, from contexts at temperature 1."""
     tokens, free = (part.to(model.state_device) for part in some_texts(model, texts, length))
     conditionals, thresholds = model.conditionals(), []

@@ -1,12 +1,13 @@
 """Has the distance from the start come to stay, does it still rise, or can neither be said?"""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.statistics import FEW, Mean, mean_over_chains
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Saturation:
             f"{rose}, and settled would be within {self.margin:.3f}"
         )
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         return asdict(self) | {"verdict": self.verdict, "kind": self.kind}
 
 

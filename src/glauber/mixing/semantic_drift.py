@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
 from glauber.result import Result, counted, plain, signed, study
@@ -138,7 +139,7 @@ class SemanticDrift(Result):
         """The median distance over the chains (snapshots,)."""
         return np.asarray(np.median(self.distances.values, axis=0))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         found, level, times = self.distances, self.saturation, self.times
         record = {
             "steps": found.steps,

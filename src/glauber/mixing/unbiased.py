@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Model, check_temperature
-from glauber.conditionals.load import load, refuse_int8, starts
+from glauber.conditionals.load import load
+from glauber.conditionals.starts import starts
 from glauber.dynamics.coupled import COUPLINGS
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.mixing.couple import decode_rows
 from glauber.mixing.meeting import TokenStatistic, UnbiasedMean, check_window, unbiased_mean
 from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
@@ -64,8 +66,9 @@ def unbiased(
     check_temperature(temperature)
     check_seed(seed)
     one_of("the coupling", coupling, COUPLINGS)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     tokens, free = (
         part.to(opened.state_device)
         for part in starts(opened, [text], freeze=freeze, unknown=unknown)
@@ -120,7 +123,7 @@ class Unbiased(UnbiasedMean, Result):
         """The mean over pairs, with the interval that so many pairs allow."""
         return mean_over_chains(self.values[:, 0])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         estimated = self.estimated
         record = {
             "model": self.name,

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import spell_sites
 from glauber.disk import check_new
 from glauber.errors import GlauberError
@@ -94,11 +94,12 @@ def design(
     _check_numbers(designs, min_distance, chains, steps, orders, max_mutations)
     check_seed(seed)
     check_batch_size(batch_size)
-    refuse_int8(dtype)
     given = _named(read_sequences(needed("parent", parents)))  # type: ignore[arg-type]
     asked = [read_asked(one, free, allow, omit) for one in given]
     _check_run(keep_run, given, ladder)
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     check_model(opened)
     spaces = [
         design_space(opened, one, omit, max_mutations, designs, min_distance) for one in asked

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from glauber.conditionals.base import Model
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import refuse_int8
+from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.proteins.diversity import check_room
 from glauber.proteins.mutations import read_positions
@@ -93,7 +93,6 @@ def read_residues(name: str, given: Any) -> str:
 
 
 def check_model(opened: Model) -> None:
-    refuse_int8(opened)
     if not opened.vocabulary.text.letters:
         raise GlauberError(
             f"design counts residues, one letter each, but {opened.name} reads words: `glauber "
@@ -132,11 +131,11 @@ def design_space(
     return Space(parent, asked.positions, choices, budget, size, forbid, allow)
 
 
-def _tokens(vocabulary: Any, known: Any, residues: str) -> set[int]:
+def _tokens(vocabulary: Vocabulary, known: Any, residues: str) -> set[int]:
     return {_token(vocabulary, known, one, "allow") for one in residues}
 
 
-def _token(vocabulary: Any, known: Any, residue: str, what: str) -> int:
+def _token(vocabulary: Vocabulary, known: Any, residue: str, what: str) -> int:
     letters = vocabulary.text.letters
     if residue not in letters or not known[vocabulary.token(residue)]:
         raise GlauberError(f"{what} names {residue!r}, which is no residue that the model draws.")

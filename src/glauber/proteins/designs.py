@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from glauber.conditionals.files import Row
 from glauber.conditionals.starts import spell_sites
 from glauber.conditionals.texts import fasta
+from glauber.json_text import Record
 from glauber.proteins.diversity import distance_counts, frequencies
 from glauber.proteins.fasta import SequenceResult, write_bytes
 from glauber.proteins.variants import Variant, Variants
@@ -42,7 +43,7 @@ class Design:
     chain: int  # that met it first
     step: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "name": self.name,
             "rank": self.rank,
@@ -102,7 +103,7 @@ class Walk:
         later = looks[len(looks) // 2 :].mean()
         return int((looks - later <= (1 - FALLEN) * (1 - later)).argmax()) * self.every
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         found = {
             "chains": len(self.kept), "steps": self.steps, "temperatures": self.ladder,
             "looked_at": self.looks, "steps_between_looks": self.every,
@@ -153,7 +154,7 @@ class Family:
         pairs = sum(self.distances)
         return float(np.dot(self.distances, range(len(self.distances))) / pairs) if pairs else None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "parent": {"name": self.name, "sequence": self.parent},
             "free": self.positions,
@@ -251,7 +252,7 @@ class Designs(SequenceResult):
                 )
                 yield Row(one.sequence, header)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "model": self.model,
             "unit": "nats",

@@ -20,11 +20,12 @@ from torch.nn.functional import gelu, layer_norm, linear
 from glauber.conditionals.base import hide
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows
+from glauber.conditionals.families import Options
 from glauber.conditionals.own import symbols
-from glauber.conditionals.shelf import cached_folder
+from glauber.conditionals.shelf import INVERSE_FOLDING, cached_folder, check_fetched
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import Record, parse_json
 from glauber.proteins.structure import MOST, Backbone, read_backbone
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
@@ -39,10 +40,17 @@ CODERS = {"encoder": 3, "decoder": 3}  # layers of each
 Weights = dict[str, Tensor]
 
 
-def load(name: str, *, device: str = "auto", dtype: str = "float32") -> "InverseFolding":
-    """The model of `proteinmpnn:FILE.pdb`, with ?chains=AB or ?order=3 behind it."""
-    file, _, options = name.partition(":")[2].partition("?")
-    given = dict(part.partition("=")[::2] for part in options.split("&") if part)
+def load(name: str, options: Options) -> "InverseFolding":
+    """The model of `proteinmpnn:FILE.pdb`, with ?chains=AB or ?order=3 after it."""
+    if options.structure is not None:
+        if ":" in name:
+            raise GlauberError(
+                f"{name} names a structure, and {options.structure} is another: give one."
+            )
+        name = f"{name}:{options.structure}"
+    check_fetched(INVERSE_FOLDING)
+    file, _, query = name.partition(":")[2].partition("?")
+    given = dict(part.partition("=")[::2] for part in query.split("&") if part)
     unknown = sorted(set(given) - {"chains", "order"})
     if unknown or not file:
         wrong = f"it knows no {unknown[0]}" if unknown else "it needs a structure"
@@ -50,18 +58,18 @@ def load(name: str, *, device: str = "auto", dtype: str = "float32") -> "Inverse
     order = given.get("order")
     if order is not None and not order.isdecimal():
         raise GlauberError(f"the order is {order!r}, but it must be a seed: a whole number.")
-    if choose_dtype(dtype) not in (torch.float32, torch.float64) or dtype == "int8":
-        raise GlauberError(f"ProteinMPNN computes in float32 or float64, not in {dtype}.")
+    if options.dtype not in InverseFolding.dtypes:
+        raise GlauberError(f"ProteinMPNN computes in float32 or float64, not in {options.dtype}.")
     backbone = read_backbone(file, given.get("chains", ""))
-    weights, neighbours = read(cached_folder("proteinmpnn"))
+    weights, neighbours = read(cached_folder(INVERSE_FOLDING))
     return InverseFolding(
         weights,
         backbone,
         name=name,
         neighbours=neighbours,
         order=None if order is None else int(order),
-        device=device,
-        dtype=choose_dtype(dtype),
+        device=options.device,
+        dtype=choose_dtype(options.dtype),
     )
 
 
@@ -73,12 +81,12 @@ def read(folder: Path) -> tuple[Weights, int]:
     return load_file(folder / "model.safetensors"), int(config["num_edges"])
 
 
-def about(folder: Path) -> dict[str, Any]:
+def about(folder: Path) -> Record:
     """What `glauber models` says of fetched weights, which are a model on any backbone."""
     return _about(read(folder)[0])
 
 
-def _about(weights: Weights) -> dict[str, Any]:
+def _about(weights: Weights) -> Record:
     return {
         "name": "proteinmpnn:FILE.pdb",
         "kind": "inverse folding",
@@ -146,7 +154,7 @@ class InverseFolding(OnePass):
         return digest.hexdigest()
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Record:
         """What `glauber models` says of it."""
         return _about(self._raw) | {"name": self.name, "longest": self.longest}
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from glauber.conditionals.files import Row
-from glauber.conditionals.load import load, refuse_int8
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import skip
 from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
@@ -88,7 +88,6 @@ def mutate(
     """
     check_count("number of orders", orders, most=10**6)
     check_seed(seed)
-    refuse_int8(dtype)
     named = read_parent(needed("parent", parent))  # type: ignore[arg-type]
     listed = None if variants is None else read_variants(variants, column)
     _check_asked(listed, positions, column)
@@ -97,8 +96,9 @@ def mutate(
         listed = [row for row, _ in spelled]
     if isinstance(model, Constrained):
         raise GlauberError("mutants are scored by the model itself: give it without constraints.")
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    refuse_int8(opened)
+    opened = load(
+        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
+    )
     if not getattr(opened, "whole_vocabulary", True):
         raise GlauberError(
             f"{opened.name} does not score the whole vocabulary at a hidden site, as mutants need."

@@ -9,6 +9,7 @@ from glauber.conditionals.base import Model
 from glauber.conditionals.files import Row, suffix_of
 from glauber.conditionals.starts import readable, starts
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.proteins.fasta import TABLES, as_file, check_letters, read_sequences
 from glauber.proteins.mutations import Mutations, apply, are_mutations, differences, read_mutations
 from glauber.proteins.order_scores import Changed
@@ -32,7 +33,7 @@ class Parent(NamedTuple):
     def kind(self) -> str:
         return f"exact up to rounding in {self.model.dtype}"
 
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> Record:
         """What a signature says."""
         kind = "letters" if self.model.vocabulary.text.letters else "tokens"
         return {**model_parts(self.model), "parent": self.name or f"{len(self.letters)} {kind}"}

@@ -14,6 +14,7 @@ from torch import Tensor
 from glauber.compatibility.pseudo_likelihood import hidden_laws
 from glauber.conditionals.files import Row
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.progress import say, track
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.mutations import Mutation, apply, read_positions
@@ -55,7 +56,7 @@ class Singles(SequenceResult):
         ]
         return sorted(found, key=lambda one: (-one[1], one[0].position, one[0].new))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "model": self.name,
             "unit": "nats",

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glauber.conditionals.files import Row
+from glauber.json_text import Record
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.order_scores import agreement, contrary
 from glauber.result import counted, plain
@@ -63,7 +64,7 @@ class Variant:
     def by_convention(self) -> dict[str, float]:
         return {MEAN: self.mean.value, **self.scores}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "name": self.name,
             "mutations": self.mutations,
@@ -77,7 +78,7 @@ class Variant:
             **self.scores,
         }
 
-    def to_row(self) -> dict[str, Any]:
+    def to_row(self) -> Record:
         """A row of a table."""
         ends = self.mean.interval or (None, None)
         return self.to_dict() | {
@@ -173,7 +174,7 @@ class Variants(SequenceResult):
     def _comparable(self) -> bool:
         return len(self.variants) > 1 and bool(self._several)
 
-    def pairs(self) -> list[dict[str, Any]]:
+    def pairs(self) -> list[Record]:
         """The flagged pairs, those that orders agree on least first."""
         higher, lower = np.nonzero(np.triu(self.contrary > CONTRARY))
         shares = self.contrary[higher, lower]
@@ -188,7 +189,7 @@ class Variants(SequenceResult):
             for at in shares.argsort()[::-1][:PAIRS]
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         flagged, pairs = self.flagged
         return {
             "model": self.name,
@@ -207,7 +208,7 @@ class Variants(SequenceResult):
             "signature": self.signature,
         }
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> Record:
         return {
             "order_sd": plain(self.order_sd),
             "order_range": plain(self.order_range),

@@ -8,12 +8,13 @@ import torch
 import transformers
 
 from conftest import int8_works
-from glauber.conditionals import load as loading
 from glauber.conditionals.forward.encoder_int8 import NOT_AVAILABLE
-from glauber.conditionals.load import load, models
-from glauber.conditionals.precision import precisions, some_contexts
+from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
+from glauber.machine import models as listing
+from glauber.machine.models import models
+from glauber.machine.precision import precisions, some_contexts
 
 
 class Mixed:
@@ -114,7 +115,7 @@ def test_a_precision_that_is_not_there_says_why(tiny_folder, texts, monkeypatch)
             raise GlauberError(NOT_AVAILABLE)
         return load(name, dtype=dtype, **how)
 
-    monkeypatch.setattr(loading, "load", some)
+    monkeypatch.setattr(listing, "load", some)
     found = models(str(tiny_folder), error=True, texts=texts, contexts=8, device="cpu")
     assert "no exact 8-bit products" in str(found)
     assert set(found.frame()["precision"]) == {"bfloat16", "float32"}
@@ -123,7 +124,7 @@ def test_a_precision_that_is_not_there_says_why(tiny_folder, texts, monkeypatch)
 
 
 def test_what_cannot_be_measured_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "load", None)
+    monkeypatch.setattr(listing, "load", None)
     transformers.GPT2Config(architectures=["GPT2LMHeadModel"]).save_pretrained(tmp_path)
     for given, why in (
         (dict(error=True), "give its name"),
