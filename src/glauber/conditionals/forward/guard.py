@@ -102,13 +102,15 @@ class Record:
     def __init__(
         self, fingerprint: str, config: object, dtype: torch.dtype, device: torch.device
     ) -> None:
+        from glauber import __version__
+
         text = json.dumps(config, sort_keys=True, default=str)
         self.circumstances = {
             "weights": fingerprint,
             "config": hashlib.sha256(text.encode()).hexdigest(),
             "precision": str(dtype),
             "device": _name_of(device),
-            "glauber": f"{version('glauber')} {_digest_of_source()}",
+            "glauber": f"{__version__} {_digest_of_source()}",
             "torch": torch.__version__,
             "transformers": version("transformers"),
         }
