@@ -91,7 +91,7 @@ def spoken(pkg: griffe.Module, text: object) -> str:
     parts = list(text.iterate()) if isinstance(text, griffe.Expr) else []
     named = [part for part in parts if isinstance(part, griffe.ExprName)]
     paths = {str(part): part.canonical_path for part in named}
-    known = {name: constant(path) for name, path in paths.items() if "." in path}
+    known = {name: constant(path) for name, path in paths.items() if path.startswith("glauber.")}
     return str(eval(str(text), {"__builtins__": {}}, known))
 
 

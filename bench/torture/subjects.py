@@ -17,7 +17,6 @@ import glauber
 from glauber.conditionals.load import Model
 from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError
-from glauber.generation import writing
 from glauber.runs import folder_log
 from glauber.runs.curves import curves
 from glauber.runs.film import film, whole_film
@@ -49,8 +48,7 @@ def small_parts(seconds: float = math.inf, stop: int | None = None) -> Iterator[
         session.stopping = session.stopping or end < until
 
     with ExitStack() as stack:
-        for owner in (engine, writing):
-            stack.enter_context(patch.object(owner, "advance", advance_in_parts))
+        stack.enter_context(patch.object(engine, "advance", advance_in_parts))
         steps = patch.object(folder_log, "default_segment_steps", lambda *shape: SEGMENT_STEPS)
         stack.enter_context(steps)
         yield

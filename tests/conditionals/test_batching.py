@@ -6,6 +6,7 @@ from conftest import make_tokenizer
 from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import ExactRows, largest_call
+from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.threads import side_by_side
 
 
@@ -91,7 +92,7 @@ def test_side_by_side_computes_on_one_thread_and_restores():
 def test_bits_do_not_depend_on_the_batch_at_odd_widths(ours, activation, monkeypatch):
     """A small ALBERT in batches of 1 to 64 rows, by our own pass and by transformers'."""
     if not ours:
-        monkeypatch.setattr(masked_lm, "describe", lambda model: None)
+        monkeypatch.setattr(EncoderWeights, "describe", lambda weights: None)
     odd = dict(hidden_size=30, embedding_size=13, intermediate_size=37, hidden_act=activation)
     model = masked_lm.MaskedLM(make_family("albert", **odd), make_tokenizer())
     assert (model.encoder is not None) == ours

@@ -37,6 +37,7 @@ FAMILIES = {
     "mdlm": (mdlm, mdlm_logits),
 }
 LENGTH = 11
+CLOSE = 3e-6  # of the largest score: some tens of roundings in float32
 
 
 def asked(vocab, rows=5, k=3, seed=0):
@@ -63,7 +64,7 @@ def test_scores_are_those_of_the_definition(family, how, tmp_path):
     model = load(str(folder))
     tokens, sites = asked(len(WORDS))
     due = plainly(logits, config, weights, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < 1e-5
+    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
     assert 1 < np.abs(due).max() < 30  # neither nothing nor saturated
 
 
@@ -77,7 +78,7 @@ def test_the_other_lladas(how, tmp_path):
     model = load(str(folder))
     tokens, sites = asked(len(WORDS))
     due = plainly(llada_logits, config, weights, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < 1e-5
+    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
 
 
 def test_a_tied_dream_and_one_without_a_shift(tmp_path):
@@ -85,7 +86,7 @@ def test_a_tied_dream_and_one_without_a_shift(tmp_path):
     folder, config, weights = dream(tmp_path / "tied", tied=True)
     model = load(str(folder))
     due = plainly(dream_logits, config, weights, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < 1e-5
+    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
     # The same layers trained to speak of the place itself: what stands at i - 1 is of i - 1.
     change = {"model_type": "a2d-qwen2", "architectures": ["A2DQwen2LMHeadModel"]}
     folder, config, weights = dream(tmp_path / "plain", change=change)
@@ -157,7 +158,7 @@ def test_a_checkpoint_in_bfloat16_is_read(tmp_path):
     model, (tokens, sites) = load(str(folder)), asked(len(WORDS))
     rounded = {key: torch.tensor(w).bfloat16().float().numpy() for key, w in weights.items()}
     due = plainly(llada_logits, config, rounded, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < 1e-5
+    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
 
 
 def test_pseudo_likelihoods_are_packed_as_they_are_scored(tmp_path):

@@ -314,16 +314,10 @@ def test_bad_input_that_only_a_model_shows(model: MaskedLM) -> None:
         glauber.generate(model, suffix="the € .")
     with pytest.raises(GlauberError, match="3 passes are more than the 2 hidden tokens"):
         glauber.infill(model, "[MASK] and [MASK]", passes=3)
+    unmasked = glauber.load(Joint.random(3, 4, seed=1))
+    unmasked.hidden_token = None
     with pytest.raises(GlauberError, match="autoregressive and has no mask"):
-        glauber.generate(NoMask())
-
-
-class NoMask(Own):
-    """A model as studies see it, without a mask."""
-
-    fingerprint, device, dtype, state_device = "", torch.device("cpu"), "float32", "cpu"
-    longest, whole_vocabulary = 9, False
-    conditionals = to = proposals = None
+        glauber.generate(unmasked)
 
 
 def test_two_masks_of_a_tokenizer_are_blanks(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
     run = crafted_run(tmp_path / "run", start, sites, tokens)
     other = Scorer("even", LABELS, lambda texts: np.full((len(texts), 3), 1 / 3))
     found = topics(run, scorer=(SCORER, other), track="cat", seeds="dog,bird", every=1, judge=False)
-    assert found.seeds == ["dog", "bird", "dog"] and found.run == run.folder
+    assert found.seeds == ["dog", "bird", "dog"] and found.run == str(run.folder)
     assert [row.seed for row in found.tables[0].rows] == ["dog", "bird", "all"]
     values = topic_scores(snapshots(run, every=1), SCORER).of("cat")
     above = values > 1 / 3

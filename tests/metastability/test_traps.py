@@ -23,7 +23,8 @@ from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import census
 from glauber.metastability.traps import PUBLISHED
 from glauber.runs.export import trajectory
-from glauber.sampling.sample import reopen, sample
+from glauber.sampling.reopened import reopen
+from glauber.sampling.sample import sample
 
 TEMPERATURE = 0.1
 

@@ -83,11 +83,11 @@ def test_a_killed_piece_resumes_to_the_same_bits(toys, tmp_path, monkeypatch):
     """Killed in the chains, then in the second part; the folder ends as one never stopped."""
     whole = paper("A-toy2", out=tmp_path / "whole")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(sampling, "advance", killed)
+        patch.setattr(sampling, "advance_chains", killed)
         paper("A-toy2", out=tmp_path / "killed")
-    begun = sampling.advance
+    begun = sampling.advance_chains
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(sampling, "advance", lambda *a, **k: _second(begun, *a, **k))
+        patch.setattr(sampling, "advance_chains", lambda *a, **k: _second(begun, *a, **k))
         paper("A-toy2", out=tmp_path / "killed")
     assert len(list((tmp_path / "killed" / "parts").glob("*.json"))) == 1
     resumed = paper("A-toy2", out=tmp_path / "killed")
@@ -187,8 +187,12 @@ def test_chains_are_made_where_little_is_installed(toys, tmp_path, tiny_folder):
     assert [row["made"] for row in planned.rows] == [False, False]
     script = (
         "import sys\n"
-        "for name in ('pandas', 'plotly', 'sklearn', 'sentence_transformers', 'jinja2', 'typer',\n"
-        "             'rich', 'deeptime', 'sacrebleu'): sys.modules[name] = None\n"
+        "class Missing:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name in ('pandas', 'plotly', 'sklearn', 'sentence_transformers', 'jinja2',\n"
+        "                    'typer', 'rich', 'deeptime', 'sacrebleu'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Missing)\n"
         "from glauber.papers.settings import make_chains\n"
         f"make_chains({str(there)!r}, device='cpu')\n"
     )

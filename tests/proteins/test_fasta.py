@@ -77,7 +77,9 @@ def test_an_unknown_residue_is_named_with_its_record_and_place(packed):
 def test_names_go_through_a_run_and_out_again(packed, tmp_path):
     run = sample(Independent(), packed, steps=30, chains=3, out=tmp_path / "run")
     assert run.spec.names == ["heavy chain", "light", "heavy chain"]
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["names"] == run.spec.names
+    assert (
+        json.loads((tmp_path / "run" / "run.json").read_text())["spec"]["names"] == run.spec.names
+    )
     export(run, to="fasta", out=tmp_path / "last.fasta")
     found = read_texts(tmp_path / "last.fasta").rows
     assert [row.id for row in found] == [
@@ -99,7 +101,7 @@ def test_texts_that_are_left_out_take_their_names_along():
 
 def test_a_run_of_words_has_no_fasta(tiny_folder, tmp_path):
     run = sample(str(tiny_folder), ["the cat sat ."], steps=4, out=tmp_path / "run")
-    assert "names" not in json.loads((tmp_path / "run" / "run.json").read_text())
+    assert "names" not in json.loads((tmp_path / "run" / "run.json").read_text())["spec"]
     with pytest.raises(GlauberError, match="tokens of this run are words"):
         export(run, to="fasta", out=tmp_path / "x.fasta")
     assert not (tmp_path / "x.fasta").exists()

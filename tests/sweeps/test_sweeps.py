@@ -137,7 +137,7 @@ def test_workers_end_with_the_process_that_began_them(ended, tmp_path):
     """Killed or interrupted, at once: not when their cells are finished."""
     begin(tmp_path / "s", Sweep("slow", {}, {"x": [1, 2]}))
     code = (
-        "import sys; sys.path.insert(0, sys.argv[2])\n"
+        "import sys; sys.path[:0] = sys.argv[2:]\n"
         "from functools import partial; from pathlib import Path\n"
         "from test_sweeps import slow_work\n"
         "from glauber.sweeps.executors import in_processes, run_sweep\n"
@@ -148,7 +148,7 @@ def test_workers_end_with_the_process_that_began_them(ended, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(code)
     parent = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path), str(Path(__file__).parent)],
+        [sys.executable, str(script), str(tmp_path), *map(str, Path(__file__).parents[:2])],
         stderr=subprocess.DEVNULL,
     )
     until(lambda: len(list(tmp_path.glob("pid-*"))) == 2)

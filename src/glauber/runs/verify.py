@@ -139,7 +139,11 @@ def repair(
     A damaged run.json is rebuilt from the footers of the other files, a lost state by replay, a
     tokenizer from the run's model. What cannot be had again is cut off with all that follows it.
     """
+    from glauber.conditionals.load import load
+
     folder = stored_folder(run)
+    if model is not None:
+        model = load(model, device="cpu", trust_remote_code=trust_remote_code)
 
     def save_tokenizer(target: Path, spec: Spec) -> None:
         _save_tokenizer(folder, target, spec, model, trust_remote_code)
@@ -152,6 +156,8 @@ def stored_folder(run: Run | str | Path) -> Path:
     folder = run.folder if isinstance(run, Run) else Path(run)
     if folder is None:
         raise GlauberError("the run is in memory only, so it has no files.")
+    if not folder.is_dir():
+        raise GlauberError(f"{folder} is not a run: there is no such folder.")
     return folder
 
 
