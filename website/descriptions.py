@@ -4,6 +4,7 @@ A parameter's help stands in its type, `Annotated[int, "Pairs of chains."]`; a f
 comment behind it. Both become rows of a table here, so nothing is written twice.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -91,14 +92,17 @@ def spoken(pkg: griffe.Module, text: object) -> str:
     parts = list(text.iterate()) if isinstance(text, griffe.Expr) else []
     named = [part for part in parts if isinstance(part, griffe.ExprName)]
     paths = {str(part): part.canonical_path for part in named}
-    known = {name: constant(path) for name, path in paths.items() if path.startswith("glauber.")}
+    known = {name: constant(pkg, path) for name, path in paths.items() if "glauber." in path}
     return str(eval(str(text), {"__builtins__": {}}, known))
 
 
-def constant(path: str) -> object:
-    """The value of a module's constant, such as glauber.dynamics.scans.SCAN_HELP."""
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
+def constant(pkg: griffe.Module, path: str) -> object:
+    """The value of a module's constant; of one that is computed, by importing the module."""
+    try:
+        return ast.literal_eval(str(getattr(found(pkg, path), "value", None)))
+    except ValueError:
+        module, _, name = path.rpartition(".")
+        return getattr(import_module(module), name)
 
 
 def help_of_results(pkg: griffe.Module) -> dict[str, dict[str, str]]:

@@ -263,7 +263,8 @@ def test_the_published_count_stands_beside_the_published_model_only(run):
     assert found.published is None and "published" not in str(found)
     assert found.to_dict()["published"] is None
     theirs = copy(run)
-    theirs.spec = replace(run.spec, model="google-bert/bert-base-uncased")
+    theirs.log = copy(run.log)
+    theirs.log.spec = replace(run.spec, model="google-bert/bert-base-uncased")
     same = replace(found, run=theirs)
     assert same.published == PUBLISHED and "published for this model: 17 traps" in str(same)
 

@@ -61,6 +61,8 @@ def probes_for(model: Any) -> int:
     multiple of 64. This changes few scores, so that one batch may not show it.
     """
     widths = {weight.shape[-1] for weight in model.parameters() if weight.ndim > 1}
+    if any(width % 8 for width in widths):
+        return 64
     return 8 if any(width % 64 for width in widths) else 1
 
 

@@ -63,7 +63,7 @@ class MaskedLM(OnePass):
         weights = model if isinstance(model, EncoderWeights) else EncoderWeights.of_module(model)
         if tokenizer.mask_token_id is None:
             raise GlauberError(no_mask(name or name_of(weights.module)))
-        self.weights = weights
+        self.weights = weights  # tensors and config, and the module once it is asked for
         self.name = name or name_of(weights.module)
         self._fingerprint = fingerprint or partial(fingerprint_of, weights.tensors, tokenizer)
         self._record = None

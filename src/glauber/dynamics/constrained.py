@@ -298,10 +298,12 @@ class Constrained(BaseModel):
 
     @property
     def device(self) -> torch.device:
+        """Where the model's weights are."""
         return self.model.device
 
     @property
     def dtype(self) -> str:
+        """The precision of the model's weights."""
         return self.model.dtype
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
