@@ -60,10 +60,10 @@ def probes_for(model: Any) -> int:
     Torch may round the last few numbers of a tensor differently where their number is not a
     multiple of 64. This changes few scores, so that one batch may not show it.
     """
-    widths = {weight.shape[-1] for weight in model.parameters() if weight.ndim > 1}
-    if any(width % 8 for width in widths):
+    shapes = [weight.shape for weight in model.parameters() if weight.ndim > 1]
+    if any(shape[-1] % 8 for shape in shapes if len(shape) == 2):
         return 64
-    return 8 if any(width % 64 for width in widths) else 1
+    return 8 if any(shape[-1] % 64 for shape in shapes) else 1
 
 
 @dataclass
