@@ -28,7 +28,7 @@ from glauber.json_text import Record
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Texts, Trust
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import FEW, LEVEL
+from glauber.statistics import CONFIDENCE, MIN_CHAINS
 
 if TYPE_CHECKING:
     import pandas
@@ -40,12 +40,12 @@ KINDS = {
     "mean": "estimate",
     "median": "estimate",
     "quantiles": "estimate",
-    "interval": f"estimate: {LEVEL:.0%} interval of the mean; see interval_of",
+    "interval": f"estimate: {CONFIDENCE:.0%} interval of the mean; see interval_of",
     "noise_floor": "estimate: largest |Delta in the model's dtype - Delta in float64| here",
     "certified": "exact up to the noise floor: each rules out every joint law",
     "share_certified": "estimate",
     "influence_rank_correlation": "estimate: Spearman, Delta against the mean of both influences",
-    "influence_rank_interval": f"estimate: {LEVEL:.0%} interval of that correlation",
+    "influence_rank_interval": f"estimate: {CONFIDENCE:.0%} interval of that correlation",
 }
 
 
@@ -174,19 +174,23 @@ class Measured:
         Of one or two passages each rectangle counts by itself, and speaks of these alone.
         """
         passages = np.asarray(self.passages.cpu())
-        return passages if len(np.unique(passages)) >= FEW else np.arange(len(passages))
+        return passages if len(np.unique(passages)) >= MIN_CHAINS else np.arange(len(passages))
 
     @property
     def population(self) -> str:
         """What the intervals speak of."""
         n = len(np.unique(np.asarray(self.passages.cpu())))
         many = f"passages like these {n}"
-        return many if n >= FEW else f"rectangles of {'this passage' if n == 1 else 'these two'}"
+        return (
+            many
+            if n >= MIN_CHAINS
+            else f"rectangles of {'this passage' if n == 1 else 'these two'}"
+        )
 
     @property
-    def mean(self) -> statistics.Measured:
+    def mean(self) -> statistics.Estimate:
         """The mean Delta, with its interval."""
-        return statistics.mean_by_chain(self.delta, self._shared, bounds=(0.0, np.inf))
+        return statistics.clustered_mean(self.delta, self._shared, bounds=(0.0, np.inf))
 
     def strongest(self, count: int) -> list[int]:
         """The rectangles with the largest certified Deltas, in falling order."""
@@ -239,7 +243,7 @@ class RectangleStudy(Measured, Result):
 
     def lines(self) -> Iterable[str]:
         found = self.summary()
-        yield f"mean Delta {self.mean.spoken(3)}, an estimate for {self.population}"
+        yield f"mean Delta {self.mean.text(3)}, an estimate for {self.population}"
         cuts = ", ".join(f"{name}: {value:.3f}" for name, value in found["quantiles"].items())
         yield f"median {found['median']:.3f}; quantiles {cuts}"
         yield (
@@ -318,5 +322,5 @@ def measure(
     return Measured(found, again, drawn.passages, seed, between - begun, spent)
 
 
-def _ends(found: statistics.Measured) -> list[float] | None:
+def _ends(found: statistics.Estimate) -> list[float] | None:
     return None if found.interval is None else list(found.interval)

@@ -12,7 +12,7 @@ import numpy as np
 from glauber.papers.claims import EXACT, Claim, Quantity, above, at_most, near
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Scale, Settings, weights
-from glauber.statistics import mean_by_chain, rank_correlation, share
+from glauber.statistics import clustered_mean, proportion, rank_correlation
 
 COUNT, LENGTH = 300, 20
 # Mean Delta, paper A, table 1.
@@ -71,7 +71,7 @@ def measured(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def _mean(name: str, found: dict[str, Any]) -> Quantity:
-    mean = mean_by_chain(found["delta"], found["passages"], bounds=(0.0, np.inf))
+    mean = clustered_mean(found["delta"], found["passages"], bounds=(0.0, np.inf))
     return Quantity.of(name, mean, unit="passages", bounds=(0.0, np.inf))
 
 
@@ -88,7 +88,7 @@ def _certified(name: str, found: dict[str, Any]) -> Quantity:
         one for one, sure in zip(found["passages"], found["certified"], strict=True) if not sure
     }
     n = len(set(found["passages"]))
-    return Quantity.of(name, share(n - len(short), n), unit="passages", bounds=(0.0, 1.0))
+    return Quantity.of(name, proportion(n - len(short), n), unit="passages", bounds=(0.0, 1.0))
 
 
 def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
