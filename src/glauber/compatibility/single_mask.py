@@ -21,7 +21,7 @@ from glauber.compatibility.few_sites import (
     frequencies,
 )
 from glauber.compatibility.ratios import Probe, probe_of
-from glauber.compatibility.rectangles import replacements_of
+from glauber.compatibility.rectangles import number_of_proposals
 from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, spell_sites, starts
@@ -70,7 +70,7 @@ def single_mask(
     n_sites = len(listed) or sites
     least = max([n_sites, *(site + 1 for site in listed)])
     tokens, free = starts(opened, texts, length=length, least=least)
-    top = min(top, replacements_of(opened))
+    top = min(top, number_of_proposals(opened))
     _check_size(top, n_sites)
     count = min(count, len(tokens)) if listed else count
     precise = opened.to(dtype="float64")

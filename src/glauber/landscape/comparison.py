@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
-from glauber.compatibility.rectangle_test import TOP
+from glauber.compatibility.rectangles import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
 from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load
@@ -314,9 +314,13 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
     spent = time.perf_counter() - begun
     return ModelRow(
         model=name,
-        rectangles=found.summary(),
+        rectangles={
+            "mean": found.mean.value,
+            "interval": found.mean.interval,
+            "share_certified": float(found.rectangles.certified.mean()),
+        },
         delta=found.delta,
-        passages=np.asarray(found.passages.cpu()),
+        passages=np.asarray(found.rectangles.passages.cpu()),
         seconds=spent,
         **row,
     )

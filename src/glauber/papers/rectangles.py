@@ -62,8 +62,13 @@ def measured(name: str, settings: Settings) -> dict[str, Any]:
             name, settings.texts, count=COUNT, length=LENGTH, seed=settings.seed,
             device=settings.device,
         )  # fmt: skip
-        arrays = {"delta": found.delta, "passages": found.passages, "influence": found.influence}
-        return {"summary": found.summary(), **arrays, "certified": found.certified}
+        arrays = {
+            "delta": found.delta,
+            "passages": found.rectangles.passages,
+            "influence": found.influence,
+        }
+        summary = {"certified": int(found.certified.value), "count": found.count}
+        return {"summary": summary, **arrays, "certified": found.rectangles.certified}
 
     key = {"model": weights(name), "texts": settings.texts, "seed": settings.seed}
     part: dict[str, Any] = settings.part("rectangles", key, make)
@@ -107,19 +112,18 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _control(settings: Settings, name: str) -> dict[str, Any]:
     """A few rectangles of a model that has a joint law."""
-    from glauber.compatibility.control import CLOSING, LEFT_TO_RIGHT
-    from glauber.compatibility.rectangles import rectangles
+    from glauber.compatibility.rectangles import CONTROL_COUNT, LEFT_TO_RIGHT, rectangles
 
     asked = settings.scale == "paper" and settings.model is None
     control = CONTROL if asked else LEFT_TO_RIGHT
 
     def make() -> dict[str, Any]:
         found = rectangles(
-            name, settings.texts, count=CLOSING, length=LENGTH, seed=settings.seed,
+            name, settings.texts, count=CONTROL_COUNT, length=LENGTH, seed=settings.seed,
             control=control, device=settings.device,
         ).control  # fmt: skip
         assert found is not None
-        return found.to_dict()
+        return vars(found)
 
     key = {"model": weights(name), "texts": settings.texts, "seed": settings.seed}
     part: dict[str, Any] = settings.part("control", key | {"control": control}, make)
@@ -134,7 +138,6 @@ def _control_row(found: dict[str, Any]) -> dict[str, Any]:
         "certified": found["certified"],
         "count": found["count"],
         "published": 0.0,
-        "checks": found["checks"],
     }
 
 
