@@ -130,7 +130,8 @@ class Result:
         """The figure that FIGURES declares; None where an attribute that it takes is None."""
         if isinstance(plot, str):
             return load_function(plot)(self)
-        values = [attrgetter(name)(self) for name in plot[1:]]
+        attributes = [attrgetter(name)(self) for name in plot[1:]]
+        values = [value() if callable(value) else value for value in attributes]
         return None if any(value is None for value in values) else load_function(plot[0])(*values)
 
     def figure(self) -> "go.Figure":

@@ -1,17 +1,19 @@
-"""How far from reversible is the chain that was run? One number for the incompatibility it met.
+"""Entropy production of a run: how far from reversible its chain is, in nats per step.
 
-A step a -> b at site i has forward/backward ratio pi_i(b) / pi_i(a) given the rest. The stationary
-mean of its logarithm is the entropy production, never negative, and zero exactly when the chain is
-reversible, that is when one joint law owns the conditionals. Averaged over the redraw (Rao and
-Blackwell) a step contributes
+A step a -> b at site i has forward/backward ratio pi_i(b) / pi_i(a) given the others. The
+stationary mean of its logarithm is the entropy production, never negative, and zero exactly when
+the chain is reversible, that is when the conditionals are those of a joint distribution. Averaged
+over the redraw (Rao and Blackwell) a step contributes
+
     sum_b pi_i(b) log pi_i(b) - log pi_i(a) = -H(pi_i) - log pi_i(a),    a the old token,
+
 and both terms are recorded with every event.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,25 +22,25 @@ from glauber.conditionals.vocabulary import RESIDUES
 from glauber.conditionals.weights import check_device
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
-from glauber.json_text import Record
 from glauber.parameters import Trust
 from glauber.progress import check_count
-from glauber.result import Result, counted, plain, signed, study
+from glauber.result import Result, counted, reported, study
 from glauber.runs.export import forced
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
-from glauber.statistics import MIN_CHAINS, clustered_mean, mean_over_chains, standard_error
-
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
+from glauber.statistics import (
+    MIN_CHAINS,
+    Estimate,
+    clustered_mean,
+    mean_over_chains,
+    standard_error,
+)
 
 Floats = NDArray[np.float64]
 BATCHES = 32  # of one or two chains together: a standard error good to about an eighth of itself
-OWN = 8  # batches of one chain: long ones, which depend on each other least
-
-STILL = 1e-9  # nats: a standard error below this comes from chains that stood still
+CHAIN_BATCHES = 8  # of one chain: long ones, which depend on each other least
+NO_MOVEMENT = 1e-9  # nats: a standard error below this comes from chains that did not move
 
 
 @study
@@ -49,12 +51,12 @@ def entropy_production(
     device: Annotated[str | None, "For int8 and bfloat16 runs: where to evaluate again."] = None,
     trust_remote_code: Trust = False,
 ) -> "EntropyProduction":
-    """Estimate a run's entropy production: zero exactly when the conditionals have a joint law.
+    """Estimate a run's entropy production: zero exactly if a joint distribution exists.
 
     The mean of -H(pi_i) - log pi_i(old token) over the recorded steps of a random scan of single
-    sites; other kernels are refused, because undoing their steps has another chance. A run that
-    was drawn in int8 or bfloat16 recorded rounded conditionals: those of the steps behind the
-    burn-in are evaluated again in float32.
+    sites; other kernels are refused, because their reverse moves have a different probability. A
+    run that was drawn in int8 or bfloat16 recorded rounded conditionals: those of the steps after
+    the burn-in are evaluated again in float32.
     """
     check_device(device)
     opened = Run.of(run)
@@ -62,32 +64,31 @@ def entropy_production(
     if opened.steps == 0:
         raise GlauberError(f"the run {opened.name} has no steps yet: it recorded no conditional.")
     burn_in = check_burn_in(burn_in, opened.steps)
-    old, entropy = (
+    log_prob_old, entropy = (
         opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
     )
-    again = opened.spec.dtype in COARSE
-    if again:
-        drawn = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
-        old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(opened, drawn.conditionals, burn_in)
-    first = _first_clean(opened)
-    counted = _counted(old, entropy, burn_in, first)
+    coarse = opened.spec.dtype in COARSE
+    if coarse:
+        model = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
+        log_prob_old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(
+            opened, model.conditionals, burn_in
+        )
+    rows = _rows_by_chain(log_prob_old, entropy, burn_in, _first_clean_step(opened))
     temperatures = opened.temperatures
-    whole = production(list(counted.values()), burn_in)
     return EntropyProduction(
-        **vars(whole),
         run=opened.name,
+        total=production(list(rows.values()), burn_in),
         chains=tuple(
-            ChainProduction(chain, float(temperatures[chain]), *_of_chain(row))
-            for chain, row in counted.items()
+            ChainProduction(chain, float(temperatures[chain]), _chain_rate(row))
+            for chain, row in rows.items()
         ),
         by_temperature={
-            float(one): production(rows, burn_in)
-            for one in np.unique(temperatures)
-            if (rows := [row for c, row in counted.items() if temperatures[c] == one])
+            float(temperature): production(selected, burn_in)
+            for temperature in np.unique(temperatures)
+            if (selected := [row for c, row in rows.items() if temperatures[c] == temperature])
         },
         dtype=opened.spec.dtype,
-        evaluated_again=again,
-        signature=signed(opened.signature, burn_in=burn_in),
+        evaluated_again="float32" if coarse else None,
     )
 
 
@@ -98,100 +99,78 @@ class Production:
     The latter is too small where a batch does not outlast the chain's memory: then no interval.
     """
 
-    rate: float  # nats per step
-    standard_error: float  # of the rate
-    interval: tuple[float, float] | None  # 95%, from 0 on: the true rate is never negative
-    reason: str  # why there is none
+    rate: Estimate  # nats per step; the interval begins at 0: the true rate is never negative
     burn_in: int
     n_chains: int  # that were counted
     n_steps: int  # counted, all chains together
     n_batches: int  # that the error comes from
-    batch_steps: int  # of the shortest batch; of three chains and more, each is one batch
-    kind: ClassVar[str] = "estimate"  # of the rate
+    batch_steps: int  # of the shortest batch; with three chains or more, each is one batch
+
+    def error(self) -> str:
+        if self.rate.interval is None:
+            return f"standard error of batches {self.rate.standard_error:.4f}"
+        return "95% interval {:.4f} to {:.4f}".format(*self.rate.interval)
 
 
 @dataclass(frozen=True)
 class ChainProduction:
-    """What one chain says: its mean, and the 95% interval of its batch means, of itself alone."""
+    """Mean of one chain, and the 95% interval of its batch means, for this chain alone."""
 
     chain: int
     temperature: float
-    rate: float
-    interval: tuple[float, float] | None  # none where a single batch is left
+    rate: Estimate
 
 
 @dataclass(frozen=True)
-class EntropyProduction(Production, Result):
-    """A run's entropy production, chain by chain, and what it comes to."""
+class EntropyProduction(Result):
+    """A run's entropy production, in total, by temperature and by chain, in nats per step."""
 
     run: str
+    total: Production
     chains: tuple[ChainProduction, ...]  # those that were counted
     by_temperature: dict[float, Production]
     dtype: str  # that the run was drawn in
-    evaluated_again: bool  # in float32, for a run drawn in int8 or bfloat16
-    signature: str
+    evaluated_again: str | None  # the dtype, for a run drawn in int8 or bfloat16
 
-    def to_dict(self) -> Record:
-        names = [name for name in Production.__dataclass_fields__ if name != "kind"]
-        found = {name: getattr(self, name) for name in names} | {"kind": self.kind}
-        several = [{"temperature": one} | vars(found) for one, found in self.by_temperature.items()]
-        return plain(found) | {
-            "run": self.run,
-            "unit": "nats per step",
-            "evaluated_again": "float32" if self.evaluated_again else None,
-            "chains": plain(self.chains),
-            "by_temperature": plain(several),
-            "signature": self.signature,
-        }
+    FIGURES = {"chains": ("glauber.figures.compatibility:plot_production", "frame", "rate")}
+
+    @property
+    def rate(self) -> Estimate:
+        return self.total.rate
+
+    @reported
+    def unit(self) -> str:
+        return "nats per step"
 
     def lines(self) -> Iterable[str]:
+        total = self.total
         yield (
-            f"entropy production {self.rate:.4f} nats per step, {_error(self)} "
-            "(an estimate; 0 if one joint law owned the conditionals)"
+            f"entropy production {self.rate.value:.4f} nats per step, {total.error()} "
+            "(an estimate; 0 if the conditionals had a joint distribution)"
         )
-        if self.interval is None:
-            yield f"no interval: {self.reason}; the error of batches may be far too small"
-        if self.standard_error < STILL:
-            yield "the counted steps hardly moved: that says nothing about a joint law"
+        if self.rate.interval is None:
+            yield f"no interval: {self.rate.reason}; the error of batches may be far too small"
+        if (self.rate.standard_error or 0.0) < NO_MOVEMENT:
+            yield "the counted steps hardly moved: that says nothing about a joint distribution"
         if len(self.by_temperature) > 1:
             yield "that is the mean over chains at several temperatures; at each of them:"
-            for one, found in self.by_temperature.items():
-                said = f"{found.rate:.4f}, {_error(found)}"
-                yield f"  temperature {one:g}: {said}, {counted(found.n_chains, 'chain')}"
+            for temperature, part in self.by_temperature.items():
+                rate = f"{part.rate.value:.4f}, {part.error()}"
+                yield f"  temperature {temperature:g}: {rate}, {counted(part.n_chains, 'chain')}"
         yield (
-            f"{counted(self.n_chains, 'chain')}, {self.n_steps:,} steps counted behind a burn-in "
-            f"of {self.burn_in:,}; {self.n_batches} batches of at least {self.batch_steps:,} steps"
+            f"{counted(total.n_chains, 'chain')}, {total.n_steps:,} steps counted after a burn-in "
+            f"of {total.burn_in:,}; {total.n_batches} batches of at least {total.batch_steps:,} "
+            "steps"
         )
         if self.evaluated_again:
             yield (
                 f"drawn in {self.dtype}: the conditionals of these steps were evaluated again in "
-                "float32"
+                f"{self.evaluated_again}"
             )
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Iterable[ChainProduction]:
         """One row per chain."""
-        import pandas
-
-        return pandas.DataFrame(
-            {
-                "chain": [one.chain for one in self.chains],
-                "temperature": [one.temperature for one in self.chains],
-                "rate": [one.rate for one in self.chains],
-                "low": [one.interval[0] if one.interval else np.nan for one in self.chains],
-                "high": [one.interval[1] if one.interval else np.nan for one in self.chains],
-            }
-        )
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.compatibility import plot_production
-
-        return {"chains": plot_production(self.frame(), self.rate, self.interval)}
-
-
-def _error(found: Production) -> str:
-    if found.interval is None:
-        return f"standard error of batches {found.standard_error:.4f}"
-    return f"95% interval {found.interval[0]:.4f} to {found.interval[1]:.4f}"
+        return self.chains
 
 
 def estimate(
@@ -206,7 +185,7 @@ def estimate(
     The first burn_in steps (default: half) are not counted; neither are those of a chain before
     its own `first` (chains,), and never those up to an old token of probability zero: such a token
     was a start outside the allowed vocabulary. A chain that this leaves with less than half of
-    the steps behind the burn-in is not counted at all, which depends on the scan alone.
+    the steps after the burn-in is not counted at all, which depends on the scan alone.
 
     The error is that of chains, so it holds what chains from different starts still disagree
     about. What it does not hold: a start not yet forgotten. For compatible chains the sum over T
@@ -214,16 +193,16 @@ def estimate(
     """
     shape = np.shape(log_prob_old)
     burn_in = check_burn_in(burn_in, shape[1] if len(shape) == 2 and shape[1] else 1)
-    return production(list(_counted(log_prob_old, entropy, burn_in, first).values()), burn_in)
+    return production(list(_rows_by_chain(log_prob_old, entropy, burn_in, first).values()), burn_in)
 
 
-def _counted(
+def _rows_by_chain(
     log_prob_old: ArrayLike, entropy: ArrayLike, burn_in: int, first: ArrayLike | None
 ) -> dict[int, Floats]:
     """The contributions of each chain that is counted, from where its counting begins."""
     values = _contributions(log_prob_old, entropy)
     n_steps = values.shape[1]
-    begin = np.maximum(_behind_last_zero(np.asarray(log_prob_old)), burn_in)
+    begin = np.maximum(_after_last_zero(np.asarray(log_prob_old)), burn_in)
     if first is not None:
         begin = np.maximum(begin, np.asarray(first))
     enough = (n_steps - burn_in + 1) // 2
@@ -233,27 +212,27 @@ def _counted(
 
 def production(rows: list[Floats], burn_in: int) -> Production:
     """The estimate from the contributions of each chain, (steps,) each."""
-    pieces = rows if len(rows) >= MIN_CHAINS else _batches(rows)
-    means = np.array([piece.mean() for piece in pieces])
+    batches = rows if len(rows) >= MIN_CHAINS else _batches(rows)
     chain = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    over = clustered_mean(np.concatenate(rows), chain, bounds=(0.0, np.inf))
+    rate = clustered_mean(np.concatenate(rows), chain, bounds=(0.0, np.inf))
+    if rate.standard_error is None:
+        error = standard_error(np.array([batch.mean() for batch in batches]))
+        rate = replace(rate, standard_error=error)
     return Production(
-        rate=over.value,
-        standard_error=over.standard_error or standard_error(means),
-        interval=over.interval,
-        reason=over.reason,
+        rate=rate,
         burn_in=burn_in,
         n_chains=len(rows),
         n_steps=sum(len(row) for row in rows),
-        n_batches=len(pieces),
-        batch_steps=min(len(piece) for piece in pieces),
+        n_batches=len(batches),
+        batch_steps=min(len(batch) for batch in batches),
     )
 
 
-def _of_chain(row: Floats) -> tuple[float, tuple[float, float] | None]:
+def _chain_rate(row: Floats) -> Estimate:
     """The mean of one chain's contributions (steps,) and the t interval of its batch means."""
-    pieces = np.array_split(row, min(OWN, len(row)))
-    return float(row.mean()), mean_over_chains([piece.mean() for piece in pieces]).interval
+    batches = np.array_split(row, min(CHAIN_BATCHES, len(row)))
+    over_batches = mean_over_chains([batch.mean() for batch in batches])
+    return replace(over_batches, value=float(row.mean()))
 
 
 def check_kernel(spec: Spec) -> None:
@@ -296,11 +275,11 @@ def check_burn_in(burn_in: int | None, n_steps: int) -> int:
     return burn_in
 
 
-def _behind_last_zero(log_prob_old: Floats) -> NDArray[np.int64]:
-    """The step behind the last old token of probability zero, (chains,); 0 where there is none."""
+def _after_last_zero(log_prob_old: Floats) -> NDArray[np.int64]:
+    """The step after the last old token of probability zero, (chains,); 0 where there is none."""
     zero = np.isneginf(log_prob_old)
-    behind = zero.shape[1] - zero[:, ::-1].argmax(axis=1)
-    return np.where(zero.any(axis=1), behind, 0)
+    after = zero.shape[1] - zero[:, ::-1].argmax(axis=1)
+    return np.where(zero.any(axis=1), after, 0)
 
 
 def _batches(rows: list[Floats]) -> list[Floats]:
@@ -315,8 +294,8 @@ def _batches(rows: list[Floats]) -> list[Floats]:
     return [piece for row in rows for piece in np.array_split(row, each)]
 
 
-def _first_clean(run: Run) -> NDArray[np.int64]:
-    """The run's length for chains that still hold a start token that is never drawn, else 0.
+def _first_clean_step(run: Run) -> NDArray[np.int64]:
+    """The run's length for chains that still contain a start token that is never drawn, else 0.
 
     Sites that were redrawn need no look: their first event says whether the start had log 0.
     """

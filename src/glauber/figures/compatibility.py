@@ -113,10 +113,8 @@ def plot_ratios(ratios: Sequence["Ratio"]) -> go.Figure:
     return figure
 
 
-def plot_production(
-    chains: "pandas.DataFrame", rate: float, interval: tuple[float, float] | None
-) -> go.Figure:
-    """Entropy production chain by chain; one row each: chain, temperature, rate, low, high."""
+def plot_production(chains: "pandas.DataFrame", rate: "Estimate") -> go.Figure:
+    """Entropy production: one row for each chain (chain, temperature, rate with its interval)."""
     figure = empty_figure(
         "Entropy production of each chain",
         "nats per step, with the 95% interval of its own batch means; 0 if one joint law existed",
@@ -124,22 +122,22 @@ def plot_production(
     figure.update_xaxes(title_text="chain", tickformat="d")
     figure.update_yaxes(title=dict(text="nats per step", font_size=13))
     shaded = "too few chains for an interval"
-    if interval is not None:
-        low, high = interval
+    if rate.interval is not None:
+        low, high = rate.interval
         figure.add_hrect(y0=low, y1=high, fillcolor=FAINT, line_width=0, layer="below")
         shaded = "shaded: the 95% interval over chains"
     figure.add_hline(
-        y=rate,
+        y=rate.value,
         line=dict(color=QUIET, width=2),
-        name=f"all chains: {rate:.4f}; {shaded}",
+        name=f"all chains: {rate.value:.4f}; {shaded}",
         showlegend=True,
     )
     figure.add_scatter(
         x=chains["chain"],
         y=chains["rate"],
         error_y=dict(
-            array=chains["high"] - chains["rate"],
-            arrayminus=chains["rate"] - chains["low"],
+            array=chains["rate_high"] - chains["rate"],
+            arrayminus=chains["rate"] - chains["rate_low"],
             color=STRONG,
             thickness=1,
         ),

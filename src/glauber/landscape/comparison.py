@@ -276,8 +276,9 @@ def production_of(row: ModelRow) -> Triple | None:
     """Nats a step, with the interval over chains."""
     if row.entropy_production is None:
         return None
-    low, high = row.entropy_production.interval or (np.nan, np.nan)
-    return row.entropy_production.rate, low, high
+    rate = row.entropy_production.rate
+    low, high = rate.interval or (np.nan, np.nan)
+    return rate.value, low, high
 
 
 def delta_of(row: ModelRow) -> Triple:
@@ -393,7 +394,7 @@ def _less(row: ModelRow, first: ModelRow, comparisons: int) -> dict[str, Estimat
     """
     differences = {DELTA: _less_delta(row, first, comparisons)}
     productions = [
-        {chain.chain: chain.rate for chain in each.entropy_production.chains}
+        {chain.chain: chain.rate.value for chain in each.entropy_production.chains}
         for each in (row, first)
         if each.entropy_production is not None
     ]
