@@ -99,7 +99,7 @@ def test_models_are_compared_start_by_start(compared, tiny_folder, other_folder)
     runs = [sample(str(one), TEXTS, steps=60, chains=6, length=5, seed=4) for one in folders]
     changed = [run.read("changed").any(axis=2).mean(axis=1) for run in runs]
     ends = [score([run.text(chain) for chain in range(6)])[:, 0] for run in runs]
-    rates = [[chain.rate for chain in entropy_production(run).chains] for run in runs]
+    rates = [[chain.rate.value for chain in entropy_production(run).chains] for run in runs]
     drawn = [rectangles(str(one), TEXTS[:6], length=5, count=12, seed=4, top=10) for one in folders]
     expected = {
         "steps that changed": changed[0] - changed[1],
@@ -193,7 +193,7 @@ def test_the_pictures_hold_the_figures(compared):
     assert [trace.x[0] for trace in dots] == pytest.approx(
         [
             compared.rows[0].rectangles["mean"],
-            compared.rows[0].entropy_production.rate,
+            compared.rows[0].entropy_production.rate.value,
             compared.rows[0].changed.value,
         ]
     )
