@@ -85,15 +85,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer says, as JSON can hold it."""
-        names = [
-            field.name
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        ]
-        for owner in reversed(type(self).__mro__):
-            names += [name for name, value in vars(owner).items() if isinstance(value, reported)]
-        names = [name for name in dict.fromkeys(names) if name != "signature"]
-        return {name: plain(getattr(self, name)) for name in names} | {"signature": self.signature}
+        entries = {name: value for name, value in entries_of(self).items() if name != "signature"}
+        return plain(entries) | {"signature": self.signature}
 
     def record(self) -> dict[str, Any]:
         """What `--json` prints: the answer, the call that made it, and texts that were left out."""
@@ -161,26 +154,29 @@ class Result:
         return write_result(self, Path(path))
 
 
+def entries_of(value: object) -> dict[str, Any]:
+    """What a declared object contains by name: its fields but internal ones, and `reported`."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    names = [
+        field.name
+        for field in dataclasses.fields(value)  # type: ignore[arg-type]
+        if not field.metadata.get("internal")
+    ]
+    for owner in reversed(type(value).__mro__):
+        names += [name for name, member in vars(owner).items() if isinstance(member, reported)]
+    return {name: getattr(value, name) for name in dict.fromkeys(names)}
+
+
 def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
-    """The columns of a table's row: fields of a dataclass or entries of a mapping, flattened.
+    """The columns of a table's row: what it contains by name, flattened.
 
     An estimate becomes NAME, NAME_low and NAME_high; a nested row's columns begin with its name.
     """
-    if isinstance(row, Mapping):
-        entries = dict(row)
-    elif hasattr(row, "_asdict"):
-        entries = row._asdict()
-    else:
-        entries = {
-            field.name: getattr(row, field.name)
-            for field in dataclasses.fields(row)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        }
-        for owner in reversed(type(row).__mro__):
-            names = [name for name, value in vars(owner).items() if isinstance(value, reported)]
-            entries |= {name: getattr(row, name) for name in names}
     columns: dict[str, Any] = {}
-    for name, value in entries.items():
+    for name, value in entries_of(row).items():
         if hasattr(value, "interval") and hasattr(value, "value"):
             low, high = value.interval or (math.nan, math.nan)
             columns |= {
@@ -393,13 +389,14 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, Result):
+        return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "_asdict") or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    ):
+        return plain(entries_of(value))
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):  # numpy and torch, scalars too

@@ -8,7 +8,7 @@ from glauber.figures.landscape import (
     plot_recurrence,
     plot_topic_river,
 )
-from glauber.landscape.prefix_contrast import Contrast
+from glauber.landscape.prefixes import Contrast, PairedMeans
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
 from glauber.statistics import Estimate
@@ -40,9 +40,9 @@ def test_the_tracked_label_by_seed():
 def contrast(first="They said", second=""):
     score = Estimate(0.4, (0.2, 0.6))
     topics = {
-        "a": (score, score, Estimate(0.2, (0.1, 0.3))),
-        "b": (score, score, Estimate(-0.1, (-0.3, 0.1))),
-        "c": (score, score, Estimate(-0.3, (-0.5, -0.1))),
+        "a": PairedMeans(score, score, Estimate(0.2, (0.1, 0.3))),
+        "b": PairedMeans(score, score, Estimate(-0.1, (-0.3, 0.1))),
+        "c": PairedMeans(score, score, Estimate(-0.3, (-0.5, -0.1))),
     }
     words = [WordContrast("up", 1.0, 0.2, (9, 1), (3, 1), True)]
     others = [WordContrast("down", -0.5, 0.4, (1, 4), (1, 2), False)]
@@ -51,7 +51,7 @@ def contrast(first="They said", second=""):
 
 def test_topics_of_both_directions_stand_out():
     one = contrast()
-    assert one.differing() == ["c", "a"]  # the largest first, whichever way it goes
+    assert one.differing_topics == ["c", "a"]  # the largest first, whichever way it goes
     sure, other = plot_prefix_topics(one, "95%").data
     assert dict(zip(sure.y, sure.x, strict=True)) == {"c": -0.3, "a": 0.2}
     assert np.allclose(sure.error_x.array, [0.2, 0.1]) and list(other.y) == ["b"]

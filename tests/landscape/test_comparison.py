@@ -20,7 +20,7 @@ from glauber.landscape.comparison import ModelRow, _shared_texts, _with_differen
 from glauber.landscape.prefixes import prefixes
 from glauber.landscape.scorers import Scorer
 from glauber.sampling.sample import sample
-from glauber.statistics import mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
 
 def score(texts):
@@ -67,16 +67,16 @@ def test_without_the_extra_tokens_leave_topics_out(tiny_folder, monkeypatch):
     for study in asked:
         with pytest.raises(GlauberError, match="leave topics out by giving tokens"):
             study()
-    rows = asked[0](embedder="tokens").rows
+    rows = asked[0](embedder="tokens").models
     assert all(row.topics is None and row.notes[0].startswith("topics: ") for row in rows)
     assert asked[1](embedder="tokens").note.startswith("Topics are left out")
 
 
 def test_each_figure_is_that_of_its_study(compared, tiny_folder):
-    first, second = compared.rows
+    first, second = compared.models
     model = MaskedLM.load(str(tiny_folder))
     found = rectangles(model, TEXTS[:6], length=5, count=12, seed=4, top=10)
-    assert first.rectangles["mean"] == pytest.approx(float(found.delta.mean()))
+    assert first.delta.value == pytest.approx(float(found.delta.mean()))
     run = sample(model, TEXTS, steps=60, chains=6, length=5, seed=4)
     assert first.changed.value == pytest.approx(float(run.read("changed").any(axis=2).mean()))
     ends = score([run.text(chain) for chain in range(6)])
@@ -85,15 +85,15 @@ def test_each_figure_is_that_of_its_study(compared, tiny_folder):
     assert (
         set(first.traps) == {"found", "perfect", "share of steps"} and "steps:60" in first.signature
     )
-    # The same starts, another model: equal at 0, not behind it.
+    # The same starts, another model: equal at 0, not after it.
     assert first.topics_start == second.topics_start
     assert first.topics_end != second.topics_end
-    assert first.rectangles["mean"] != second.rectangles["mean"]
+    assert first.delta.value != second.delta.value
 
 
 def test_models_are_compared_start_by_start(compared, tiny_folder, other_folder):
     """Each paired difference against the runs and rectangles of both models, made by hand."""
-    first, second = compared.rows
+    first, second = compared.models
     assert first.less_first is None
     folders = (other_folder, tiny_folder)
     runs = [sample(str(one), TEXTS, steps=60, chains=6, length=5, seed=4) for one in folders]
@@ -120,7 +120,7 @@ def test_models_are_compared_start_by_start(compared, tiny_folder, other_folder)
 
 
 def test_the_paired_differences_are_told_everywhere(compared):
-    second = compared.rows[1]
+    second = compared.models[1]
     paired = second.less_first["steps that changed"]
     record = compared.to_dict()["models"][1]["less_first"]["steps that changed"]
     assert record["value"] == paired.value and tuple(record["interval"]) == paired.interval
@@ -131,7 +131,7 @@ def test_the_paired_differences_are_told_everywhere(compared):
     for name in ("delta", "entropy_production"):
         assert np.isfinite(frame.loc[1, f"{name}_less_first"])
     told = str(compared)
-    assert f"{second.model} less {compared.rows[0].model}, start by start" in told
+    assert f"{second.model} less {compared.models[0].model}, start by start" in told
     low, high = paired.interval
     assert f"steps that changed  {paired.value:+.1%} ({low:+.1%} to {high:+.1%})" in told
 
@@ -143,8 +143,9 @@ def test_a_shared_spread_of_starts_cancels_in_the_paired_difference():
     rows = [
         ModelRow(
             model=name,
-            rectangles={},
-            delta=np.repeat(start + shift, 3) + 0.05 * rng.normal(size=36),
+            delta=Estimate(0.0, None),
+            certified=1.0,
+            deltas=np.repeat(start + shift, 3) + 0.05 * rng.normal(size=36),
             passages=np.repeat(np.arange(12), 3),
             signature="",
             seconds=0.0,
@@ -158,7 +159,7 @@ def test_a_shared_spread_of_starts_cancels_in_the_paired_difference():
     for name in ("mean rectangle Delta", "steps that changed"):
         low, high = second.less_first[name].interval
         assert low < 0.2 < high and high - low < 0.1
-    scarce = replace(rows[1], delta=rows[1].delta[:30], passages=rows[1].passages[:30])
+    scarce = replace(rows[1], deltas=rows[1].deltas[:30], passages=rows[1].passages[:30])
     _, fewer = _with_differences([rows[0], scarce])  # other rectangles: by common passages
     assert fewer.less_first["mean rectangle Delta"].n_chains == 10
     assert fewer.less_first["mean rectangle Delta"].value == pytest.approx(0.2, abs=0.06)
@@ -189,20 +190,20 @@ def test_a_text_too_short_for_one_model_is_left_out_for_all():
 
 
 def test_the_pictures_hold_the_figures(compared):
-    dots = plot_comparison(compared.rows).data
+    dots = plot_comparison(compared.models).data
     assert [trace.x[0] for trace in dots] == pytest.approx(
         [
-            compared.rows[0].rectangles["mean"],
-            compared.rows[0].entropy_production.rate.value,
-            compared.rows[0].changed.value,
+            compared.models[0].delta.value,
+            compared.models[0].entropy_production.rate.value,
+            compared.models[0].changed.value,
         ]
     )
     assert all((np.array(trace.error_x.array) >= 0).all() for trace in dots)
-    bars = plot_topics_by_model(compared.rows).data
+    bars = plot_topics_by_model(compared.models).data
     assert np.allclose(sum(np.array(bar.x) for bar in bars), 1)
-    table = comparison_table(compared.rows).data[0]
+    table = comparison_table(compared.models).data[0]
     assert list(table.header.values[:2]) == ["model", "mean rectangle Delta"]
-    assert table.cells.values[1][0] == compared.rows[0].written()["mean rectangle Delta"]
+    assert table.cells.values[1][0] == compared.models[0].cells()["mean rectangle Delta"]
 
 
 def test_one_model_and_one_chain_are_refused(tiny_folder):
@@ -210,7 +211,7 @@ def test_one_model_and_one_chain_are_refused(tiny_folder):
         compare([str(tiny_folder)])
     with pytest.raises(GlauberError, match="named once"):
         compare(["a", "a"])
-    with pytest.raises(GlauberError, match="one chain only"):
+    with pytest.raises(GlauberError, match="chains is 1, but it must be at least 2"):
         compare(["a", "b"], chains=1)
 
 
@@ -226,7 +227,7 @@ def test_shares_stay_between_nothing_and_all(tiny_folder, other_folder):
         [str(tiny_folder), str(other_folder)], TEXTS, chains=3, length=4, steps=40, seed=1,
         rectangles=4, top=5, scorer=SCORER, temperature=0.2,
     )  # fmt: skip
-    for row in found.rows:
+    for row in found.models:
         for mean in (row.changed, *row.topics_end.values()):
             assert 0 <= mean.interval[0] <= mean.value <= mean.interval[1] <= 1
 
@@ -234,8 +235,8 @@ def test_shares_stay_between_nothing_and_all(tiny_folder, other_folder):
 def test_two_objects_of_one_name_are_told_apart(tiny_folder):
     models = [MaskedLM.load(str(tiny_folder)) for _ in range(2)]
     found = compare(models, TEXTS, chains=4, length=4, steps=40, rectangles=4, top=5, scorer=SCORER)
-    assert [row.model[-4:] for row in found.rows] == [" (1)", " (2)"]
-    assert found.rows[0].changed == found.rows[1].changed
+    assert [row.model[-4:] for row in found.models] == [" (1)", " (2)"]
+    assert found.models[0].changed == found.models[1].changed
 
 
 def test_an_autoregressive_control_has_rectangles_alone(tiny_folder):
@@ -250,8 +251,8 @@ def test_an_autoregressive_control_has_rectangles_alone(tiny_folder):
         [str(tiny_folder), control], TEXTS, chains=4, length=4, steps=40, rectangles=4, top=5,
         scorer=SCORER,
     )  # fmt: skip
-    masked, causal = found.rows
+    masked, causal = found.models
     assert causal.changed is None and "no chain was run" in causal.notes[0]
-    assert causal.rectangles["count"] == 4 and masked.changed is not None
+    assert len(causal.deltas) == 4 and masked.changed is not None
     assert found.figures() and len(found.frame()) == 2
     assert "left out" in str(found)

@@ -143,14 +143,14 @@ def test_bad_input(model):
     for wrong, why in (
         (dict(prefixes=["the", " "]), "prefix is empty"),
         (dict(prefixes=["the", "the"]), "given twice"),
-        (dict(prefixes=["the"], chains=1), "one chain only"),
+        (dict(prefixes=["the"], chains=1), "chains is 1, but it must be at least 2"),
         (dict(prefixes=["the"], against="each-other"), "one prefix only"),
         (dict(prefixes=["the"], against="nothing"), "must be one of none, each-other"),
         (dict(prefixes=["the"], every=0), "at least 1"),
         (dict(prefixes=["the"], temperature=0.0), "temperature is 0"),
-        (dict(prefixes=["the"], chains=10**12), "cannot be done"),
+        (dict(prefixes=["the"], chains=10**12), "more than 1,000,000 is not possible"),
         (dict(prefixes=["the"], words=["cats"]), r"'cats' is 2 tokens .*cat, ##s"),
-        (dict(prefixes=["the"], words=["cat"], site=5), "site of the words is 5"),
+        (dict(prefixes=["the"], words=["cat"], site=5), "site is 5"),
     ):
         with pytest.raises(GlauberError, match=why):
             prefixes(model, TEXTS, **(SIZES | wrong))

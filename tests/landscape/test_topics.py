@@ -22,10 +22,10 @@ from glauber.landscape.labels import (
 )
 from glauber.landscape.scorers import (
     Scorer,
-    calibrated,
     check_labels,
+    evaluate_scorer,
+    fit_temperature,
     held_out_sentences,
-    judge,
     load_scorer,
     read_labels,
     similarity_scorer,
@@ -104,7 +104,7 @@ def test_the_temperature_that_made_the_labels_is_found():
     # Fisher information of the inverse temperature: the summed variance of the cosine drawn.
     means = (laws * cosines).sum(axis=1, keepdims=True)
     error = 1 / np.sqrt((laws * (cosines - means) ** 2).sum())
-    assert abs(1 / calibrated(cosines, truth) - 1 / temperature) < 4 * error
+    assert abs(1 / fit_temperature(cosines, truth) - 1 / temperature) < 4 * error
 
 
 def test_similarity_is_a_softmax_of_cosines_to_mean_directions():
@@ -149,13 +149,13 @@ def test_a_scorer_is_judged_beside_chance():
         right[:2] = ~right[:2]  # two mistakes
         return np.stack([np.where(right, 0.2, 0.8), np.where(right, 0.8, 0.2)], axis=1)
 
-    found = judge(Scorer("oracle", ("food", "art"), score), texts)
+    found = evaluate_scorer(Scorer("oracle", ("food", "art"), score), texts)
     assert found.n_texts == 20 and found.accuracy == pytest.approx(0.9)
     assert found.log_loss.value == pytest.approx(-(18 * np.log(0.8) + 2 * np.log(0.2)) / 20)
     assert found.chance == 0.5 and found.chance_log_loss == pytest.approx(np.log(2))
     assert found.interval[0] < 0.9 < found.interval[1]
     with pytest.raises(GlauberError, match="no labelled text"):
-        judge(SCORER)
+        evaluate_scorer(SCORER)
 
 
 def test_entailment_logits_of_each_pair_by_itself(tmp_path):
@@ -204,7 +204,7 @@ def test_what_is_no_entailment_model(tmp_path):
 @pytest.mark.weights
 def test_the_default_scorer_is_worth_trusting():
     """Held-out sentences; the bounds are far below what it reaches and far above chance."""
-    found = judge(load_scorer(device="cpu"))
+    found = evaluate_scorer(load_scorer(device="cpu"))
     assert found.n_texts == 110 and found.interval[0] > 0.85 and found.chance < 0.1
     assert found.log_loss.value < 0.3 < found.chance_log_loss
     assert min(found.recall.values()) >= 0.7
@@ -223,9 +223,9 @@ def test_the_study_of_a_run_says_what_its_parts_say(tmp_path):
     above = values > 1 / 3
     crossed = int((~above[:, :-1] & above[:, 1:]).any(axis=1).sum())
     assert {row.label: row.crossed for row in found.tables[0].labels}["cat"] == crossed
-    assert found.to_dict()["scores"][0]["means"]["cat"] == pytest.approx(values.mean(axis=0))
+    assert found.to_dict()["means"][0]["means"]["cat"] == pytest.approx(values.mean(axis=0))
     assert len(found.frame()) == 2 * 3 * 5 and len(found.figures()) == 6
-    assert "|track:cat|" in found.signature and found.signature.endswith("|every:1")
+    assert "|track:cat|" in found.signature and "|every:1|" in found.signature
     assert "name the same label" in str(found)
 
 

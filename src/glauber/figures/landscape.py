@@ -10,19 +10,14 @@ from plotly.subplots import make_subplots
 
 from glauber.figures.runs import add_chains
 from glauber.figures.style import FAINT, FONT, INK, QUIET, SHARES, STRONG, empty_figure
-from glauber.landscape.comparison import (
-    ModelRow,
-    Triple,
-    delta_of,
-    interval_of,
-    production_of,
-)
-from glauber.landscape.prefix_contrast import Contrast, excludes_zero
+from glauber.landscape.comparison import ModelRow
+from glauber.landscape.prefixes import Contrast
 from glauber.landscape.recurrence import Recurrence
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
 from glauber.statistics import Estimate
 
+Triple = tuple[float, float, float]  # a value and the ends of its interval, nan without one
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (
     "#d55e00", "#56b4e9", "#d4b106", "#009e73", "#cc79a7", "#0072b2", "#e69f00", "#9aa0a6",
@@ -125,7 +120,7 @@ def plot_prefix_topics(found: Contrast, correction: str) -> go.Figure:
     rows |= {f"P({word})": means[2] for word, means in found.probabilities.items()}
     figure = _contrast_figure(found, f"difference of scores; {correction}", len(rows))
     for sure, name in ((True, "different from zero"), (False, "not clearly different from zero")):
-        chosen = {label: mean for label, mean in rows.items() if excludes_zero(mean) is sure}
+        chosen = {label: mean for label, mean in rows.items() if mean.excludes(0.0) is sure}
         _dots(figure, {label: _ends(mean) for label, mean in chosen.items()}, name, sure)
     figure.update_xaxes(title_text="", tickformat="+.2f")
     figure.update_yaxes(categoryorder="array", categoryarray=list(rows))
@@ -178,6 +173,10 @@ def _dots(figure: go.Figure, rows: dict[str, Triple], name: str, strong: bool) -
     )  # fmt: skip
 
 
+def _triple(estimate: Estimate | None) -> Triple | None:
+    return None if estimate is None else _ends(estimate)
+
+
 def _ends(mean: Estimate) -> Triple:
     low, high = mean.interval or (mean.value, mean.value)
     return mean.value, low, high
@@ -191,9 +190,9 @@ def _odds(word: WordContrast) -> Triple:
 def plot_comparison(rows: Sequence[ModelRow]) -> go.Figure:
     """Three panels, a dot with its 95% interval for each model that has the figure."""
     panels: dict[str, list[Triple | None]] = {
-        "mean rectangle Delta": [delta_of(row) for row in rows],
-        "entropy production, nats a step": [production_of(row) for row in rows],
-        "steps that changed a token": [interval_of(row.changed) for row in rows],
+        "mean rectangle Delta": [_triple(row.delta) for row in rows],
+        "entropy production, nats a step": [_triple(row.production) for row in rows],
+        "steps that changed a token": [_triple(row.changed) for row in rows],
     }
     names = [short(row.model) for row in rows]
     figure = make_subplots(rows=3, cols=1, subplot_titles=list(panels), vertical_spacing=0.17)
@@ -245,7 +244,7 @@ def plot_topics_by_model(rows: Sequence[ModelRow]) -> go.Figure:
 def comparison_table(rows: Sequence[ModelRow]) -> go.Figure:
     """A table of written figures as a picture: the first column names the model."""
     figure = empty_figure("The figures", "estimates with 95% intervals or standard errors")
-    written = [row.written() for row in rows]
+    written = [row.cells() for row in rows]
     head = list(dict.fromkeys(name for row in written for name in row))
     columns = [[row.get(name, "left out") for row in written] for name in head]
     figure.add_table(

@@ -1,6 +1,6 @@
-"""What does a frozen prefix pull the text towards, against another one or against none?
+"""Prefixes: what a frozen beginning changes in the text, against another one or none.
 
-Chains behind each prefix, from the same starts and with the same noise: chain by chain, a pair of
+The chains of all prefixes have the same starts and the same noise: chain by chain, a pair of
 prefixes differs in nothing else. Only what the chain may redraw is read, since the name in a prefix
 is a topic by itself. The later half of each run is counted.
 """
@@ -9,36 +9,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Unpack
 
 import numpy as np
+import torch
 
-from glauber.conditionals.base import Model, check_temperature
+from glauber.checks import OneOf, Whole
+from glauber.conditionals.base import Model, log_probs
+from glauber.conditionals.batching import rows_at_once
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
-from glauber.json_text import Record
-from glauber.landscape.prefix_contrast import (
-    Contrast,
-    chances_of,
-    contrast_of,
-    excludes_zero,
-    scores_of,
-    token_of,
+from glauber.landscape.scorers import (
+    NO_TOPICS,
+    SIMILARITY,
+    Floats,
+    Scorer,
+    check_scorer,
+    read_labels,
+    scorer_for,
+    topic_scores,
 )
-from glauber.landscape.scorers import NO_TOPICS, SIMILARITY, Scorer, check_scorer, read_labels
 from glauber.landscape.topics import Embeds, Labels
-from glauber.parameters import Device, Length, ModelOrName, Seed, Temperature, Texts, Trust
-from glauber.progress import check_count, check_seed, say, track
-from glauber.result import Result, counted, one_of, plain, study
+from glauber.parameters import Length, ModelOrName, Seed, Temperature, Texts, Where
+from glauber.progress import say, track
+from glauber.result import Result, counted, reported, study
+from glauber.runs.distinctive_words import WordContrast, distinctive_words, tokens_of, words_of
+from glauber.runs.embedding import TOKENS
 from glauber.runs.run import Run
-from glauber.runs.snapshots import snapshots
-from glauber.runs.spec import signature
+from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.sampling.sample import resume, sample
-from glauber.statistics import CONFIDENCE, Estimate
+from glauber.statistics import CONFIDENCE, Estimate, mean_over_chains
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 PREFIXES = (
@@ -50,6 +53,7 @@ PREFIXES = (
 )
 NONE = ""  # the chains without a prefix
 AGAINST = ("none", "each-other")
+EXAMPLES = 3  # texts shown of each prefix
 
 
 @study
@@ -63,26 +67,26 @@ def prefixes(
     against: Annotated[
         str | None,
         "none, or each-other: every pair of prefixes (default: each-other for two prefixes).",
+        OneOf(AGAINST),
     ] = None,
-    chains: Annotated[int, "Chains behind each prefix."] = 16,
-    length: Length = 16,
-    steps: Annotated[int, "Steps of each chain; the later half is counted."] = 200,
+    chains: Annotated[int, "Number of chains with each prefix.", Whole(2, 10**6)] = 16,
+    length: Annotated[Length, Whole()] = 16,
+    steps: Annotated[int, "Steps of each chain; the later half is counted.", Whole(2)] = 200,
     temperature: Temperature = 1.0,
     seed: Seed = 0,
-    every: Annotated[int, "Steps between snapshots."] = 16,
+    every: Annotated[int, "Steps between snapshots.", Whole()] = 16,
     labels: Labels = "topics",
     scorer: Annotated[str | Scorer, "similarity, or an entailment model by name."] = SIMILARITY,
     embedder: Embeds = None,
     words: Annotated[
-        str | Sequence[str], "Words, with commas, whose probability at a site is asked for."
+        str | Sequence[str], "Words, with commas, whose probability at a site is measured."
     ] = (),
-    site: Annotated[int, "The site of these words, counted from 0 behind the prefix."] = 0,
-    listed: Annotated[int, "Distinctive words to list in each direction."] = 12,
+    site: Annotated[int, "Site of these words, counted from 0 after the prefix.", Whole(0)] = 0,
+    listed: Annotated[int, "Distinctive words to list in each direction.", Whole(0, 10**6)] = 12,
     folder: Annotated[
         Path | str | None, "Keep a run per prefix here; resumed if it exists."
     ] = None,
-    device: Device = "auto",
-    trust_remote_code: Trust = False,
+    **where: Unpack[Where],
 ) -> "PrefixStudy":
     """Contrast prefixes with each other, or with none, by topics, words and probabilities.
 
@@ -92,71 +96,155 @@ def prefixes(
     probability of `words` at `site` is the model's own, at the chain's temperature, given the rest
     of each visited text. Where no embedding reads the texts, topics are left out.
     """
-    asked = _check(prefixes, against, chains, steps, every)
-    check_seed(seed)
-    check_temperature(temperature)
-    check_count("number of words", listed, least=0, most=10**6)
-    if length is not None:
-        check_count("length", length)
-    asked_for = words.split(",") if isinstance(words, str) else words
-    wanted = tuple(word.strip() for word in asked_for if word.strip())
-    labels = read_labels(labels)
-    pairs = _pairs(asked, against)
+    names = _names(prefixes, against)
+    Whole(1, max(1, steps - steps // 2))("every", every)
+    listed_words = words.split(",") if isinstance(words, str) else words
+    words = tuple(word.strip() for word in listed_words if word.strip())
+    topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
-    opened = load(model, device=device, trust_remote_code=trust_remote_code)
-    tokens = [token_of(opened, word) for word in wanted]
-    groups = [NONE, *asked] if any(NONE in pair for pair in pairs) else list(asked)
+    opened = load(model, **where)
+    tokens = [single_token(opened, word) for word in words]
+    pairs = _pairs(names, against)
+    groups = [NONE, *names] if any(NONE in pair for pair in pairs) else names
     for prefix in groups:  # a prefix that does not fit is refused before the first chain
         _, free = starts(opened, texts, chains=chains, length=length, prefix=prefix)
-        check_count("site of the words", site, least=0, most=int(free.sum(dim=1).min()) - 1)
-    how = dict(steps=steps, temperature=temperature, seed=seed, chains=chains, length=length)
-    runs = _runs(opened, texts, groups, folder, how)
-    read = {
-        prefix: snapshots(run, every=every, free_only=True).after(steps // 2)
-        for prefix, run in runs.items()
+        Whole(0, int(free.sum(dim=1).min()) - 1)("site", site)
+    sampling = dict(steps=steps, temperature=temperature, seed=seed, chains=chains, length=length)
+    say(f"{len(groups)} runs of {counted(chains, 'chain')} and {steps:,} steps")
+    samples: dict[str, Snapshots] = {}
+    with track("prefixes", len(groups)) as advance:
+        for number, prefix in enumerate(groups):
+            place = None if folder is None else Path(folder) / _folder(number, prefix)
+            run = _run(opened, texts, prefix, place, sampling)
+            samples[prefix] = snapshots(run, every=every, free_only=True).after(steps // 2)
+            advance(note=prefix)
+    scores, by, note = mean_scores(samples, scorer, topic_labels, embedder, where)
+    probabilities = {
+        prefix: mean_probabilities(opened, sample, site, tokens, temperature)
+        for prefix, sample in samples.items()
     }
-    scores, by, note = scores_of(read, scorer, labels, embedder, device)
-    chances = {
-        prefix: chances_of(opened, found, site, tokens, temperature)
-        for prefix, found in read.items()
-    }
-    count = max(1, len(pairs) * ((len(by.labels) if by else 0) + len(wanted)))
-    contrasts = [
-        contrast_of(pair, read, scores, chances, wanted, count=count, listed=listed, by=by)
-        for pair in pairs
-    ]
-    first = runs[groups[0]]
+    n_intervals = max(1, len(pairs) * ((len(by.labels) if by else 0) + len(words)))
+    contrasts = []
+    for first, second in pairs:
+        more, less = _distinctive(samples[first], samples[second], listed, by)
+        contrasts.append(
+            Contrast(
+                first,
+                second,
+                topics=_paired_means(scores, (first, second), by.labels, n_intervals) if by else {},
+                probabilities=_paired_means(probabilities, (first, second), words, n_intervals),
+                more=more,
+                less=less,
+                texts=(_last_texts(samples[first]), _last_texts(samples[second])),
+                called="letters" if opened.vocabulary.text.letters else "words",
+            )
+        )
     return PrefixStudy(
         contrasts=contrasts,
         labels=by.labels if by else (),
         scorer=by.name if by else None,
         note=note,
-        words=wanted,
+        words=words,
         site=site,
         n_chains=chains,
-        n_snapshots=len(read[groups[0]]),
-        n_intervals=count,
-        signature=f"{signature(first.spec)}|prefixes:{len(asked)}",
+        n_snapshots=len(samples[groups[0]]),
+        n_intervals=n_intervals,
     )
+
+
+class PairedMeans(NamedTuple):
+    """Means over chains with the first prefix, with the second, and of their difference."""
+
+    first: Estimate
+    second: Estimate
+    difference: Estimate
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One prefix against another, or against none; a difference is the first less the second."""
+
+    first: str
+    second: str  # empty: no prefix
+    topics: dict[str, PairedMeans]  # mean score of each label
+    probabilities: dict[str, PairedMeans]  # of each word at the site
+    more: list[WordContrast]  # words of the first, by significance
+    less: list[WordContrast]  # words of the second
+    texts: tuple[list[str], list[str]]  # last texts of a few chains, pair by pair
+    called: str = "words"  # letters, of a vocabulary of single ones
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.first, self.second or "no prefix"
+
+    @reported
+    def differing_topics(self) -> list[str]:
+        """Labels whose interval excludes zero, the largest difference first."""
+        differences = {label: means.difference for label, means in self.topics.items()}
+        sure = [label for label, difference in differences.items() if difference.excludes(0.0)]
+        return sorted(sure, key=lambda label: -abs(differences[label].value))
+
+    def lines(self) -> Iterable[str]:
+        first, second = self.names
+        yield ""
+        yield f"{first}  against  {second}"
+        if self.topics:
+            named = [
+                _difference_text(label, self.topics[label].difference)
+                for label in self.differing_topics
+            ]
+            yield "  topics  " + ("; ".join(named) or self._no_topic())
+        yield f"  {self.called} of {first}: {_words(self.more)}"
+        yield f"  {self.called} of {second}: {_words(self.less)}"
+        for word, (own, other, difference) in self.probabilities.items():
+            less = _difference_text("", difference, 4)
+            yield f"  P({word})  {own.value:.4f} and {other.value:.4f}, {less}"
+        for pair in zip(*self.texts, strict=True):
+            yield f"  texts  {pair[0]}"
+            yield f"         {pair[1]}"
+
+    def _no_topic(self) -> str:
+        """Why no topic is named."""
+        differences = [means.difference for means in self.topics.values()]
+        reasons = {difference.reason for difference in differences}
+        if len(reasons) == 1 and all(mean.interval is None for mean in differences):
+            return f"no interval: {reasons.pop()}"
+        return "no difference is significant"
+
+
+def _difference_text(name: str, mean: Estimate, digits: int = 3) -> str:
+    if mean.interval is None:
+        return f"{name} {round(mean.value, digits) + 0.0:+.{digits}f} ({mean.reason})".strip()
+    value, low, high = (round(one, digits) + 0.0 for one in (mean.value, *mean.interval))  # no -0
+    return f"{name} {value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})".strip()
+
+
+def _words(words: list[WordContrast]) -> str:
+    """Significant words first, then the others."""
+    significant = _odds([word for word in words if word.sure]) or "none is significant"
+    others = _odds([word for word in words if not word.sure])
+    return significant + (f"; within chance: {others}" if others else "")
+
+
+def _odds(words: list[WordContrast]) -> str:
+    return ", ".join(f"{w.word} {abs(w.log_odds):.1f} +- {w.standard_error:.1f}" for w in words)
 
 
 @dataclass(frozen=True, eq=False)
 class PrefixStudy(Result):
-    """Contrasts of prefixes, paired by chain."""
+    """Contrasts of prefixes, paired by chain; every number is an estimate."""
 
     contrasts: list[Contrast]
     labels: tuple[str, ...]  # none where no embedding reads the texts
     scorer: str | None
     note: str  # why topics are left out, or empty
-    words: tuple[str, ...]  # whose probability at the site was asked for
+    words: tuple[str, ...]  # whose probability at the site is measured
     site: int
     n_chains: int  # of each prefix
-    n_snapshots: int  # of each chain, behind the burn-in
+    n_snapshots: int  # of each chain, after the burn-in
     n_intervals: int  # that hold together
-    signature: str
-    kind: str = "estimate"  # of every number
 
-    @property
+    @reported
     def correction(self) -> str:
         """What the intervals of topics and probabilities say together."""
         return (
@@ -164,126 +252,191 @@ class PrefixStudy(Result):
             f"together for {self.n_intervals} figures (Bonferroni)"
         )
 
-    def to_dict(self) -> Record:
-        rows = [
-            {
-                "first": one.first,
-                "second": one.second,
-                "topics": _triples(one.topics),
-                "differing_topics": one.differing(),
-                "probabilities": _triples(one.probabilities),
-                "words": {"first": plain(one.more), "second": plain(one.less)},
-                "texts": plain(one.texts),
-            }
-            for one in self.contrasts
-        ]
-        own = ("labels", "scorer", "note", "words", "site", "n_chains", "n_snapshots", "signature")
-        found = {name: plain(getattr(self, name)) for name in own}
-        return {"contrasts": rows} | found | {"intervals": self.correction, "kind": self.kind}
-
     def lines(self) -> Iterable[str]:
         yield f"differences are estimates with {self.correction}; the prefix itself is not read"
         if self.note:
             yield self.note
-        for one in self.contrasts:
-            yield from one.lines()
+        for contrast in self.contrasts:
+            yield from contrast.lines()
 
-    def frame(self) -> "pandas.DataFrame":
-        """One row for each contrast and label, distinctive word or asked-for word."""
-        import pandas
-
-        rows = []
-        for one in self.contrasts:
-            for kind, found in (("topic", one.topics), ("probability", one.probabilities)):
-                for name, (mine, other, apart) in found.items():
-                    low, high = apart.interval or (np.nan, np.nan)
-                    rows.append([*one.names, kind, name, mine.value, other.value, apart.value])
-                    rows[-1] += [low, high, excludes_zero(apart)]
-            for word in (*one.more, *one.less):
-                low, high = word.interval or (np.nan, np.nan)
-                rows.append([*one.names, "log-odds", word.word, *word.counts, word.log_odds])
-                rows[-1] += [low, high, word.sure]
-        columns = ["first", "second", "figure", "name", "of_first", "of_second", "difference"]
-        return pandas.DataFrame(rows, columns=[*columns, "low", "high", "sure"])
+    def table(self) -> Iterable[dict[str, object]]:
+        """One row for each contrast and label, distinctive word or measured word."""
+        for contrast in self.contrasts:
+            for figure, means in (
+                ("topic", contrast.topics),
+                ("probability", contrast.probabilities),
+            ):
+                for name, (own, other, difference) in means.items():
+                    numbers = own.value, other.value, difference.value
+                    sure = difference.excludes(0.0)
+                    yield _row(contrast, figure, name, numbers, difference.interval, sure)
+            for word in (*contrast.more, *contrast.less):
+                numbers = *word.counts, word.log_odds
+                yield _row(contrast, "log-odds", word.word, numbers, word.interval, word.sure)
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.landscape import plot_prefix_topics, plot_prefix_words
 
-        found = {}
-        for number, one in enumerate(self.contrasts, 1):
-            behind = f"-{number}" if number > 1 else ""
-            if one.topics or one.probabilities:
-                found[f"topics{behind}"] = plot_prefix_topics(one, self.correction)
-            found[f"words{behind}"] = plot_prefix_words(one)
-        return found
+        figures = {}
+        for number, contrast in enumerate(self.contrasts, 1):
+            suffix = f"-{number}" if number > 1 else ""
+            if contrast.topics or contrast.probabilities:
+                figures[f"topics{suffix}"] = plot_prefix_topics(contrast, self.correction)
+            figures[f"words{suffix}"] = plot_prefix_words(contrast)
+        return figures
 
 
-def _triples(found: dict[str, tuple[Estimate, Estimate, Estimate]]) -> Record:
-    names = ("first", "second", "difference")
-    return {
-        key: {name: plain(mean) for name, mean in zip(names, means, strict=True)}
-        for key, means in found.items()
-    }
+def _row(
+    contrast: Contrast,
+    figure: str,
+    name: str,
+    numbers: tuple[float, float, float],
+    interval: tuple[float, float] | None,
+    sure: bool,
+) -> dict[str, object]:
+    columns = ("first", "second", "figure", "name", "of_first", "of_second", "difference")
+    values = dict(zip(columns, (*contrast.names, figure, name, *numbers), strict=True))
+    low, high = interval or (np.nan, np.nan)
+    return values | {"low": low, "high": high, "sure": sure}
 
 
-def _check(
-    prefixes: Sequence[str], against: str | None, chains: int, steps: int, every: int
-) -> tuple[str, ...]:
-    """The prefixes without blanks around them, if all numbers make sense."""
-    asked = [prefixes] if isinstance(prefixes, str) else list(prefixes)
-    if not asked or not all(isinstance(one, str) and one.strip() for one in asked):
-        raise GlauberError("a prefix is empty: chains without one are asked for by against='none'.")
-    found = tuple(one.strip() for one in asked)
-    if len(set(found)) < len(found):
+def _names(prefixes: Sequence[str], against: str | None) -> list[str]:
+    """The prefixes without blanks around them."""
+    names = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    if not names or not all(isinstance(name, str) and name.strip() for name in names):
+        raise GlauberError("a prefix is empty: use against='none' for chains without one.")
+    names = [name.strip() for name in names]
+    if len(set(names)) < len(names):
         raise GlauberError("a prefix is given twice.")
-    if against is not None:
-        one_of("against", against, AGAINST)
-    if against == "each-other" and len(found) < 2:
-        raise GlauberError("there is one prefix only, but they are to be compared with each other.")
-    if chains == 1:
-        raise GlauberError("there is one chain only, but a study of prefixes needs several.")
-    check_count("number of chains", chains, least=2, most=10**6)
-    check_count("number of steps", steps, least=2)
-    check_count("number of steps between snapshots", every, most=max(1, steps - steps // 2))
-    return found
+    if against == "each-other" and len(names) < 2:
+        raise GlauberError("there is one prefix only, so it cannot be compared with another one.")
+    return names
 
 
-def _pairs(asked: Sequence[str], against: str | None) -> list[tuple[str, str]]:
+def _pairs(names: Sequence[str], against: str | None) -> list[tuple[str, str]]:
+    """Prefixes to contrast: every pair, or each with no prefix; two are compared by default."""
     if against is None:
-        against = "each-other" if len(asked) == 2 else "none"
-    return list(combinations(asked, 2)) if against != "none" else [(one, NONE) for one in asked]
+        against = "each-other" if len(names) == 2 else "none"
+    return list(combinations(names, 2)) if against != "none" else [(name, NONE) for name in names]
 
 
 def _folder(number: int, prefix: str) -> str:
     """A folder's name that no other prefix has."""
-    letters = "".join(one if one.isalnum() else "-" for one in prefix.lower())
+    letters = "".join(c if c.isalnum() else "-" for c in prefix.lower())
     return f"{number}-{letters[:40].strip('-') or 'prefix'}" if prefix else "none"
 
 
-def _runs(
-    opened: Model, texts: Texts, groups: list[str], folder: Path | str | None, how: dict[str, Any]
-) -> dict[str, Run]:
-    """A run behind each prefix, all with one seed."""
-    say(f"{len(groups)} runs of {counted(how['chains'], 'chain')} and {how['steps']:,} steps")
-    runs = {}
-    with track("prefixes", len(groups)) as advance:
-        for number, prefix in enumerate(groups):
-            place = None if folder is None else Path(folder) / _folder(number, prefix)
-            runs[prefix] = _run(opened, texts, prefix, place, how)
-            advance(note=prefix)
-    return runs
-
-
-def _run(opened: Model, texts: Texts, prefix: str, place: Path | None, how: dict[str, Any]) -> Run:
-    """The chains behind one prefix; a run that is there already is resumed if it is the same."""
+def _run(
+    opened: Model, texts: Texts, prefix: str, place: Path | None, sampling: dict[str, Any]
+) -> Run:
+    """The chains after one prefix; a run that exists already is resumed if it is the same."""
     if place is None or not place.exists():
-        return sample(opened, texts, prefix=prefix, out=place, **how)
+        return sample(opened, texts, prefix=prefix, out=place, **sampling)
     spec = Run(place).spec
-    wanted = {name: value for name, value in how.items() if name != "length"}
-    for name, value in (wanted | {"prefix": prefix, "fingerprint": opened.fingerprint}).items():
+    expected = {name: value for name, value in sampling.items() if name != "length"}
+    expected |= {"prefix": prefix, "fingerprint": opened.fingerprint}
+    for name, value in expected.items():
         if getattr(spec, name) != value:
             raise GlauberError(
                 f"the run {place} has the {name} {getattr(spec, name)}, not {value}: give another "
-                "folder, or ask for the same."
+                "folder, or the same settings."
             )
     return resume(place)
+
+
+def mean_scores(
+    samples: dict[str, Snapshots],
+    scorer: str | Scorer,
+    labels: Sequence[str],
+    embedder: Embeds,
+    where: Where,
+) -> tuple[dict[str, Floats], Scorer | None, str]:
+    """Each chain's mean scores (chains, labels) by prefix, the scorer, or why there are none."""
+    first, device = next(iter(samples.values())), where.get("device", "auto")
+    try:
+        by = scorer_for(first, scorer, labels, embedder=embedder, device=device)
+    except GlauberError as error:
+        if scorer != SIMILARITY or embedder not in (None, TOKENS):
+            raise
+        return {}, None, f"Topics are left out: {error}"
+    scores = {
+        prefix: np.asarray(topic_scores(sample, by).values.mean(axis=1))
+        for prefix, sample in samples.items()
+    }
+    return scores, by, ""
+
+
+def single_token(model: Model, word: str) -> int:
+    """The token of a word; refuses words that the model writes in several."""
+    spellings = [word] if model.vocabulary.text.letters else [f" {word}", word]
+    for text in spellings:
+        tokens, free = model.vocabulary.encode([text])
+        if int(free.sum()) == 1:
+            return int(tokens[free][0])
+    pieces = [model.vocabulary.spell(int(token)) for token in tokens[free]]
+    raise GlauberError(
+        f"{word!r} is {len(pieces)} tokens of {model.name} ({', '.join(pieces)}): only the "
+        "probability of a single token can be measured."
+    )
+
+
+def mean_probabilities(
+    model: Model, sample: Snapshots, site: int, tokens: list[int], temperature: float
+) -> Floats:
+    """The mean probability (chains, words) of each token at the site over a chain's snapshots."""
+    if not tokens:
+        return np.zeros((sample.n_chains, 0))
+    free = torch.as_tensor(sample.run.free)
+    place = (free.cumsum(dim=1) == site + 1).int().argmax(dim=1)  # (chains,)
+    rows = torch.as_tensor(sample.tokens.astype(np.int64)).flatten(0, 1).to(model.state_device)
+    sites = place.repeat_interleave(len(sample))[:, None].to(model.state_device)
+    conditionals, parts = model.conditionals(), []
+    size = rows_at_once(16 * conditionals.vocab_size, model.state_device)
+    for part, at in zip(rows.split(size), sites.split(size), strict=True):
+        probs = log_probs(conditionals, part, at, temperature=temperature)[:, 0].exp()
+        parts.append(probs[:, tokens].double().cpu().numpy())
+    stacked = np.concatenate(parts).reshape(sample.n_chains, len(sample), len(tokens))
+    return np.asarray(stacked.mean(axis=1))
+
+
+def _last_texts(sample: Snapshots) -> list[str]:
+    return [sample.run.vocabulary.decode(row) for row in sample.tokens[:EXAMPLES, -1]]
+
+
+def _distinctive(
+    first: Snapshots, second: Snapshots, listed: int, by: Scorer | None
+) -> tuple[list[WordContrast], list[WordContrast]]:
+    """Words that the first group uses more, and those that the second one does."""
+    letters = bool(first.run.vocabulary.letters)
+    counts_of = tokens_of if letters and by is None else words_of
+    words = distinctive_words(_spellings(first, by), _spellings(second, by), counts_of=counts_of)
+    less = sorted((word for word in words if word.log_odds < 0), key=lambda w: (w.z, w.word))
+    return [word for word in words if word.log_odds > 0][:listed], less[:listed]
+
+
+def _spellings(sample: Snapshots, by: Scorer | None) -> Sequence[Sequence[str]]:
+    """The texts of each chain; tokens with blanks between them where they are not English."""
+    if by is not None:
+        return sample.texts
+    spell = sample.run.vocabulary.spell
+    return [
+        [" ".join(spell(int(token)) for token in row[free]) for row in chain]
+        for chain, free in zip(sample.tokens, sample.run.free, strict=True)
+    ]
+
+
+def _paired_means(
+    values: dict[str, Floats], pair: tuple[str, str], names: Sequence[str], comparisons: int
+) -> dict[str, PairedMeans]:
+    """Means over chains of both, in 0 to 1, and of their difference, in -1 to 1."""
+    first, second = (values[name] for name in pair)
+
+    def mean(column: Floats, low: float) -> Estimate:
+        return mean_over_chains(column, bounds=(low, 1.0), student=low < 0, comparisons=comparisons)
+
+    return {
+        name: PairedMeans(
+            mean(first[:, k], 0), mean(second[:, k], 0), mean(first[:, k] - second[:, k], -1)
+        )
+        for k, name in enumerate(names)
+    }

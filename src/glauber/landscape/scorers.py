@@ -1,4 +1,4 @@
-"""Which label is a text about? Scores by similarity to descriptions, or by an entailment model.
+"""Scores of labels for texts, by similarity to descriptions or by an entailment model.
 
 A scorer spreads one unit of belief over a list of labels: its scores say which of them a text is
 about, supposing that it is about one of them. They do not say whether it is about any.
@@ -81,17 +81,17 @@ class TopicScores:
         return np.asarray(self.values[:, :, place_of(label, self.labels)])
 
 
-def topic_scores(found: Snapshots, scorer: Scorer) -> TopicScores:
+def topic_scores(sample: Snapshots, scorer: Scorer) -> TopicScores:
     """The scores along the snapshots of a run, each different text scored once."""
-    once = {text: i for i, text in enumerate(dict.fromkeys(t for row in found.texts for t in row))}
+    once = {text: i for i, text in enumerate(dict.fromkeys(t for row in sample.texts for t in row))}
     texts, parts = list(once), []
     with track("texts scored", len(texts)) as advance:
         for first in range(0, len(texts), BLOCK):
             parts.append(np.asarray(scorer.score(texts[first : first + BLOCK]), np.float64))
             advance(len(parts[-1]))
     scores = np.concatenate(parts)
-    values = np.stack([scores[[once[text] for text in row]] for row in found.texts])
-    return TopicScores(found.steps, values, scorer.labels, scorer.name, found.every)
+    values = np.stack([scores[[once[text] for text in row]] for row in sample.texts])
+    return TopicScores(sample.steps, values, scorer.labels, scorer.name, sample.every)
 
 
 def read_labels(labels: str | Sequence[str]) -> tuple[str, ...]:
@@ -103,12 +103,12 @@ def read_labels(labels: str | Sequence[str]) -> tuple[str, ...]:
 
 def check_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """The labels without spaces around them; refuses fewer than two, empty ones and repeats."""
-    found = tuple(label.strip() for label in labels)
-    if len(found) < 2:
+    names = tuple(label.strip() for label in labels)
+    if len(names) < 2:
         raise GlauberError("a list of labels needs at least two, or every score would be one.")
-    if not all(found) or len(set(found)) < len(found):
-        raise GlauberError(f"a label is empty or given twice in {', '.join(found)}.")
-    return found
+    if not all(names) or len(set(names)) < len(names):
+        raise GlauberError(f"a label is empty or given twice in {', '.join(names)}.")
+    return names
 
 
 def place_of(label: str, labels: Sequence[str]) -> int:
@@ -119,7 +119,7 @@ def place_of(label: str, labels: Sequence[str]) -> int:
 
 
 def scorer_for(
-    found: Snapshots,
+    sample: Snapshots,
     scorer: str | Scorer = SIMILARITY,
     labels: Sequence[str] = tuple(TOPICS),
     *,
@@ -132,7 +132,7 @@ def scorer_for(
     """
     if scorer != SIMILARITY:
         return load_scorer(scorer, labels, device=device)
-    chosen = choose_embedder(found, embedder, device=device)
+    chosen = choose_embedder(sample, embedder, device=device)
     if not chosen.reads_meaning:
         raise GlauberError(_unread(chosen.why))
     return similarity_scorer(chosen, labels)
@@ -144,9 +144,9 @@ def check_scorer(scorer: str | Scorer, embedder: Choice, *, otherwise: str) -> N
         check_embedder(embedder, otherwise=otherwise)
 
 
-def refuse_other_languages(found: Snapshots) -> None:
+def refuse_other_languages(sample: Snapshots) -> None:
     """Refuses texts that the default embedding surely does not read, before it is loaded."""
-    if why := not_english(found):
+    if why := not_english(sample):
         raise GlauberError(_unread(why))
 
 
@@ -180,7 +180,7 @@ def load_scorer(
 
 
 def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS)) -> Scorer:
-    """A scorer by similarity to descriptions, with a calibrated temperature.
+    """A scorer by similarity to descriptions, with a fitted temperature.
 
     A label without a bundled description stands for itself. Such labels have no labelled texts
     either, so the temperature comes from the bundled ones in the list, or from all topics where
@@ -197,7 +197,7 @@ def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS))
     ]
     truth = np.array([family.index(each.label) for each in texts])
     cosines = _cosines(embedder, family)([each.text for each in texts])
-    temperature = calibrated(cosines, truth)
+    temperature = fit_temperature(cosines, truth)
     near = _cosines(embedder, labels)
 
     def score(texts: Sequence[str]) -> Floats:
@@ -206,7 +206,7 @@ def similarity_scorer(embedder: Embedder, labels: Sequence[str] = tuple(TOPICS))
     return Scorer(f"similarity, {embedder.name}, temperature {temperature:.4f}", labels, score)
 
 
-def calibrated(cosines: Floats, truth: Floats) -> float:
+def fit_temperature(cosines: Floats, truth: Floats) -> float:
     """The temperature of highest likelihood for cosines (texts, labels) and true places (texts,).
 
     Labels that no temperature can tell apart would drive it to an end of the range searched.
@@ -217,14 +217,16 @@ def calibrated(cosines: Floats, truth: Floats) -> float:
         scores = log_softmax(cosines / np.exp(log_temperature), axis=1)
         return float(-scores[rows, truth].mean())
 
-    found = minimize_scalar(loss, bounds=(np.log(SHARPEST), np.log(SOFTEST)), method="bounded")
-    return float(np.exp(found.x))
+    optimum = minimize_scalar(loss, bounds=(np.log(SHARPEST), np.log(SOFTEST)), method="bounded")
+    return float(np.exp(optimum.x))
 
 
 def _cosines(embedder: Embedder, labels: Sequence[str]) -> Callable[[Sequence[str]], Floats]:
     """The map from texts to cosines (texts, labels) to the mean directions of the labels."""
     phrases = [DESCRIPTIONS.get(label, (label,)) for label in labels]
-    vectors = np.asarray(embedder.embed([one for each in phrases for one in each]), np.float64)
+    vectors = np.asarray(
+        embedder.embed([phrase for listed in phrases for phrase in listed]), np.float64
+    )
     parts = np.split(vectors, np.cumsum([len(each) for each in phrases])[:-1])
     means = np.stack([part.mean(axis=0) for part in parts])
     norms = np.linalg.norm(means, axis=1, keepdims=True)
@@ -241,8 +243,8 @@ def _cosines(embedder: Embedder, labels: Sequence[str]) -> Callable[[Sequence[st
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """How far a scorer can be trusted: accuracy and log-loss beside those of chance."""
+class ScorerAccuracy:
+    """Accuracy and log-loss of a scorer on labelled texts, next to those of chance."""
 
     scorer: str
     n_texts: int
@@ -258,7 +260,7 @@ class Judgement:
     def line(self) -> str:
         low, high = self.interval
         return (
-            f"on {self.n_texts} labelled sentences that it was not calibrated on: accuracy "
+            f"on {self.n_texts} labelled sentences that were not used to fit it: accuracy "
             f"{self.accuracy:.3f} (estimate, 95% interval {low:.3f} to {high:.3f}; chance "
             f"{self.chance:.3f}), log-loss {self.log_loss.value:.3f} (chance "
             f"{self.chance_log_loss:.3f}); a sentence about something else scores above the "
@@ -266,11 +268,13 @@ class Judgement:
         )
 
 
-def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
-    """A scorer's figures on labelled texts (default: first sentences of held-out passages)."""
+def evaluate_scorer(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> ScorerAccuracy:
+    """Accuracy of a scorer on labelled texts (default: first sentences of held-out passages)."""
     texts = held_out_sentences(scorer.labels) if texts is None else list(texts)
     if not texts:
-        raise GlauberError("no labelled text has one of the scorer's labels, so none can judge it.")
+        raise GlauberError(
+            "no labelled text has one of the scorer's labels, so it cannot be evaluated."
+        )
     truth = np.array([place_of(each.label, scorer.labels) for each in texts])
     scores = scorer.score([each.text for each in texts])
     right = scores.argmax(axis=1) == truth
@@ -280,7 +284,7 @@ def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
         for number, label in enumerate(scorer.labels)
         if (truth == number).any()
     }
-    return Judgement(
+    return ScorerAccuracy(
         scorer=scorer.name,
         n_texts=len(texts),
         accuracy=float(right.mean()),

@@ -1,7 +1,8 @@
-"""What is the text about, along the run, and does a topic come back?"""
+"""Topics of a run's texts over time, and how often one of them returns."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
-from glauber.json_text import Record
 from glauber.landscape.recurrence import (
     Recurrence,
     check_several,
@@ -19,26 +19,25 @@ from glauber.landscape.recurrence import (
 from glauber.landscape.scorers import (
     SIMILARITY,
     Agreement,
-    Judgement,
     Scorer,
+    ScorerAccuracy,
     TopicScores,
     agreement,
     check_scorer,
+    evaluate_scorer,
     place_of,
     read_labels,
     refuse_other_languages,
     scorer_for,
     topic_scores,
 )
-from glauber.landscape.scorers import judge as judged
 from glauber.parameters import Device
-from glauber.result import Result, one_of, plain, signed, study
+from glauber.result import Result, internal, one_of, reported, study
 from glauber.runs.embedding import Embed, Embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 Labels = Annotated[
@@ -77,12 +76,12 @@ def topics(
     against the snapshots in random order, corrected for the number of labels. Texts that the
     embedding cannot read (residues, another language) are refused.
     """
-    listed = read_labels(labels)
-    scorers = _several(scorer)
-    own = next((one.labels for one in scorers if isinstance(one, Scorer)), listed)
-    followed = own[0] if track is None else track
-    place_of(followed, own)
-    start_topics = None if seeds is None else _seed_topics(seeds, own)
+    topic_labels = read_labels(labels)
+    scorers = _scorers(scorer)
+    topic_labels = next((one.labels for one in scorers if isinstance(one, Scorer)), topic_labels)
+    track = topic_labels[0] if track is None else track
+    place_of(track, topic_labels)
+    start_topics = None if seeds is None else _start_topics(seeds, topic_labels)
     opened = Run.of(run)
     stride(opened, every)
     if SIMILARITY in scorers and embedder is None:
@@ -90,37 +89,35 @@ def topics(
     for one in scorers:
         check_scorer(one, embedder, otherwise="give an entailment model as the scorer")
     check_several(opened.n_chains)
-    begun = seeds_of(opened) if start_topics is None else _in_turn(start_topics, opened.n_chains)
-    found = snapshots(opened, every=every)
-    loaded = [scorer_for(found, one, own, embedder=embedder, device=device) for one in scorers]
-    scores = [topic_scores(found, one) for one in loaded]
+    if start_topics is None:
+        topics_by_chain = seeds_of(opened)
+    else:
+        topics_by_chain = list(islice(cycle(start_topics), opened.n_chains))
+    texts = snapshots(opened, every=every)
+    loaded = [
+        scorer_for(texts, one, topic_labels, embedder=embedder, device=device) for one in scorers
+    ]
+    scores = [topic_scores(texts, one) for one in loaded]
     return TopicStudy(
         run=opened.name,
-        track=followed,
-        seeds=begun,
+        track=track,
+        seeds=topics_by_chain,
         scores=scores,
-        tables=[recurrence(each, followed, seeds=begun) for each in scores],
-        agreement=[agreement(scores[0], each, followed) for each in scores[1:]],
-        judged=[judged(one) for one in loaded] if judge else [],
-        signature=signed(
-            opened.signature,
-            track=followed,
-            labels=labels,
-            scorer=[one if isinstance(one, str) else one.name for one in scorers],
-            every=found.every,
-        ),
+        tables=[recurrence(each, track, seeds=topics_by_chain) for each in scores],
+        agreement=[agreement(scores[0], each, track) for each in scores[1:]],
+        accuracy=[evaluate_scorer(one) for one in loaded] if judge else [],
     )
 
 
-def _several(scorer: str | Scorer | Sequence[str | Scorer]) -> list[str | Scorer]:
+def _scorers(scorer: str | Scorer | Sequence[str | Scorer]) -> list[str | Scorer]:
     if isinstance(scorer, Scorer):
         return [scorer]
-    listed = scorer.split(",") if isinstance(scorer, str) else scorer
-    return [one.strip() if isinstance(one, str) else one for one in listed]
+    scorers = scorer.split(",") if isinstance(scorer, str) else scorer
+    return [one.strip() if isinstance(one, str) else one for one in scorers]
 
 
-def _seed_topics(listed: str | Sequence[str], labels: Sequence[str]) -> list[str]:
-    """The topics of the starts: labels, or topics of the bundled passages."""
+def _start_topics(listed: str | Sequence[str], labels: Sequence[str]) -> list[str]:
+    """Topics of the starts: labels, or topics of the bundled passages."""
     names = [name.strip() for name in (listed.split(",") if isinstance(listed, str) else listed)]
     if not names:
         raise GlauberError("the list of the starts' topics is empty.")
@@ -128,76 +125,60 @@ def _seed_topics(listed: str | Sequence[str], labels: Sequence[str]) -> list[str
     return [one_of("the topic of a start", name, known) for name in names]
 
 
-def _in_turn(names: Sequence[str], n_chains: int) -> list[str]:
-    return [names[chain % len(names)] for chain in range(n_chains)]
-
-
 @dataclass(frozen=True, eq=False)
 class TopicStudy(Result):
-    """What the texts of a run are about over time, by one scorer or several."""
+    """Topics of a run's texts over time, by one scorer or several."""
 
     run: str  # its folder
     track: str
-    seeds: list[str] | None  # the topic that each chain began with
-    scores: list[TopicScores]
+    seeds: list[str] | None  # the topic that each chain started with
     tables: list[Recurrence]  # of each scorer
     agreement: list[Agreement]  # of the first scorer with each other
-    judged: list[Judgement]
-    signature: str
+    accuracy: list[ScorerAccuracy]
+    scores: list[TopicScores] = internal()
 
-    def to_dict(self) -> Record:
-        return {
-            "tables": plain(self.tables),
-            "judged": plain(self.judged),
-            "agreement": plain(self.agreement),
-            "scores": [_means(each) for each in self.scores],
-            "run": str(self.run),
-            "signature": self.signature,
-        }
+    @reported
+    def means(self) -> list[dict[str, object]]:
+        """Mean scores over chains at each snapshot, by scorer."""
+        return [_means(each) for each in self.scores]
 
     def lines(self) -> Iterable[str]:
         for table in self.tables:
             yield from table.lines()
-        yield from (f"{one.scorer}: {one.line()}" for one in self.judged)
+        yield from (f"{one.scorer}: {one.line()}" for one in self.accuracy)
         for each in self.agreement:
             yield (
                 f"{each.scorers[0]} and {each.scorers[1]} name the same label for "
                 f"{each.same_label:.0%} of the texts (estimate)"
             )
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Iterable[dict[str, object]]:
         """One row for each scorer, label and snapshot: mean score and spread over chains."""
-        import pandas
-
-        return pandas.DataFrame(
-            [
-                {
-                    "scorer": each.scorer,
-                    "step": int(step),
-                    "label": label,
-                    "mean": float(each.values[:, place, which].mean()),
-                    "standard_deviation": float(each.values[:, place, which].std(ddof=1)),
-                }
-                for each in self.scores
-                for which, label in enumerate(each.labels)
-                for place, step in enumerate(each.steps)
-            ]
-        )
+        for each in self.scores:
+            for number, label in enumerate(each.labels):
+                for snapshot, step in enumerate(each.steps):
+                    values = each.values[:, snapshot, number]
+                    yield {
+                        "scorer": each.scorer,
+                        "step": int(step),
+                        "label": label,
+                        "mean": float(values.mean()),
+                        "standard_deviation": float(values.std(ddof=1)),
+                    }
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.landscape import plot_crossings, plot_recurrence, plot_topic_river
 
-        found = {}
+        figures = {}
         for number, (each, table) in enumerate(zip(self.scores, self.tables, strict=True), 1):
-            behind = f"-{number}" if number > 1 else ""
-            found[f"river{behind}"] = plot_topic_river(each, first=self.track)
-            found[f"recurrence{behind}"] = plot_recurrence(each, self.track, seeds=self.seeds)
-            found[f"labels{behind}"] = plot_crossings(table)
-        return found
+            suffix = f"-{number}" if number > 1 else ""
+            figures[f"river{suffix}"] = plot_topic_river(each, first=self.track)
+            figures[f"recurrence{suffix}"] = plot_recurrence(each, self.track, seeds=self.seeds)
+            figures[f"labels{suffix}"] = plot_crossings(table)
+        return figures
 
 
-def _means(found: TopicScores) -> Record:
-    """Mean scores over chains at each snapshot; the scores of each chain would be long."""
-    means = np.asarray(found.values.mean(axis=0))  # (snapshots, labels)
-    columns = {label: means[:, place].tolist() for place, label in enumerate(found.labels)}
-    return {"scorer": found.scorer, "steps": found.steps.tolist(), "means": columns}
+def _means(scores: TopicScores) -> dict[str, object]:
+    means = np.asarray(scores.values.mean(axis=0))  # (snapshots, labels)
+    columns = {label: means[:, number].tolist() for number, label in enumerate(scores.labels)}
+    return {"scorer": scores.scorer, "steps": scores.steps.tolist(), "means": columns}

@@ -158,7 +158,7 @@ def scored(
             every=found.every, judge=True, device=settings.device,
         )  # fmt: skip
         kept = [vars(one) for one in study.scores]
-        return {"scores": kept, "judged": study.judged}
+        return {"scores": kept, "judged": study.accuracy}
 
     key = {"chains": chains.digest, "labels": LABELS, "scorers": found.scorers}
     part = settings.part("topics", key | {"every": found.every}, make)

@@ -9,8 +9,7 @@ from itertools import groupby
 from math import inf
 from typing import Any
 
-from glauber.landscape.prefix_contrast import Contrast
-from glauber.landscape.prefixes import PREFIXES, PrefixStudy, prefixes
+from glauber.landscape.prefixes import PREFIXES, Contrast, PrefixStudy, prefixes
 from glauber.landscape.scorers import SIMILARITY
 from glauber.landscape.trajectory import Trajectory, trajectory_in_plane
 from glauber.papers.claims import EXACT, Claim, Quantity, above, at_least
@@ -64,7 +63,7 @@ def pulls(settings: Settings) -> Reproduction:
         f"without one, {sizes['steps']:,} steps at temperature {sizes['temperature']:g}, the later "
         f"half counted; {found.correction}"
     )
-    rows = [_pull(one) | {"scorer": found.scorer, "kind": found.kind} for one in found.contrasts]
+    rows = [_pull(one) | {"scorer": found.scorer, "kind": "estimate"} for one in found.contrasts]
     return Reproduction.of(
         settings, how, rows, claims=_pull_claims(found), pictures=found.figures(),
         model=sizes["model"], differs=_differs(settings),
@@ -106,7 +105,7 @@ def _differs(settings: Settings) -> list[str]:
 
 def _pull(one: Contrast) -> dict[str, Any]:
     means = {label: means[2] for label, means in one.topics.items()}
-    sure = one.differing()
+    sure = one.differing_topics
     return {
         "prefix": one.first,
         "topics pulled towards": [label for label in sure if means[label].value > 0],
