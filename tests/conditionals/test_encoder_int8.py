@@ -17,7 +17,6 @@ from tests.conditionals.test_families import FAMILIES, ONE_OF_EACH, make, some_r
 import glauber
 from conftest import make_model
 from glauber.conditionals.base import log_probs
-from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import encoder_int8, guard
 from glauber.conditionals.forward.description import Affine
 from glauber.conditionals.forward.encoder_int8 import (
@@ -30,7 +29,7 @@ from glauber.conditionals.forward.encoder_int8 import (
 )
 from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.load import load
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.masked_lm import EncoderWeights, MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.sampling.sample import extend, sample

@@ -10,10 +10,9 @@ import transformers
 
 import conftest
 from glauber.conditionals.base import PAD, hide
-from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.description import Description
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.masked_lm import EncoderWeights, MaskedLM
 from glauber.conditionals.weights import in_precision
 from glauber.errors import GlauberWarning
 from glauber.sampling.sample import sample

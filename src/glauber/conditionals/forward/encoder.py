@@ -8,7 +8,7 @@ answer up to rounding. The rows of a call have one length.
 from collections.abc import Callable
 from functools import cache
 from math import pi, sqrt
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,8 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
         0.5 * x * (1.0 + torch.tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))
     ),
 }
+ROOM = 2**31  # bytes of weights that are laid out a second time, at most
+PRODUCTS = ("queries_keys_values", "attended", "between", "out")  # of a layer
 WINDOWS = 4  # texts of more windows are looked at window by window
 
 
@@ -313,14 +315,69 @@ def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tenso
     return (queries[..., None] - keys)[:, None]
 
 
-__all__ = [
-    "FEWEST_ROWS",
-    "VECTOR",
-    "Affine",
-    "Encoder",
-    "activation",
-    "embed",
-    "fill_up",
-    "normed",
-    "scores_of",
-]
+# ---- weights that are laid out once
+
+
+class LaidOut:
+    """x -> W x + b as an `Affine`, with weights that are laid out once and not at every call.
+
+    A matrix product first rearranges its weights so that they are read in a line. For a single
+    text that costs as much as the arithmetic; oneDNN takes weights that were rearranged before.
+    Costs the room of the weights a second time.
+    """
+
+    def __init__(self, affine: Affine) -> None:
+        self.weight, self.bias = affine
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), None)
+        self._rows: dict[tuple[int, int], LaidOut] = {}
+
+    def rows(self, begin: int, end: int) -> "LaidOut":
+        """The outputs begin to end."""
+        if (begin, end) not in self._rows:
+            part = Affine(self.weight, self.bias).rows(begin, end)
+            self._rows[begin, end] = LaidOut(part)
+        return self._rows[begin, end]
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            states, self.packed, self.bias, "none", [], ""
+        )
+        return product
+
+
+def _is_fast(weight: Tensor, room: int) -> bool:
+    """Whether a weight can be laid out, with so many bytes in all."""
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and room <= ROOM
+
+
+def lay_out(described: Description) -> Description:
+    """The same with its products laid out, a shared layer once; as it is where that cannot be."""
+    products = {
+        id(product.weight): product
+        for layer in described.layers
+        for product in (getattr(layer, name) for name in PRODUCTS)
+    }
+    room = sum(product.weight.nbytes for product in products.values())
+    if not _is_fast(described.layers[0].attended.weight, room):
+        return described
+    try:
+        with torch.no_grad():
+            fast = {key: LaidOut(product) for key, product in products.items()}
+    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
+        return described
+    layers = [
+        layer._replace(**{name: fast[id(getattr(layer, name).weight)] for name in PRODUCTS})  # type: ignore[arg-type]
+        for layer in described.layers
+    ]
+    return described._replace(layers=layers)
+
+
+def lay_out_head(head: Head) -> Head:
+    """The same with the product that forms the scores laid out; as it is where that cannot be."""
+    if not _is_fast(head.scores.weight, head.scores.weight.nbytes):
+        return head
+    try:
+        return head._replace(scores=cast(Affine, LaidOut(head.scores)))
+    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
+        return head
