@@ -137,13 +137,6 @@ def test_a_spread_is_divided_out_and_leaves_the_states_alone():
 
 
 @pytest.mark.int8
-def test_extreme_values_do_not_saturate():
-    states = torch.ones(16, 2048) * torch.tensor([1.0, -1.0]).repeat(8)[:, None]
-    product = make_product(Affine(torch.ones(64, 2048), None))
-    torch.testing.assert_close(product(states.clone()), 2048 * states[:, :64], rtol=1e-6, atol=0)
-
-
-@pytest.mark.int8
 def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     generator = torch.Generator().manual_seed(2)
     states, weight = torch.randn(20, 64, generator=generator), torch.randn(32, 64)
@@ -154,24 +147,6 @@ def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     kept = [row for row in range(20) if row not in (3, 7)]
     assert torch.equal(alone[kept], beside[kept])
     assert torch.equal(beside[3], torch.arange(32.0))
-
-
-@pytest.mark.int8
-def test_a_product_is_off_by_no_more_than_its_steps():
-    """|error| <= sum_j (|x_j| scale / 2 + |w_j| step / 2 + scale step / 4), for every entry."""
-    generator = torch.Generator().manual_seed(3)
-    states, weight = (
-        torch.randn(64, 384, generator=generator).double(),
-        torch.randn(96, 384).double(),
-    )
-    found = make_product(Affine(weight.float(), None))(states.float()).double()
-    scale = weight.abs().amax(1) / LEVELS
-    step = states.abs().amax(1, keepdim=True) / LEVELS
-    most = states.abs().sum(1, keepdim=True) * scale / 2 + weight.abs().sum(1) * step / 2
-    most = most + 384 * scale * step / 4
-    error = (found - states @ weight.T).abs()
-    assert (error <= most * (1 + 1e-5)).all()
-    assert error.max() > 0
 
 
 GATED = 1.5  # what a gate lets through has larger extremes: 5 times its root mean square
@@ -273,21 +248,6 @@ def test_a_rows_bits_do_not_depend_on_the_batch():
     assert torch.equal(laws.scores(tokens[order], sites[order]), whole[order])
     for rows in (slice(0, 1), slice(3, 5), slice(7, 20)):
         assert torch.equal(laws.scores(tokens[rows], sites[rows]), whole[rows])
-
-
-@pytest.mark.int8
-def test_loading_twice_gives_the_same_bits(tiny_folder):
-    one, other = (MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8") for _ in range(2))
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        third = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
-    finally:
-        torch.set_num_threads(before)
-    tokens, sites = torch.arange(7, 19)[None], torch.tensor([[4]])
-    assert torch.equal(one.scores(tokens, sites), other.scores(tokens, sites))
-    assert torch.equal(one.scores(tokens, sites), third.scores(tokens, sites))
-    assert one.fingerprint == MaskedLM.load(str(tiny_folder), device="cpu").fingerprint
 
 
 @pytest.mark.int8

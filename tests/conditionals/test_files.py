@@ -12,10 +12,9 @@ import pandas
 import pytest
 
 import glauber as package
-from glauber.conditionals.files import read_rows
 from glauber.conditionals.starts import named_starts
 from glauber.conditionals.table import Table
-from glauber.conditionals.texts import Corpus, read_texts
+from glauber.conditionals.texts import Corpus, read_rows, read_texts
 from glauber.errors import GlauberError, GlauberWarning
 
 TABLE = pandas.DataFrame(

@@ -126,15 +126,12 @@ class CausalLM(BaseModel):
         if self.opening is None and bool((sites == 0).any()):
             raise GlauberError(f"{self.name} has no opening token, so site 0 cannot be hidden.")
         candidates = _all_tokens(self.vocab_size, tokens) if candidates is None else candidates
-        rows = zip(tokens, sites[:, 0], candidates, strict=True)
-        return torch.stack([self._row(*row) for row in rows])
-
-    def _row(self, tokens: Tensor, site: Tensor, candidates: Tensor) -> Tensor:
-        """log p (1, c) of one text with each candidate (1, c) at the site."""
-        count = candidates.shape[-1]
-        filled = tokens.repeat(count, 1)
-        filled[:, int(site)] = candidates[0]
-        return self.log_joint(filled)[None]
+        scores = []
+        for row, site, chosen in zip(tokens, sites[:, 0].tolist(), candidates, strict=True):
+            texts = row.repeat(chosen.shape[-1], 1)
+            texts[:, site] = chosen[0]
+            scores.append(self.log_joint(texts)[None])
+        return torch.stack(scores)
 
     def log_joint(self, tokens: Tensor, *, alone: bool = True) -> Tensor:
         """log p of each row of tokens (rows, length), PAD after shorter rows: (rows,) float64.
@@ -220,20 +217,14 @@ class NextToken:
             raise GlauberError(f"{self.control.name} has no opening token, so site 0 has no law.")
         inputs = torch.cat([torch.full_like(tokens[:, :1], opening), tokens.clamp(min=0)], dim=1)
         size = rows_at_once(8 * inputs.shape[1] * self.vocab_size, self.control.device)
+        home, answers = self.control.device, []
         with torch.no_grad():
-            # The opening token stands before site 0, so position t scores site t.
-            scores = torch.cat(
-                [self._at(*p) for p in zip(inputs.split(size), sites.split(size), strict=True)]
-            )
-        scores = scores.to(tokens.device)
+            for rows, at in zip(inputs.split(size), sites.split(size), strict=True):
+                logits: Tensor = self.control.model(input_ids=rows.to(home)).logits
+                # The opening token comes before site 0, so position t scores site t.
+                answers.append(logits[torch.arange(len(rows), device=home)[:, None], at.to(home)])
+        scores = torch.cat(answers).to(tokens.device)
         return scores if candidates is None else scores.gather(-1, candidates)
-
-    def _at(self, inputs: Tensor, sites: Tensor) -> Tensor:
-        """Logits (rows, 1, vocab) at the sites (rows, 1) of inputs (rows, 1 + length)."""
-        home = self.control.device
-        logits: Tensor = self.control.model(input_ids=inputs.to(home)).logits
-        rows = torch.arange(len(inputs), device=home)[:, None]
-        return logits[rows, sites.to(home)]
 
 
 @dataclass(frozen=True)

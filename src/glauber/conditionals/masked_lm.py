@@ -45,6 +45,7 @@ from glauber.conditionals.weights import (
     check_weights,
     choose_device,
     choose_dtype,
+    copy_of,
     fingerprint_of,
     from_pretrained,
     in_precision,
@@ -438,11 +439,10 @@ class MaskedLM(OnePass):
         if self.weights.shape not in CHANGING:
             yield self.model
             return
-        shared = (*self.model.parameters(), *self.model.buffers())
         devices = [self.device] if self.device.type == "cuda" else []
         with _one_call, torch.random.fork_rng(devices):
             torch.manual_seed(0)
-            yield deepcopy(self.model, {id(values): values for values in shared})
+            yield copy_of(self.model)
 
     def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:
         is_text = tokens != PAD

@@ -6,10 +6,10 @@ if the caller allows it: `trust_remote_code` is never taken from a file.
 
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,22 +127,10 @@ def check_tokenizer(tokenizer: "PreTrainedTokenizerBase", size: int, name: str) 
         )
 
 
-_switching = threading.Lock()
-
-
-@contextmanager
-def restored_attention(model: "PreTrainedModel") -> Iterator[None]:
-    """Restores the sparse attention that BigBird gives up for good after a short text."""
-    base = model.base_model
-    if not hasattr(base, "set_attention_type"):
-        yield
-        return
-    with _switching:
-        before = base.attention_type
-        try:
-            yield
-        finally:
-            base.set_attention_type(before)
+def copy_of(model: "PreTrainedModel") -> "PreTrainedModel":
+    """A copy that shares its weights, for calls that change a model."""
+    shared = (*model.parameters(), *model.buffers())
+    return deepcopy(model, {id(values): values for values in shared})
 
 
 def ask_for_positions(model: "PreTrainedModel", name: str) -> int | None:
@@ -153,18 +141,17 @@ def ask_for_positions(model: "PreTrainedModel", name: str) -> int | None:
     """
     if model.device.type == "meta":
         return None
+    model = copy_of(model)  # BigBird gives up its sparse attention for good after a short text
     looked_up: list[tuple[Tensor, int]] = []
-    hooks = [
-        module.register_forward_pre_hook(
-            lambda table, inputs: looked_up.append((inputs[0], len(table.weight)))
-        )
-        for module in model.modules()
-        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight")
-    ]
+    for module in model.modules():
+        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight"):
+            module.register_forward_pre_hook(
+                lambda table, inputs: looked_up.append((inputs[0], len(table.weight)))
+            )
     token = next(i for i in range(5, -1, -1) if i != getattr(model.config, "pad_token_id", None))
     tokens = torch.full((1, 6), min(token, model.config.vocab_size - 1), device=model.device)
     try:
-        with torch.no_grad(), restored_attention(model):
+        with torch.no_grad():
             scores = model(input_ids=tokens).logits
     except Exception as error:  # each architecture fails in its own way
         dtype = str(model.dtype).removeprefix("torch.")
@@ -172,9 +159,6 @@ def ask_for_positions(model: "PreTrainedModel", name: str) -> int | None:
         raise GlauberError(
             f"{name} ({model.config.model_type}) cannot score a text in {dtype} ({reason})."
         ) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
     if scores.shape[-1] < model.config.vocab_size:
         raise GlauberError(
             f"{name} scores {scores.shape[-1]} tokens, but its config.json says that it has "

@@ -8,7 +8,7 @@ answer up to rounding. The rows of a call have one length.
 from collections.abc import Callable
 from functools import cache
 from math import pi, sqrt
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +24,9 @@ from glauber.conditionals.forward.description import (
     Relative,
     Rotary,
 )
+
+if TYPE_CHECKING:
+    from glauber.conditionals.forward.attention_cuda import Tables
 
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
 VECTOR = 64  # numbers that torch works on at once, at most; the rest may be rounded differently
@@ -50,14 +53,14 @@ class Encoder:
         self.described = described
         self.heads, self.layers = described.heads, described.layers
         self._rows: dict[tuple[int, int], tuple[int, int]] = {}
-        self._kept: Any = {}  # tables of distances, on CUDA
+        self._tables: Tables = {}  # of distances, on CUDA
 
     def __call__(self, tokens: Tensor, sites: Tensor) -> Tensor:
-        """tokens (rows, length), on CUDA with PAD behind shorter rows; sites (rows, k)."""
+        """tokens (rows, length), on CUDA with PAD after shorter rows; sites (rows, k)."""
         if tokens.is_cuda:
             from glauber.conditionals.forward import encoder_cuda
 
-            return encoder_cuda.forward(self.described, tokens, sites, kept=self._kept)
+            return encoder_cuda.forward(self.described, tokens, sites, tables=self._tables)
         states = self.embed(tokens)
         for layer in self.layers[:-1]:
             mixed = self.attend(layer, *self.queries_keys_values(layer, states))
@@ -85,7 +88,9 @@ class Encoder:
         together = layer.queries_keys_values(normed(layer.norm_before, states))
         return self._normed(layer, *together.chunk(3, dim=-1))
 
-    def _normed(self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor) -> Any:
+    def _normed(
+        self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         return normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
 
     def _at_sites(self, layer: Layer, states: Tensor, sites: Tensor) -> Tensor:
@@ -93,17 +98,16 @@ class Encoder:
         (rows, k), width = sites.shape, states.shape[-1]
         sites = sites.clamp(min=0)
         row = torch.arange(rows, device=sites.device)[:, None]
-        there = fill_up(states[row, sites].reshape(rows * k, width))
-        asked = normed(layer.norm_before, there)
-        queries = layer.queries_keys_values.rows(0, width)(asked)
+        at_sites = fill_up(states[row, sites].reshape(rows * k, width))
+        queries = layer.queries_keys_values.rows(0, width)(normed(layer.norm_before, at_sites))
         queries = queries[: rows * k].view(rows, k, width)
         entering = normed(layer.norm_before, states)
         together = layer.queries_keys_values.rows(width, 3 * width)(entering)
-        parts = self._normed(layer, queries, *together.chunk(2, dim=-1))
-        mixed = self.attend(layer, *parts, sites=sites)
+        projected = self._normed(layer, queries, *together.chunk(2, dim=-1))
+        mixed = self.attend(layer, *projected, sites=sites)
         mixed = fill_up(mixed.reshape(rows * k, width))
-        found = normed(self.described.norm, self.finish(layer, there, mixed))
-        return found[: rows * k].view(rows, k, width)
+        states = normed(self.described.norm, self.finish(layer, at_sites, mixed))
+        return states[: rows * k].view(rows, k, width)
 
     def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection and feed-forward, each added to what entered it."""
@@ -170,8 +174,12 @@ class Encoder:
             end = min(begin + window, length)
             seen = slice(max(0, begin - window), min(length, end + window))
             near = _near(places[begin:end, None] - places[seen], window, queries)
-            parts = queries[:, :, begin:end], keys[:, :, seen], values[:, :, seen]
-            mixed.append(self.mix(*parts, near, layer.scale))
+            asking, read, values_read = (
+                queries[:, :, begin:end],
+                keys[:, :, seen],
+                values[:, :, seen],
+            )
+            mixed.append(self.mix(asking, read, values_read, near, layer.scale))
         return torch.cat(mixed, dim=2)
 
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
@@ -214,13 +222,12 @@ class Encoder:
         return sum(terms[1:], start=terms[0])
 
     def _between(self, relative: Relative, length: int) -> tuple[int, int]:
-        """The first of the rows that texts of a length need, and the end behind the last."""
-        kept = self._rows.get((id(relative), length))
-        if kept is None:
+        """The first of the rows that texts of a length need, and the end after the last."""
+        if (id(relative), length) not in self._rows:
             middle = relative.places - 1
             rows = relative.rows[middle - length + 1 : middle + length]
-            kept = self._rows[id(relative), length] = int(rows.min()), int(rows.max()) + 1
-        return kept
+            self._rows[id(relative), length] = int(rows.min()), int(rows.max()) + 1
+        return self._rows[id(relative), length]
 
     def _split(self, states: Tensor) -> Tensor:
         """(rows, length, d) -> (rows, heads, length, s)."""
