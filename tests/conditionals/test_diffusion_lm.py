@@ -11,7 +11,7 @@ import transformers
 from glauber.conditionals.base import PAD
 from glauber.conditionals.diffusion_lm import DiffusionLM
 from glauber.conditionals.forward.checkpoint import Safetensors, spread
-from glauber.conditionals.forward.description import moved
+from glauber.conditionals.forward.description import move_to
 from glauber.conditionals.forward.encoder_cuda import forward
 from glauber.conditionals.forward.families import describe
 from glauber.conditionals.load import load
@@ -211,8 +211,10 @@ def test_a_tokenizer_of_merges_is_qwens(tmp_path):
     config = {
         "added_tokens_decoder": {str(len(WORDS) + 1): added},
         "auto_map": {"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]},
-        "mask_token": "<|mask|>", "model_max_length": 60, "tokenizer_class": "DreamTokenizer",
-    }  # fmt: skip
+        "mask_token": "<|mask|>",
+        "model_max_length": 60,
+        "tokenizer_class": "DreamTokenizer",
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     model = load(str(folder))
     assert model.vocabulary.pieces("a cat") == [0, 26, 2, 30]
@@ -242,7 +244,7 @@ def test_states_go_where_the_layers_are(tmp_path):
     found = forward(split, tokens, sites)
     assert found.device == meta
     assert found.shape == forward(whole, tokens, sites).shape
-    back = moved(whole, cpu, torch.float64)
+    back = move_to(whole, cpu, torch.float64)
     assert torch.equal(forward(back, tokens, sites), forward(whole, tokens, sites))
 
 

@@ -333,10 +333,20 @@ def test_int8_runs_where_products_are_exact_and_is_refused_elsewhere(
     """In processes that see less of the CPU than there is; the products tell what it can do."""
     words = ["sample", "--model", tiny_folder, "--from", source, "--steps", 3, "--device", "cpu"]
     ended = subprocess.run(
-        [sys.executable, "-c", PRODUCTS_AND_SAMPLE, *map(str, words), "--dtype", "int8",
-         "--out", str(tmp_path / "run")],
-        env=os.environ | emulation, capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            PRODUCTS_AND_SAMPLE,
+            *map(str, words),
+            "--dtype",
+            "int8",
+            "--out",
+            str(tmp_path / "run"),
+        ],
+        env=os.environ | emulation,
+        capture_output=True,
+        text=True,
+    )
     exact = json.loads(ended.stdout.splitlines()[0])
     if exact:
         assert ended.returncode == 0, ended.stderr

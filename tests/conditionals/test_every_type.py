@@ -157,7 +157,7 @@ BROKEN = {
     "dtype": (lambda folder: None, "fnet", "score a text in bfloat16", ["--dtype", "bfloat16"]),
     "diffusion": (_of_another_diffusion_model, "bert", "offers AutoConfig, AutoModel only", []),
     "multimodal": (lambda folder: None, "modernvbert", "is a multimodal model", []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)

@@ -11,9 +11,18 @@ from glauber.conditionals.base import Restricted
 from glauber.conditionals.masked_lm import MaskedLM
 
 SHAPES = [
-    "bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta-v2",
-    "deberta-v3", "mpnet", "modernbert", "esm",
-]  # fmt: skip
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "distilbert",
+    "albert",
+    "electra",
+    "deberta-v2",
+    "deberta-v3",
+    "mpnet",
+    "modernbert",
+    "esm",
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -95,11 +104,17 @@ def test_a_long_text_is_scored_the_same_after_a_short_one():
 def test_a_model_that_draws_hashes_answers_the_same_each_time():
     """Reformer, on two threads and after a text of another length."""
     config = transformers.ReformerConfig(
-        vocab_size=len(conftest.VOCABULARY), hidden_size=32, num_attention_heads=2,
-        attention_head_size=16, feed_forward_size=64, attn_layers=["lsh", "lsh"],
-        axial_pos_embds=False, max_position_embeddings=96, lsh_attn_chunk_length=8,
+        vocab_size=len(conftest.VOCABULARY),
+        hidden_size=32,
+        num_attention_heads=2,
+        attention_head_size=16,
+        feed_forward_size=64,
+        attn_layers=["lsh", "lsh"],
+        axial_pos_embds=False,
+        max_position_embeddings=96,
+        lsh_attn_chunk_length=8,
         is_decoder=False,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     model = quietly(transformers.ReformerForMaskedLM(config).eval())
     tokens = torch.randint(5, 40, (6, 64), generator=torch.Generator().manual_seed(1))

@@ -21,7 +21,7 @@ from glauber.conditionals.forward.description import Description
 from glauber.threads import side_by_side
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from glauber.conditionals.weights import PreTrainedModel
 
 # tokens (rows, length), sites (rows, k), candidates (rows, k, c) or None -> (rows, k, vocab or c)
 Forward = Callable[[Tensor, Tensor, Tensor | None], Tensor]

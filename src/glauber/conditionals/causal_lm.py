@@ -35,7 +35,7 @@ from glauber.errors import GlauberError
 from glauber.threads import side_by_side
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from glauber.conditionals.weights import PreTrainedModel, PreTrainedTokenizerBase
 
 UNSCORED = -1.0  # marks sites that have no score
 

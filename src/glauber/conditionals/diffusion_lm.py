@@ -25,7 +25,7 @@ from glauber.conditionals.forward.checkpoint import (
     bytes_of,
     hash_of,
 )
-from glauber.conditionals.forward.description import Description, moved, tensors_of
+from glauber.conditionals.forward.description import Description, move_to, tensors_of
 from glauber.conditionals.forward.encoder import Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.families import (
@@ -44,7 +44,7 @@ from glauber.errors import GlauberError
 from glauber.json_text import parse_json
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from glauber.conditionals.weights import PreTrainedTokenizerBase
 
 FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
 ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
@@ -148,7 +148,7 @@ class DiffusionLM(OnePass):
     def _copy(self, device: torch.device, dtype: str | None) -> "DiffusionLM":
         precision = self._weight.dtype if dtype is None else choose_dtype(dtype)
         return DiffusionLM(
-            moved(self.described, device, precision),
+            move_to(self.described, device, precision),
             self.vocabulary.tokenizer,
             hidden_token=self.hidden_token,
             shifted=self.shifted,

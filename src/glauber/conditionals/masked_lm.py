@@ -56,7 +56,7 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.json_text import parse_json
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from glauber.conditionals.weights import PreTrainedModel, PreTrainedTokenizerBase
 
 # Shapes whose calls change the model (BigBird's attention after a short text, Reformer's number of
 # buckets) or draw from torch's global generator (the hashes of Reformer and YOSO).

@@ -137,7 +137,7 @@ def read_texts(
         raise GlauberError("a column needs a file: CSV, TSV, JSON lines or Parquet.")
     else:
         rows = _rows(texts)
-    return Corpus(map(_checked, rows), unknown=unknown or "skip")
+    return Corpus(map(_check_row, rows), unknown=unknown or "skip")
 
 
 def _rows(texts: str | Sequence[str] | None) -> list[Row]:
@@ -163,7 +163,7 @@ def _row(number: int, text: object) -> Row:
     return Row(text.strip("\r\n"))
 
 
-def _checked(row: Row) -> Row:
+def _check_row(row: Row) -> Row:
     """The row; one without a text, or with half a character, has a fault."""
     text, name = (part.encode("utf-8", "backslashreplace").decode() for part in row[:2])
     fault = row.fault

@@ -24,7 +24,8 @@ from glauber.json_text import parse_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+
+    from glauber.conditionals.weights import PreTrainedConfig, PreTrainedTokenizerBase
 
 # Rows of the embedding that training never met, as the field's vocabularies spell them.
 UNUSED = re.compile(r"\[unused\d+\]|<unused_?\d+>|madeupword\d+|<null_\d+>|<extra_id_\d+>")
@@ -95,7 +96,7 @@ class Text:
         """Each token as it is read in a text, with a blank before it where a word begins."""
         row = [int(token) for token in tokens]
         names = [self.spell(token) for token in row]
-        if self._joiner == self._joined:
+        if self._joiner == self._join_letters:
             return names
         if self._begins == "Ġ":  # byte-level BPE spells bytes, not letters
             return [self.decode([token]) for token in row]
@@ -180,10 +181,10 @@ class Text:
     def _own(self, row: list[int]) -> str:
         return str(self._backend.decode(row, skip_special_tokens=False))
 
-    def _joined(self, row: list[int]) -> str:
+    def _join_letters(self, row: list[int]) -> str:
         return "".join(self.spell(token) for token in row)
 
-    def _spaced(self, row: list[int]) -> str:
+    def _join_with_blanks(self, row: list[int]) -> str:
         return " ".join(self.spell(token) for token in row)
 
     @cached_property
@@ -193,11 +194,11 @@ class Text:
         Tried on random rows of normal tokens, so that a stored run chooses as its model did. The
         tokenizer's own way is kept unless most rows are lost by it.
         """
-        if self.letters and self._read_back(self._joined) == 1.0:
-            return self._joined
+        if self.letters and self._read_back(self._join_letters) == 1.0:
+            return self._join_letters
         if self._read_back(self._own) >= 0.5:
             return self._own
-        return max(self._own, self._joined, self._spaced, key=self._read_back)
+        return max(self._own, self._join_letters, self._join_with_blanks, key=self._read_back)
 
     def _read_back(self, join: Joiner) -> float:
         """Share of random rows that, spelled this way, are read as tokens that spell the same."""

@@ -23,7 +23,9 @@ from glauber.json_text import parse_json
 from glauber.result import one_of
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig as PreTrainedConfig
+    from transformers import PreTrainedModel as PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as PreTrainedTokenizerBase
 
 PACKAGE = Path(__file__).resolve().parent.parent
 DTYPES = {
@@ -218,17 +220,21 @@ def from_pretrained(
         raise GlauberError(_why(name, LookupError(name), kind))
     if is_folder(folder) and gguf_file is None:
         check_folder(Path(folder))
-    options: dict[str, object] = {"trust_remote_code": trust_remote_code}
-    if gguf_file is not None:
-        options["gguf_file"] = gguf_file
+    file_options = {} if gguf_file is None else {"gguf_file": gguf_file}
     try:
         import transformers
 
         heads = transformers.AutoModelForMaskedLM, transformers.AutoModelForCausalLM
         with quiet():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=trust_remote_code, **file_options
+            )
             model, report = heads[kind == "causal"].from_pretrained(
-                folder, dtype="auto", output_loading_info=True, **options
+                folder,
+                dtype="auto",
+                output_loading_info=True,
+                trust_remote_code=trust_remote_code,
+                **file_options,
             )
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(_why(name, error, kind)) from error

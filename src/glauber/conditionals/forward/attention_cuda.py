@@ -7,7 +7,7 @@ distance are formed for all distances by cuBLAS and read askew. What the kernel 
 """
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +115,7 @@ def _by_kernel(
     return mixed
 
 
-def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) -> dict[str, Any]:
+def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) -> dict[str, int]:
     """Queries and keys of a block, and the warps that share it: the fastest on an H200.
 
     state holds the size of a head and the bytes of a number.

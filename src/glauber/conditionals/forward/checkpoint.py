@@ -45,7 +45,7 @@ KEYS = {
     "eps": "layer_norm_eps",
     "activation": "hidden_act",
 }
-NONE: Mapping[str, Any] = MappingProxyType({})
+NONE: Config = MappingProxyType({})
 MISFIT = "config.json has other sizes than the weights"
 
 
@@ -103,9 +103,9 @@ class Family(NamedTuple):
     norm_last: bool = False  # whether that norm follows the projection
     norm: str = ""  # after the last layer
     keys: Mapping[str, str] = NONE  # of the config, where they are not those of `KEYS`
-    fixed: Mapping[str, Any] = NONE  # values that no config changes
-    defaults: Mapping[str, Any] = NONE  # of keys that a config may leave out
-    known: Mapping[str, Sequence[Any]] = NONE  # values of options that can be described
+    fixed: Config = NONE  # values that no config changes
+    defaults: Config = NONE  # of keys that a config may leave out
+    known: Mapping[str, Sequence[object]] = NONE  # values of options that can be described
     prepare: Callable[[Config], Config] = dict  # a config with values that it leaves out
     angles: Angles | None = None
     rms: bool = False  # norms of the root mean square
@@ -191,7 +191,7 @@ class Reader:
         name = self.prefix + name
         return name in self.tensors or self.tied.get(name) in self.tensors
 
-    def stored(self, name: str) -> Tensor:
+    def raw(self, name: str) -> Tensor:
         """A tensor as the checkpoint has it."""
         if name not in self:
             raise Unknown(f"this {self.name} checkpoint lacks {self.prefix + name}.")
@@ -203,7 +203,7 @@ class Reader:
         return values.to(self.device, self.dtype)
 
     def __call__(self, name: str) -> Tensor:
-        return self.put(self.stored(name))
+        return self.put(self.raw(name))
 
     def optional(self, name: str) -> Tensor | None:
         """None where the name is empty, or ends in ? and is missing."""
@@ -307,7 +307,7 @@ class Reader:
         layer = Layer(
             self.queries_keys_values(*together) if len(together) == 3 else together[0],
             self.affine(names.attended),
-            between[0] if len(between) == 1 else stacked(*between),
+            between[0] if len(between) == 1 else stack(*between),
             self.affine(names.out),
             self.activation(self.key("activation")),
             scale=float(self.head_size**-0.5),
@@ -330,7 +330,7 @@ class Reader:
             raise Unknown(f"{heads} heads do not share {shared} keys evenly.")
         if shared < heads:
             keys, values = (for_every_head(p, size, heads // shared) for p in (keys, values))
-        return stacked(queries, keys, values)
+        return stack(queries, keys, values)
 
     def head(self) -> Head:
         """Where a hidden state becomes scores."""
@@ -457,7 +457,7 @@ def _shapes(
 # ---- parts
 
 
-def stacked(*parts: Affine) -> Affine:
+def stack(*parts: Affine) -> Affine:
     """Several linear maps of one input as one; a bias that one of them lacks is 0."""
     weight = torch.cat([part.weight for part in parts]).contiguous()
     if all(part.bias is None for part in parts):
@@ -469,7 +469,7 @@ def stacked(*parts: Affine) -> Affine:
     return Affine(weight, torch.cat(biases))
 
 
-def divided(part: Affine, by: float) -> Affine:
+def divide(part: Affine, by: float) -> Affine:
     return Affine(part.weight / by, None if part.bias is None else part.bias / by)
 
 

@@ -146,7 +146,7 @@ def tensors_of(part: object) -> Iterator[Tensor]:
 Part = TypeVar("Part")
 
 
-def moved(
+def move_to(
     part: Part,
     device: torch.device,
     precision: torch.dtype,
@@ -166,7 +166,7 @@ def moved(
     elif isinstance(part, tuple | list):
         if isinstance(part, Rotary):
             precision = torch.promote_types(precision, torch.float32)
-        inner = [moved(value, device, precision, copies=copies) for value in part]
+        inner = [move_to(value, device, precision, copies=copies) for value in part]
         copy = inner if isinstance(part, list) else type(part)(*inner)
     else:
         return part

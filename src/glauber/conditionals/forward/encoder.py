@@ -8,7 +8,7 @@ answer up to rounding. The rows of a call have one length.
 from collections.abc import Callable
 from functools import cache
 from math import pi, sqrt
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -85,13 +85,13 @@ class Encoder:
 
     def queries_keys_values(self, layer: Layer, states: Tensor) -> tuple[Tensor, ...]:
         """Three of (rows, length, d)."""
-        together = layer.queries_keys_values(normed(layer.norm_before, states))
-        return self._normed(layer, *together.chunk(3, dim=-1))
+        together = layer.queries_keys_values(normalise(layer.norm_before, states))
+        return self._normalise_heads(layer, *together.chunk(3, dim=-1))
 
-    def _normed(
+    def _normalise_heads(
         self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
+        return normalise(layer.norm_queries, queries), normalise(layer.norm_keys, keys), values
 
     def _at_sites(self, layer: Layer, states: Tensor, sites: Tensor) -> Tensor:
         """The last layer where it is asked for: (rows, length, d) -> (rows, k, d)."""
@@ -99,24 +99,24 @@ class Encoder:
         sites = sites.clamp(min=0)
         row = torch.arange(rows, device=sites.device)[:, None]
         at_sites = fill_up(states[row, sites].reshape(rows * k, width))
-        queries = layer.queries_keys_values.rows(0, width)(normed(layer.norm_before, at_sites))
+        queries = layer.queries_keys_values.rows(0, width)(normalise(layer.norm_before, at_sites))
         queries = queries[: rows * k].view(rows, k, width)
-        entering = normed(layer.norm_before, states)
+        entering = normalise(layer.norm_before, states)
         together = layer.queries_keys_values.rows(width, 3 * width)(entering)
-        projected = self._normed(layer, queries, *together.chunk(2, dim=-1))
+        projected = self._normalise_heads(layer, queries, *together.chunk(2, dim=-1))
         mixed = self.attend(layer, *projected, sites=sites)
         mixed = fill_up(mixed.reshape(rows * k, width))
-        states = normed(self.described.norm, self.finish(layer, at_sites, mixed))
+        states = normalise(self.described.norm, self.finish(layer, at_sites, mixed))
         return states[: rows * k].view(rows, k, width)
 
     def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection and feed-forward, each added to what entered it."""
         # In place where it can be: fresh memory costs as much as the arithmetic on it.
         states = layer.attended(mixed).add_(states)
-        states = normed(layer.norm_attended, states)
-        between = layer.between(normed(layer.norm_between, states))
+        states = normalise(layer.norm_attended, states)
+        between = layer.between(normalise(layer.norm_between, states))
         added = layer.out(self.activate(layer, between)).add_(states)
-        return normed(layer.norm_out, added)
+        return normalise(layer.norm_out, added)
 
     def activate(self, layer: Layer, between: Tensor) -> Tensor:
         """The activation, in place, and the gate."""
@@ -184,7 +184,7 @@ class Encoder:
 
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
-        at: Any = slice(states.shape[1]) if sites is None else sites
+        at: Tensor | slice = slice(states.shape[1]) if sites is None else sites
         # At least in float32, so that half precision rounds once; in float64 the states are
         # rounded before where transformers does so.
         wide = torch.promote_types(states.dtype, torch.float32)
@@ -245,13 +245,13 @@ def embed(table: Embedding, tokens: Tensor, places: Tensor, share: Tensor | None
         states = states * (visible * factor)[..., None]
     if table.places is not None:
         states = states + table.places[places]
-    states = normed(table.norm, states)
+    states = normalise(table.norm, states)
     if table.project is not None:
         states = table.project(states)
-    return normed(table.norm_projected, states)
+    return normalise(table.norm_projected, states)
 
 
-def normed(norm: Norm | None, states: Tensor) -> Tensor:
+def normalise(norm: Norm | None, states: Tensor) -> Tensor:
     """The norm of the last axis; the states themselves where there is none."""
     if norm is None:
         return states
@@ -275,12 +275,12 @@ def scores_of(head: Head, states: Tensor) -> Tensor:
     if head.transform is not None:
         formula = FORMULAS.get(head.activation) or activation(head.activation)
         states = formula(head.transform(states))
-    scores = head.scores(normed(head.norm, states))
+    scores = head.scores(normalise(head.norm, states))
     return scores if head.bias is None else scores + head.bias
 
 
 @cache
-def activation(name: str) -> Any:
+def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation of that name; it may write over what it is given."""
     if name == "gelu":
         return torch.ops.aten.gelu_

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.forward.attention_cuda import Tables, attend, has_kernels
-from glauber.conditionals.forward.encoder import activation, embed, normed
+from glauber.conditionals.forward.encoder import activation, embed, normalise
 from glauber.conditionals.forward.layout import Layout, capturing, layout_of
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _add(
 ) -> tuple[Tensor, Tensor]:
     """norm(states + added), and `following` of that; states and added may be written over."""
     if not has_kernels(states):
-        states = normed(norm, states + added)
-        return states, normed(following, states)
+        states = normalise(norm, states + added)
+        return states, normalise(following, states)
     if norm is not None:
         _norm_kernel(norm, states, added, None, added)
         return added, _norm_rows(following, added)
@@ -204,7 +204,7 @@ def _add(
 def _norm_rows(norm: "Norm | None", states: Tensor) -> Tensor:
     """The norm of each row; the states themselves where there is none."""
     if norm is None or not has_kernels(states):
-        return normed(norm, states)
+        return normalise(norm, states)
     out = torch.empty_like(states, memory_format=torch.contiguous_format)
     _norm_kernel(norm, states, None, None, out)
     return out

@@ -86,9 +86,20 @@ class Product:
         nearest = torch.addcmul(shift, states, step.reciprocal(), out=states)
         bytes_ = nearest.view(torch.int32).to(torch.int8).view(torch.uint8).flatten(0, -2)
         sums = torch.ops.onednn.qlinear_pointwise(
-            bytes_, 1.0, zero, self.packed, self.scales, self.zeros, None,
-            1.0, 0, torch.float32, "none", [], "",
-        )  # fmt: skip
+            bytes_,
+            1.0,
+            zero,
+            self.packed,
+            self.scales,
+            self.zeros,
+            None,
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
+        )
         sums = sums.view(*states.shape[:-1], -1)
         if self.bias is None:
             return sums.mul_(step)

@@ -9,7 +9,6 @@ against their definitions.
 
 from collections.abc import Sequence
 from math import log, sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,8 +25,8 @@ from glauber.conditionals.forward.checkpoint import (
     Tensors,
     Unknown,
     distances,
-    divided,
-    stacked,
+    divide,
+    stack,
 )
 from glauber.conditionals.forward.description import (
     Affine,
@@ -39,7 +38,10 @@ from glauber.conditionals.forward.description import (
     Rotary,
 )
 
-ENCODERS_ONLY: dict[str, Sequence[Any]] = {"is_decoder": (False,), "add_cross_attention": (False,)}
+ENCODERS_ONLY: dict[str, Sequence[object]] = {
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
+}
 ABSOLUTE = ENCODERS_ONLY | {"position_embedding_type": ("absolute", None)}
 
 # ---- BERT and those like it: norms after each block, places added to the words
@@ -75,9 +77,9 @@ def _norms_first(layer: LayerNames, attention: str, between: str) -> LayerNames:
     )
 
 
-def _bert(body: str, head: HeadNames = BERT_HEAD, **others: Any) -> Family:
+def _bert(body: str, head: HeadNames = BERT_HEAD) -> Family:
     embeddings = f"{body}.embeddings"
-    family = Family(
+    return Family(
         words=f"{embeddings}.word_embeddings.weight",
         places=f"{embeddings}.position_embeddings.weight",
         types=(f"{embeddings}.token_type_embeddings.weight",),
@@ -87,26 +89,22 @@ def _bert(body: str, head: HeadNames = BERT_HEAD, **others: Any) -> Family:
         head=head,
         known=ABSOLUTE,
     )
-    return family._replace(**others)
 
 
-def _roberta(body: str = "roberta", **others: Any) -> Family:
-    return _bert(body, ROBERTA_HEAD, after_padding=True, **others)
+def _roberta(body: str = "roberta") -> Family:
+    return _bert(body, ROBERTA_HEAD)._replace(after_padding=True)
 
 
 ROBERTA = _roberta()
-ELECTRA = _bert(
-    "electra",
-    HeadNames(
-        "generator_lm_head",
-        transform="generator_predictions.dense",
-        activation="gelu",
-        norm="generator_predictions.LayerNorm",
-    ),
-    project="electra.embeddings_project",
+ELECTRA_HEAD = HeadNames(
+    "generator_lm_head",
+    transform="generator_predictions.dense",
+    activation="gelu",
+    norm="generator_predictions.LayerNorm",
 )
+ELECTRA = _bert("electra", ELECTRA_HEAD)._replace(project="electra.embeddings_project")
 ERNIE_TYPES = ("token_type_embeddings.weight", "task_type_embeddings.weight?")
-ERNIE = _bert("ernie", types=tuple(f"ernie.embeddings.{name}" for name in ERNIE_TYPES))
+ERNIE = _bert("ernie")._replace(types=tuple(f"ernie.embeddings.{n}" for n in ERNIE_TYPES))
 DISTILBERT = Family(
     words="distilbert.embeddings.word_embeddings.weight",
     places="distilbert.embeddings.position_embeddings.weight",
@@ -158,6 +156,7 @@ ALBERT = _bert(
         activation="hidden_act",
         norm="predictions.LayerNorm",
     ),
+)._replace(
     project="albert.encoder.embedding_hidden_mapping_in",
     layers=_albert_layers,
     layer=LayerNames(
@@ -172,19 +171,17 @@ ALBERT = _bert(
 
 # ---- the same with norms before each block
 
-MEGATRON = _bert(
-    "bert",
+MEGATRON = _bert("bert")._replace(
     norm_words="",
     norm="bert.encoder.ln",
     layer=_norms_first(BERT_LAYER, "attention.ln", "ln"),
 )
-XLM_ROBERTA_XL = _roberta(
+XLM_ROBERTA_XL = _roberta()._replace(
     norm_words="",
     norm="roberta.encoder.LayerNorm",
     layer=_norms_first(BERT_LAYER, "attention.self_attn_layer_norm", "LayerNorm"),
 )
-ROBERTA_PRELAYERNORM = _roberta(
-    "roberta_prelayernorm",
+ROBERTA_PRELAYERNORM = _roberta("roberta_prelayernorm")._replace(
     norm="roberta_prelayernorm.LayerNorm",
     layer=_norms_first(BERT_LAYER, "attention.LayerNorm", "intermediate.LayerNorm"),
 )
@@ -217,8 +214,7 @@ def _mpnet_buckets(apart: Tensor) -> Tensor:
     return (apart < 0).to(torch.long) * half + torch.where(far < near, far, shared)
 
 
-MPNET = _roberta(
-    "mpnet",
+MPNET = _roberta("mpnet")._replace(
     types=(),
     fixed={"pad_token_id": 1},
     layer=LayerNames(
@@ -298,8 +294,7 @@ def _deberta_buckets(apart: Tensor, buckets: int, farthest: int) -> Tensor:
     return torch.where(far <= middle, apart.type_as(steps), steps * apart.sign()).long()
 
 
-DEBERTA_V2 = _bert(
-    "deberta",
+DEBERTA_V2 = _bert("deberta")._replace(
     places="deberta.embeddings.position_embeddings.weight?",
     types=("deberta.embeddings.token_type_embeddings.weight?",),
     project="deberta.embeddings.embed_proj",
@@ -402,10 +397,10 @@ MODERNBERT = Family(
 def _esm_layer(reader: Reader, layer: Layer) -> Layer:
     # ESM scales its queries before they are turned, and turning rounds them.
     width = reader.size("width")
-    queries = divided(layer.queries_keys_values.rows(0, width), 1 / layer.scale)
+    queries = divide(layer.queries_keys_values.rows(0, width), 1 / layer.scale)
     others = layer.queries_keys_values.rows(width, 3 * width)
     rotary = layer.rotary if _turns(reader) else None
-    return layer._replace(queries_keys_values=stacked(queries, others), scale=1.0, rotary=rotary)
+    return layer._replace(queries_keys_values=stack(queries, others), scale=1.0, rotary=rotary)
 
 
 def _turns(reader: Reader) -> bool:
@@ -423,8 +418,8 @@ def _esm(reader: Reader, described: Description) -> Description:
     return described._replace(embedding=embedding)
 
 
-ESM = _roberta(
-    "esm",
+ESM = _bert("esm", ROBERTA_HEAD._replace(tied_bias=False, activation="gelu_python"))._replace(
+    after_padding=True,
     types=(),
     places="esm.embeddings.position_embeddings.weight?",
     norm_words="esm.embeddings.layer_norm?",
@@ -436,7 +431,7 @@ ESM = _roberta(
     adapt=_esm_layer,
     finish=_esm,
     unused=("contact_head.", "rotary_embeddings."),
-)._replace(head=ROBERTA_HEAD._replace(tied_bias=False, activation="gelu_python"))
+)
 
 
 def _roformer(reader: Reader, layer: Layer) -> Layer:
@@ -454,8 +449,7 @@ def _roformer(reader: Reader, layer: Layer) -> Layer:
     return layer._replace(queries_keys_values=products, rotary=reader.shared["rotary"])
 
 
-ROFORMER = _bert(
-    "roformer",
+ROFORMER = _bert("roformer")._replace(
     places="",
     project="roformer.embeddings_project",
     known=ENCODERS_ONLY | {"rotary_value": (False,)},
@@ -481,7 +475,7 @@ NOMIC_LAYER = _norms_first(LLAMA_LAYER, "", "")._replace(
 def _esmc(reader: Reader, layer: Layer) -> Layer:
     """ESM C divides what is added by a number that grows with the depth."""
     by = sqrt(reader.size("depth") / 36)
-    return layer._replace(attended=divided(layer.attended, by), out=divided(layer.out, by))
+    return layer._replace(attended=divide(layer.attended, by), out=divide(layer.out, by))
 
 
 ESMC = Family(
@@ -511,9 +505,7 @@ EUROBERT = Family(
 
 
 def _nomic(body: str, head: HeadNames, layer: LayerNames = NOMIC_LAYER, types: str = "") -> Family:
-    return _bert(
-        body,
-        head,
+    return _bert(body, head)._replace(
         places="",
         types=(f"{body}.embeddings.token_type_embeddings.weight{types}",),
         layers=f"{body}.layers.{{}}.",
@@ -637,7 +629,7 @@ def _silent_time(reader: Reader) -> Tensor:
 
 def _in_float64(reader: Reader, state: Tensor) -> Tensor:
     """The product of that part of the checkpoint."""
-    return F.linear(state, reader.stored("weight").double(), reader.stored("bias").double())
+    return F.linear(state, reader.raw("weight").double(), reader.raw("bias").double())
 
 
 def _modulation(reader: Reader, parts: int) -> tuple[Tensor, ...]:
@@ -648,15 +640,15 @@ def _modulation(reader: Reader, parts: int) -> tuple[Tensor, ...]:
 
 def _modulated_norm(reader: Reader, name: str, shift: Tensor, scale: Tensor) -> Norm:
     """A norm with a weight, then x (1 + scale) + shift."""
-    weight = reader.stored(f"{name}.weight").double() * (1 + scale)
+    weight = reader.raw(f"{name}.weight").double() * (1 + scale)
     return Norm(reader.put(weight), reader.put(shift), reader.eps)
 
 
 def _gated_product(reader: Reader, name: str, gate: Tensor) -> Affine:
     """A product whose outputs are multiplied by a gate."""
-    weight, bias = reader.stored(f"{name}.weight").double() * gate[:, None], None
+    weight, bias = reader.raw(f"{name}.weight").double() * gate[:, None], None
     if f"{name}.bias" in reader:
-        bias = reader.put(reader.stored(f"{name}.bias").double() * gate)
+        bias = reader.put(reader.raw(f"{name}.bias").double() * gate)
     return Affine(reader.put(weight), bias)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glauber.conditionals.batching import lengths_of
 from glauber.conditionals.forward.description import Layer
-from glauber.conditionals.forward.encoder import PRODUCTS, Encoder, normed
+from glauber.conditionals.forward.encoder import PRODUCTS, Encoder, normalise
 from glauber.threads import side_by_side
 
 PACKED = 1024  # tokens of one packed call
@@ -217,13 +217,13 @@ class PackedRows:
         at_sites = _blocks(states[lengths.cumsum(0) - lengths + sites])
         product = layer.queries_keys_values
         query, others = product.rows(0, width), product.rows(width, 3 * width)
-        queries = torch.cat([query(normed(layer.norm_before, block)) for block in at_sites])
-        keys, values = others(normed(layer.norm_before, states)).chunk(2, dim=-1)
-        projected = normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
+        queries = torch.cat([query(normalise(layer.norm_before, block)) for block in at_sites])
+        keys, values = others(normalise(layer.norm_before, states)).chunk(2, dim=-1)
+        projected = normalise(layer.norm_queries, queries), normalise(layer.norm_keys, keys), values
         mixed = _blocks(self._attend(layer, projected, runs, sites))
         pairs = zip(at_sites, mixed, strict=True)
         last = torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])
-        return normed(self.encoder.described.norm, last)[: len(sites)]
+        return normalise(self.encoder.described.norm, last)[: len(sites)]
 
 
 def _blocks(rows: Tensor) -> list[Tensor]:
