@@ -148,7 +148,6 @@ def test_transformers_is_imported_where_models_are_read():
         "conditionals/diffusion_lm.py",  # tokenizers by their classes, never by code of a folder
         "conditionals/forward/encoder.py",  # activations by name
         "conditionals/forward/checkpoint.py",  # rotations of a config
-        "conditionals/tokenizer.py",  # the class of fast tokenizers
         "conditionals/own.py",
         "conditionals/weights.py",
         "conditionals/vocabulary.py",

@@ -50,9 +50,11 @@ def byte_level() -> transformers.PreTrainedTokenizerFast:
     backend.decoder = decoders.ByteLevel()
     bytes_ = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=330, special_tokens=conftest.SPECIAL, initial_alphabet=bytes_,
+        vocab_size=330,
+        special_tokens=conftest.SPECIAL,
+        initial_alphabet=bytes_,
         show_progress=False,
-    )  # fmt: skip
+    )
     backend.train_from_iterator(LINES, trainer)
     return wrapped(backend, backend.get_vocab())
 

@@ -12,10 +12,17 @@ import conftest
 TYPES = sorted(MODEL_FOR_MASKED_LM_MAPPING_NAMES)
 ENDS = dict(cls_token_id=2, bos_token_id=2, sep_token_id=3, eos_token_id=3)
 SEQ2SEQ = dict(
-    d_model=32, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=40, decoder_ffn_dim=40,
-    encoder_attention_heads=2, decoder_attention_heads=2, decoder_start_token_id=3,
-    forced_eos_token_id=None, **ENDS,
-)  # fmt: skip
+    d_model=32,
+    encoder_layers=1,
+    decoder_layers=1,
+    encoder_ffn_dim=40,
+    decoder_ffn_dim=40,
+    encoder_attention_heads=2,
+    decoder_attention_heads=2,
+    decoder_start_token_id=3,
+    forced_eos_token_id=None,
+    **ENDS,
+)
 XLM = dict(emb_dim=32, n_layers=2, n_heads=2, pad_index=0, bos_index=2, eos_index=3, mask_index=4)
 GROUPED = dict(num_key_value_heads=2, head_dim=16)
 LAYERS = dict(layer_types=["sliding_attention", "full_attention"], sliding_window=8)
@@ -30,8 +37,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "eurobert": ENDS,
     "flaubert": XLM,
     "funnel": dict(
-        block_sizes=[1, 1], d_model=32, n_head=2, d_head=16, d_inner=40, num_decoder_layers=1,
-        num_hidden_layers=None, hidden_size=None, num_attention_heads=None,
+        block_sizes=[1, 1],
+        d_model=32,
+        n_head=2,
+        d_head=16,
+        d_inner=40,
+        num_decoder_layers=1,
+        num_hidden_layers=None,
+        hidden_size=None,
+        num_attention_heads=None,
     ),
     "layoutlm": dict(max_2d_position_embeddings=20),
     "longformer": dict(attention_window=[4, 4]),
@@ -45,25 +59,39 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "neomme": dict(**GROUPED, **LAYERS, embedding_rank=8, embedding_dim=8, per_layer_config={}),
     "nystromformer": dict(num_landmarks=4, segment_means_seq_len=4),
     "perceiver": dict(
-        num_latents=4, d_latents=32, d_model=32, num_self_attends_per_block=1,
-        num_self_attention_heads=2, num_cross_attention_heads=2,
+        num_latents=4,
+        d_latents=32,
+        d_model=32,
+        num_self_attends_per_block=1,
+        num_self_attention_heads=2,
+        num_cross_attention_heads=2,
     ),
     "reformer": dict(
-        attention_head_size=16, axial_pos_shape=[4, 10], axial_pos_embds_dim=[16, 16],
-        attn_layers=["local", "lsh"], lsh_attn_chunk_length=4, local_attn_chunk_length=4,
-        feed_forward_size=40, is_decoder=False, num_hidden_layers=None, num_buckets=2,
-        hash_seed=1, eos_token_id=3,
+        attention_head_size=16,
+        axial_pos_shape=[4, 10],
+        axial_pos_embds_dim=[16, 16],
+        attn_layers=["local", "lsh"],
+        lsh_attn_chunk_length=4,
+        local_attn_chunk_length=4,
+        feed_forward_size=40,
+        is_decoder=False,
+        num_hidden_layers=None,
+        num_buckets=2,
+        hash_seed=1,
+        eos_token_id=3,
     ),
     "rembert": dict(input_embedding_size=16, output_embedding_size=16),
     "roc_bert": dict(
-        pronunciation_vocab_size=10, shape_vocab_size=10, pronunciation_embed_dim=8,
+        pronunciation_vocab_size=10,
+        shape_vocab_size=10,
+        pronunciation_embed_dim=8,
         shape_embed_dim=8,
     ),
     "squeezebert": dict(embedding_size=32, intermediate_size=64),
     "ultrabert": dict(**GROUPED, **LAYERS, prediction_head_size=32),
     "xlm": XLM,
     "xmod": dict(languages=["en_XX"], default_language="en_XX"),
-}  # fmt: skip
+}
 
 # What cannot be used, and words of the refusal.
 REFUSED = {"modernvbert": "is a multimodal model", "ultravbert": "is a multimodal model"}

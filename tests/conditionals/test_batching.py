@@ -6,7 +6,7 @@ from conftest import make_tokenizer
 from glauber.conditionals import masked_lm
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import ExactRows, largest_call
-from glauber.conditionals.encoder_weights import EncoderWeights
+from glauber.conditionals.masked_lm import EncoderWeights
 from glauber.threads import side_by_side
 
 

@@ -13,9 +13,14 @@ from glauber.errors import GlauberError
 def control(tokenizer):
     torch.manual_seed(3)
     config = transformers.GPT2Config(
-        vocab_size=len(conftest.VOCABULARY), n_embd=32, n_layer=2, n_head=2, n_positions=40,
-        bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
+        vocab_size=len(conftest.VOCABULARY),
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        n_positions=40,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
     model = transformers.GPT2LMHeadModel(config).double()
     tokenizer = conftest.make_tokenizer()
     tokenizer.bos_token = "[CLS]"

@@ -11,7 +11,7 @@ import transformers
 from glauber.conditionals.base import PAD
 from glauber.conditionals.diffusion_lm import DiffusionLM
 from glauber.conditionals.forward.checkpoint import Safetensors, spread
-from glauber.conditionals.forward.description import moved
+from glauber.conditionals.forward.description import move_to
 from glauber.conditionals.forward.encoder_cuda import forward
 from glauber.conditionals.forward.families import describe
 from glauber.conditionals.load import load
@@ -47,55 +47,59 @@ def asked(vocab, rows=5, k=3, seed=0):
     return tokens, sites
 
 
-def plainly(logits, config, weights, model, tokens, sites):
+def scores_by_definition(logits, config, weights, model, tokens, sites):
     """Scores (rows, k, vocab) by the definition, with the sites hidden."""
     hidden = tokens.scatter(1, sites, model.hidden_token).numpy()
-    found = [
-        logits(config, weights, row)[at] for row, at in zip(hidden, sites.numpy(), strict=True)
-    ]
-    return np.stack(found)
+    pairs = zip(hidden, sites.numpy(), strict=True)
+    return np.stack([logits(config, weights, row)[at] for row, at in pairs])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("how", [{}, {"shards": 3}])
-def test_scores_are_those_of_the_definition(family, how, tmp_path):
-    write, logits = FAMILIES[family]
-    folder, config, weights = write(tmp_path / "m", **how)
-    model = load(str(folder))
-    tokens, sites = asked(len(WORDS))
-    due = plainly(logits, config, weights, model, tokens, sites)
+def assert_scores_are_defined(logits, folder, config, weights):
+    model, (tokens, sites) = load(str(folder)), asked(len(WORDS))
+    due = scores_by_definition(logits, config, weights, model, tokens, sites)
     assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
     assert 1 < np.abs(due).max() < 30  # neither nothing nor saturated
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{"kv_heads": 2}, {"kv_heads": 1}, {"tied": True}, {"groups": 2}],
-    ids=["grouped", "one key", "tied", "block groups"],
-)
-def test_the_other_lladas(how, tmp_path):
-    folder, config, weights = llada(tmp_path / "m", **how)
-    model = load(str(folder))
-    tokens, sites = asked(len(WORDS))
-    due = plainly(llada_logits, config, weights, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
+DEFINED = {
+    "llada": ("llada", {}),
+    "llada in shards": ("llada", {"shards": 3}),
+    "grouped": ("llada", {"kv_heads": 2}),
+    "one key": ("llada", {"kv_heads": 1}),
+    "tied llada": ("llada", {"tied": True}),
+    "block groups": ("llada", {"groups": 2}),
+    "dream": ("dream", {}),
+    "dream in shards": ("dream", {"shards": 3}),
+    "tied dream": ("dream", {"tied": True}),
+    "mdlm": ("mdlm", {}),
+    "mdlm in shards": ("mdlm", {"shards": 3}),
+}
 
 
-def test_a_tied_dream_and_one_without_a_shift(tmp_path):
+@pytest.mark.parametrize("case", DEFINED)
+def test_scores_are_those_of_the_definition(case, tmp_path):
+    family, how = DEFINED[case]
+    write, logits = FAMILIES[family]
+    assert_scores_are_defined(logits, *write(tmp_path / "m", **how))
+
+
+def test_a_checkpoint_in_bfloat16_is_read(tmp_path):
+    folder, config, weights = llada(tmp_path / "m", dtype=torch.bfloat16, shards=2)
+    rounded = {key: torch.tensor(w).bfloat16().float().numpy() for key, w in weights.items()}
+    assert_scores_are_defined(llada_logits, folder, config, rounded)
+
+
+def test_the_same_layers_without_a_shift(tmp_path):
+    """Trained to speak of the place itself: what stands at i - 1 is of i - 1."""
     tokens, sites = asked(len(WORDS))
-    folder, config, weights = dream(tmp_path / "tied", tied=True)
-    model = load(str(folder))
-    due = plainly(dream_logits, config, weights, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
-    # The same layers trained to speak of the place itself: what stands at i - 1 is of i - 1.
     change = {"model_type": "a2d-qwen2", "architectures": ["A2DQwen2LMHeadModel"]}
     folder, config, weights = dream(tmp_path / "plain", change=change)
     plain = load(str(folder))
     hidden = tokens.scatter(1, sites, plain.hidden_token)
-    for row, at, found in zip(hidden.numpy(), sites, plain.scores(tokens, sites), strict=True):
+    for row, at, scores in zip(hidden.numpy(), sites, plain.scores(tokens, sites), strict=True):
         shifted = dream_logits(config, weights, row)
         inner = at < LENGTH - 1
-        assert np.abs(found[inner].numpy() - shifted[at[inner] + 1]).max() < 1e-5
+        assert np.abs(scores[inner].numpy() - shifted[at[inner] + 1]).max() < 1e-5
     assert not plain.shifted
 
 
@@ -153,14 +157,6 @@ def test_int8_is_near(family, tmp_path):
     assert (rounded.scores(tokens, sites) - scores).abs().mean() < 0.1 * scores.std()
 
 
-def test_a_checkpoint_in_bfloat16_is_read(tmp_path):
-    folder, config, weights = llada(tmp_path / "m", dtype=torch.bfloat16, shards=2)
-    model, (tokens, sites) = load(str(folder)), asked(len(WORDS))
-    rounded = {key: torch.tensor(w).bfloat16().float().numpy() for key, w in weights.items()}
-    due = plainly(llada_logits, config, rounded, model, tokens, sites)
-    assert np.abs(model.scores(tokens, sites).numpy() - due).max() < CLOSE * np.abs(due).max()
-
-
 def test_pseudo_likelihoods_are_packed_as_they_are_scored(tmp_path):
     model = load(str(llada(tmp_path / "m")[0]))
     tokens, sites = asked(len(WORDS), k=1)
@@ -215,8 +211,10 @@ def test_a_tokenizer_of_merges_is_qwens(tmp_path):
     config = {
         "added_tokens_decoder": {str(len(WORDS) + 1): added},
         "auto_map": {"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]},
-        "mask_token": "<|mask|>", "model_max_length": 60, "tokenizer_class": "DreamTokenizer",
-    }  # fmt: skip
+        "mask_token": "<|mask|>",
+        "model_max_length": 60,
+        "tokenizer_class": "DreamTokenizer",
+    }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     model = load(str(folder))
     assert model.vocabulary.pieces("a cat") == [0, 26, 2, 30]
@@ -246,7 +244,7 @@ def test_states_go_where_the_layers_are(tmp_path):
     found = forward(split, tokens, sites)
     assert found.device == meta
     assert found.shape == forward(whole, tokens, sites).shape
-    back = moved(whole, cpu, torch.float64)
+    back = move_to(whole, cpu, torch.float64)
     assert torch.equal(forward(back, tokens, sites), forward(whole, tokens, sites))
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from glauber.conditionals.base import PAD
 from glauber.conditionals.batching import row_bytes
 from glauber.conditionals.forward import attention_cuda
-from glauber.conditionals.forward.attention_cuda import INTERPRETED, Kept
+from glauber.conditionals.forward.attention_cuda import INTERPRETED, Tables
 from glauber.conditionals.forward.description import (
     Affine,
     Description,
@@ -26,7 +26,7 @@ from glauber.conditionals.forward.description import (
 )
 from glauber.conditionals.forward.encoder import Encoder
 from glauber.conditionals.forward.encoder_cuda import forward
-from glauber.conditionals.forward.layout import Recording, layout_of, padded
+from glauber.conditionals.forward.layout import Recording, layout_of, pad
 
 VOCAB, PLACES, HIDDEN = 40, 200, 3
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
@@ -196,7 +196,7 @@ def test_cuda_pass_is_the_cpu_pass(shape, lengths):
         described = shape(Parts(dtype=dtype))
         tokens, sites = rows_of(lengths)
         due = reference(described, tokens, sites)
-        for layout in (None, padded(tokens)):
+        for layout in (None, pad(tokens)):
             found = forward(described, tokens, sites, layout=layout)
             # Root-mean-square norms are formed in float32 in every precision.
             limit = 1e-5 if shape is rms else TOLERANCE[dtype]
@@ -233,20 +233,20 @@ def test_the_kernel_gets_sites_that_lie_in_order(monkeypatch):
     queries, keys = p.normal(4, 64), p.normal(12, 64)
     assert not sites.is_contiguous()
     layer, parts = p.before(rotary=p.rotary()), (queries, keys, keys)
-    attention_cuda._by_kernel(layer, parts, 2, layout_of(tokens), sites, Kept())
+    attention_cuda._by_kernel(layer, parts, 2, layout_of(tokens), sites, Tables())
     assert given[0].is_contiguous() and torch.equal(given[0], sites)
 
 
 def test_tables_of_distances_are_kept():
     (dtype,) = precisions()
-    described, kept = deberta(Parts(dtype=dtype)), Kept()
+    described, tables = deberta(Parts(dtype=dtype)), Tables()
     tokens, sites = rows_of((9, 6))
-    one = forward(described, tokens, sites, kept=kept)
-    assert len(kept) == 2  # a layer each
-    assert torch.equal(forward(described, tokens, sites, kept=kept), one)
-    assert len(kept) == 2
-    forward(described, *rows_of((40, 6)), kept=kept)
-    assert len(kept) == 4
+    one = forward(described, tokens, sites, tables=tables)
+    assert len(tables) == 2  # a layer each
+    assert torch.equal(forward(described, tokens, sites, tables=tables), one)
+    assert len(tables) == 2
+    forward(described, *rows_of((40, 6)), tables=tables)
+    assert len(tables) == 4
 
 
 def test_hidden_sites_may_be_missing():

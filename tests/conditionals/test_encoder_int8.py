@@ -17,7 +17,6 @@ from tests.conditionals.test_families import FAMILIES, ONE_OF_EACH, make, some_r
 import glauber
 from conftest import make_model
 from glauber.conditionals.base import log_probs
-from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import encoder_int8, guard
 from glauber.conditionals.forward.description import Affine
 from glauber.conditionals.forward.encoder_int8 import (
@@ -30,7 +29,7 @@ from glauber.conditionals.forward.encoder_int8 import (
 )
 from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.load import load
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.masked_lm import EncoderWeights, MaskedLM
 from glauber.conditionals.starts import passages
 from glauber.errors import GlauberError
 from glauber.sampling.sample import extend, sample
@@ -138,13 +137,6 @@ def test_a_spread_is_divided_out_and_leaves_the_states_alone():
 
 
 @pytest.mark.int8
-def test_extreme_values_do_not_saturate():
-    states = torch.ones(16, 2048) * torch.tensor([1.0, -1.0]).repeat(8)[:, None]
-    product = make_product(Affine(torch.ones(64, 2048), None))
-    torch.testing.assert_close(product(states.clone()), 2048 * states[:, :64], rtol=1e-6, atol=0)
-
-
-@pytest.mark.int8
 def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     generator = torch.Generator().manual_seed(2)
     states, weight = torch.randn(20, 64, generator=generator), torch.randn(32, 64)
@@ -155,24 +147,6 @@ def test_rows_of_zeros_and_large_rows_do_not_touch_their_neighbours():
     kept = [row for row in range(20) if row not in (3, 7)]
     assert torch.equal(alone[kept], beside[kept])
     assert torch.equal(beside[3], torch.arange(32.0))
-
-
-@pytest.mark.int8
-def test_a_product_is_off_by_no_more_than_its_steps():
-    """|error| <= sum_j (|x_j| scale / 2 + |w_j| step / 2 + scale step / 4), for every entry."""
-    generator = torch.Generator().manual_seed(3)
-    states, weight = (
-        torch.randn(64, 384, generator=generator).double(),
-        torch.randn(96, 384).double(),
-    )
-    found = make_product(Affine(weight.float(), None))(states.float()).double()
-    scale = weight.abs().amax(1) / LEVELS
-    step = states.abs().amax(1, keepdim=True) / LEVELS
-    most = states.abs().sum(1, keepdim=True) * scale / 2 + weight.abs().sum(1) * step / 2
-    most = most + 384 * scale * step / 4
-    error = (found - states @ weight.T).abs()
-    assert (error <= most * (1 + 1e-5)).all()
-    assert error.max() > 0
 
 
 GATED = 1.5  # what a gate lets through has larger extremes: 5 times its root mean square
@@ -277,21 +251,6 @@ def test_a_rows_bits_do_not_depend_on_the_batch():
 
 
 @pytest.mark.int8
-def test_loading_twice_gives_the_same_bits(tiny_folder):
-    one, other = (MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8") for _ in range(2))
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        third = MaskedLM.load(str(tiny_folder), device="cpu", dtype="int8")
-    finally:
-        torch.set_num_threads(before)
-    tokens, sites = torch.arange(7, 19)[None], torch.tensor([[4]])
-    assert torch.equal(one.scores(tokens, sites), other.scores(tokens, sites))
-    assert torch.equal(one.scores(tokens, sites), third.scores(tokens, sites))
-    assert one.fingerprint == MaskedLM.load(str(tiny_folder), device="cpu").fingerprint
-
-
-@pytest.mark.int8
 def test_runs_in_int8_resume_and_do_not_depend_on_the_batch(tiny_folder, texts, tmp_path):
     how = {"seed": 3, "dtype": "int8", "device": "cpu", "chains": 9}
     whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **how)
@@ -374,10 +333,20 @@ def test_int8_runs_where_products_are_exact_and_is_refused_elsewhere(
     """In processes that see less of the CPU than there is; the products tell what it can do."""
     words = ["sample", "--model", tiny_folder, "--from", source, "--steps", 3, "--device", "cpu"]
     ended = subprocess.run(
-        [sys.executable, "-c", PRODUCTS_AND_SAMPLE, *map(str, words), "--dtype", "int8",
-         "--out", str(tmp_path / "run")],
-        env=os.environ | emulation, capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            PRODUCTS_AND_SAMPLE,
+            *map(str, words),
+            "--dtype",
+            "int8",
+            "--out",
+            str(tmp_path / "run"),
+        ],
+        env=os.environ | emulation,
+        capture_output=True,
+        text=True,
+    )
     exact = json.loads(ended.stdout.splitlines()[0])
     if exact:
         assert ended.returncode == 0, ended.stderr

@@ -10,14 +10,13 @@ from transformers import AutoTokenizer
 
 from conditionals.test_families import FAMILIES, make, some_rows
 from conftest import make_tokenizer
-from glauber.conditionals import encoder_weights
+from glauber.conditionals import masked_lm
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.guard import Record
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
-from glauber.conditionals.tokenizer import PlainTokenizer
-from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.vocabulary import PlainTokenizer, Vocabulary
 from glauber.conditionals.weights import fingerprint_of
 from glauber.errors import GlauberError, GlauberWarning
 
@@ -45,7 +44,7 @@ def forbid_modules(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a module of transformers was asked for")
 
-    monkeypatch.setattr(encoder_weights, "from_pretrained", refuse)
+    monkeypatch.setattr(masked_lm, "from_pretrained", refuse)
 
 
 @pytest.mark.parametrize("name", sorted(set(FAMILIES) - STORED_OTHERWISE))
@@ -133,9 +132,9 @@ def test_a_broken_head_is_not_used(monkeypatch):
     tokens, sites = some_rows([9, 9], 2)
     known = MaskedLM(module, make_tokenizer())
     assert known.encoder is None and known._head is not None
-    head = encoder_weights.EncoderWeights.head
+    head = masked_lm.EncoderWeights.head
     monkeypatch.setattr(
-        encoder_weights.EncoderWeights, "head", lambda weights: head(weights)._replace(norm=None)
+        masked_lm.EncoderWeights, "head", lambda weights: head(weights)._replace(norm=None)
     )
     with pytest.warns(UserWarning, match="every position"):
         unknown = MaskedLM(module, make_tokenizer())

@@ -157,7 +157,7 @@ BROKEN = {
     "dtype": (lambda folder: None, "fnet", "score a text in bfloat16", ["--dtype", "bfloat16"]),
     "diffusion": (_of_another_diffusion_model, "bert", "offers AutoConfig, AutoModel only", []),
     "multimodal": (lambda folder: None, "modernvbert", "is a multimodal model", []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BROKEN)
@@ -171,20 +171,3 @@ def test_what_cannot_be_loaded_is_refused_in_one_sentence(case, tmp_path, glaube
     )
     assert code == 2 and words in said and "Traceback" not in said
     assert not out.exists()
-
-
-def test_mra_in_float64_is_refused(tmp_path):
-    folder = make_tiny("mra", tmp_path)
-    with pytest.raises(GlauberError, match="cannot score a text in float64"):
-        glauber.load(str(folder), dtype="float64", device="cpu")
-
-
-def test_big_bird_does_not_depend_on_earlier_texts(tmp_path):
-    folder = make_tiny("big_bird", tmp_path)
-    model = glauber.load(str(folder), device="cpu")
-    tokens, sites = random_rows(model.longest, 2, 1)
-    before = model.scores(tokens, sites)
-    model.scores(*random_rows(6, 2, 1))
-    assert torch.equal(model.scores(tokens, sites), before)
-    expected = plain_scores(folder, tokens, sites)
-    assert (before - expected).abs().max() < 1e-4 * expected.std()

@@ -10,10 +10,9 @@ import transformers
 
 import conftest
 from glauber.conditionals.base import PAD, hide
-from glauber.conditionals.encoder_weights import EncoderWeights
 from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.description import Description
-from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.masked_lm import EncoderWeights, MaskedLM
 from glauber.conditionals.weights import in_precision
 from glauber.errors import GlauberWarning
 from glauber.sampling.sample import sample
@@ -22,9 +21,13 @@ SIZES = conftest.SIZES | {"hidden_dropout_prob": 0.0}
 BARE = conftest.SIZES  # of configurations that know no dropout of that name
 ENDS = dict(cls_token_id=2, bos_token_id=2, sep_token_id=3, eos_token_id=3)
 DISTIL = dict(
-    vocab_size=len(conftest.VOCABULARY), dim=32, n_layers=2, n_heads=2, hidden_dim=40,
+    vocab_size=len(conftest.VOCABULARY),
+    dim=32,
+    n_layers=2,
+    n_heads=2,
+    hidden_dim=40,
     max_position_embeddings=40,
-)  # fmt: skip
+)
 RELATIVE = SIZES | dict(relative_attention=True, position_biased_input=False)
 BOTH = RELATIVE | dict(pos_att_type=["p2c", "c2p"], legacy=True)
 ESM = BARE | dict(mask_token_id=4, position_embedding_type="rotary", token_dropout=True)
@@ -41,17 +44,15 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "albert": ("Albert", SIZES | {"embedding_size": 16}),
     "albert-groups": (
         "Albert",
-        SIZES | dict(
-            num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2, hidden_act="gelu"
-        ),
+        SIZES
+        | dict(num_hidden_layers=4, num_hidden_groups=2, inner_group_num=2, hidden_act="gelu"),
     ),
     "mpnet": ("MPNet", SIZES),
     "deberta-v2": ("DebertaV2", BOTH | {"position_buckets": 4}),
     "deberta-v3": (
         "DebertaV2",
-        BOTH | dict(
-            position_buckets=4, share_att_key=True, norm_rel_ebd="layer_norm", legacy=False
-        ),
+        BOTH
+        | dict(position_buckets=4, share_att_key=True, norm_rel_ebd="layer_norm", legacy=False),
     ),
     "deberta-no-buckets": ("DebertaV2", BOTH | dict(share_att_key=True, max_relative_positions=6)),
     "deberta-c2p": ("DebertaV2", RELATIVE | dict(pos_att_type=["c2p"], legacy=False)),
@@ -73,9 +74,16 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "modernbert-biases": (
         "ModernBert",
-        BARE | ENDS | dict(
-            local_attention=6, norm_bias=True, attention_bias=True, mlp_bias=True,
-            classifier_bias=True, decoder_bias=False, hidden_activation="silu",
+        BARE
+        | ENDS
+        | dict(
+            local_attention=6,
+            norm_bias=True,
+            attention_bias=True,
+            mlp_bias=True,
+            classifier_bias=True,
+            decoder_bias=False,
+            hidden_activation="silu",
             layer_types=["sliding_attention", "sliding_attention"],
         ),
     ),
@@ -88,8 +96,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "eurobert": ("EuroBert", BARE | ENDS | dict(mask_token_id=4)),
     "eurobert-grouped": (
         "EuroBert",
-        BARE | ENDS | dict(
-            num_attention_heads=4, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+        BARE
+        | ENDS
+        | dict(
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            attention_bias=True,
+            mlp_bias=True,
             mask_token_id=4,
         ),
     ),
@@ -109,12 +122,19 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gte": ("Gte", BARE),
     "gte-types": ("Gte", BARE | {"type_vocab_size": 0}),
     "jina-v3": ("JinaEmbeddingsV3", BARE),
-}  # fmt: skip
+}
 # One of each, where options make no difference.
 ONE_OF_EACH = [
-    "distilbert", "albert-groups", "mpnet", "deberta-v3", "modernbert", "esm", "esmc",
-    "eurobert-grouped", "nomic",
-]  # fmt: skip
+    "distilbert",
+    "albert-groups",
+    "mpnet",
+    "deberta-v3",
+    "modernbert",
+    "esm",
+    "esmc",
+    "eurobert-grouped",
+    "nomic",
+]
 
 
 def make(name: str, dtype: torch.dtype = torch.float32, **others: Any) -> Any:
@@ -279,10 +299,11 @@ UNKNOWN = {
     "convolution": ("deberta-v3", {"conv_kernel_size": 3}),
     "decoder": ("bert", {"is_decoder": True}),
     "angles-by-length": (
-        "eurobert", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
+        "eurobert",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}},
     ),
     "other-heads": ("eurobert", {"head_dim": 8}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", UNKNOWN)
@@ -318,6 +339,8 @@ def test_angles_keep_their_bits_in_half_precision():
     for kind in ("full_attention", "sliding_attention"):
         torch.testing.assert_close(
             getattr(model.model.rotary_emb, f"{kind}_inv_freq"),
-            getattr(whole, f"{kind}_inv_freq"), rtol=0, atol=0,
-        )  # fmt: skip
+            getattr(whole, f"{kind}_inv_freq"),
+            rtol=0,
+            atol=0,
+        )
     assert model.dtype == torch.bfloat16

@@ -12,10 +12,9 @@ import pandas
 import pytest
 
 import glauber as package
-from glauber.conditionals.files import read_rows
 from glauber.conditionals.starts import named_starts
 from glauber.conditionals.table import Table
-from glauber.conditionals.texts import Corpus, read_texts
+from glauber.conditionals.texts import Corpus, read_rows, read_texts
 from glauber.errors import GlauberError, GlauberWarning
 
 TABLE = pandas.DataFrame(
@@ -148,7 +147,9 @@ def _written(suffix: str, content: bytes) -> Any:
 BAD_FILES = {
     "no such column": (_written(".csv", b"id,text\n1,a\n"), ["--column", "words"], "no column 'wo"),
     "no such id column": (
-        _written(".jsonl", b'{"text": "the cat"}\n'), ["--id-column", "x"], "no column 'x'",
+        _written(".jsonl", b'{"text": "the cat"}\n'),
+        ["--id-column", "x"],
+        "no column 'x'",
     ),
     "empty CSV": (_written(".csv", b""), [], "holds no text"),
     "CSV of names only": (_written(".csv", b"id,text\n"), [], "holds no text"),
@@ -162,7 +163,7 @@ BAD_FILES = {
     "column of prose": (_written(".txt", b"the cat"), ["--id-column", "x"], "no columns"),
     "deep JSON": (_written(".jsonl", b"[" * 100_000), [], "cannot be read as JSON lines"),
     "wrong unknown": (_written(".txt", b"the cat"), ["--unknown", "drop"], "unknown is drop"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD_FILES)
@@ -199,9 +200,19 @@ def test_scores_keep_number_and_id(tmp_path: Path, tiny_folder: Path, glauber: A
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([("key", "sentence"), *rows])
     code, printed, said = glauber(
-        "score", "--model", tiny_folder, "--from", path, "--column", "sentence", "--id-column",
-        "key", "--json", "--device", "cpu",
-    )  # fmt: skip
+        "score",
+        "--model",
+        tiny_folder,
+        "--from",
+        path,
+        "--column",
+        "sentence",
+        "--id-column",
+        "key",
+        "--json",
+        "--device",
+        "cpu",
+    )
     answer = json.loads(printed)
     assert code == 0 and said.count("left out") == 2
     assert [(row["number"], row["id"], row["text"]) for row in answer["scores"]] == [
@@ -285,10 +296,25 @@ def test_a_sweep_keeps_what_was_asked_of_unknown_characters(
     path = tmp_path / "texts.txt"
     path.write_text("the 杜 sat on it\na big dog ran .\n")
     code, _, said = glauber(
-        "sweep", "sample", "--model", tiny_folder, "--from", path, "--unknown", "token",
-        "--steps", 2, "--chains", 2, "--lengths", 3, "--temperatures", 1, "--out",
+        "sweep",
+        "sample",
+        "--model",
+        tiny_folder,
+        "--from",
+        path,
+        "--unknown",
+        "token",
+        "--steps",
+        2,
+        "--chains",
+        2,
+        "--lengths",
+        3,
+        "--temperatures",
+        1,
+        "--out",
         tmp_path / "sweep",
-    )  # fmt: skip
+    )
     assert code == 0 and "read as unknown tokens in text 1" in said
     (run,) = (tmp_path / "sweep" / "runs").iterdir()
     unknown = model_unknown(tiny_folder)
@@ -350,9 +376,24 @@ def test_a_sweep_keeps_numbers_and_ids(tiny_folder: Path, tmp_path: Path, glaube
     path = tmp_path / "texts.csv"
     path.write_text("id,text\na,\nb,the 杜 sat on it\nc,a big dog ran .\nd,the cat sat on it\n")
     code, printed, _ = glauber(
-        "sweep", "sample", "--model", tiny_folder, "--from", path, "--steps", 2, "--chains", 2,
-        "--lengths", 3, "--temperatures", 1, "--out", tmp_path / "sweep", "--json",
-    )  # fmt: skip
+        "sweep",
+        "sample",
+        "--model",
+        tiny_folder,
+        "--from",
+        path,
+        "--steps",
+        2,
+        "--chains",
+        2,
+        "--lengths",
+        3,
+        "--temperatures",
+        1,
+        "--out",
+        tmp_path / "sweep",
+        "--json",
+    )
     skipped = json.loads(printed)["skipped"]
     assert code == 0 and [(text["number"], text["id"]) for text in skipped] == [(1, "a"), (2, "b")]
     (run,) = (tmp_path / "sweep" / "runs").iterdir()

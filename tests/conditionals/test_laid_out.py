@@ -3,11 +3,10 @@
 import torch
 
 from conftest import make_model
-from glauber.conditionals.encoder_weights import EncoderWeights
-from glauber.conditionals.forward import laid_out
+from glauber.conditionals.forward import encoder
 from glauber.conditionals.forward.description import Affine
-from glauber.conditionals.forward.encoder import scores_of
-from glauber.conditionals.forward.laid_out import LaidOut, lay_out, lay_out_head
+from glauber.conditionals.forward.encoder import LaidOut, lay_out, lay_out_head, scores_of
+from glauber.conditionals.masked_lm import EncoderWeights
 
 
 def described_as(shape, dtype=torch.float32):
@@ -35,7 +34,7 @@ def test_a_shared_layer_is_laid_out_once():
 
 def test_what_has_no_room_or_another_precision_stays_as_it_is(monkeypatch):
     assert lay_out(described := described_as("bert", torch.float64)) is described
-    monkeypatch.setattr(laid_out, "ROOM", 1000)
+    monkeypatch.setattr(encoder, "ROOM", 1000)
     assert lay_out(described := described_as("bert")) is described
 
 

@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-import transformers
 
 from conditionals.test_families import FAMILIES, make, some_rows
 from conftest import make_model, make_tokenizer
 from glauber.compatibility.pseudo_likelihood import pseudo_likelihood
 from glauber.conditionals.base import PAD
 from glauber.conditionals.forward import packed
-from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.starts import passages
 
@@ -21,11 +19,6 @@ def questions(model, texts):
     tokens, free = model.vocabulary.encode(texts)
     rows, sites = free.nonzero(as_tuple=True)
     return tokens[rows], sites
-
-
-def test_every_reader_is_tried_here():
-    tried = {getattr(transformers, f"{shape}Config").model_type for shape, _ in FAMILIES.values()}
-    assert tried == set(ENCODERS)
 
 
 @pytest.mark.parametrize("short", [128, 8])  # 8: most rows are long ones
@@ -53,19 +46,6 @@ def test_bits_do_not_depend_on_the_place_in_a_call(name):
     assert model.packed.usable()
     assert torch.equal(here, there)
     assert torch.equal(here[-4:], few)
-
-
-@pytest.mark.parametrize("shape", ["bert", "roberta", "xlm-roberta", "electra"])
-def test_packed_rows_are_those_of_masks_put_in_by_hand(shape, monkeypatch):
-    monkeypatch.setattr(packed, "PACKED", 50)
-    model = MaskedLM(make_model(shape).double(), make_tokenizer())
-    tokens, sites = questions(model, TEXTS)
-    found = model.packed.log_probs(tokens, sites, temperature=0.7)
-    for row, site, value in zip(tokens, sites, found, strict=True):
-        masked = row[row != PAD].clone()
-        masked[site] = model.hidden_token
-        law = torch.log_softmax(model.model(masked[None]).logits[0, site] / 0.7, dim=0)
-        assert float(value) == pytest.approx(float(law[row[site]]), abs=1e-9)
 
 
 def test_the_token_that_is_asked_about_is_not_seen():

@@ -87,7 +87,7 @@ def test_files_that_are_no_texts(model, tmp_path, monkeypatch):
     path.write_text("\n \n")
     with pytest.raises(GlauberError, match="holds no text"):
         starts(model, path)
-    monkeypatch.setattr("glauber.conditionals.files.LARGEST", 100)
+    monkeypatch.setattr("glauber.conditionals.texts.LARGEST", 100)
     path.write_text("the cat\n" * 13)
     with pytest.raises(GlauberError, match="holds more than"):
         starts(model, path)

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from glauber.conditionals.files import Row
 from glauber.conditionals.own import Own
 from glauber.conditionals.starts import named_starts, starts
 from glauber.conditionals.table import normals
-from glauber.conditionals.texts import fasta, read_texts
+from glauber.conditionals.texts import Row, fasta, read_texts
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.proteins.fasta import read_sequences
 from glauber.runs.export import export
@@ -52,7 +51,7 @@ def test_damaged_and_huge_gzip_is_refused(packed, monkeypatch):
     with pytest.raises(GlauberError, match=r"two\.fasta\.gz cannot be read: it is damaged gzip"):
         read_texts(packed)
     packed.write_bytes(gzip.compress(b"A" * 2000))
-    monkeypatch.setattr("glauber.conditionals.files.LARGEST", 1000)
+    monkeypatch.setattr("glauber.conditionals.texts.LARGEST", 1000)
     with pytest.raises(GlauberError, match="holds more than"):
         read_texts(packed)
 

@@ -34,7 +34,6 @@ from glauber.conditionals.continuations import (
     split_contexts,
     words_of,
 )
-from glauber.conditionals.files import Row
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import (
     legible,
@@ -44,7 +43,7 @@ from glauber.conditionals.starts import (
     skip,
     spell_sites,
 )
-from glauber.conditionals.texts import Corpus, Texts
+from glauber.conditionals.texts import Corpus, Row, Texts
 from glauber.errors import GlauberError
 from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, LengthOrWhole, ModelOrName, Seed, Trust

@@ -1,4 +1,4 @@
-"""What does a rule say about hidden sites, given the visible ones?
+"""`Conditionals`: what a rule says about hidden sites, given the visible ones.
 
 An Ising model, BERT, a protein model and a translator are four such rules. Everything else in the
 package is a function of this one object.
@@ -31,7 +31,7 @@ class Conditionals(Protocol):
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Unnormalised log-probabilities (rows, k, vocab), in the model's dtype.
 
-        tokens (rows, length) int64, filled with PAD behind shorter rows; sites (rows, k) int64.
+        tokens (rows, length) int64, filled with PAD after shorter rows; sites (rows, k) int64.
         The k sites of a row are hidden together, and what stands in `tokens` there does not
         matter. With candidates (rows, k, c) the answer is (rows, k, c), for those tokens only.
         """
@@ -144,18 +144,15 @@ class Restricted:
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         if candidates is None and not getattr(self.base, "whole_vocabulary", True):
-            return self._at_allowed(tokens, sites)
+            # Each token costs a pass: only the allowed ones are scored.
+            allowed = self.allowed.nonzero()[:, 0].to(tokens.device).expand(*sites.shape, -1)
+            scores = self.base.scores(tokens, sites, allowed.contiguous())
+            forbidden = scores.new_full((*sites.shape, self.vocab_size), -torch.inf)
+            return forbidden.scatter(-1, allowed, scores)
         scores = self.base.scores(tokens, sites, candidates)
         allowed = self.allowed.to(scores.device)
         forbidden = ~allowed if candidates is None else ~allowed[candidates]
         return scores.masked_fill(forbidden, -torch.inf)
-
-    def _at_allowed(self, tokens: Tensor, sites: Tensor) -> Tensor:
-        """The same where each token costs a pass: only the allowed ones are asked for."""
-        kept = self.allowed.nonzero()[:, 0].to(tokens.device).expand(*sites.shape, -1)
-        scores = self.base.scores(tokens, sites, kept.contiguous())
-        whole = scores.new_full((*sites.shape, self.vocab_size), -torch.inf)
-        return whole.scatter(-1, kept, scores)
 
 
 @dataclass(frozen=True)
@@ -175,10 +172,10 @@ class Clamped:
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         free = (self.template == PAD).nonzero()[:, 0]
-        whole = self.template.repeat(len(tokens), 1)
-        whole[:, free] = tokens
+        rows = self.template.repeat(len(tokens), 1)
+        rows[:, free] = tokens
         inside = torch.where(sites == PAD, PAD, free[sites])
-        return self.base.scores(whole, inside, candidates)
+        return self.base.scores(rows, inside, candidates)
 
 
 def log_probs(
@@ -201,8 +198,8 @@ def log_probs(
 def scores_alone(conditionals: Conditionals, tokens: Tensor, sites: Tensor) -> Tensor:
     """Scores (rows, k, vocab) float64 of sites (k,), each hidden alone in tokens (rows, length)."""
     rows, k = len(tokens), len(sites)
-    asked = sites.repeat(rows)[:, None]
-    scores = conditionals.scores(tokens.repeat_interleave(k, dim=0), asked)
+    each = sites.repeat(rows)[:, None]
+    scores = conditionals.scores(tokens.repeat_interleave(k, dim=0), each)
     return scores.double().view(rows, k, -1)
 
 

@@ -1,18 +1,20 @@
-"""What all models of the package have in common: device, precision, copies, what chains draw from.
+"""What models have in common: device, precision, copies, what chains draw from.
 
-`BaseModel` has what studies need of any model; `OnePass` adds what a model has in common with
-others that score every token at hidden sites in one pass.
+`BaseModel` is the base of every model; `OnePass` that of models which score every token at hidden
+sites in one pass.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import gcd
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Restricted, hide
+from glauber.conditionals.batching import ExactRows, Forward, PaddedRows, row_bytes
+from glauber.conditionals.forward.description import Description
 from glauber.conditionals.forward.encoder import FEWEST_ROWS, VECTOR, Encoder
 from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.vocabulary import Vocabulary
@@ -102,9 +104,10 @@ class OnePass(BaseModel):
     """A model that scores every token at hidden sites in one pass, with its mask token there."""
 
     hidden_token: int
+    encoder: Encoder | None = None  # our own forward pass
     packed: PackedRows | None = None  # the fastest way to score many rows with one site each
-    _head: Any  # states (rows, d) -> scores (rows, vocab); None where it is not known
-    _batched: Callable[[Tensor, Tensor, Tensor | None], Tensor]
+    _head: Callable[[Tensor], Tensor] | None  # states (rows, d) -> scores (rows, vocab)
+    _batched: Forward
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Unnormalised log-probabilities (rows, k, vocab) at hidden sites, in the model's dtype.
@@ -116,6 +119,27 @@ class OnePass(BaseModel):
         """
         with torch.no_grad():
             return self._batched(hide(tokens, sites, self.hidden_token), sites, candidates)
+
+    def _batches(self, described: Description, budget: int, probes: int = 1) -> Forward:
+        """How the calls of a described model are made on its device."""
+        if self.device.type != "cuda":
+            return ExactRows(self._forward, self.vocab_size, probes)
+        size = partial(row_bytes, described, itemsize=self._weight.dtype.itemsize)
+        return PaddedRows(self._forward, size, budget)
+
+    def _check_int8(self) -> None:
+        if self.int8 and self.device.type != "cpu":
+            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+
+    def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
+        """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
+        scores = self._scores_at(tokens, sites)
+        return scores if candidates is None else scores.gather(-1, candidates)
+
+    def _scores_at(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        """Scores (rows, k, vocab) of one call."""
+        assert self.encoder is not None
+        return self._ours(self.encoder, tokens, sites)
 
     def _ours(self, encoder: Encoder, tokens: Tensor, sites: Tensor) -> Tensor:
         """By our forward pass."""

@@ -1,6 +1,6 @@
-"""How is work split by memory, and so that a row's answer depends on nothing but the row?
+"""How work is split by memory, and so that a row's answer depends on nothing but the row.
 
-The one place that decides how many rows are worked on at once.
+Here it is decided how many rows are worked on at once.
 
 On a CPU: rows of one exact length go together (no padding of lengths), in calls of 1, 2, 4, …
 rows, each on one thread. Which of those sizes give the same bits is measured once per shape
@@ -11,7 +11,7 @@ Many rows with one hidden site each on a CPU: packed end to end (`forward.packed
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from torch import Tensor
 from glauber.conditionals.base import PAD
 from glauber.conditionals.forward.description import Description
 from glauber.threads import side_by_side
+
+if TYPE_CHECKING:
+    from glauber.conditionals.weights import PreTrainedModel
 
 # tokens (rows, length), sites (rows, k), candidates (rows, k, c) or None -> (rows, k, vocab or c)
 Forward = Callable[[Tensor, Tensor, Tensor | None], Tensor]
@@ -54,7 +57,7 @@ def largest_call(length: int) -> int:
     return min(64, 1 << (rows.bit_length() - 1))
 
 
-def probes_for(model: Any) -> int:
+def probes_for(model: "PreTrainedModel") -> int:
     """Random batches by which transformers' pass is measured: more where a width is unusual.
 
     Torch may round the last few numbers of a tensor differently where their number is not a
@@ -161,15 +164,12 @@ class PaddedRows:
         size = rows_at_once(self.row_bytes(tokens.shape[1], sites.shape[1]), held=self.budget)
         if size >= len(tokens):
             return self.forward(tokens, sites, candidates)
-        parts = [
-            self.forward(
-                tokens[first : first + size],
-                sites[first : first + size],
-                None if candidates is None else candidates[first : first + size],
-            )
-            for first in range(0, len(tokens), size)
-        ]
-        return torch.cat(parts)
+        answers = []
+        for first in range(0, len(tokens), size):
+            rows = slice(first, first + size)
+            chosen = None if candidates is None else candidates[rows]
+            answers.append(self.forward(tokens[rows], sites[rows], chosen))
+        return torch.cat(answers)
 
 
 def row_bytes(described: Description, length: int, k: int, itemsize: int) -> int:

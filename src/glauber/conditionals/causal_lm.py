@@ -1,18 +1,18 @@
-"""What would an autoregressive LM say about a hidden site? The compatible control.
+"""Autoregressive LMs as conditionals, which are compatible: a control for masked ones.
 
 Any causal LM of transformers (`CausalLM`), or a masked one read from left to right (`LeftToRight`).
 
-Its joint law is log p(x) = sum_t log p(x_t | x_<t). At one hidden site the conditional of token v
-is proportional to p(x with v there), so the edge log-ratios are differences of one joint and every
-rectangle closes. Each candidate token costs a pass over the text: a site's conditional over a
-vocabulary of V tokens costs V rows, where a masked LM needs one.
+Its joint distribution is log p(x) = sum_t log p(x_t | x_<t). At one hidden site the conditional of
+token v is proportional to p(x with v there), so the edge log-ratios are differences of one joint
+and every rectangle closes. Each candidate token costs a pass over the text: a site's conditional
+over a vocabulary of V tokens costs V rows, where a masked LM needs one.
 """
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -34,7 +34,10 @@ from glauber.conditionals.weights import (
 from glauber.errors import GlauberError
 from glauber.threads import side_by_side
 
-UNSAID = -1.0  # marks places at which nothing is said
+if TYPE_CHECKING:
+    from glauber.conditionals.weights import PreTrainedModel, PreTrainedTokenizerBase
+
+UNSCORED = -1.0  # marks sites that have no score
 
 
 class CausalLM(BaseModel):
@@ -44,19 +47,23 @@ class CausalLM(BaseModel):
     dtypes: Sequence[str] = ("float32", "bfloat16", "float64")
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, name: str = "", fingerprint: str = ""
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        name: str = "",
+        fingerprint: str = "",
     ) -> None:
         self.model = model.eval().requires_grad_(False)  # of transformers
         self.name = name or name_of(model)  # as it was asked for
         self.vocab_size = int(model.config.vocab_size)  # tokens, special ones too
-        vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
-        self.vocabulary = vocabulary  # texts to tokens and back
+        self.vocabulary = Vocabulary(tokenizer, self.vocab_size, config=model.config)
         first = tokenizer.bos_token_id
         # Without a token that opens a text, the first one is not scored: p(x_1) is then a
-        # constant, which is a joint law too as long as site 0 is never hidden.
+        # constant, which is a joint distribution too as long as site 0 is never hidden.
         self.opening = None if first is None else int(first)  # the token before a text
-        opened = self.opening is not None
-        self.longest = longest_text(model, tokenizer, self.name) - opened  # tokens of a text
+        special = int(self.opening is not None)
+        self.longest = longest_text(model, tokenizer, self.name) - special
         self._fingerprint = fingerprint or partial(fingerprint_of, model.state_dict(), tokenizer)
         self._weight = next(w for w in model.parameters() if w.is_floating_point())
         self._exact = ExactRows(
@@ -71,17 +78,19 @@ class CausalLM(BaseModel):
         device: str = "cpu",
         dtype: str = "float32",
         trust_remote_code: bool = False,
-        **how: Any,
+        gguf_file: str | None = None,
     ) -> "CausalLM":
-        """An autoregressive model by hub name or local folder; `how` goes to from_pretrained."""
-        place, precision = choose_device(device), choose_dtype(dtype)
+        """An autoregressive model by hub name or local folder, or by a GGUF file in it."""
+        target, precision = choose_device(device), choose_dtype(dtype)
         if dtype == "int8":
             raise GlauberError("int8 is there for masked LMs only: use float32 for this model.")
-        model, tokenizer = from_pretrained(name, trust_remote_code, kind="causal", **how)
+        model, tokenizer = from_pretrained(
+            name, trust_remote_code, kind="causal", gguf_file=gguf_file
+        )
         check_weights(model, name)
-        made = fingerprint_of(model.state_dict(), tokenizer)
-        model = in_precision(model, place, precision)
-        return cls(model, tokenizer, name=name, fingerprint=made)
+        fingerprint = fingerprint_of(model.state_dict(), tokenizer)
+        model = in_precision(model, target, precision)
+        return cls(model, tokenizer, name=name, fingerprint=fingerprint)
 
     def check_causal(self) -> None:
         """Refuses a model in which a later token changes the scores of earlier ones."""
@@ -113,25 +122,19 @@ class CausalLM(BaseModel):
 
         Without candidates every token of the vocabulary is tried: one pass over the text each.
         """
-        if sites.shape[1] != 1:
-            raise GlauberError("an autoregressive model answers for one hidden site at a time.")
+        check_one_site(sites)
         if self.opening is None and bool((sites == 0).any()):
             raise GlauberError(f"{self.name} has no opening token, so site 0 cannot be hidden.")
-        if candidates is None:
-            every = torch.arange(self.vocab_size, device=tokens.device)
-            candidates = every.expand(len(tokens), 1, -1)
-        found = [self._row(*row) for row in zip(tokens, sites[:, 0], candidates, strict=True)]
-        return torch.stack(found)
-
-    def _row(self, tokens: Tensor, site: Tensor, candidates: Tensor) -> Tensor:
-        """log p (1, c) of one text with each candidate (1, c) at the site."""
-        count = candidates.shape[-1]
-        filled = tokens.repeat(count, 1)
-        filled[:, int(site)] = candidates[0]
-        return self.log_joint(filled)[None]
+        candidates = _all_tokens(self.vocab_size, tokens) if candidates is None else candidates
+        scores = []
+        for row, site, chosen in zip(tokens, sites[:, 0].tolist(), candidates, strict=True):
+            texts = row.repeat(chosen.shape[-1], 1)
+            texts[:, site] = chosen[0]
+            scores.append(self.log_joint(texts)[None])
+        return torch.stack(scores)
 
     def log_joint(self, tokens: Tensor, *, alone: bool = True) -> Tensor:
-        """log p of each row of tokens (rows, length), PAD behind shorter rows: (rows,) float64.
+        """log p of each row of tokens (rows, length), PAD after shorter rows: (rows,) float64.
 
         On a CPU a row's answer does not depend on the other rows, unless alone is False: then
         rows of different lengths share a call, which is faster and differs by rounding.
@@ -151,43 +154,45 @@ class CausalLM(BaseModel):
         """
         alone = self.device.type == "cpu"
         size = 1 if alone else rows_at_once(8 * tokens.shape[1] * self.vocab_size, self.device)
-        found = tokens.new_zeros((*tokens.shape, 2), dtype=torch.float64)
-        found[..., 1] = UNSAID
+        scores = tokens.new_zeros((*tokens.shape, 2), dtype=torch.float64)
+        scores[..., 1] = UNSCORED
         calls = [part[:, : int(lengths_of(part).max())] for part in tokens.split(size)]
+        score = self._score_tokens
         with torch.no_grad():
-            answers = side_by_side(self._said, calls) if alone else map(self._said, calls)
-            for part, said in zip(found.split(size), answers, strict=True):
-                part[:, : said.shape[1]] = said
-        known = found[..., 1] != UNSAID
-        return found[..., 0].masked_fill(~known, torch.nan), found[..., 1] == 1
+            answers = side_by_side(score, calls) if alone else map(score, calls)
+            for part, answer in zip(scores.split(size), answers, strict=True):
+                part[:, : answer.shape[1]] = answer
+        known = scores[..., 1] != UNSCORED
+        return scores[..., 0].masked_fill(~known, torch.nan), scores[..., 1] == 1
 
     def _rows(self, tokens: Tensor) -> Tensor:
         """log p (rows, 1, 1) of rows of tokens in one call of the model."""
-        return self._said(tokens)[..., 0].sum(dim=1)[:, None, None]
+        return self._score_tokens(tokens)[..., 0].sum(dim=1)[:, None, None]
 
-    def _said(self, tokens: Tensor) -> Tensor:
+    def _score_tokens(self, tokens: Tensor) -> Tensor:
         """log p(x_t | x_<t), and 1 where no token is likelier, else 0: (rows, length, 2) float64.
 
-        In one call of the model; 0 and UNSAID at PAD and at the token that opens a text.
+        In one call of the model; 0 and UNSCORED at PAD and at the token that opens a text.
         """
-        inputs, said = tokens.clamp(min=0), tokens != PAD
-        first = (
-            inputs[:, :1] if self.opening is None else torch.full_like(inputs[:, :1], self.opening)
-        )
+        inputs, scored = tokens.clamp(min=0), tokens != PAD
+        first = inputs[:, :1]
+        if self.opening is not None:
+            first = torch.full_like(first, self.opening)
         # The tokenizer may have put the opening token there already: it is not written twice, and
-        # each place then speaks of the next token. PAD stands behind the text, where causal
-        # attention never looks.
-        opened = inputs[:, :1] == first
-        targets = torch.where(opened, inputs.roll(-1, dims=1), inputs)
-        inputs = torch.where(opened, inputs, torch.cat([first, inputs[:, :-1]], dim=1))
+        # each place then scores the next token. PAD comes after the text, where causal attention
+        # never looks.
+        has_opening = inputs[:, :1] == first
+        targets = torch.where(has_opening, inputs.roll(-1, dims=1), inputs)
+        inputs = torch.where(has_opening, inputs, torch.cat([first, inputs[:, :-1]], dim=1))
         logits = self.model(input_ids=inputs.to(self.device)).logits.to(tokens.device)
         log_probs = torch.log_softmax(logits.double(), dim=-1)
         each = log_probs.gather(-1, targets[..., None])
-        found = torch.cat([each, (each >= log_probs.amax(dim=-1, keepdim=True)).double()], dim=-1)
-        found = torch.where(opened[..., None], found.roll(1, dims=1), found)
-        said[:, :1] &= ~opened
-        nothing = torch.tensor([0.0, UNSAID], dtype=torch.float64, device=tokens.device)
-        return torch.where(said[..., None], found, nothing)
+        is_likeliest = (each >= log_probs.amax(dim=-1, keepdim=True)).double()
+        scores = torch.cat([each, is_likeliest], dim=-1)
+        scores = torch.where(has_opening[..., None], scores.roll(1, dims=1), scores)
+        scored[:, :1] &= ~has_opening
+        nothing = torch.tensor([0.0, UNSCORED], dtype=torch.float64, device=tokens.device)
+        return torch.where(scored[..., None], scores, nothing)
 
 
 @dataclass(frozen=True)
@@ -206,41 +211,34 @@ class NextToken:
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Scores (rows, 1, vocab or candidates) of the token that follows the text before it."""
-        if sites.shape[1] != 1:
-            raise GlauberError("an autoregressive model answers for one hidden site at a time.")
+        check_one_site(sites)
         opening = self.control.opening
         if opening is None:
             raise GlauberError(f"{self.control.name} has no opening token, so site 0 has no law.")
         inputs = torch.cat([torch.full_like(tokens[:, :1], opening), tokens.clamp(min=0)], dim=1)
         size = rows_at_once(8 * inputs.shape[1] * self.vocab_size, self.control.device)
+        home, answers = self.control.device, []
         with torch.no_grad():
-            # The opening token stands before site 0, so position t scores site t.
-            scores = torch.cat(
-                [self._at(*p) for p in zip(inputs.split(size), sites.split(size), strict=True)]
-            )
-        scores = scores.to(tokens.device)
+            for rows, at in zip(inputs.split(size), sites.split(size), strict=True):
+                logits: Tensor = self.control.model(input_ids=rows.to(home)).logits
+                # The opening token comes before site 0, so position t scores site t.
+                answers.append(logits[torch.arange(len(rows), device=home)[:, None], at.to(home)])
+        scores = torch.cat(answers).to(tokens.device)
         return scores if candidates is None else scores.gather(-1, candidates)
-
-    def _at(self, inputs: Tensor, sites: Tensor) -> Tensor:
-        """Logits (rows, 1, vocab) at the sites (rows, 1) of inputs (rows, 1 + length)."""
-        home = self.control.device
-        logits: Tensor = self.control.model(input_ids=inputs.to(home)).logits
-        rows = torch.arange(len(inputs), device=home)[:, None]
-        return logits[rows, sites.to(home)]
 
 
 @dataclass(frozen=True)
 class LeftToRight:
-    """The joint law that masked conditionals make when they are read from left to right.
+    """The joint distribution that masked conditionals make when they are read from left to right.
 
     log p(x) = sum over sites t of log pi_t(x_t | the tokens before it), with t and all later sites
     hidden. Tokens that are never proposed (special ones) are part of no sum and stay visible. The
-    conditionals that it has at one site are those of this joint law, whatever those of the model
-    are: an autoregressive control of the same weights.
+    conditionals that it has at one site are those of this joint distribution, whatever those of the
+    model are: an autoregressive control of the same weights.
     """
 
     base: Conditionals
-    whole_vocabulary = False  # each token at a hidden site costs a pass for every site behind it
+    whole_vocabulary = False  # each token at a hidden site costs a pass for every site after it
 
     @property
     def vocab_size(self) -> int:
@@ -251,11 +249,8 @@ class LeftToRight:
 
         What stands before the site is the same for all candidates.
         """
-        if sites.shape[1] != 1:
-            raise GlauberError("an autoregressive model answers for one hidden site at a time.")
-        if candidates is None:
-            every = torch.arange(self.vocab_size, device=tokens.device)
-            candidates = every.expand(len(tokens), 1, -1)
+        check_one_site(sites)
+        candidates = _all_tokens(self.vocab_size, tokens) if candidates is None else candidates
         count = candidates.shape[-1]
         texts, first = tokens.repeat_interleave(count, dim=0), sites.repeat_interleave(count, dim=0)
         texts = texts.scatter(1, first, candidates.reshape(-1, 1))
@@ -271,13 +266,25 @@ class LeftToRight:
             rows = (drawn[:, site] & (first[:, 0] <= site)).nonzero()[:, 0]
             size = rows_at_once(8 * (len(columns) - site) * self.vocab_size, texts.device)
             for part in rows.split(size) if len(rows) else ():
-                laws = self._law(texts[part], torch.where(drawn[part, site:], columns[site:], PAD))
-                total[part] += laws.gather(1, texts[part, site, None])[:, 0]
+                hidden = torch.where(drawn[part, site:], columns[site:], PAD)
+                log_probs = self._first_log_probs(texts[part], hidden)
+                total[part] += log_probs.gather(1, texts[part, site, None])[:, 0]
         return total
 
-    def _law(self, texts: Tensor, hidden: Tensor) -> Tensor:
+    def _first_log_probs(self, texts: Tensor, hidden: Tensor) -> Tensor:
         """Log-probabilities (rows, vocab) at the first of the hidden sites (rows, k)."""
         mask = getattr(getattr(self.base, "base", None), "hidden_token", None)
         if mask is not None:  # written into the text, so that no other site is scored
             texts, hidden = hide(texts, hidden, mask), hidden[:, :1]
         return log_probs(self.base, texts, hidden)[:, 0]
+
+
+def check_one_site(sites: Tensor) -> None:
+    """Refuses sites (rows, k) of which several are hidden together."""
+    if sites.shape[1] != 1:
+        raise GlauberError("an autoregressive model answers for one hidden site at a time.")
+
+
+def _all_tokens(vocab_size: int, tokens: Tensor) -> Tensor:
+    """The whole vocabulary as candidates (rows, 1, vocab)."""
+    return torch.arange(vocab_size, device=tokens.device).expand(len(tokens), 1, -1)

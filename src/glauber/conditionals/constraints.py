@@ -1,19 +1,21 @@
-"""Which tokens may stand where, how far may a chain go from its start, which sites go together?
+"""Constraints: which tokens may stand where, how far a chain may go from its start, tied sites.
 
-`Constraints` is what a run was asked to keep to, with sites as people count them. `BySite` is what
-of it a model's answer can know: allowed tokens and biases by site. `Ball` is the rest of a single
-chain: at most so many sites may differ from its start. docs/constraints.md derives the laws.
+`Constraints` contains what a run keeps to, with sites as people count them. `BySite` is the part
+that changes the conditionals: allowed tokens and biases by site. `Ball` is the rest of a single
+chain: at most so many sites may differ from its start. docs/constraints.md derives the
+distributions.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import Conditionals, Restricted
+from glauber.conditionals.forward.checkpoint import Config
 from glauber.conditionals.starts import read_sites
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
@@ -33,7 +35,7 @@ class Constraints:
     allowed: Mapping[int, tuple[Token, ...]] = field(default_factory=dict)  # never another there
     bias: Mapping[int, tuple[tuple[Token, float], ...]] = field(default_factory=dict)
     budget: int | None = None  # sites that may differ from the chain's own start
-    tied: tuple[tuple[int, ...], ...] = ()  # groups of sites that always hold one token
+    tied: tuple[tuple[int, ...], ...] = ()  # groups of sites that always have one token
 
     def __bool__(self) -> bool:
         return bool(self.allowed or self.bias or self.tied) or self.budget is not None
@@ -44,25 +46,25 @@ class Constraints:
         return sorted({*self.allowed, *self.bias, *(site for group in self.tied for site in group)})
 
     def to_dict(self) -> Record:
-        """As a run's header holds it, without what is not asked for."""
-        found: dict[str, Any] = {
+        """As a run's header contains it, without what is absent."""
+        record: Record = {
             "allowed": {str(site): list(tokens) for site, tokens in self.allowed.items()},
             "bias": {str(site): [list(pair) for pair in row] for site, row in self.bias.items()},
             "budget": self.budget,
             "tied": [list(group) for group in self.tied],
         }
-        return {name: value for name, value in found.items() if value not in ({}, [], None)}
+        return {name: value for name, value in record.items() if value not in ({}, [], None)}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any] | None) -> "Constraints":
+    def from_dict(cls, record: Config | None) -> "Constraints":
         """Of a run's header; GlauberError for what `to_dict` does not write."""
-        found = found or {}
+        record = record or {}
         try:
             return read_constraints(
-                allow={int(site): tokens for site, tokens in found.get("allowed", {}).items()},
-                bias={int(site): dict(row) for site, row in found.get("bias", {}).items()},
-                max_changes=found.get("budget"),
-                tie=found.get("tied", ()),
+                allow={int(site): tokens for site, tokens in record.get("allowed", {}).items()},
+                bias={int(site): dict(row) for site, row in record.get("bias", {}).items()},
+                max_changes=record.get("budget"),
+                tie=record.get("tied", ()),
             )
         except (AttributeError, TypeError, ValueError) as error:
             raise GlauberError("the constraints cannot be read.") from error
@@ -75,69 +77,84 @@ def read_constraints(
     *, allow: Allow = "", bias: Bias = "", max_changes: int | None = None, tie: Tie = ""
 ) -> Constraints:
     """From the parameters of `sample`; refuses what contradicts itself. Needs no model."""
+    if max_changes is not None:
+        if not _is_whole(max_changes):
+            raise GlauberError(
+                f"max-changes is {max_changes!r:.60}, but it must be a whole number from 1."
+            )
+        if int(max_changes) == 0:
+            raise GlauberError("max-changes is 0, so no token could ever change.")
     return Constraints(
-        allowed={site: _tokens(given) for site, given in _by_site("allow", allow, "S|T").items()},
-        bias={site: _biases(given) for site, given in _by_site("bias", bias, "S=1").items()},
-        budget=_budget(max_changes),
+        allowed={site: _tokens(text) for site, text in _by_site("allow", allow, "S|T").items()},
+        bias={site: _biases(text) for site, text in _by_site("bias", bias, "S=1").items()},
+        budget=None if max_changes is None else int(max_changes),
         tied=_groups(tie),
     )
 
 
-def _by_site(name: str, given: Any, example: str) -> dict[int, Any]:
-    """What is given for each site, from a mapping or from `3:…,5-7:…`."""
-    if isinstance(given, str):
-        parts = [part.partition(":") for part in given.split(",") if part.strip()]
-        listed = [(sites, tokens) for sites, _, tokens in parts]
-    elif isinstance(given, Mapping):
-        listed = list(given.items())
+def _is_whole(value: object) -> bool:
+    """Whether a value is a whole number from 0."""
+    return hasattr(value, "__index__") and not isinstance(value, bool) and int(value) >= 0
+
+
+def _by_site(name: str, sites_and_tokens: object, example: str) -> dict[int, object]:
+    """The tokens of each site, from a mapping or from `3:…,5-7:…`."""
+    if isinstance(sites_and_tokens, str):
+        parts = [part.partition(":") for part in sites_and_tokens.split(",") if part.strip()]
+        pairs = [(sites, tokens) for sites, _, tokens in parts]
+    elif isinstance(sites_and_tokens, Mapping):
+        pairs = list(sites_and_tokens.items())
     else:
-        raise GlauberError(f"{name} is {given!r:.60}, but it must be such as {{3: 'S|T'}}.")
-    found: dict[int, Any] = {}
-    for sites, tokens in listed:
+        raise GlauberError(
+            f"{name} is {sites_and_tokens!r:.60}, but it must be such as {{3: 'S|T'}}."
+        )
+    by_site: dict[int, object] = {}
+    for sites, tokens in pairs:
         if isinstance(tokens, str) and (not str(sites).strip() or not tokens.strip()):
-            raise GlauberError(f"{name} is {given!r:.60}, but it must be such as 3-5:{example}.")
+            raise GlauberError(
+                f"{name} is {sites_and_tokens!r:.60}, but it must be such as 3-5:{example}."
+            )
         for site in read_sites(sites if isinstance(sites, str) else [sites]):
-            if site in found:
+            if site in by_site:
                 raise GlauberError(f"{name} names site {site} twice.")
-            found[site] = tokens
-    return found
+            by_site[site] = tokens
+    return by_site
 
 
-def _tokens(given: Any) -> tuple[Token, ...]:
-    parts = [part.strip() for part in given.split("|")] if isinstance(given, str) else given
+def _tokens(listed: object) -> tuple[Token, ...]:
+    parts = [part.strip() for part in listed.split("|")] if isinstance(listed, str) else listed
     if not isinstance(parts, Iterable):
-        raise GlauberError(f"{given!r:.60} is no list of tokens such as S|T.")
-    found = tuple(part for part in parts if part != "")
-    if not found:
+        raise GlauberError(f"{listed!r:.60} is no list of tokens such as S|T.")
+    tokens = tuple(part for part in parts if part != "")
+    if not tokens:
         raise GlauberError("a site has no allowed token, so nothing could ever be drawn there.")
-    for token in found:
-        _check_token(token)
-    return found
+    return tuple(map(_token, tokens))
 
 
-def _biases(given: Any) -> tuple[tuple[Token, float], ...]:
-    if isinstance(given, str):
-        parts = [part.rpartition("=") for part in given.split("|") if part.strip()]
-        pairs: list[tuple[Any, Any]] = [(token.strip(), value) for token, _, value in parts]
-    elif isinstance(given, Mapping):
-        pairs = list(given.items())
-    else:
-        raise GlauberError(f"{given!r:.60} is no list of biases such as S=1|T=-0.5.")
+def _biases(listed: object) -> tuple[tuple[Token, float], ...]:
+    pairs: list[tuple[object, object]] = []
+    if isinstance(listed, str):
+        parts = [part.rpartition("=") for part in listed.split("|") if part.strip()]
+        pairs = [(token.strip(), value) for token, _, value in parts]
+    elif isinstance(listed, Mapping):
+        pairs = list(listed.items())
     if not pairs or any(token == "" for token, _ in pairs):
-        raise GlauberError(f"{given!r:.60} is no list of biases such as S=1|T=-0.5.")
-    return tuple((_check_token(token), _finite(token, value)) for token, value in pairs)
+        raise GlauberError(f"{listed!r:.60} is no list of biases such as S=1|T=-0.5.")
+    return tuple((_token(token), _finite(token, value)) for token, value in pairs)
 
 
-def _check_token(token: Any) -> Token:
-    whole = hasattr(token, "__index__") and not isinstance(token, bool) and int(token) >= 0
-    if not whole and not (isinstance(token, str) and token):
+def _token(token: object) -> Token:
+    """A spelling, or a number from 0."""
+    if isinstance(token, str) and token:
+        return token
+    if isinstance(token, str) or not _is_whole(token):
         raise GlauberError(f"{token!r:.60} is no token: give its spelling, or its number.")
-    return token if isinstance(token, str) else int(token)
+    return int(cast(int, token))
 
 
-def _finite(token: Any, value: Any) -> float:
+def _finite(token: object, value: object) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) else float(cast(float, value))
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
@@ -145,37 +162,27 @@ def _finite(token: Any, value: Any) -> float:
     return number
 
 
-def _budget(given: Any) -> int | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not hasattr(given, "__index__") or int(given) < 0:
-        raise GlauberError(f"max-changes is {given!r:.60}, but it must be a whole number from 1.")
-    if int(given) == 0:
-        raise GlauberError("max-changes is 0, so no token could ever change.")
-    return int(given)
-
-
-def _groups(given: Any) -> tuple[tuple[int, ...], ...]:
+def _groups(tie: object) -> tuple[tuple[int, ...], ...]:
     """Groups from a list of lists, or from 3=9,4-6=10-12."""
-    if isinstance(given, str):
-        found = [group for part in given.split(",") if part.strip() for group in _tied(part)]
+    if isinstance(tie, str):
+        groups = [group for part in tie.split(",") if part.strip() for group in _tie(part)]
     else:
         try:
-            found = [read_sites(list(group)) for group in given]
+            groups = [read_sites(list(group)) for group in cast(Sequence[Sequence[int]], tie)]
         except TypeError:
-            raise GlauberError(f"tie is {given!r:.60}, but it must be such as [[3, 9]].") from None
+            raise GlauberError(f"tie is {tie!r:.60}, but it must be such as [[3, 9]].") from None
     seen: set[int] = set()
-    for group in found:
+    for group in groups:
         if len(group) < 2:
             raise GlauberError("a tie is of two or more different sites, such as 3=9.")
         if seen & set(group):
             raise GlauberError(f"site {min(seen & set(group))} is in two ties: make them one.")
         seen |= set(group)
-    return tuple(tuple(group) for group in found)
+    return tuple(map(tuple, groups))
 
 
-def _tied(part: str) -> list[list[int]]:
-    ends = [read_sites(one) for one in part.split("=")]
+def _tie(part: str) -> list[list[int]]:
+    ends = [read_sites(end) for end in part.split("=")]
     if len(ends) < 2 or not ends[0] or len({len(end) for end in ends}) > 1:
         raise GlauberError(f"{part.strip()!r} ties no sites: write 3=9, or 4-6=10-12.")
     return [sorted(set(sites)) for sites in zip(*ends, strict=True)]
@@ -189,7 +196,7 @@ class BySite:
     """The conditionals with allowed tokens, and with biases added to the scores, by site.
 
     which (columns,) says which row of allowed and bias belongs to a column of the tokens; row 0
-    allows everything, and so is every column behind the last.
+    allows everything, and belongs to every column after the last.
     """
 
     base: Conditionals
@@ -203,16 +210,17 @@ class BySite:
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         scores = self.base.scores(tokens, sites, candidates)
-        place = scores.device
-        row = self.which.to(place)[sites.to(place).clamp(0, len(self.which) - 1)]
-        allowed = _offered(self.allowed.to(place), row, candidates)
+        device = scores.device
+        row = self.which.to(device)[sites.to(device).clamp(0, len(self.which) - 1)]
+        allowed = _at_candidates(self.allowed.to(device), row, candidates)
         if self.bias is not None:  # in a coarse dtype a bias would be rounded away
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-            scores = scores + _offered(self.bias.to(place, scores.dtype), row, candidates)
+            bias = self.bias.to(device, scores.dtype)
+            scores = scores + _at_candidates(bias, row, candidates)
         return scores.masked_fill(~allowed, -torch.inf)
 
 
-def _offered(table: Tensor, row: Tensor, candidates: Tensor | None) -> Tensor:
+def _at_candidates(table: Tensor, row: Tensor, candidates: Tensor | None) -> Tensor:
     """The rows of a table, at the candidates where they are given: (rows, k, c)."""
     return table[row] if candidates is None else table[row[..., None], candidates]
 
@@ -221,46 +229,42 @@ def by_site(
     constraints: Constraints, base: Conditionals, vocabulary: Vocabulary, first: int
 ) -> BySite:
     """The conditionals with what a site allows and prefers; site 0 stands in column `first`."""
-    named = sorted({*constraints.allowed, *constraints.bias})
-    which = torch.zeros(first + max(named, default=-1) + 2, dtype=torch.int64)
-    which[[first + site for site in named]] = torch.arange(1, len(named) + 1)
-    allowed = torch.ones((len(named) + 1, base.vocab_size), dtype=torch.bool)
+    sites = sorted({*constraints.allowed, *constraints.bias})
+    which = torch.zeros(first + max(sites, default=-1) + 2, dtype=torch.int64)
+    which[[first + site for site in sites]] = torch.arange(1, len(sites) + 1)
+    allowed = torch.ones((len(sites) + 1, base.vocab_size), dtype=torch.bool)
     bias = torch.zeros(allowed.shape, dtype=torch.float64)
-    place = proposable(base).device
-    known = proposable(base).cpu()
-    for row, site in enumerate(named, start=1):
+    device, known = proposable(base).device, proposable(base).cpu()
+    for row, site in enumerate(sites, start=1):
         if site in constraints.allowed:
             tokens = _numbers(vocabulary, constraints.allowed[site], site, known)
             allowed[row] = torch.zeros_like(known).index_fill(0, torch.tensor(tokens), True)
         for token, value in constraints.bias.get(site, ()):
             bias[row, _numbers(vocabulary, [token], site, known)] += value
-    biased = bias.to(place) if constraints.bias else None
-    return BySite(base, which.to(place), allowed.to(place), biased)
+    biased = bias.to(device) if constraints.bias else None
+    return BySite(base, which.to(device), allowed.to(device), biased)
 
 
 def _numbers(
     vocabulary: Vocabulary, tokens: Iterable[Token], site: int, known: Tensor
 ) -> list[int]:
     """The numbers of tokens; letters written in a row are one token each."""
-    found: list[int] = []
+    numbers: list[int] = []
     for token in tokens:
-        for one in _spelled(vocabulary, token):
-            if one >= len(known) or not bool(known[one]):
-                raise GlauberError(
-                    f"site {site} is told of {vocabulary.spell(one)!r}, which is never proposed: "
-                    "it is forbidden, special or unused."
-                )
-            found.append(one)
-    return found
-
-
-def _spelled(vocabulary: Vocabulary, token: Token) -> list[int]:
-    if isinstance(token, int):
-        return [token]
-    letters = vocabulary.text.letters
-    if len(token) > 1 and letters and all(letter in letters for letter in token):
-        return [vocabulary.token(letter) for letter in token]
-    return [vocabulary.token(token)]
+        letters = vocabulary.text.letters
+        if isinstance(token, int):
+            numbers.append(token)
+        elif len(token) > 1 and letters and all(letter in letters for letter in token):
+            numbers += [vocabulary.token(letter) for letter in token]
+        else:
+            numbers.append(vocabulary.token(token))
+    for number in numbers:
+        if number >= len(known) or not bool(known[number]):
+            raise GlauberError(
+                f"site {site} is told of {vocabulary.spell(number)!r}, which is never proposed: "
+                "it is forbidden, special or unused."
+            )
+    return numbers
 
 
 def proposable(conditionals: Conditionals) -> Tensor:
@@ -310,8 +314,8 @@ def check_starts(
         if site in constraints.allowed:
             _check_allowed(conditionals, vocabulary, tokens, first + site, site)
     for group in constraints.tied:
-        held = tokens[:, [first + site for site in group]]
-        unequal = (held != held[:, :1]).any(dim=1).nonzero()[:, 0]
+        together = tokens[:, [first + site for site in group]]
+        unequal = (together != together[:, :1]).any(dim=1).nonzero()[:, 0]
         if len(unequal):
             raise GlauberError(
                 f"chain {int(unequal[0])} starts with different tokens at the tied sites "
@@ -323,7 +327,7 @@ def check_starts(
 def _check_room(
     constraints: Constraints, conditionals: Conditionals, tokens: Tensor, free: Tensor, first: int
 ) -> None:
-    """Refuses a budget within which no chain can move, or not leave what it may never hold."""
+    """Refuses a budget within which no chain can move, or not leave tokens that are never drawn."""
     budget = constraints.budget
     if budget is None:
         return
@@ -348,8 +352,8 @@ def _check_allowed(
     outside = (~allowed[tokens[:, column]]).nonzero()[:, 0]
     if len(outside):
         chain = int(outside[0])
-        held = vocabulary.spell(int(tokens[chain, column]))
+        spelling = vocabulary.spell(int(tokens[chain, column]))
         raise GlauberError(
-            f"chain {chain} starts with {held!r} at site {site}, which is not among the tokens "
+            f"chain {chain} starts with {spelling!r} at site {site}, which is not among the tokens "
             f"allowed there."
         )

@@ -1,4 +1,4 @@
-"""What does a diffusion LM of the hub say about hidden sites? LLaDA, Dream, MDLM and their kin.
+"""Diffusion LMs of the hub as conditionals: LLaDA, Dream, MDLM and their kin.
 
 Their folders come with code, which is never run: config.json says how the model is built, the
 safetensors hold its weights, and our own forward pass computes it with full attention
@@ -10,16 +10,22 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.base_model import OnePass
-from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, row_bytes
-from glauber.conditionals.forward.checkpoint import Safetensors, Unknown, hash_of
-from glauber.conditionals.forward.description import Description, moved, tensors_of
+from glauber.conditionals.batching import ACTIVATIONS
+from glauber.conditionals.forward.checkpoint import (
+    Config,
+    Safetensors,
+    Unknown,
+    bytes_of,
+    hash_of,
+)
+from glauber.conditionals.forward.description import Description, move_to, tensors_of
 from glauber.conditionals.forward.encoder import Encoder, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
 from glauber.conditionals.forward.families import (
@@ -33,14 +39,12 @@ from glauber.conditionals.forward.packed import PackedRows
 from glauber.conditionals.masked_lm import give_mask, no_mask
 from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.vocabulary import Vocabulary
-from glauber.conditionals.weights import (
-    check_folder,
-    choose_devices,
-    choose_dtype,
-    reachable,
-)
+from glauber.conditionals.weights import check_folder, choose_devices, choose_dtype, reachable
 from glauber.errors import GlauberError
-from glauber.json_text import Record, parse_json
+from glauber.json_text import parse_json
+
+if TYPE_CHECKING:
+    from glauber.conditionals.weights import PreTrainedTokenizerBase
 
 FILES = ["*.json", "*.safetensors", "*.txt"]  # of the hub: no code
 ENDS = ("<|endoftext|>", "<|eot_id|>", "<|im_end|>")  # where answers of chat models stop
@@ -56,7 +60,7 @@ class DiffusionLM(OnePass):
     def __init__(
         self,
         described: Description,
-        tokenizer: Any,
+        tokenizer: "PreTrainedTokenizerBase",
         *,
         hidden_token: int,
         shifted: bool = False,
@@ -79,16 +83,10 @@ class DiffusionLM(OnePass):
         self._fingerprint = fingerprint
         self._weight = described.embedding.words
         self._head = partial(scores_of, described.head)
-        if int8 and self.device.type != "cpu":
-            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        self._check_int8()
         self.encoder = EncoderInt8(described) if int8 else Encoder(described)
-        itemsize = self._weight.dtype.itemsize
-        self._batched: ExactRows | PaddedRows = ExactRows(self._forward, self.vocab_size)
-        if self.device.type == "cuda":
-            self._batched = PaddedRows(
-                self._forward, lambda n, k: row_bytes(described, n, k, itemsize), budget
-            )
-        elif not shifted and not int8:
+        self._batched = self._batches(described, budget)
+        if self.device.type != "cuda" and not shifted and not int8:
             self.packed = PackedRows(self.encoder, self._read, hidden_token)
 
     @classmethod
@@ -144,14 +142,13 @@ class DiffusionLM(OnePass):
     def _of_tensors(self) -> str:
         digest = hashlib.sha256()
         for value in tensors_of(self.described):
-            raw: Any = value.cpu().contiguous().view(-1).view(torch.uint8).numpy()
-            digest.update(raw)
+            digest.update(bytes_of(value))
         return digest.hexdigest()
 
     def _copy(self, device: torch.device, dtype: str | None) -> "DiffusionLM":
         precision = self._weight.dtype if dtype is None else choose_dtype(dtype)
         return DiffusionLM(
-            moved(self.described, device, precision),
+            move_to(self.described, device, precision),
             self.vocabulary.tokenizer,
             hidden_token=self.hidden_token,
             shifted=self.shifted,
@@ -168,17 +165,15 @@ class DiffusionLM(OnePass):
         described = self.described._replace(
             layers=[layer._replace(rotary=None) for layer in self.described.layers]
         )
-        return sum({id(one): one.numel() for one in tensors_of(described)}.values())
+        return sum({id(values): values.numel() for values in tensors_of(described)}.values())
 
-    def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
-        """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
+    def _scores_at(self, tokens: Tensor, sites: Tensor) -> Tensor:
         if self.shifted:
             sites = torch.where(sites == PAD, PAD, (sites - 1).clamp(min=0))
-        scores = self._ours(self.encoder, tokens, sites)
-        return scores if candidates is None else scores.gather(-1, candidates)
+        return super()._scores_at(tokens, sites)
 
 
-# ---- what stands in a folder
+# ---- what a folder contains
 
 
 def _folder(name: str) -> Path:
@@ -197,8 +192,8 @@ def _folder(name: str) -> Path:
     return folder
 
 
-def _config(folder: Path, name: str) -> Record:
-    config: dict[str, Any] = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+def _config(folder: Path, name: str) -> Config:
+    config: Config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     shape = shape_of(config)
     if shape in NO_MASK:
         raise GlauberError(
@@ -214,57 +209,60 @@ def _config(folder: Path, name: str) -> Record:
     return config
 
 
-def _check_shift(shifted: bool, asked: bool | None, config: dict[str, Any], name: str) -> None:
+def _check_shift(shifted: bool, shift: bool | None, config: Config, name: str) -> None:
     """A shift the wrong way gives scores that look right and are of another site."""
-    if asked is not None and asked != shifted:
+    if shift is not None and shift != shifted:
         here = "one place to the left of it" if shifted else "at the site itself"
         raise GlauberError(
             f"{name} is of type {config['model_type']}, whose scores of a site are read {here}: "
-            f"shift={asked} would read those of another site."
+            f"shift={shift} would read those of another site."
         )
 
 
-def _mask(tokenizer: Any, config: dict[str, Any], given: str | int | None, name: str) -> int:
-    """The mask token: as given, of the config, of the tokenizer, or MDLM's row behind it."""
-    found = config.get("mask_token_id") if given is None else given
-    if found is None:
-        found = tokenizer.mask_token_id
+def _mask(
+    tokenizer: "PreTrainedTokenizerBase", config: Config, token: str | int | None, name: str
+) -> int:
+    """The mask token: as given, of the config, of the tokenizer, or the row after MDLM's last."""
+    if token is None:
+        token = config.get("mask_token_id")
+    if token is None:
+        token = tokenizer.mask_token_id
     size = int(config.get("embedding_size") or config["vocab_size"])
-    if found is None and shape_of(config) == "mdlm" and size == len(tokenizer) + 1:
-        found = len(tokenizer)
-    if found is None:
-        raise GlauberError(no_mask(name))
-    number = give_mask(tokenizer, found, name)
+    if token is None and shape_of(config) == "mdlm" and size == len(tokenizer) + 1:
+        token = len(tokenizer)
+    if token is None:
+        raise no_mask(name)
+    number = give_mask(tokenizer, token, name)
     if number >= size:
         raise GlauberError(f"the mask token of {name} is {number}, but it has {size} tokens.")
     return number
 
 
-def _ends(config: dict[str, Any], tokenizer: Any) -> list[int]:
+def _ends(config: Config, tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Tokens at which a text stops: they are part of what such a model writes."""
-    named = config.get("eos_token_id")
-    ends = named if isinstance(named, list) else [named, tokenizer.eos_token_id]
-    known = tokenizer.get_vocab()
-    ends += [known[spelled] for spelled in ENDS if spelled in known]
+    listed = config.get("eos_token_id")
+    ends = listed if isinstance(listed, list) else [listed, tokenizer.eos_token_id]
+    vocabulary = tokenizer.get_vocab()
+    ends += [vocabulary[spelling] for spelling in ENDS if spelling in vocabulary]
     return sorted({int(end) for end in ends if end is not None})
 
 
-def _tokenizer(folder: Path, config: dict[str, Any], name: str) -> Any:
+def _tokenizer(folder: Path, config: Config, name: str) -> "PreTrainedTokenizerBase":
     """The tokenizer of the folder, by transformers' own classes."""
     import transformers
 
+    source: Path | str = folder
+    if (folder / "tokenizer.json").is_file():
+        kind = transformers.PreTrainedTokenizerFast
+    elif shape_of(config) == "dream" and (folder / "merges.txt").is_file():
+        kind = transformers.Qwen2Tokenizer  # as Dream's own cuts texts
+    elif shape_of(config) == "mdlm" and config.get("vocab_size") == 50258 and reachable(GPT2):
+        kind, source = transformers.AutoTokenizer, GPT2
+    else:
+        raise GlauberError(
+            f"{name} brings no tokenizer: put the tokenizer.json that it was trained with there."
+        )
     try:
-        if (folder / "tokenizer.json").is_file():
-            return transformers.PreTrainedTokenizerFast.from_pretrained(
-                folder, trust_remote_code=False
-            )
-        if shape_of(config) == "dream" and (folder / "merges.txt").is_file():
-            # As Dream's own cuts texts.
-            return transformers.Qwen2Tokenizer.from_pretrained(folder, trust_remote_code=False)
-        if shape_of(config) == "mdlm" and config.get("vocab_size") == 50258 and reachable(GPT2):
-            return transformers.AutoTokenizer.from_pretrained(GPT2, trust_remote_code=False)
+        return kind.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(f"the tokenizer in {folder} cannot be read.") from error
-    raise GlauberError(
-        f"{name} brings no tokenizer: put the tokenizer.json that it was trained with there."
-    )

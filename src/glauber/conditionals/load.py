@@ -1,7 +1,4 @@
-"""Which model is meant? A name, a folder or an object becomes something that studies can ask.
-
-The one place where studies turn what they were given into a model.
-"""
+"""`load`: a name, a folder or an object becomes a model that every study can use."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +8,9 @@ from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
-from glauber.conditionals.families import FAMILIES, Family, Options
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.own import Own
-from glauber.conditionals.shelf import INVERSE_FOLDING, check_fetched
+from glauber.conditionals.shelf import FAMILIES, INVERSE_FOLDING, Options, check_fetched
 from glauber.conditionals.weights import (
     SPLIT,
     check_exact,
@@ -69,24 +65,26 @@ def load(
             raise GlauberError(
                 "mask_token, shift and structure are for a model that is given by its name."
             )
-        return record_model(_object(model, device, dtype, exact))
+        return record_model(_of_object(model, device, dtype, exact))
     choose_devices(device)
     if exact and dtype == "float64" and choose_device(device).type == "mps":
         device = "cpu"
     options = Options(kind, device, dtype, trust_remote_code, mask_token, shift, structure)
-    families = (*FAMILIES, Family(_is_gguf, _load_gguf), Family(_is_any, _load_pretrained))
-    family = next(family for family in families if family.matches(model))
-    return record_model(family.load(model, options))
+    return record_model(_of_name(model, options))
 
 
-def _is_gguf(name: str) -> bool:
-    return name.endswith(".gguf")
+def _of_name(name: str, options: Options) -> Model:
+    for family in FAMILIES:
+        if family.matches(name):
+            return family.load(name, options)
+    if options.structure is not None:
+        raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {name}.")
+    return _load_gguf(name, options) if name.endswith(".gguf") else _load(name, options)
 
 
 def _load_gguf(name: str, options: Options) -> CausalLM:
     """An autoregressive model from one GGUF file."""
     file = Path(name)
-    _check_structure(name, options)
     if not file.is_file():
         raise GlauberError(f"there is no file {file}.")
     model = CausalLM.load(
@@ -100,13 +98,8 @@ def _load_gguf(name: str, options: Options) -> CausalLM:
     return model
 
 
-def _is_any(name: str) -> bool:
-    return True
-
-
-def _load_pretrained(name: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
+def _load(name: str, options: Options) -> MaskedLM | CausalLM | DiffusionLM:
     """The model of a folder or a hub name, of a kind that its config allows."""
-    _check_structure(name, options)
     name, carried = split_name(name)
     check_fetched(name)
     kind, token = options.kind, options.mask_token
@@ -114,8 +107,9 @@ def _load_pretrained(name: str, options: Options) -> MaskedLM | CausalLM | Diffu
         token = carried.get("mask_token")
     if kind == "auto":
         kind = one_of("the kind", carried.get("kind", "auto"), KINDS)
-    model = _load_kind(name, _kind(name, kind), replace(options, mask_token=token))
-    named_kind = None if kind == "auto" or kind == kind_of(name) else kind
+    stored_kind = kind_of(name)
+    model = _load_kind(name, _kind(name, kind, stored_kind), replace(options, mask_token=token))
+    named_kind = None if kind in ("auto", stored_kind) else kind
     model.name = join_name(name, {"kind": named_kind, "mask_token": token})
     return model
 
@@ -139,38 +133,32 @@ def _load_kind(name: str, kind: str, options: Options) -> MaskedLM | CausalLM | 
     return model
 
 
-def _check_structure(name: str, options: Options) -> None:
-    if options.structure is not None:
-        raise GlauberError(f"a structure is for {INVERSE_FOLDING}, and the model is {name}.")
-
-
-def _kind(name: str, asked: str) -> str:
-    """The kind to load: as asked, where the config does not speak against it."""
-    there = kind_of(name)
-    if asked == "auto":
-        return there
-    if there == "diffusion" and asked != "diffusion":
-        raise GlauberError(f"{name} is a diffusion LM and cannot be read as a {asked} LM.")
-    if there == "causal" and asked == "diffusion":
+def _kind(name: str, kind: str, stored: str) -> str:
+    """The kind to load, where the one that the config names does not contradict."""
+    if kind == "auto":
+        return stored
+    if stored == "diffusion" and kind != "diffusion":
+        raise GlauberError(f"{name} is a diffusion LM and cannot be read as a {kind} LM.")
+    if stored == "causal" and kind == "diffusion":
         raise GlauberError(
             f"{name} is an autoregressive LM: it has no mask token and says nothing about hidden "
             "sites, so it is no diffusion LM."
         )
-    return there if asked == "diffusion" else asked  # a masked LM that writes is a masked LM
+    return stored if kind == "diffusion" else kind  # a masked LM that writes is a masked LM
 
 
-def _object(given: Conditionals, device: str, dtype: str, exact: bool) -> Model:
+def _of_object(rule: Conditionals, device: str, dtype: str, exact: bool) -> Model:
     """A model of the object, on the device."""
-    if not hasattr(given, "scores") or not hasattr(given, "vocab_size"):
+    if not hasattr(rule, "scores") or not hasattr(rule, "vocab_size"):
         raise GlauberError(
-            f"{type(given).__name__} is no model: it needs vocab_size and scores, or a name."
+            f"{type(rule).__name__} is no model: it needs vocab_size and scores, or a name."
         )
-    opened = given if isinstance(given, BaseModel) else Own(given)
+    model = rule if isinstance(rule, BaseModel) else Own(rule)
     if exact:
-        check_exact(opened.dtype)
+        check_exact(model.dtype)
     converted = exact and dtype == "float64"
-    if dtype not in ("float32", opened.dtype) and not converted:
-        raise GlauberError(f"{opened.name} computes in {opened.dtype}, not in {dtype}.")
-    return opened.to(
+    if dtype not in ("float32", model.dtype) and not converted:
+        raise GlauberError(f"{model.name} computes in {model.dtype}, not in {dtype}.")
+    return model.to(
         device=None if device == "auto" else device, dtype="float64" if converted else None
     )

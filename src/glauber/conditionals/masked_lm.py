@@ -1,46 +1,236 @@
-"""What does a transformers masked LM say about hidden sites?
+"""Masked LMs: any `AutoModelForMaskedLM`, by hub name, local folder or `bundled:NAME`.
 
-Any `AutoModelForMaskedLM`, by hub name, local folder or `bundled:NAME`. The head is applied at the
-hidden sites only; rows are batched so that on a CPU a row's scores never depend on other rows.
+The head is applied at the hidden sites only; rows are batched so that on a CPU a row's scores never
+depend on other rows. A folder of an architecture that `forward.families` describes is read without
+transformers; its module is made when somebody asks for it.
 """
 
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
 from glauber.conditionals.base_model import OnePass
-from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows, probes_for, row_bytes
-from glauber.conditionals.encoder_weights import EncoderWeights, open_encoder
+from glauber.conditionals.batching import ACTIVATIONS, ExactRows, Forward, PaddedRows, probes_for
 from glauber.conditionals.forward import guard
-from glauber.conditionals.forward.description import Head
-from glauber.conditionals.forward.encoder import Encoder, scores_of
+from glauber.conditionals.forward.checkpoint import (
+    KEYS,
+    Config,
+    Reader,
+    Safetensors,
+    Tensors,
+    Unknown,
+)
+from glauber.conditionals.forward.description import Description, Head
+from glauber.conditionals.forward.encoder import Encoder, lay_out, lay_out_head, scores_of
 from glauber.conditionals.forward.encoder_int8 import EncoderInt8
+from glauber.conditionals.forward.families import ENCODERS, describe, family_of, head_of
 from glauber.conditionals.forward.guard import Record
-from glauber.conditionals.forward.laid_out import lay_out, lay_out_head
 from glauber.conditionals.forward.packed import PackedRows
-from glauber.conditionals.vocabulary import Vocabulary
+from glauber.conditionals.shelf import is_folder, place_of
+from glauber.conditionals.vocabulary import Vocabulary, open_tokenizer
 from glauber.conditionals.weights import (
+    DEBERTA_HEAD,
+    check_folder,
+    check_tokenizer,
+    check_weights,
     choose_device,
     choose_dtype,
+    copy_of,
     fingerprint_of,
+    from_pretrained,
+    in_precision,
     longest_text,
     name_of,
 )
 from glauber.errors import GlauberError, GlauberWarning
+from glauber.json_text import parse_json
+
+if TYPE_CHECKING:
+    from glauber.conditionals.weights import PreTrainedModel, PreTrainedTokenizerBase
 
 # Shapes whose calls change the model (BigBird's attention after a short text, Reformer's number of
 # buckets) or draw from torch's global generator (the hashes of Reformer and YOSO).
 CHANGING = {"big_bird", "reformer", "yoso"}
+# Tensors of other heads and of older versions, which transformers' masked LMs do not have either.
+OTHER = (".pooler.", "cls.seq_relationship.", ".position_ids")
+# Whose defaults depend on the architecture where config.json leaves them out.
+TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
+ROTATION = "esm.rotary_embeddings.inv_freq"  # which transformers counts among the weights
 _one_call = threading.Lock()
+
+
+class EncoderWeights:
+    """A config and tensors by name, all in one precision and on one device.
+
+    tensors are those of a module's state dict, tied ones under each of their names.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        tensors: Tensors,
+        *,
+        make_module: Callable[[], "PreTrainedModel"],
+        buffers: Tensors | None = None,
+    ) -> None:
+        self.config, self.tensors, self.buffers = config, tensors, buffers
+        self._make_module = make_module
+        self.first = next(value for value in tensors.values() if value.is_floating_point())
+
+    @classmethod
+    def of_module(cls, module: "PreTrainedModel") -> Self:
+        """The weights of a module, which are not copied."""
+        return cls(
+            module.config.to_dict(),
+            module.state_dict(),
+            make_module=lambda: module,
+            buffers=dict(module.named_buffers()),
+        )
+
+    @classmethod
+    def read(cls, folder: Path, make_module: Callable[[], "PreTrainedModel"]) -> Self | None:
+        """Those of a folder, in the precision of its config; None where transformers must read it.
+
+        Folders with code of their own, with weights in another format and of architectures that
+        are not described are for transformers.
+        """
+        check_folder(folder)
+        config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+        described = str(config.get("model_type")) in ENCODERS and "auto_map" not in config
+        if not described or not any(folder.glob("model*.safetensors")):
+            return None
+        if any(token not in config for token in TOKENS):
+            return None
+        tensors = _read_tensors(folder)
+        if ROTATION not in tensors and config.get("position_embedding_type") == "rotary":
+            return None
+        dtypes = {values.dtype for values in tensors.values() if values.is_floating_point()}
+        dtype = getattr(torch, str(config.get("dtype") or config.get("torch_dtype")), None)
+        if dtype is None and len(dtypes) == 1:
+            dtype = dtypes.pop()
+        if not isinstance(dtype, torch.dtype):
+            return None
+        cpu = torch.device("cpu")
+        try:
+            complete = Reader(family_of(config), config, tensors, [cpu], dtype).complete()
+        except (Unknown, KeyError):  # what others are tied to is not there
+            return None
+        return cls(config, complete, make_module=make_module).to(cpu, dtype)
+
+    @property
+    def device(self) -> torch.device:
+        return self.first.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.first.dtype
+
+    @property
+    def shape(self) -> str:
+        """The architecture."""
+        return str(self.config["model_type"])
+
+    @cached_property
+    def module(self) -> "PreTrainedModel":
+        """transformers' module with these weights."""
+        module = self._make_module()
+        if self.buffers is None:
+            module = in_precision(module, self.device, self.dtype)
+            module.load_state_dict(self.tensors, strict=False, assign=True)
+        return module.eval().requires_grad_(False)
+
+    def describe(self) -> Description | None:
+        """How the model is built; None where no description says."""
+        try:
+            return describe(self.config, self.tensors, [self.device], self.dtype, self.buffers)
+        except Unknown:
+            return None
+
+    def head(self) -> Head | None:
+        """The head alone: the layers may be built in a way that no description says."""
+        return head_of(self.config, self.tensors, self.device, self.dtype)
+
+    def to(self, device: torch.device, dtype: torch.dtype, *, keep: bool = True) -> Self:
+        """The same weights there in that precision; without keep, a module is moved itself."""
+        if self.buffers is not None:
+            module = deepcopy(self.module) if keep else self.module
+            return self.of_module(in_precision(module, device, dtype))
+        moved: dict[int, Tensor] = {}
+        for values in self.tensors.values():
+            if id(values) not in moved:
+                target = dtype if values.is_floating_point() else values.dtype
+                moved[id(values)] = values.to(device, target)
+        tensors = {name: moved[id(values)] for name, values in self.tensors.items()}
+        return type(self)(self.config, tensors, make_module=self._make_module)
+
+    def size(self, name: str) -> int:
+        """A size that the config names: depth, width, ..."""
+        return int(self.config[family_of(self.config).keys.get(name, KEYS[name])])
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the weights, tied ones once."""
+        distinct = {
+            values.data_ptr(): values.numel()
+            for name, values in self.tensors.items()
+            if not name.endswith("inv_freq")
+        }
+        return sum(distinct.values())
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a folder, under the names that transformers has for them."""
+    tensors = {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        ): values
+        for name, values in Safetensors(folder).items()
+        if not any(part in name for part in OTHER)
+    }
+    for name in [name for name in tensors if name.endswith("rotary_embeddings.inv_freq")]:
+        tensors[ROTATION] = tensors.pop(name)  # older files have the same one in each layer
+    return tensors
+
+
+def open_encoder(
+    name: str, trust_remote_code: bool
+) -> "tuple[EncoderWeights, PreTrainedTokenizerBase]":
+    """The weights and the tokenizer of that name, without transformers where that can be."""
+    folder = place_of(name)
+    if is_folder(folder):
+        plain = _open_folder(Path(folder), name, trust_remote_code)
+        if plain is not None:
+            return plain
+    module, tokenizer = from_pretrained(name, trust_remote_code)
+    check_weights(module, name)
+    return EncoderWeights.of_module(module), tokenizer
+
+
+def _open_folder(
+    folder: Path, name: str, trust_remote_code: bool
+) -> "tuple[EncoderWeights, PreTrainedTokenizerBase] | None":
+    """None where transformers must read the folder, or can say what is wrong with it."""
+    weights = EncoderWeights.read(folder, lambda: from_pretrained(name, trust_remote_code)[0])
+    if weights is None or weights.describe() is None:
+        return None
+    try:
+        tokenizer = open_tokenizer(folder)
+    except Exception:  # what a broken file raises depends on where it is broken
+        return None
+    check_tokenizer(tokenizer, int(weights.config["vocab_size"]), name)
+    if weights.config.get("legacy", True) is False:
+        warnings.warn(f"{name}: {DEBERTA_HEAD}", GlauberWarning, stacklevel=4)
+    return weights, tokenizer
 
 
 class MaskedLM(OnePass):
@@ -48,8 +238,8 @@ class MaskedLM(OnePass):
 
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        model: "PreTrainedModel | EncoderWeights",
+        tokenizer: "PreTrainedTokenizerBase",
         *,
         name: str = "",
         fingerprint: str = "",
@@ -62,7 +252,7 @@ class MaskedLM(OnePass):
         """
         weights = model if isinstance(model, EncoderWeights) else EncoderWeights.of_module(model)
         if tokenizer.mask_token_id is None:
-            raise GlauberError(no_mask(name or name_of(weights.module)))
+            raise no_mask(name or name_of(weights.module))
         self.weights = weights  # tensors and config, and the module once it is asked for
         self.name = name or name_of(weights.module)
         self._fingerprint = fingerprint or partial(fingerprint_of, weights.tensors, tokenizer)
@@ -92,20 +282,18 @@ class MaskedLM(OnePass):
                 stacklevel=2,
             )
         self._batched = self._batching(budget)
-        self.packed = None
         if self.encoder is not None and self.device.type == "cpu" and not int8:
             self.packed = PackedRows(self.encoder, self._read, self.hidden_token)
 
     @property
-    def model(self) -> Any:
+    def model(self) -> "PreTrainedModel":
         """transformers' module, which is made when it is first asked for."""
         return self.weights.module
 
     def _encoder(self, head: Head | None) -> Encoder | None:
         """Our own forward pass, where it is described and says what transformers says."""
         described = self.weights.describe()
-        if self.int8 and self.device.type != "cpu":
-            raise GlauberError(f"int8 is there on a CPU only, and the device is {self.device}.")
+        self._check_int8()
         if described is None and self.int8:
             raise GlauberError(
                 f"int8 is not there for {self.name}: its shape, {self.weights.shape}, is not one "
@@ -114,7 +302,8 @@ class MaskedLM(OnePass):
         if described is None or head is None:
             return None
         encoder = Encoder(described if self.int8 else lay_out(described))
-        apart = self._compare(encoder)
+        compared_before = self._record is not None and self._record.exists()
+        apart = 0.0 if compared_before else self._compare(encoder)
         if apart <= guard.tolerance(described, self.weights.dtype):
             self._head = partial(scores_of, lay_out_head(head))
             return EncoderInt8(described) if self.int8 else encoder
@@ -132,10 +321,8 @@ class MaskedLM(OnePass):
         )
         return None
 
-    def _compare(self, encoder: Encoder, *, again: bool = False) -> float:
-        """How far our pass is from transformers', in spreads of the scores; 0 if that is known."""
-        if self._record is not None and self._record.exists() and not again:
-            return 0.0
+    def _compare(self, encoder: Encoder) -> float:
+        """How far our pass is from transformers', in spreads of the scores."""
         described = encoder.described
         apart = self._difference(partial(self._ours, encoder), guard.lengths_to_try(described))
         if self._record is not None:
@@ -143,9 +330,9 @@ class MaskedLM(OnePass):
             self._record.write(apart) if agrees else self._record.remove()
         return apart
 
-    def _difference(self, ours: guard.Scores, lengths: list[int]) -> float:
+    def _difference(self, scores: guard.Scores, lengths: list[int]) -> float:
         return guard.difference(
-            ours,
+            scores,
             self._logits,
             usual=self.vocabulary.proposable().nonzero()[:, 0],
             hidden_token=self.hidden_token,
@@ -167,21 +354,15 @@ class MaskedLM(OnePass):
         described = self.weights.describe()
         if self.encoder is None or described is None:
             raise GlauberError(f"{self.name} is computed by transformers itself.")
-        tolerated = guard.tolerance(described, self.weights.dtype)
-        return self._compare(Encoder(described), again=True), tolerated
+        return self._compare(Encoder(described)), guard.tolerance(described, self.weights.dtype)
 
-    def _batching(self, budget: int) -> ExactRows | PaddedRows:
+    def _batching(self, budget: int) -> Forward:
+        if self.encoder is not None:
+            return self._batches(self.encoder.described, budget)
         if self.device.type != "cuda":
-            probes = 1
-            if self.encoder is None:
-                probes = 0 if self.weights.shape in CHANGING else probes_for(self.model)
+            probes = 0 if self.weights.shape in CHANGING else probes_for(self.model)
             return ExactRows(self._forward, self.vocab_size, probes)
         itemsize, vocab = self._weight.dtype.itemsize, self.vocab_size
-        if self.encoder is not None:
-            described = self.encoder.described
-            return PaddedRows(
-                self._forward, lambda n, k: row_bytes(described, n, k, itemsize), budget
-            )
         token = 24 * int(self.model.config.hidden_size) * itemsize
         if self._head is None:  # the scores of every position
             token += 2 * vocab * itemsize
@@ -204,13 +385,13 @@ class MaskedLM(OnePass):
 
         mask_token is for a tokenizer that names none: its spelling or its number.
         """
-        place, precision = choose_device(device), choose_dtype(dtype)
+        target, precision = choose_device(device), choose_dtype(dtype)
         weights, tokenizer = open_encoder(name, trust_remote_code)
         if mask_token is not None:
             give_mask(tokenizer, mask_token, name)
         fingerprint = fingerprint_of(weights.tensors, tokenizer)
         return cls(
-            weights.to(place, precision, keep=False),
+            weights.to(target, precision, keep=False),
             tokenizer,
             name=name,
             fingerprint=fingerprint,
@@ -228,29 +409,28 @@ class MaskedLM(OnePass):
             int8=(dtype or self.dtype) == "int8",
         )
 
-    def _forward(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None) -> Tensor:
-        """One call of the model: tokens (rows, length), sites (rows, k), already hidden."""
-        ask = self._theirs if self.encoder is None else partial(self._ours, self.encoder)
-        scores = ask(tokens, sites)
-        return scores if candidates is None else scores.gather(-1, candidates)
+    def _scores_at(self, tokens: Tensor, sites: Tensor) -> Tensor:
+        if self.encoder is None:
+            return self._theirs(tokens, sites)
+        return self._ours(self.encoder, tokens, sites)
 
     def _theirs(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """By transformers', with the head at the hidden sites only where it is known."""
         if self._head is None:
             return self._logits(tokens, sites)
         home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
-        with self._unchanged() as model:
+        with self._fresh_model() as model:
             states = model.base_model(**self._inputs(tokens))[0]
         return self._read(_take(states, sites)).to(home)
 
     def _logits(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """By transformers' alone, which forms the scores of every position."""
         home, tokens, sites = tokens.device, tokens.to(self.device), sites.to(self.device)
-        with self._unchanged() as model:
+        with self._fresh_model() as model:
             return _take(model(**self._inputs(tokens)).logits, sites).to(home)
 
     @contextmanager
-    def _unchanged(self) -> Iterator[Any]:
+    def _fresh_model(self) -> "Iterator[PreTrainedModel]":
         """The model as it was loaded, so that an answer does not depend on earlier calls.
 
         A model that changes in a call is called as a copy that shares its weights, one call at a
@@ -259,17 +439,16 @@ class MaskedLM(OnePass):
         if self.weights.shape not in CHANGING:
             yield self.model
             return
-        shared = [*self.model.parameters(), *self.model.buffers()]
         devices = [self.device] if self.device.type == "cuda" else []
         with _one_call, torch.random.fork_rng(devices):
             torch.manual_seed(0)
-            yield deepcopy(self.model, {id(one): one for one in shared})
+            yield copy_of(self.model)
 
     def _inputs(self, tokens: Tensor) -> dict[str, Tensor]:
-        there = tokens != PAD
-        inputs = {"input_ids": tokens.masked_fill(~there, self.pad_token)}
+        is_text = tokens != PAD
+        inputs = {"input_ids": tokens.masked_fill(~is_text, self.pad_token)}
         if tokens.is_cuda:  # elsewhere, the rows of a call have one length
-            inputs["attention_mask"] = there.long()
+            inputs["attention_mask"] = is_text.long()
         return inputs
 
 
@@ -279,26 +458,27 @@ def _take(states: Tensor, sites: Tensor) -> Tensor:
     return states[rows, sites.clamp(min=0)]
 
 
-def no_mask(name: str) -> str:
-    """One sentence on a model whose mask token nobody names."""
-    return (
+def no_mask(name: str) -> GlauberError:
+    """The refusal of a model whose mask token nobody names."""
+    return GlauberError(
         f"the tokenizer of {name} has no mask token: say which it is by "
         f"{name}?mask_token=TOKEN, with its spelling or its number."
     )
 
 
-def give_mask(tokenizer: Any, given: str | int, name: str) -> int:
+def give_mask(tokenizer: "PreTrainedTokenizerBase", token: str | int, name: str) -> int:
     """The token of that spelling or number becomes the tokenizer's mask token."""
-    known = tokenizer.get_vocab()
-    number = given if isinstance(given, int) else known.get(given)
-    if number is None and str(given).isdecimal():
-        number = int(given)
+    vocabulary: Mapping[str, int] = tokenizer.get_vocab()
+    number = token if isinstance(token, int) else vocabulary.get(token)
+    if number is None and str(token).isdecimal():
+        number = int(token)
     if number is None or number < 0:
-        raise GlauberError(f"{given!r} is no token of {name}, so it cannot be its mask token.")
+        raise GlauberError(f"{token!r} is no token of {name}, so it cannot be its mask token.")
     if tokenizer.mask_token_id != number:
-        spelled = next((word for word, token in known.items() if token == number), None)
-        if spelled is None and number == len(tokenizer):  # a row that the tokenizer does not name
-            spelled = next(word for word in ("[MASK]", "<|mask|>", "[HIDDEN]") if word not in known)
-        if spelled is not None:
-            tokenizer.add_special_tokens({"mask_token": spelled})
+        spelling = next((word for word, known in vocabulary.items() if known == number), None)
+        if spelling is None and number == len(tokenizer):  # a row that the tokenizer does not name
+            names = ("[MASK]", "<|mask|>", "[HIDDEN]")
+            spelling = next(word for word in names if word not in vocabulary)
+        if spelling is not None:
+            tokenizer.add_special_tokens({"mask_token": spelling})
     return int(number)

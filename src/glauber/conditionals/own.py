@@ -1,4 +1,4 @@
-"""How does a rule of one's own become a model that every study can ask?
+"""A rule of one's own as a model that every study can use.
 
 A class with `vocab_size` and `scores` is enough. It may also have a `name`, a `fingerprint`, a
 fixed `length`, and a `vocabulary`: a list of the tokens' spellings, or an object with encode,
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -107,20 +107,20 @@ class Own(BaseModel):
 
     @cached_property
     def dtype(self) -> str:
-        return str(self._probed.dtype).removeprefix("torch.")
+        return str(self._probe_scores.dtype).removeprefix("torch.")
 
     def _hash(self) -> str:
         """The rule's own fingerprint, or SHA-256 over scores at fixed rows and its spellings."""
-        given = getattr(self.rule, "fingerprint", "")
-        if given:
-            return str(given)
+        fingerprint = getattr(self.rule, "fingerprint", "")
+        if fingerprint:
+            return str(fingerprint)
         digest = hashlib.sha256(f"{self.name} {self.vocab_size}".encode())
-        digest.update(self._probed.detach().double().cpu().contiguous().numpy().tobytes())
+        digest.update(self._probe_scores.detach().double().cpu().contiguous().numpy().tobytes())
         digest.update(repr([self.vocabulary.spell(t) for t in range(self.vocab_size)]).encode())
         return digest.hexdigest()
 
     @cached_property
-    def _probed(self) -> Tensor:
+    def _probe_scores(self) -> Tensor:
         """The scores of a few fixed rows, each with one site hidden.
 
         A rule for texts of one length need not say so: the lengths 4, 1, 2, 3, 5, …, 64 are tried
@@ -158,18 +158,19 @@ class Own(BaseModel):
         return scores
 
 
-def vocabulary_of(given: Any, size: int) -> Vocabulary:
+def vocabulary_of(spellings: object, size: int) -> Vocabulary:
     """The vocabulary of a list of spellings, or of the tokens' numbers; objects as they are."""
-    if given is None:
-        given = [str(token) for token in range(size)]
-    if hasattr(given, "decode") and hasattr(given, "rows"):
-        vocabulary: Vocabulary = given
-        return vocabulary
-    if hasattr(given, "encode") and hasattr(given, "spell"):
-        given = [given.spell(token) for token in range(size)]
-    if not isinstance(given, Sequence) or (isinstance(given, str) and len(given) != size):
+    if spellings is None:
+        spellings = [str(token) for token in range(size)]
+    if hasattr(spellings, "decode") and hasattr(spellings, "rows"):
+        return cast(Vocabulary, spellings)
+    if hasattr(spellings, "encode") and hasattr(spellings, "spell"):
+        spellings = [spellings.spell(token) for token in range(size)]
+    if not isinstance(spellings, Sequence) or (
+        isinstance(spellings, str) and len(spellings) != size
+    ):
         raise GlauberError("a vocabulary is a list with the spelling of each token.")
-    return symbols([str(symbol) for symbol in given], size)
+    return symbols([str(symbol) for symbol in spellings], size)
 
 
 def symbols(spellings: list[str], size: int) -> Vocabulary:
@@ -177,30 +178,6 @@ def symbols(spellings: list[str], size: int) -> Vocabulary:
 
     A text is cut at blanks and then into the longest symbols that match, from left to right.
     """
-    _check_symbols(spellings, size)
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    known = {symbol: token for token, symbol in enumerate([*spellings, HIDDEN, UNKNOWN])}
-    backend = Tokenizer(models.WordLevel(known, unk_token=UNKNOWN))
-    if all(len(symbol) == 1 for symbol in spellings):
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        backend.decoder = decoders.Fuse()
-    else:
-        longest_first = sorted(spellings, key=len, reverse=True)
-        pieces = "|".join(re.escape(symbol) for symbol in longest_first)
-        cuts = [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Split(Regex(pieces), "isolated"),
-        ]
-        backend.pre_tokenizer = pre_tokenizers.Sequence(cuts)
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token=UNKNOWN, mask_token=HIDDEN
-    )
-    return Vocabulary(tokenizer, size)
-
-
-def _check_symbols(spellings: list[str], size: int) -> None:
     if len(spellings) != size:
         raise GlauberError(f"the vocabulary has {len(spellings)} spellings for {size} tokens.")
     if len({*spellings, HIDDEN, UNKNOWN}) < size + 2 or "" in spellings:
@@ -209,3 +186,19 @@ def _check_symbols(spellings: list[str], size: int) -> None:
     spaced = next((s for s in spellings if s != "".join(s.split())), None)
     if spaced is not None and not single:
         raise GlauberError(f"the spelling {spaced!r} has a blank in it, where tokens are cut.")
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = {symbol: token for token, symbol in enumerate([*spellings, HIDDEN, UNKNOWN])}
+    backend = Tokenizer(models.WordLevel(known, unk_token=UNKNOWN))
+    if single:
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        backend.decoder = decoders.Fuse()
+    else:
+        pieces = "|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))
+        cuts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(pieces), "isolated")]
+        backend.pre_tokenizer = pre_tokenizers.Sequence(cuts)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token=UNKNOWN, mask_token=HIDDEN
+    )
+    return Vocabulary(tokenizer, size)

@@ -1,14 +1,21 @@
-"""Which models are on this machine by a short name, and where?
+"""Models that have a short name, where they are, and which loader a name belongs to.
 
-Those of the package (`bundled:NAME`), and those that were fetched once: they lie in $GLAUBER_CACHE,
-or in the folder that the platform gives to caches. `glauber models --get NAME` puts them there
-(`proteins.weights`); this module only looks.
+Models of the package (`bundled:NAME`), and those that were fetched once: they lie in
+$GLAUBER_CACHE, or in the folder that the platform gives to caches. `glauber models --get NAME` puts
+them there (`proteins.weights`); this module only looks. It is light, so that the package can extend
+the table of loaders without importing torch.
 """
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from glauber.errors import GlauberError
+
+if TYPE_CHECKING:
+    from glauber.conditionals.base import Model
 
 MODELS = Path(__file__).resolve().parent.parent / "models"
 INVERSE_FOLDING = "proteinmpnn"  # a model only with a structure
@@ -18,8 +25,8 @@ FETCHED = {"antibody": 97, "sapiens-heavy": 9, "sapiens-light": 9, "proteinmpnn"
 
 def cache_home() -> Path:
     """$GLAUBER_CACHE, or the platform's folder for caches."""
-    if given := os.environ.get("GLAUBER_CACHE"):
-        return Path(given).expanduser()
+    if folder := os.environ.get("GLAUBER_CACHE"):
+        return Path(folder).expanduser()
     from platformdirs import user_cache_path
 
     return user_cache_path("glauber", appauthor=False, opinion=False)
@@ -76,3 +83,29 @@ def place_of(name: str) -> str:
     if name.startswith("bundled:"):
         return str(bundled_folder(name))
     return str(cached_folder(name)) if is_cached(name) and not is_folder(name) else name
+
+
+# ---- loaders
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is loaded: the parameters of `load`."""
+
+    kind: str
+    device: str
+    dtype: str
+    trust_remote_code: bool
+    mask_token: str | int | None
+    shift: bool | None
+    structure: str | Path | None
+
+
+class Family(NamedTuple):
+    """Models that are loaded in one way."""
+
+    matches: Callable[[str], bool]  # whether a name is that of one of them
+    load: Callable[[str, Options], "Model"]
+
+
+FAMILIES: list[Family] = []  # extended by higher rooms; the first that matches a name loads it

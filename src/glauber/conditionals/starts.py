@@ -1,4 +1,4 @@
-"""Which texts do chains begin from? The one place where texts become tokens and free sites.
+"""Where chains begin: texts become tokens and free sites.
 
 Sites have one numbering for people, everywhere: from 0, without special tokens and without the
 prefix. `people_of` and `positions_of` go between these numbers and the columns of `tokens`.
@@ -7,24 +7,19 @@ prefix. `people_of` and `positions_of` go between these numbers and the columns 
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import compress, groupby
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Reader
-from glauber.conditionals.files import Row
-from glauber.conditionals.texts import Corpus, Texts, passages, read_texts
+from glauber.conditionals.texts import Corpus, Row, Texts
+from glauber.conditionals.texts import passages as passages
+from glauber.conditionals.texts import read_texts as read_texts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import check_count, check_memory
 from glauber.result import Skipped, record_skipped, report_skipped
-
-__all__ = [
-    "bundled_texts", "called", "check_length", "legible", "length_fault", "named_starts",
-    "passages", "people_of", "positions_of", "read_sites", "read_texts", "readable",
-    "reads_english", "skip", "spell_sites", "starts",
-]  # fmt: skip
 
 UNREAD = "what is not in the vocabulary was read as unknown tokens"
 ENGLISH = 0.95  # share of the bundled passages that a model must be able to spell
@@ -54,8 +49,8 @@ class Starts(NamedTuple):
         if any(row.id for row in self.rows):
             return [row.id or f"text {row.number}" for row in self.rows]
         numbers = [row.number for row in self.rows]
-        in_turn = len(set(numbers)) == max(numbers)
-        return [] if in_turn else [f"text {number}" for number in numbers]
+        is_complete = len(set(numbers)) == max(numbers)
+        return [] if is_complete else [f"text {number}" for number in numbers]
 
 
 def starts(model: Reader, texts: Texts = None, **cut: Unpack[Cut]) -> tuple[Tensor, Tensor]:
@@ -94,23 +89,31 @@ def named_starts(
     frozen = read_sites(freeze)
     vocabulary, bundled = model.vocabulary, texts is None
     corpus = read_texts(bundled_texts(model) if texts is None else texts, unknown=unknown)
-    before = _prefix(vocabulary, prefix)
+    if not isinstance(prefix, str):
+        raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
+    vocabulary.check(prefix, "the prefix")
+    before = vocabulary.pieces(prefix)
     rows, skipped = legible(vocabulary, corpus)
-    pieces = [_behind(vocabulary, prefix, before, row.text) for row in rows]
-    faults = [_size_fault(model, before, own[:length]) for own in pieces]
+    pieces = [_pieces_after(vocabulary, prefix, before, row.text) for row in rows]
+    faults = [_size_fault(model, before, tokens[:length]) for tokens in pieces]
     skipped += [skip(row, fault) for row, fault in zip(rows, faults, strict=True) if fault]
     report_skipped(skipped, len(corpus))
-    rows, pieces = _where([not fault for fault in faults], rows, pieces)
+    is_sound = [not fault for fault in faults]
+    rows, pieces = list(compress(rows, is_sound)), list(compress(pieces, is_sound))
     if length is not None:
         enough = length if least is None or bundled else min(least, length)
-        long_enough = [len(own) >= enough for own in pieces]
-        numbers = [row.number for row in rows]
-        pieces = _long_enough(pieces, numbers, length, least=enough, quiet=bundled)
+        is_long = [len(tokens) >= enough for tokens in pieces]
+        if not any(is_long):
+            longest = max(map(len, pieces))
+            raise GlauberError(
+                f"no starting text has {enough} tokens or more; the longest has {longest}."
+            )
         if not bundled:
-            reason = f"has fewer than {enough} tokens"
-            short = compress(rows, (not is_long for is_long in long_enough))
-            record_skipped([skip(row, reason) for row in short])
-        rows = list(compress(rows, long_enough))
+            short = [row for row, long in zip(rows, is_long, strict=True) if not long]
+            _report_lengths(rows, pieces, length, enough)
+            record_skipped([skip(row, f"has fewer than {enough} tokens") for row in short])
+        rows = list(compress(rows, is_long))
+        pieces = [tokens[:length] for tokens in compress(pieces, is_long)]
     if chains is not None:
         size = max(map(len, pieces)) + len(before) + 2
         check_memory(32.0 * chains * size, f"{chains:,} chains")
@@ -118,11 +121,6 @@ def named_starts(
         pieces = [pieces[i % len(pieces)] for i in range(chains)]
     tokens, free = vocabulary.rows(pieces, before=before)
     return Starts(tokens, _freeze(free, frozen), rows)
-
-
-def _where(chosen: list[bool], *columns: list[Any]) -> list[list[Any]]:
-    """The chosen entries of each column."""
-    return [list(compress(column, chosen)) for column in columns]
 
 
 def _size_fault(model: Reader, before: Sequence[int], pieces: Sequence[int]) -> str:
@@ -150,64 +148,49 @@ def skip(row: Row, reason: str) -> Skipped:
     return Skipped(row.number, row.id, row.text, reason)
 
 
-def _prefix(vocabulary: Vocabulary, prefix: str) -> list[int]:
-    """The tokens of the prefix."""
-    if not isinstance(prefix, str):
-        raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
-    vocabulary.check(prefix, "the prefix")
-    return vocabulary.pieces(prefix)
-
-
-def _behind(vocabulary: Vocabulary, prefix: str, before: list[int], text: str) -> list[int]:
-    """The tokens of a text behind a prefix: as one text, if its first tokens are the prefix's."""
+def _pieces_after(vocabulary: Vocabulary, prefix: str, before: list[int], text: str) -> list[int]:
+    """The tokens of a text after a prefix: as one text, if its first tokens are the prefix's."""
     if not before:
         return vocabulary.pieces(text)
     blank = "" if vocabulary.text.letters or prefix[-1].isspace() else " "
-    whole = vocabulary.pieces(f"{prefix}{blank}{text}")
-    same = whole[: len(before)] == before and len(whole) > len(before)
-    return whole[len(before) :] if same else vocabulary.pieces(text)
+    joined = vocabulary.pieces(f"{prefix}{blank}{text}")
+    same = joined[: len(before)] == before and len(joined) > len(before)
+    return joined[len(before) :] if same else vocabulary.pieces(text)
 
 
-def _long_enough(
-    pieces: list[list[int]], numbers: list[int], length: int, *, least: int, quiet: bool
-) -> list[list[int]]:
-    """The texts cut to that length, without those that have fewer tokens than the least."""
-    short = [i for i, own in zip(numbers, pieces, strict=True) if len(own) < least]
-    if len(short) == len(pieces):
-        longest = max(map(len, pieces))
-        raise GlauberError(
-            f"no starting text has {least} tokens or more; the longest has {longest}."
-        )
-    whole = [i for i, own in zip(numbers, pieces, strict=True) if least <= len(own) < length]
-    for which, limit, what in ((short, least, "left out"), (whole, length, "taken whole")):
-        if which and not quiet:
-            few = f"have fewer than {limit} tokens and are {what}: {_numbered(which)}."
+def _report_lengths(rows: list[Row], pieces: list[list[int]], length: int, least: int) -> None:
+    """Warns of the texts that are left out or taken whole."""
+    sizes = [(row.number, len(tokens)) for row, tokens in zip(rows, pieces, strict=True)]
+    short = [number for number, size in sizes if size < least]
+    uncut = [number for number, size in sizes if least <= size < length]
+    for which, limit, what in ((short, least, "left out"), (uncut, length, "taken whole")):
+        if which:
+            few = f"have fewer than {limit} tokens and are {what}: {_list_texts(which)}."
             alone = f"the text has fewer than {limit} tokens and is {what}."
             _warn(alone if len(pieces) == 1 else f"{len(which)} of {len(pieces)} texts {few}")
-    return [own[:length] for own in pieces if len(own) >= least]
 
 
 def check_length(model: Reader, tokens: Tensor) -> None:
-    """Refuses rows that are longer than the model reads, or that its law is not about."""
+    """Refuses rows that are longer than the model reads, or of another length than it is for."""
     for number, n_tokens in enumerate((tokens != PAD).sum(dim=1).tolist(), start=1):
         fault = length_fault(model, n_tokens)
         if fault:
             raise GlauberError(f"text {number} {fault}.")
 
 
-def _freeze(free: Tensor, held: Sequence[int]) -> Tensor:
-    """The free sites without the held ones."""
+def _freeze(free: Tensor, frozen: Sequence[int]) -> Tensor:
+    """The free sites without the frozen ones."""
     rank = free.cumsum(dim=1) - 1  # the number of each site for people
     shortest = int(free.sum(dim=1).min())
-    for site in held:
+    for site in frozen:
         if site >= shortest:
             raise GlauberError(
                 f"site {site} cannot be frozen: a text has sites 0 to {shortest - 1} only."
             )
-    kept = free & ~torch.isin(rank, torch.tensor(list(held), dtype=rank.dtype))
-    if not bool(kept.any(dim=1).all()):
+    free = free & ~torch.isin(rank, torch.tensor(list(frozen), dtype=rank.dtype))
+    if not bool(free.any(dim=1).all()):
         raise GlauberError("every site of a text is frozen: there is nothing to redraw.")
-    return kept
+    return free
 
 
 # ---- the numbering of sites for people
@@ -231,16 +214,15 @@ def _first(text: Text, prefix: str) -> int:
 
 def read_sites(listed: str | Iterable[int]) -> list[int]:
     """Sites from `0-4,9`, or from a list of numbers, in rising order."""
-    parts = listed.split(",") if isinstance(listed, str) else list(listed)
-    found: set[int] = set()
-    for part in parts:
+    sites: set[int] = set()
+    for part in listed.split(",") if isinstance(listed, str) else listed:
         if isinstance(part, str):
-            found.update(_range(part, str(listed)) if part.strip() else ())
+            sites.update(_range(part, str(listed)) if part.strip() else ())
         elif isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
             raise GlauberError(f"{part!r} is no site: sites are whole numbers from 0.")
         else:
-            found.add(int(part))
-    return sorted(found)
+            sites.add(int(part))
+    return sorted(sites)
 
 
 def _range(part: str, listed: str) -> range:
@@ -268,12 +250,12 @@ def spell_sites(sites: Iterable[int]) -> str:
 
 def bundled_texts(model: Reader) -> list[str]:
     """A model's own texts, where it has some; the bundled passages, if it reads English."""
-    found = list(model.texts) or _english(model.vocabulary)
-    if not found:
+    texts = list(model.texts) or _english(model.vocabulary)
+    if not texts:
         raise GlauberError(
             f"{model.name} does not read the bundled English passages: give texts to start from."
         )
-    return found
+    return texts
 
 
 def reads_english(vocabulary: Vocabulary) -> bool:
@@ -285,15 +267,15 @@ def _english(vocabulary: Vocabulary) -> list[str]:
     if vocabulary.text.letters:
         return []
     texts = [text for _, text in passages()]
-    found = [text for text in texts if vocabulary.strange(text) is None]
-    return found if len(found) >= ENGLISH * len(texts) else []
+    spelled = [text for text in texts if vocabulary.strange(text) is None]
+    return spelled if len(spelled) >= ENGLISH * len(texts) else []
 
 
 def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Skipped]]:
     """The rows as the vocabulary can spell them, and those that it cannot, or that have a fault.
 
-    What was repaired is said. For a vocabulary of single letters blanks are removed, or put between
-    the letters, and lower case becomes upper case, where that makes every character known.
+    What was repaired is reported. For a vocabulary of single letters blanks are removed, or put
+    between the letters, and lower case becomes upper case, where that makes every character known.
     """
     rows, skipped = [], []
     repairs: dict[str, list[int]] = {}
@@ -301,10 +283,10 @@ def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Ski
         if row.fault:
             skipped.append(skip(row, row.fault))
             continue
-        text, repair = _repaired(vocabulary, row.text)
+        text, repair = _repair(vocabulary, row.text)
         if repair == UNREAD and corpus.unknown != "token":
-            place, piece = vocabulary.strange(row.text) or (0, "")
-            reason = f"has {piece!r} at character {place + 1}, which is not in the vocabulary"
+            index, piece = vocabulary.strange(row.text) or (0, "")
+            reason = f"has {piece!r} at character {index + 1}, which is not in the vocabulary"
             if corpus.unknown == "error":
                 raise GlauberError(f"{called(row)} {reason}.")
             skipped.append(skip(row, reason))
@@ -315,7 +297,7 @@ def legible(vocabulary: Vocabulary, corpus: Corpus) -> tuple[list[Row], list[Ski
         if repair:
             repairs.setdefault(repair, []).append(row.number)
         rows.append(row._replace(text=text))
-    _tell(repairs)
+    _report_repairs(repairs)
     return rows, skipped
 
 
@@ -335,49 +317,42 @@ def readable(
     spellings = []
     repairs: dict[str, list[int]] = {}
     for number, text in enumerate(texts, start=1):
-        spelling, repair = _repaired(vocabulary, text)
+        spelling, repair = _repair(vocabulary, text)
         if repair == UNREAD and strict:
             vocabulary.check(text, names[number - 1] if names else f"text {number}")
         if repair:
             repairs.setdefault(repair, []).append(number)
         spellings.append(spelling)
-    _tell(repairs)
+    _report_repairs(repairs)
     return spellings
 
 
-def _repaired(vocabulary: Vocabulary, text: str) -> tuple[str, str]:
+def _repair(vocabulary: Vocabulary, text: str) -> tuple[str, str]:
     """The text so that every character is known, and what was done; UNREAD if nothing helps."""
     if vocabulary.strange(text) is None:
         return text, ""
-    for repair, better in _repairs(vocabulary.text.letters, text):
+    letters, bare = vocabulary.text.letters, "".join(text.split())
+    spaced = " ".join(bare)
+    repairs = [("blanks were removed", bare), ("blanks were put between the letters", spaced)]
+    if not any(letter.islower() for letter in letters):
+        repairs += [
+            ("lower case was read as upper case", text.upper()),
+            ("blanks were removed and lower case was read as upper case", bare.upper()),
+            ("blanks were put in and lower case was read as upper case", spaced.upper()),
+        ]
+    for repair, better in repairs if letters else ():
         if vocabulary.strange(better) is None:
             return better, repair
     return text, UNREAD
 
 
-def _tell(repairs: dict[str, list[int]]) -> None:
+def _report_repairs(repairs: dict[str, list[int]]) -> None:
     for repair, numbers in repairs.items():
         end = "." if repair == UNREAD else ", so that every character is in the vocabulary."
-        _warn(f"{repair} in {_numbered(numbers)}{end}")
+        _warn(f"{repair} in {_list_texts(numbers)}{end}")
 
 
-def _repairs(letters: set[str], text: str) -> list[tuple[str, str]]:
-    """What was done, and the text then."""
-    if not letters:
-        return []
-    bare = "".join(text.split())
-    spaced = " ".join(bare)
-    found = [("blanks were removed", bare), ("blanks were put between the letters", spaced)]
-    if not any(letter.islower() for letter in letters):
-        found += [
-            ("lower case was read as upper case", text.upper()),
-            ("blanks were removed and lower case was read as upper case", bare.upper()),
-            ("blanks were put in and lower case was read as upper case", spaced.upper()),
-        ]
-    return found
-
-
-def _numbered(which: Sequence[int]) -> str:
+def _list_texts(which: Sequence[int]) -> str:
     """Texts by their numbers."""
     shown = ", ".join(map(str, which[:10]))
     more = f" and {len(which) - 10} more" if len(which) > 10 else ""

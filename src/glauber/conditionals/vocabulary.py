@@ -1,18 +1,31 @@
-"""How are tokens spelled, which text do they make, and which of them may be proposed?"""
+"""How tokens are spelled, which text they make, and which of them may be proposed.
 
+`open_tokenizer` reads tokenizer.json by the tokenizers library alone, since importing transformers
+is slow: it does what transformers' own class would do with the folder, or is not used.
+"""
+
+import json
 import random
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD
+from glauber.conditionals.forward.checkpoint import Config
+from glauber.conditionals.weights import quiet
 from glauber.errors import GlauberError
+from glauber.json_text import parse_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from glauber.conditionals.weights import PreTrainedConfig, PreTrainedTokenizerBase
 
 # Rows of the embedding that training never met, as the field's vocabularies spell them.
 UNUSED = re.compile(r"\[unused\d+\]|<unused_?\d+>|madeupword\d+|<null_\d+>|<extra_id_\d+>")
@@ -27,6 +40,18 @@ PROBES = 12  # rows of tokens that tell how a text is spelled
 
 Joiner = Callable[[list[int]], str]
 
+AS_STORED = ("PreTrainedTokenizerFast", "TokenizersBackend")  # what tokenizer.json says counts
+BERT = ("BertTokenizer", "BertTokenizerFast")  # made anew from the vocabulary and the options
+TOKENIZER_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+# What a config may say besides the special tokens without changing how texts are read.
+OPTIONS = {
+    *("tokenizer_class", "model_max_length", "do_lower_case", "strip_accents", "backend"),
+    *("is_local", "tokenize_chinese_chars", "clean_up_tokenization_spaces", "padding_side"),
+    *("truncation_side", "local_files_only", "name_or_path", "model_input_names"),
+}
+OTHER_FILES = ("special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
+UNBOUNDED = 10**30  # of a tokenizer that names no longest text, as transformers has it
+
 
 class Text:
     """Tokens back to text, by a tokenizer of the tokenizers library (or a slower Python one).
@@ -36,7 +61,8 @@ class Text:
     unknown tokens stay visible, the other special tokens are left out.
     """
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: "PreTrainedTokenizerBase") -> None:
+        """backend: of transformers, or `tokenizers.Tokenizer`."""
         self._backend = backend
         self._fast = hasattr(backend, "get_added_tokens_decoder")  # ESM's has id_to_token too
 
@@ -61,14 +87,16 @@ class Text:
 
     def spell(self, token: int) -> str:
         """The token by itself, as the vocabulary spells it."""
-        name = self._name(int(token))
+        backend = self._backend
+        name_of = backend.id_to_token if self._fast else backend.convert_ids_to_tokens
+        name = name_of(int(token))
         return f"#{token}" if name is None else str(name)
 
     def parts(self, tokens: Iterable[int]) -> list[str]:
         """Each token as it is read in a text, with a blank before it where a word begins."""
         row = [int(token) for token in tokens]
         names = [self.spell(token) for token in row]
-        if self._joiner == self._joined:
+        if self._joiner == self._join_letters:
             return names
         if self._begins == "Ġ":  # byte-level BPE spells bytes, not letters
             return [self.decode([token]) for token in row]
@@ -80,9 +108,9 @@ class Text:
     def _begins(self) -> str:
         """The sign that the vocabulary puts before tokens that begin a word; none in WordPiece."""
         signs = ("Ġ", "▁")
-        count = {one: sum(name.startswith(one) for name in self._vocabulary) for one in signs}
-        most = max(signs, key=lambda one: count[one])
-        return most if count[most] > len(self._vocabulary) // 100 else ""
+        count = {sign: sum(name.startswith(sign) for name in self._vocabulary) for sign in signs}
+        likeliest = max(signs, key=lambda sign: count[sign])
+        return likeliest if count[likeliest] > len(self._vocabulary) // 100 else ""
 
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text, without the special ones around it."""
@@ -113,19 +141,18 @@ class Text:
     def unknown(self) -> set[int]:
         """Tokens that stand for what the vocabulary cannot spell."""
         named = getattr(getattr(self._backend, "model", None), "unk_token", None)
-        found = {t for name, t in self._vocabulary.items() if UNKNOWN.fullmatch(name)}
-        return found | {t for name, t in self._vocabulary.items() if name == named}
+        return {
+            token
+            for name, token in self._vocabulary.items()
+            if UNKNOWN.fullmatch(name) or name == named
+        }
 
     @cached_property
     def normal(self) -> list[int]:
         """Tokens that are neither special nor unused, in rising order."""
-        kept = {
-            token
-            for name, token in self._vocabulary.items()
-            if token not in self.special and token not in self.unknown
-            if not UNUSED.fullmatch(name)
-        }
-        return sorted(kept)
+        names = self._vocabulary.items()
+        used = {token for name, token in names if not UNUSED.fullmatch(name)}
+        return sorted(used - self.special - self.unknown)
 
     @cached_property
     def letters(self) -> set[str]:
@@ -147,11 +174,6 @@ class Text:
         shown = {token for token in self.special if SHOWN.fullmatch(self.spell(token))}
         return (self.special - shown - self.unknown) | {PAD}
 
-    def _name(self, token: int) -> Any:
-        if self._fast:
-            return self._backend.id_to_token(token)
-        return self._backend.convert_ids_to_tokens(token)
-
     def _whole(self, text: str) -> list[int]:
         """The tokens of a text with the special ones around it."""
         return list(self._backend.encode(text).ids if self._fast else self._backend.encode(text))
@@ -159,10 +181,10 @@ class Text:
     def _own(self, row: list[int]) -> str:
         return str(self._backend.decode(row, skip_special_tokens=False))
 
-    def _joined(self, row: list[int]) -> str:
+    def _join_letters(self, row: list[int]) -> str:
         return "".join(self.spell(token) for token in row)
 
-    def _spaced(self, row: list[int]) -> str:
+    def _join_with_blanks(self, row: list[int]) -> str:
         return " ".join(self.spell(token) for token in row)
 
     @cached_property
@@ -172,20 +194,20 @@ class Text:
         Tried on random rows of normal tokens, so that a stored run chooses as its model did. The
         tokenizer's own way is kept unless most rows are lost by it.
         """
-        if self.letters and self._read_back(self._joined) == 1.0:
-            return self._joined
+        if self.letters and self._read_back(self._join_letters) == 1.0:
+            return self._join_letters
         if self._read_back(self._own) >= 0.5:
             return self._own
-        return max(self._own, self._joined, self._spaced, key=self._read_back)
+        return max(self._own, self._join_letters, self._join_with_blanks, key=self._read_back)
 
-    def _read_back(self, way: Joiner) -> float:
+    def _read_back(self, join: Joiner) -> float:
         """Share of random rows that, spelled this way, are read as tokens that spell the same."""
         draw = random.Random(0)
         rows = [draw.choices(self.normal, k=8) for _ in range(PROBES)] if self.normal else []
         good = 0
         for row in rows:
-            once = self.pieces(way(row))
-            same = once == row or self.pieces(way(once)) == once
+            once = self.pieces(join(row))
+            same = once == row or self.pieces(join(once)) == once
             good += same and bool(once) and not self.unknown & set(once)
         return good / PROBES
 
@@ -198,7 +220,12 @@ class Vocabulary:
     """
 
     def __init__(
-        self, tokenizer: Any, size: int, *, ends: Sequence[int] = (), config: Any = None
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        size: int,
+        *,
+        ends: Sequence[int] = (),
+        config: "PreTrainedConfig | None" = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.size = size
@@ -232,8 +259,8 @@ class Vocabulary:
     def pieces(self, text: str) -> list[int]:
         """The tokens of a text, without the special ones around it."""
         # Whether a text is too long is said elsewhere, in one sentence.
-        found = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return [int(token) for token in found]
+        read = self.tokenizer(text, add_special_tokens=False, verbose=False)
+        return [int(token) for token in read["input_ids"]]
 
     def encode(self, texts: Sequence[str], *, length: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokens (chains, longest) with PAD behind shorter texts, and their free sites (bool).
@@ -261,52 +288,51 @@ class Vocabulary:
         for i, row in enumerate(pieces):
             if not row:
                 raise GlauberError(f"text {i + 1} is empty: there is no token to redraw.")
-            whole = [*head, *row, *closing]
-            tokens[i, : len(whole)] = torch.tensor(whole)
+            tokens[i, : len(head) + len(row) + len(closing)] = torch.tensor([*head, *row, *closing])
             free[i, len(head) : len(head) + len(row)] = True
         return tokens, free
 
     def check(self, text: str, name: str) -> None:
         """Refuses a text with characters that the vocabulary cannot spell."""
-        found = self.strange(text)
-        if found is not None:
-            place, piece = found
+        problem = self.strange(text)
+        if problem is not None:
+            index, piece = problem
             raise GlauberError(
-                f"{name} has {piece!r} at character {place + 1}, which is not in the vocabulary."
+                f"{name} has {piece!r} at character {index + 1}, which is not in the vocabulary."
             )
 
     def strange(self, text: str) -> tuple[int, str] | None:
         """Place (from 0) and spelling of the first thing that the vocabulary cannot spell."""
-        halves = [i for i, one in enumerate(text) if "\ud800" <= one <= "\udfff"]
+        halves = [i for i, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"]
         if halves:  # bytes that were no UTF-8, which tokenizers cannot read
             return halves[0], ascii(text[halves[0]])
         if not self.tokenizer.is_fast:
-            unknown = any(map(self._unknown, self.pieces(text)))
+            unknown = any(map(self._is_unknown, self.pieces(text)))
             return self._first_unknown(text, 0, len(text)) if unknown else None
         read = self.tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
         covered: set[int] = set()
         for token, (begin, end) in zip(read["input_ids"], read["offset_mapping"], strict=True):
-            if self._unknown(token):
+            if self._is_unknown(token):
                 return self._first_unknown(text, begin, end)
             covered.update(range(begin, end))
         # Letters, digits, marks and symbols that no token covers were dropped by the tokenizer.
-        lost = (i for i, one in enumerate(text) if i not in covered and _counts(one))
-        place = next(lost, None)
-        return None if place is None else self._first_unknown(text, 0, len(text), place)
+        lost = (i for i, letter in enumerate(text) if i not in covered and _counts(letter))
+        first = next(lost, None)
+        return None if first is None else self._first_unknown(text, 0, len(text), first)
 
-    def _unknown(self, token: int) -> bool:
+    def _is_unknown(self, token: int) -> bool:
         return token in self.text.unknown or token >= self.size
 
     def _first_unknown(
         self, text: str, begin: int, end: int, lost: int | None = None
     ) -> tuple[int, str]:
         """The first character that is unknown or lost by itself; else what was given."""
-        for place in range(begin, end):
-            alone = self.pieces(text[place]) if _counts(text[place]) else [0]
-            if not alone or any(map(self._unknown, alone)):
-                return place, text[place]
+        for index in range(begin, end):
+            alone = self.pieces(text[index]) if _counts(text[index]) else [0]
+            if not alone or any(map(self._is_unknown, alone)):
+                return index, text[index]
         return (begin, text[begin:end]) if lost is None else (lost, text[lost])
 
     def words(self, texts: Sequence[str]) -> Tensor:
@@ -319,16 +345,16 @@ class Vocabulary:
             raise GlauberError("this tokenizer does not say which tokens make up one word.")
         opening, closing = (len(part) for part in self.text.around)
         rows = [[PAD] * opening + self._words(text) + [PAD] * closing for text in texts]
-        words = torch.full((len(rows), max(len(row) for row in rows)), PAD)
+        table = torch.full((len(rows), max(len(row) for row in rows)), PAD)
         for i, row in enumerate(rows):
-            words[i, : len(row)] = torch.tensor(row)
-        return words
+            table[i, : len(row)] = torch.tensor(row)
+        return table
 
     def _words(self, text: str) -> list[int]:
         if self.text.letters:
             return list(range(self.count(text)))
-        found = self.tokenizer(text, add_special_tokens=False).word_ids()
-        return [PAD if word is None else int(word) for word in found]
+        word_ids = self.tokenizer(text, add_special_tokens=False).word_ids()
+        return [PAD if word is None else int(word) for word in word_ids]
 
     def count(self, text: str) -> int:
         """Number of tokens of a text, without the special ones."""
@@ -336,12 +362,12 @@ class Vocabulary:
 
     def token(self, name: str) -> int:
         """The token that is spelled so, as the vocabulary writes it or as a text by itself."""
-        known = self.tokenizer.get_vocab().get(name)
-        pieces = self.pieces(name)
-        found = known if known is not None else pieces[0] if len(pieces) == 1 else None
-        if found is None or self._unknown(int(found)):
+        token, pieces = self.tokenizer.get_vocab().get(name), self.pieces(name)
+        if token is None and len(pieces) == 1:
+            token = pieces[0]
+        if token is None or self._is_unknown(int(token)):
             raise GlauberError(f"{name!r} is not a single token of the vocabulary.")
-        return int(found)
+        return int(token)
 
     def proposable(self, *, standard_only: bool = True, forbid: Iterable[str] = ()) -> Tensor:
         """Tokens that a chain may draw, (vocab,) bool: neither special nor unused nor forbidden.
@@ -352,10 +378,10 @@ class Vocabulary:
         """
         allowed = torch.zeros(self.size, dtype=torch.bool)
         special = self._special()
-        kept = [token for token in self.text.normal if token < self.size and token not in special]
+        normal = [t for t in self.text.normal if t < self.size and t not in special]
         if standard_only and self.text.proteins:
-            kept = [token for token in kept if self.text.spell(token) in RESIDUES]
-        allowed[torch.tensor(kept + self.ends, dtype=torch.int64)] = True
+            normal = [token for token in normal if self.text.spell(token) in RESIDUES]
+        allowed[torch.tensor(normal + self.ends, dtype=torch.int64)] = True
         for name in [forbid] if isinstance(forbid, str) else forbid:
             allowed[self.token(name)] = False
         if not bool(allowed.any()):
@@ -371,9 +397,9 @@ class Vocabulary:
         opening, closing = self.text.around
         special = {*self.tokenizer.all_special_ids, *opening, *closing}
         for role in ROLES:
-            named = getattr(self.config, f"{role}_token_id", None)
+            value = getattr(self.config, f"{role}_token_id", None)
             if getattr(self.tokenizer, f"{role}_token_id", None) is None:
-                tokens = named if isinstance(named, list | tuple) else [named]
+                tokens = value if isinstance(value, list | tuple) else [value]
                 special |= {
                     token
                     for token in tokens
@@ -382,6 +408,147 @@ class Vocabulary:
         return special
 
 
-def _counts(one: str) -> bool:
+def _counts(letter: str) -> bool:
     """Whether a character says something: no blank, accent, control or formatting mark."""
-    return unicodedata.category(one)[0] in "LNPS"
+    return unicodedata.category(letter)[0] in "LNPS"
+
+
+# ---- tokenizers without transformers
+
+
+def open_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
+    """The tokenizer of a folder, as transformers makes it or the same without transformers."""
+    tokenizer = PlainTokenizer.open(folder)
+    if tokenizer is not None:
+        return tokenizer
+    from transformers import AutoTokenizer
+
+    with quiet():
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+class Encoding(dict[str, list[int] | list[tuple[int, int]]]):
+    """The tokens of a text, and the word of each."""
+
+    words_of_tokens: list[int | None]
+
+    def word_ids(self) -> list[int | None]:
+        return self.words_of_tokens
+
+
+class PlainTokenizer:
+    """The part of transformers' interface that the package uses."""
+
+    is_fast = True
+
+    def __init__(self, backend: "Tokenizer", config: Config) -> None:
+        self.backend_tokenizer, self.config = backend, config
+        self.model_max_length = int(config.get("model_max_length") or UNBOUNDED)
+        backend.no_truncation()
+        backend.no_padding()
+
+    @classmethod
+    def open(cls, folder: Path) -> "PlainTokenizer | None":
+        """None where transformers may read the folder otherwise."""
+        path = folder / "tokenizer_config.json"
+        files = (path, folder / "tokenizer.json")
+        if not all(file.is_file() for file in files):
+            return None
+        if any((folder / name).exists() for name in OTHER_FILES):
+            return None
+        config = parse_json(path.read_text(encoding="utf-8"))
+        stored = parse_json(files[1].read_text(encoding="utf-8"))
+        if not isinstance(config, dict) or not isinstance(stored, dict):
+            return None
+        special = {f"{role}_token" for role in TOKENIZER_ROLES}
+        spellings = [config[key] for key in special & set(config) if config[key] is not None]
+        if set(config) - OPTIONS - special or not all(isinstance(s, str) for s in spellings):
+            return None
+        kind = config.get("tokenizer_class")
+        if kind not in AS_STORED and not (kind in BERT and _is_berts(stored, config)):
+            return None
+        from tokenizers import Tokenizer
+
+        try:
+            backend = Tokenizer.from_file(str(files[1]))
+        except Exception:  # transformers says what is wrong
+            return None
+        known = {
+            token.content for token in backend.get_added_tokens_decoder().values() if token.special
+        }
+        return cls(backend, config) if set(spellings) <= known else None
+
+    def __call__(
+        self,
+        text: str,
+        add_special_tokens: bool = True,
+        return_offsets_mapping: bool = False,
+        verbose: bool = True,
+    ) -> Encoding:
+        read = self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        encoding = Encoding(input_ids=read.ids)
+        encoding.words_of_tokens = read.word_ids
+        if return_offsets_mapping:
+            encoding["offset_mapping"] = read.offsets
+        return encoding
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
+
+    def __getattr__(self, name: str) -> int | None:
+        """The number of the special token of a role: mask_token_id, pad_token_id, ..."""
+        role = name.removesuffix("_token_id")
+        if role == name or role not in TOKENIZER_ROLES:
+            raise AttributeError(name)
+        spelling = self.config.get(f"{role}_token")
+        return None if spelling is None else self.backend_tokenizer.token_to_id(spelling)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        numbers = (getattr(self, f"{role}_token_id") for role in TOKENIZER_ROLES)
+        return [number for number in dict.fromkeys(numbers) if number is not None]
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self.backend_tokenizer.get_vocab(with_added_tokens=True))
+
+    def add_special_tokens(self, tokens: dict[str, str]) -> None:
+        self.backend_tokenizer.add_special_tokens(list(tokens.values()))
+        self.config = {**self.config, **tokens}
+
+    def save_pretrained(self, folder: Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.backend_tokenizer.save(str(folder / "tokenizer.json"))
+        text = json.dumps(self.config, indent=2, sort_keys=True, ensure_ascii=False)
+        (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _is_berts(stored: Config, config: Config) -> bool:
+    """Whether tokenizer.json is what transformers makes of BERT's vocabulary and the options."""
+    model = {key: value for key, value in (stored.get("model") or {}).items() if key != "vocab"}
+    single = [
+        {"SpecialToken": {"id": config.get("cls_token"), "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": config.get("sep_token"), "type_id": 0}},
+    ]
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+        "strip_accents": config.get("strip_accents"),
+        "lowercase": config.get("do_lower_case", True),
+    }
+    return (
+        stored.get("normalizer") == normalizer
+        and stored.get("pre_tokenizer") == {"type": "BertPreTokenizer"}
+        and (stored.get("post_processor") or {}).get("single") == single
+        and stored.get("decoder") == {"type": "WordPiece", "prefix": "##", "cleanup": True}
+        and model
+        == {
+            "type": "WordPiece",
+            "unk_token": config.get("unk_token"),
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        }
+        and all(config.get(f"{role}_token") for role in ("unk", "sep", "pad", "cls", "mask"))
+    )

@@ -1,4 +1,4 @@
-"""Where are a model's weights, are they sound, and on which device do they go?
+"""Where a model's weights are, whether they are sound, and on which device they go.
 
 Broken folders end in one sentence that names the file. Code that comes with a model is run only
 if the caller allows it: `trust_remote_code` is never taken from a file.
@@ -6,21 +6,26 @@ if the caller allows it: `trust_remote_code` is never taken from a file.
 
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from glauber.conditionals.forward.checkpoint import hash_of
+from glauber.conditionals.forward.checkpoint import Config, hash_of
 from glauber.conditionals.shelf import is_cached, is_folder, place_of
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.json_text import parse_json
 from glauber.result import one_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig as PreTrainedConfig
+    from transformers import PreTrainedModel as PreTrainedModel
+    from transformers import PreTrainedTokenizerBase as PreTrainedTokenizerBase
 
 PACKAGE = Path(__file__).resolve().parent.parent
 DTYPES = {
@@ -32,11 +37,11 @@ DTYPES = {
 DEVICES = ("cpu", "cuda", "mps")
 SPLIT = "cuda:split"  # the layers of one model on all GPUs of the machine, as many on each
 OPTIONS = ("kind", "mask_token")  # what a name may carry: NAME?kind=masked&mask_token=TOKEN
-SIZES = (
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-    "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "dim", "n_layers",
-    "n_heads", "hidden_dim", "embedding_size", "type_vocab_size",
-)  # fmt: skip
+SIZES = (  # keys of a config.json that must be numbers of something
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "n_embd"),
+    *("intermediate_size", "max_position_embeddings", "n_layer", "n_head", "n_positions", "dim"),
+    *("n_layers", "n_heads", "hidden_dim", "embedding_size", "type_vocab_size"),
+)
 DEBERTA_HEAD = (
     "The heads that Microsoft published for DeBERTa were trained with an enhanced mask decoder, "
     "which transformers does not have, and predict poorly without it; heads trained with "
@@ -52,13 +57,13 @@ def choose_device(device: str) -> torch.device:
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        place = torch.device(device)
-        if place.type not in DEVICES:
-            raise RuntimeError(f"{place.type} is none of {DEVICES}")
-        torch.empty(1, device=place)
+        target = torch.device(device)
+        if target.type not in DEVICES:
+            raise RuntimeError(f"{target.type} is none of {DEVICES}")
+        torch.empty(1, device=target)
     except Exception as error:  # each backend has its own
         raise GlauberError(f"the device {device} cannot be used on this machine.") from error
-    return place
+    return target
 
 
 def choose_devices(device: str) -> list[torch.device]:
@@ -73,8 +78,8 @@ def choose_devices(device: str) -> list[torch.device]:
 
 def check_device(device: str | None) -> None:
     """Refuses devices (`cuda:0,cuda:1` are two) that are not there, before anything is read."""
-    for one in () if device is None else str(device).split(","):
-        choose_devices(one)
+    for name in () if device is None else str(device).split(","):
+        choose_devices(name)
 
 
 def choose_dtype(dtype: str, *, exact: bool = False) -> torch.dtype:
@@ -91,7 +96,7 @@ def check_exact(dtype: str) -> None:
         raise GlauberError("int8 is for drawing samples only: use float32 or float64 here.")
 
 
-def name_of(model: Any) -> str:
+def name_of(model: "PreTrainedModel") -> str:
     """A name for a model that was given none: its config's, or `unnamed`."""
     return str(getattr(model.config, "_name_or_path", "") or "unnamed")
 
@@ -103,13 +108,13 @@ def split_name(name: str) -> tuple[str, dict[str, str]]:
     return plain, dict(option.split("=", 1) for option in options)
 
 
-def join_name(name: str, options: dict[str, Any]) -> str:
+def join_name(name: str, options: Mapping[str, object]) -> str:
     """What `split_name` splits; options that are None are left out."""
-    given = [f"{key}={options[key]}" for key in OPTIONS if options.get(key) is not None]
-    return f"{name}?{'&'.join(given)}" if given else name
+    carried = [f"{key}={options[key]}" for key in OPTIONS if options.get(key) is not None]
+    return f"{name}?{'&'.join(carried)}" if carried else name
 
 
-def check_tokenizer(tokenizer: Any, size: int, name: str) -> None:
+def check_tokenizer(tokenizer: "PreTrainedTokenizerBase", size: int, name: str) -> None:
     """Refuses a tokenizer that is missing, or that does not belong to a model of that size."""
     if not set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids):
         raise GlauberError(
@@ -124,25 +129,13 @@ def check_tokenizer(tokenizer: Any, size: int, name: str) -> None:
         )
 
 
-_switching = threading.Lock()
+def copy_of(model: "PreTrainedModel") -> "PreTrainedModel":
+    """A copy that shares its weights, for calls that change a model."""
+    shared = (*model.parameters(), *model.buffers())
+    return deepcopy(model, {id(values): values for values in shared})
 
 
-@contextmanager
-def restored_attention(model: Any) -> Iterator[None]:
-    """Restores the sparse attention that BigBird gives up for good after a short text."""
-    base = model.base_model
-    if not hasattr(base, "set_attention_type"):
-        yield
-        return
-    with _switching:
-        before = base.attention_type
-        try:
-            yield
-        finally:
-            base.set_attention_type(before)
-
-
-def ask_for_positions(model: Any, name: str) -> int | None:
+def ask_for_positions(model: "PreTrainedModel", name: str) -> int | None:
     """The most tokens for which the model's tables have positions; None without such tables.
 
     Found by asking for a text of one repeated token: a table of positions is then the one in which
@@ -150,18 +143,17 @@ def ask_for_positions(model: Any, name: str) -> int | None:
     """
     if model.device.type == "meta":
         return None
+    model = copy_of(model)  # BigBird gives up its sparse attention for good after a short text
     looked_up: list[tuple[Tensor, int]] = []
-    hooks = [
-        module.register_forward_pre_hook(
-            lambda table, inputs: looked_up.append((inputs[0], len(table.weight)))
-        )
-        for module in model.modules()
-        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight")
-    ]
+    for module in model.modules():
+        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight"):
+            module.register_forward_pre_hook(
+                lambda table, inputs: looked_up.append((inputs[0], len(table.weight)))
+            )
     token = next(i for i in range(5, -1, -1) if i != getattr(model.config, "pad_token_id", None))
     tokens = torch.full((1, 6), min(token, model.config.vocab_size - 1), device=model.device)
     try:
-        with torch.no_grad(), restored_attention(model):
+        with torch.no_grad():
             scores = model(input_ids=tokens).logits
     except Exception as error:  # each architecture fails in its own way
         dtype = str(model.dtype).removeprefix("torch.")
@@ -169,19 +161,16 @@ def ask_for_positions(model: Any, name: str) -> int | None:
         raise GlauberError(
             f"{name} ({model.config.model_type}) cannot score a text in {dtype} ({reason})."
         ) from error
-    finally:
-        for hook in hooks:
-            hook.remove()
     if scores.shape[-1] < model.config.vocab_size:
         raise GlauberError(
             f"{name} scores {scores.shape[-1]} tokens, but its config.json says that it has "
             f"{model.config.vocab_size}."
         )
-    found = [_positions_left(rows, size, tokens.shape[1]) for rows, size in looked_up]
-    return min((left for left in found if left is not None), default=None)
+    remaining = [_positions_left(rows, size, tokens.shape[1]) for rows, size in looked_up]
+    return min((count for count in remaining if count is not None), default=None)
 
 
-def _positions_left(rows: Any, size: int, length: int) -> int | None:
+def _positions_left(rows: object, size: int, length: int) -> int | None:
     """How many positions a table of that size has, if these rows of it are positions."""
     if not isinstance(rows, Tensor) or rows.is_floating_point() or rows.numel() < length:
         return None
@@ -190,7 +179,7 @@ def _positions_left(rows: Any, size: int, length: int) -> int | None:
     return size - first[0] if first == successive else None
 
 
-def longest_text(model: Any, tokenizer: Any, name: str) -> int:
+def longest_text(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", name: str) -> int:
     """The most tokens of a text with its special ones."""
     positions = ask_for_positions(model, name)
     if positions is None:
@@ -198,22 +187,24 @@ def longest_text(model: Any, tokenizer: Any, name: str) -> int:
     return min(positions, int(tokenizer.model_max_length))
 
 
-def in_precision(model: Any, place: torch.device, precision: torch.dtype) -> Any:
+def in_precision(
+    model: "PreTrainedModel", device: torch.device, precision: torch.dtype
+) -> "PreTrainedModel":
     """The model there in that precision.
 
     The frequencies of rotations stay in float32, as transformers loads them: half the bits would
     turn the hundredth token by a wrong angle.
     """
     names = [name for name, _ in model.named_buffers() if name.endswith("inv_freq")]
-    kept = {name: model.get_buffer(name).to(place) for name in names}
-    model = model.to(place, precision)
-    for name, values in kept.items():
+    frequencies = {name: model.get_buffer(name).to(device) for name in names}
+    model = model.to(device, precision)
+    for name, values in frequencies.items():
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, values)
     return model
 
 
-def fingerprint_of(tensors: Mapping[str, Tensor], tokenizer: Any) -> str:
+def fingerprint_of(tensors: Mapping[str, Tensor], tokenizer: "PreTrainedTokenizerBase") -> str:
     """SHA-256 over weights and vocabulary: equal exactly when the conditionals are."""
     digest = hash_of(tensors)
     digest.update(repr(sorted(tokenizer.get_vocab().items())).encode())
@@ -221,16 +212,30 @@ def fingerprint_of(tensors: Mapping[str, Tensor], tokenizer: Any) -> str:
 
 
 def from_pretrained(
-    name: str, trust_remote_code: bool, *, kind: str = "masked", **how: Any
-) -> tuple[Any, Any]:
+    name: str, trust_remote_code: bool, *, kind: str = "masked", gguf_file: str | None = None
+) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
     """The model and the tokenizer of that name, as transformers makes them."""
-    place = place_of(name)
-    if not reachable(place):
+    folder = place_of(name)
+    if not reachable(folder):
         raise GlauberError(_why(name, LookupError(name), kind))
-    if is_folder(place) and "gguf_file" not in how:
-        check_folder(Path(place))
+    if is_folder(folder) and gguf_file is None:
+        check_folder(Path(folder))
+    file_options = {} if gguf_file is None else {"gguf_file": gguf_file}
     try:
-        model, tokenizer, report = _opened(place, kind, trust_remote_code=trust_remote_code, **how)
+        import transformers
+
+        heads = transformers.AutoModelForMaskedLM, transformers.AutoModelForCausalLM
+        with quiet():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=trust_remote_code, **file_options
+            )
+            model, report = heads[kind == "causal"].from_pretrained(
+                folder,
+                dtype="auto",
+                output_loading_info=True,
+                trust_remote_code=trust_remote_code,
+                **file_options,
+            )
     except Exception as error:  # what a broken file raises depends on where it is broken
         raise GlauberError(_why(name, error, kind)) from error
     if report["missing_keys"]:
@@ -240,11 +245,10 @@ def from_pretrained(
                 f'only with "legacy": false in config.json: set that to load it. {DEBERTA_HEAD}'
             )
         missing = ", ".join(sorted(report["missing_keys"])[:3])
-        raise GlauberError(
-            f"{name} carries no {kind}-LM head: it lacks the weights {missing}."
-            if kind == "masked"
-            else f"{name} is not a whole {HEAD_NAMES[kind]}: it lacks the weights {missing}."
-        )
+        what = "carries no masked-LM head"
+        if kind == "causal":
+            what = f"is not a whole {HEAD_NAMES[kind]}"
+        raise GlauberError(f"{name} {what}: it lacks the weights {missing}.")
     if kind == "masked" and getattr(model.config, "legacy", True) is False:
         warnings.warn(f"{name}: {DEBERTA_HEAD}", GlauberWarning, stacklevel=3)
     check_tokenizer(tokenizer, model.config.vocab_size, name)
@@ -252,20 +256,6 @@ def from_pretrained(
         if not hasattr(model.config, f"{role}_token_id"):
             setattr(model.config, f"{role}_token_id", None)
     return model, tokenizer
-
-
-def _opened(place: str, kind: str, **how: Any) -> tuple[Any, Any, Any]:
-    """Model, tokenizer and what was missing, without a word on the terminal."""
-    import transformers
-
-    auto = {
-        "masked": transformers.AutoModelForMaskedLM,
-        "causal": transformers.AutoModelForCausalLM,
-    }[kind]
-    with quiet():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, **how)
-        model, report = auto.from_pretrained(place, dtype="auto", output_loading_info=True, **how)
-    return model, tokenizer, report
 
 
 @contextmanager
@@ -283,7 +273,7 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(loud)
 
 
-def check_weights(model: Any, name: str) -> None:
+def check_weights(model: "PreTrainedModel", name: str) -> None:
     """Refuses weights that are not finite numbers: every answer of such a model is one too."""
     for key, weight in model.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
@@ -292,50 +282,39 @@ def check_weights(model: Any, name: str) -> None:
 
 def kind_of(name: str) -> str:
     """Whether a model is masked, causal or a diffusion LM, by what its config names."""
-    place = place_of(split_name(name)[0])
-    if not reachable(place):
+    folder = place_of(split_name(name)[0])
+    if not reachable(folder):
         return "masked"
     try:
         from glauber.conditionals.forward.families import DIFFUSION, NO_MASK, shape_of
 
-        config = _config_of(place)
+        if is_folder(folder):
+            config = _read_json(Path(folder) / "config.json")
+        else:
+            from transformers import PreTrainedConfig
+
+            config = PreTrainedConfig.get_config_dict(folder)[0]
         shape = shape_of(config)
     except Exception:  # the loader says what is wrong
         return "masked"
-    if shape in DIFFUSION or shape in NO_MASK:
-        return "diffusion"
-    return _head_kind(config)
+    return "diffusion" if shape in DIFFUSION or shape in NO_MASK else _head_kind(config)
 
 
-def _config_of(place: str) -> dict[str, Any]:
-    """The config of a folder or a hub name; a file is read, nothing runs."""
-    if is_folder(place):
-        return _json(Path(place) / "config.json")
-    from transformers import PreTrainedConfig
-
-    config: dict[str, Any] = PreTrainedConfig.get_config_dict(place)[0]
-    return config
-
-
-def _head_kind(config: dict[str, Any]) -> str:
+def _head_kind(config: Config) -> str:
     """masked or causal: the head that the config names, by transformers' lists of both."""
     heads = config.get("architectures") or []
     if any("MaskedLM" in head for head in heads):
         return "masked"
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
+    from transformers.models.auto import modeling_auto
 
-    masked = MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
-    causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
-    if any(head in masked for head in heads):
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    if any(head in masked.values() for head in heads):
         return "masked"
-    if any(head in causal or "CausalLM" in head for head in heads):
+    if any(head in causal.values() or "CausalLM" in head for head in heads):
         return "causal"
     shape = config.get("model_type")
-    no_masked_head = shape not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return "causal" if no_masked_head and shape in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else "masked"
+    return "causal" if shape not in masked and shape in causal else "masked"
 
 
 def reachable(name: str) -> bool:
@@ -360,13 +339,15 @@ def reachable(name: str) -> bool:
 
 def check_folder(folder: Path) -> None:
     """Refuses a folder whose config or weights cannot be what they claim to be."""
+    from safetensors import SafetensorError, safe_open
+
     _check_config(folder / "config.json")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if (folder / name).is_file():
-            _json(folder / name)
+            _read_json(folder / name)
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        listed = _json(index).get("weight_map")
+        listed = _read_json(index).get("weight_map")
         if not isinstance(listed, dict) or not all(isinstance(v, str) for v in listed.values()):
             raise GlauberError(f"{index} is broken: it does not list the files of the weights.")
         for part in sorted(set(listed.values())):
@@ -374,7 +355,13 @@ def check_folder(folder: Path) -> None:
                 raise GlauberError(f"{index} names {part}, which is not there.")
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            _check_safetensors(path)
+            with safe_open(path, framework="pt"):  # the header, and the length that it says
+                pass
+        except SafetensorError as error:
+            reason = str(error).rstrip(".")
+            raise GlauberError(
+                f"{path} is cut off or is not a safetensors file ({reason})."
+            ) from error
         except OSError as error:
             raise GlauberError(f"{path} cannot be read: {error.strerror or error}.") from error
 
@@ -382,7 +369,7 @@ def check_folder(folder: Path) -> None:
 def _check_config(path: Path) -> None:
     if not path.is_file():
         raise GlauberError(f"{path.parent} is no model: it holds no config.json.")
-    config = _json(path)
+    config = _read_json(path)
     parts = [key for key in ("vision_config", "audio_config") if config.get(key)]
     if parts:
         raise GlauberError(
@@ -397,37 +384,28 @@ def _check_config(path: Path) -> None:
         raise GlauberError(f"{path} is broken: vocab_size is 0.")
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> Config:
+    """The object in a file; nothing runs."""
     try:
-        found = parse_json(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise GlauberError(f"{path} is broken: it is not JSON.") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise GlauberError(f"{path} is broken: it is not a JSON object.")
-    return found
-
-
-def _check_safetensors(path: Path) -> None:
-    """Refuses a file whose header is broken, or that is not as long as its header says."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt"):
-            pass
-    except SafetensorError as error:
-        reason = str(error).rstrip(".")
-        raise GlauberError(f"{path} is cut off or is not a safetensors file ({reason}).") from error
+    return content
 
 
 def _why(name: str, error: Exception, kind: str) -> str:
     """One sentence on why a model could not be loaded."""
     text, what = str(error), HEAD_NAMES[kind]
     if "trust_remote_code" in text:
-        offered = _code_offers(name)
-        if offered and not any(f"AutoModelFor{k}LM" in offered for k in ("Masked", "Causal")):
+        path = Path(place_of(name)) / "config.json"
+        classes = _read_json(path).get("auto_map") if path.is_file() else None
+        classes = sorted(classes) if isinstance(classes, dict) else []
+        if classes and not {"AutoModelForMaskedLM", "AutoModelForCausalLM"} & set(classes):
             return (
                 f"{name} is not a {what} that transformers knows, and the code that comes with it "
-                f"offers {', '.join(offered)} only."
+                f"offers {', '.join(classes)} only."
             )
         return (
             f"{name} wants to run code of its own; allow it with trust_remote_code if you trust it."
@@ -435,9 +413,8 @@ def _why(name: str, error: Exception, kind: str) -> str:
     if "AutoModelFor" in text:
         return f"{name} is not a {what}: transformers knows no such head for its shape."
     if name.startswith("bundled:") or is_folder(name):
-        return (
-            f"the folder {name} holds no {what} that can be loaded ({_reason(name, text, error)})."
-        )
+        reason = _reason(Path(name), text, error)
+        return f"the folder {name} holds no {what} that can be loaded ({reason})."
     return (
         f"the model {name} was found neither as a folder nor on the hub; without the hub, "
         "download it elsewhere and give the path of its folder (it holds config.json), "
@@ -445,16 +422,8 @@ def _why(name: str, error: Exception, kind: str) -> str:
     )
 
 
-def _code_offers(name: str) -> list[str]:
-    """The automatic classes for which a folder brings code of its own."""
-    path = Path(place_of(name)) / "config.json"
-    offered = _json(path).get("auto_map") if path.is_file() else None
-    return sorted(offered) if isinstance(offered, dict) else []
-
-
-def _reason(name: str, text: str, error: Exception) -> str:
+def _reason(folder: Path, text: str, error: Exception) -> str:
     """What is wrong in the folder, with the file where that is known."""
-    folder = Path(name)
     pickled = next((path.name for path in sorted(folder.glob("*.bin"))), None)
     if "size mismatch" in text or "mismatched" in text or "ignore_mismatched_sizes" in text:
         return "config.json has other sizes than the weights"

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from glauber.conditionals.base import PAD
-from glauber.conditionals.files import Row
+from glauber.conditionals.texts import Row
 from glauber.conditionals.vocabulary import Text
 from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.fill_scores import FillScores, fill_scores

@@ -9,9 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from glauber.conditionals.base import Model, mask_token_of
 from glauber.conditionals.constraints import Allow, Constraints, read_constraints
-from glauber.conditionals.files import Row
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
-from glauber.conditionals.texts import Corpus
+from glauber.conditionals.texts import Corpus, Row
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.dynamics.constrained import Constrained
 from glauber.dynamics.unmasking import Unmasking

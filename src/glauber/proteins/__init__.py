@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from glauber.conditionals.families import FAMILIES, Family, Options
+from glauber.conditionals.shelf import FAMILIES, Family, Options
 
 if TYPE_CHECKING:
     from glauber.conditionals.base import Model

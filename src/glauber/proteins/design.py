@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from glauber.conditionals.files import Row
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import spell_sites
+from glauber.conditionals.texts import Row
 from glauber.disk import check_new
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Trust

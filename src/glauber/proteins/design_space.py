@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from glauber.conditionals.base import Model
-from glauber.conditionals.files import Row
+from glauber.conditionals.texts import Row
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.proteins.diversity import check_room

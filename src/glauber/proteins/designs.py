@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.files import Row
 from glauber.conditionals.starts import spell_sites
-from glauber.conditionals.texts import fasta
+from glauber.conditionals.texts import Row, fasta
 from glauber.json_text import Record
 from glauber.proteins.diversity import distance_counts, frequencies
 from glauber.proteins.fasta import SequenceResult, write_bytes

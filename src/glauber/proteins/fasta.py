@@ -10,8 +10,14 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from glauber.conditionals.files import FASTA_SUFFIXES, TEXT_COLUMNS, Row, suffix_of
-from glauber.conditionals.texts import fasta, read_texts
+from glauber.conditionals.texts import (
+    FASTA_SUFFIXES,
+    TEXT_COLUMNS,
+    Row,
+    fasta,
+    read_texts,
+    suffix_of,
+)
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError
 from glauber.result import Result

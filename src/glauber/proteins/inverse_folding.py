@@ -20,9 +20,8 @@ from torch.nn.functional import gelu, layer_norm, linear
 from glauber.conditionals.base import hide
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import ACTIVATIONS, ExactRows, PaddedRows
-from glauber.conditionals.families import Options
 from glauber.conditionals.own import symbols
-from glauber.conditionals.shelf import INVERSE_FOLDING, cached_folder, check_fetched
+from glauber.conditionals.shelf import INVERSE_FOLDING, Options, cached_folder, check_fetched
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
 from glauber.json_text import Record, parse_json

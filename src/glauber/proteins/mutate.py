@@ -11,9 +11,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from glauber.conditionals.files import Row
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import skip
+from glauber.conditionals.texts import Row
 from glauber.dynamics.constrained import Constrained
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Trust

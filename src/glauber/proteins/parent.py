@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from glauber.conditionals.base import Model
-from glauber.conditionals.files import Row, suffix_of
 from glauber.conditionals.starts import readable, starts
+from glauber.conditionals.texts import Row, suffix_of
 from glauber.errors import GlauberError
 from glauber.json_text import Record
 from glauber.proteins.fasta import TABLES, as_file, check_letters, read_sequences

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glauber.compatibility.pseudo_likelihood import hidden_laws
-from glauber.conditionals.files import Row
+from glauber.conditionals.texts import Row
 from glauber.errors import GlauberError
 from glauber.json_text import Record
 from glauber.progress import say, track

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glauber.conditionals.files import Row
+from glauber.conditionals.texts import Row
 from glauber.json_text import Record
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.order_scores import agreement, contrary

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.conditionals.files import Row
-from glauber.conditionals.texts import fasta
+from glauber.conditionals.texts import Row, fasta
 from glauber.disk import check_new, draft_of, sync
 from glauber.errors import GlauberError
 from glauber.progress import check_count

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glauber.conditionals.files import Row
 from glauber.conditionals.starts import called, read_texts, skip
-from glauber.conditionals.texts import Corpus
+from glauber.conditionals.texts import Corpus, Row
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed

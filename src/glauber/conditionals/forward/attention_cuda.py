@@ -7,7 +7,7 @@ distance are formed for all distances by cuBLAS and read askew. What the kernel 
 """
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +31,7 @@ SIZES = (16, 32, 64, 128)  # of heads, for the kernel
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # the kernels run on a CPU, in Python
 STEP = 16  # tables of distances are made for lengths in such steps
 
-Kept = dict[tuple[int, int], "Distances"]
+Tables = dict[tuple[int, int], "Distances"]
 
 
 class Distances(NamedTuple):
@@ -50,27 +50,27 @@ class Distances(NamedTuple):
 
 def attend(
     layer: "Layer",
-    parts: tuple[Tensor, Tensor, Tensor],
+    projected: tuple[Tensor, Tensor, Tensor],
     heads: int,
     layout: Layout,
     *,
     sites: Tensor | None = None,
-    kept: Kept,
+    tables: Tables,
 ) -> Tensor:
     """Attention of queries on keys and values, (tokens, d) each; parts of wider rows are fine.
 
     sites (rows, k) say where the queries (rows k, d) stand; without them, one at every place.
     """
-    size = parts[0].shape[1] // heads
-    if not (fused(parts[0]) and size in SIZES):
-        return _plainly(layer, parts, heads, layout, sites, kept)
+    size = projected[0].shape[1] // heads
+    if not (has_kernels(projected[0]) and size in SIZES):
+        return _by_torch(layer, projected, heads, layout, sites, tables)
     if layer.rotary is not None and size < 32:  # halves are too narrow for a product
-        parts = (*_turned(layer.rotary, parts, heads, layout, sites), parts[2])
+        projected = (*_turn(layer.rotary, projected, heads, layout, sites), projected[2])
         layer = layer._replace(rotary=None)
-    return _by_kernel(layer, parts, heads, layout, sites, kept)
+    return _by_kernel(layer, projected, heads, layout, sites, tables)
 
 
-def fused(states: Tensor) -> bool:
+def has_kernels(states: Tensor) -> bool:
     """Whether our kernels take it."""
     if triton is None or states.dtype == torch.float64:
         return False
@@ -79,13 +79,13 @@ def fused(states: Tensor) -> bool:
 
 def _by_kernel(
     layer: "Layer",
-    parts: tuple[Tensor, Tensor, Tensor],
+    projected: tuple[Tensor, Tensor, Tensor],
     heads: int,
     layout: Layout,
     sites: Tensor | None,
-    kept: Kept,
+    tables: Tables,
 ) -> Tensor:
-    queries, keys, values = parts
+    queries, keys, values = projected
     rows, n_q = len(layout.lengths), layout.longest if sites is None else sites.shape[1]
     mixed = torch.empty_like(queries, memory_format=torch.contiguous_format)
     size = queries.shape[1] // heads
@@ -94,7 +94,7 @@ def _by_kernel(
     by_query = by_key = bias = columns = None
     middle = 0
     if layer.relative is not None:
-        at = distances(layer.relative, layout.longest, kept, capturing(queries))
+        at = distances(layer.relative, layout.longest, tables, capturing(queries))
         by_query, by_key = _terms(queries, at.keys), _terms(keys, at.queries)
         bias, columns, middle = at.bias, at.columns, at.middle
     terms = next((term for term in (by_query, by_key, bias) if term is not None), queries)
@@ -115,7 +115,7 @@ def _by_kernel(
     return mixed
 
 
-def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) -> dict[str, Any]:
+def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) -> dict[str, int]:
     """Queries and keys of a block, and the warps that share it: the fastest on an H200.
 
     state holds the size of a head and the bytes of a number.
@@ -134,15 +134,15 @@ def block_sizes(n_q: int, longest: int, state: tuple[int, int], turned: bool) ->
     return {"Q": min(most, 32 if turned else 16), "K": keys, "ONE": True, "num_warps": 1}
 
 
-def distances(relative: "Relative", longest: int, kept: Kept, passing: bool) -> Distances:
-    """The tables for rows of that length; kept, except while a graph is recorded."""
+def distances(relative: "Relative", longest: int, tables: Tables, passing: bool) -> Distances:
+    """The tables for rows of that length; stored, except while a graph is recorded."""
     length = min(-(-longest // STEP) * STEP, relative.places)
-    found = kept.get((id(relative), length))
-    if found is None:
-        found = _distances(relative, length)
+    table = tables.get((id(relative), length))
+    if table is None:
+        table = _distances(relative, length)
         if not passing:
-            kept[id(relative), length] = found
-    return found
+            tables[id(relative), length] = table
+    return table
 
 
 def _distances(relative: "Relative", length: int) -> Distances:
@@ -163,9 +163,9 @@ def _terms(states: Tensor, table: Tensor | None) -> Tensor | None:
     return states.unflatten(1, (len(table), -1)).transpose(0, 1) @ table.mT
 
 
-def _turned(
+def _turn(
     rotary: "Rotary",
-    parts: tuple[Tensor, Tensor, Tensor],
+    projected: tuple[Tensor, Tensor, Tensor],
     heads: int,
     layout: Layout,
     sites: Tensor | None,
@@ -174,9 +174,9 @@ def _turned(
     places = layout.place
     if places is None:
         rows, length = layout.shape
-        places = torch.arange(length, device=parts[0].device).repeat(rows)
+        places = torch.arange(length, device=projected[0].device).repeat(rows)
     at_queries = places if sites is None else sites.clamp(min=0).flatten()
-    return turn(rotary, parts[0], at_queries, heads), turn(rotary, parts[1], places, heads)
+    return turn(rotary, projected[0], at_queries, heads), turn(rotary, projected[1], places, heads)
 
 
 def turn(rotary: "Rotary", states: Tensor, places: Tensor, heads: int) -> Tensor:
@@ -193,15 +193,15 @@ def turn(rotary: "Rotary", states: Tensor, places: Tensor, heads: int) -> Tensor
 # ---- by PyTorch's operators
 
 
-def _plainly(
+def _by_torch(
     layer: "Layer",
-    parts: tuple[Tensor, Tensor, Tensor],
+    projected: tuple[Tensor, Tensor, Tensor],
     heads: int,
     layout: Layout,
     sites: Tensor | None,
-    kept: Kept,
+    tables: Tables,
 ) -> Tensor:
-    queries, keys, values = parts
+    queries, keys, values = projected
     (rows, length), width = layout.shape, queries.shape[1]
     if layout.row is not None:
         length = layout.longest
@@ -221,7 +221,7 @@ def _plainly(
                 heads,
                 layout.lengths[begin : begin + size],
                 None if at_sites is None else at_sites[begin : begin + size],
-                kept,
+                tables,
             )
             for begin in range(0, rows, size)
         ]
@@ -233,14 +233,14 @@ def _plainly(
 
 def _rows(
     layer: "Layer",
-    parts: list[Tensor],
+    projected: list[Tensor],
     heads: int,
     lengths: Tensor,
     sites: Tensor | None,
-    kept: Kept,
+    tables: Tables,
 ) -> Tensor:
     """Rows of one padded length: (rows, queries, d)."""
-    queries, keys, values = parts
+    queries, keys, values = projected
     every = torch.arange(keys.shape[1], device=keys.device)
     if layer.rotary is not None:
         queries = turn(layer.rotary, queries, every if sites is None else sites, heads)
@@ -254,18 +254,18 @@ def _rows(
         unseen = unseen | (apart.abs() > layer.window)
     added = torch.zeros_like(unseen, dtype=queries.dtype).masked_fill(unseen, float("-inf"))
     if layer.relative is not None:
-        added = added + _related(layer.relative, queries, keys, apart, kept)
+        added = added + _relate(layer.relative, queries, keys, apart, tables)
     mixed = F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=added, scale=layer.scale
     )
     return mixed.transpose(1, 2).flatten(2)
 
 
-def _related(
-    relative: "Relative", queries: Tensor, keys: Tensor, apart: Tensor, kept: Kept
+def _relate(
+    relative: "Relative", queries: Tensor, keys: Tensor, apart: Tensor, tables: Tables
 ) -> Tensor:
     """What depends on the distance: (rows or 1, heads, queries, keys)."""
-    at = distances(relative, keys.shape[2], kept, capturing(keys))
+    at = distances(relative, keys.shape[2], tables, capturing(keys))
     column = apart + at.middle
     if at.columns is not None:
         column = at.columns[column]

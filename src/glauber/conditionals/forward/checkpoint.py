@@ -9,6 +9,7 @@ No weight is copied except where several become one product or a factor is multi
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -44,9 +45,8 @@ KEYS = {
     "eps": "layer_norm_eps",
     "activation": "hidden_act",
 }
-
-
-NONE: Mapping[str, Any] = MappingProxyType({})
+NONE: Config = MappingProxyType({})
+MISFIT = "config.json has other sizes than the weights"
 
 
 class Unknown(Exception):
@@ -93,7 +93,7 @@ class Family(NamedTuple):
     """An architecture: the names of its tensors, and which options of its config are known."""
 
     words: str
-    layers: str  # the prefix of layer {}
+    layers: "str | Callable[[Reader], list[str]]"  # the prefix of layer {}, or all in order
     layer: LayerNames
     head: HeadNames
     places: str = ""
@@ -103,64 +103,26 @@ class Family(NamedTuple):
     norm_last: bool = False  # whether that norm follows the projection
     norm: str = ""  # after the last layer
     keys: Mapping[str, str] = NONE  # of the config, where they are not those of `KEYS`
-    fixed: Mapping[str, Any] = NONE  # values that no config changes
-    defaults: Mapping[str, Any] = NONE  # of keys that a config may leave out
-    known: Mapping[str, Sequence[Any]] = NONE  # values of options that can be described
+    fixed: Config = NONE  # values that no config changes
+    defaults: Config = NONE  # of keys that a config may leave out
+    known: Mapping[str, Sequence[object]] = NONE  # values of options that can be described
     prepare: Callable[[Config], Config] = dict  # a config with values that it leaves out
     angles: Angles | None = None
     rms: bool = False  # norms of the root mean square
     single: bool = False  # norms formed in float32
     gated: bool = False  # one product is what the activation takes and the gate
     after_padding: bool = False  # places are counted from the padding token's number plus one
-    prefixes: "Callable[[Reader], list[str]] | None" = None  # of the layers, in order
-    adapt: "Callable[[Reader, Place, Layer], Layer]" = lambda reader, place, layer: layer
+    adapt: "Callable[[Reader, Layer], Layer]" = lambda reader, layer: layer
     finish: "Callable[[Reader, Description], Description]" = lambda reader, described: described
     unused: tuple[str, ...] = ()  # parts of names: tensors of the module that no score depends on
     strict: bool = True  # refuses other tensors that nobody reads
     cuda: bool = True  # whether our pass on CUDA computes it
 
 
-class Place(NamedTuple):
-    """Where tensors of a layer go, and what their names begin with."""
-
-    reader: "Reader"
-    device: torch.device
-    prefix: str = ""
-
-    def put(self, values: Tensor) -> Tensor:
-        return values.to(self.device, self.reader.dtype)
-
-    def stored(self, name: str) -> Tensor:
-        return self.reader.stored(self.prefix + name)
-
-    def has(self, name: str) -> bool:
-        return self.prefix + name in self.reader
-
-    def __call__(self, name: str) -> Tensor:
-        return self.put(self.stored(name))
-
-    def maybe(self, name: str) -> Tensor | None:
-        return self(name) if self.has(name) else None
-
-    def affine(self, name: str) -> Affine:
-        """A product, with a bias where the checkpoint has one."""
-        return Affine(self(f"{name}.weight"), self.maybe(f"{name}.bias"))
-
-    def norm(self, name: str, *, plain: bool = False) -> Norm | None:
-        """None without a name. plain: a layer norm, whatever the layers have."""
-        family, optional = self.reader.family, name.endswith("?")
-        name = name.removesuffix("?")
-        if not name or (optional and not self.has(f"{name}.weight")):
-            return None
-        weight, bias = self.maybe(f"{name}.weight"), self.maybe(f"{name}.bias")
-        if family.rms and not plain:
-            return Norm(weight, None, self.reader.eps, centred=False)
-        single = family.single and not plain
-        return Norm(self(f"{name}.weight"), bias, self.reader.eps, single=single)
-
-
 class Reader:
-    """Reads one checkpoint."""
+    """Reads one checkpoint; `at` is the same reader for the tensors of a part of it."""
+
+    prefix = ""  # what the names of the part begin with
 
     def __init__(
         self,
@@ -173,11 +135,18 @@ class Reader:
     ) -> None:
         """buffers: of a module, which are not in its state dict."""
         self.family, self.devices, self.dtype = family, devices, dtype
+        self.device = devices[0]  # of the tensors that are read
         self.tensors, self.buffers = tensors, buffers or {}
         self.config = family.prepare({**family.defaults, **config, **family.fixed})
-        self.read: set[str] = set()  # names of tensors
-        self.tables: dict[Any, Any] = {}  # what layers share
-        self.tied = self._tied()
+        self.names_read: set[str] = set()
+        self.shared: dict[object, Any] = {}  # what layers have in common
+        self.tied = self._tied_names()
+
+    def at(self, prefix: str, device: torch.device | None = None) -> "Reader":
+        """The same for tensors whose names begin with a prefix, put on a device."""
+        part = copy(self)
+        part.prefix, part.device = prefix, device or self.device
+        return part
 
     @property
     def name(self) -> str:
@@ -203,7 +172,7 @@ class Reader:
             raise Unknown(f"the config.json of this {self.name} checkpoint has no {key}.")
         return self.config[key]
 
-    def _tied(self) -> dict[str, str]:
+    def _tied_names(self) -> dict[str, str]:
         """Tensors that are others of the checkpoint: the name of each and of the other one."""
         head, words = self.family.head, self.family.words
         if self.config.get("tie_word_embeddings", True) is False:
@@ -219,13 +188,44 @@ class Reader:
         return {**tied, **self.tensors}
 
     def __contains__(self, name: str) -> bool:
+        name = self.prefix + name
         return name in self.tensors or self.tied.get(name) in self.tensors
 
-    def stored(self, name: str) -> Tensor:
+    def raw(self, name: str) -> Tensor:
+        """A tensor as the checkpoint has it."""
         if name not in self:
-            raise Unknown(f"this {self.name} checkpoint lacks {name}.")
-        self.read.add(name)
+            raise Unknown(f"this {self.name} checkpoint lacks {self.prefix + name}.")
+        name = self.prefix + name
+        self.names_read.add(name)
         return self.tensors[name if name in self.tensors else self.tied[name]]
+
+    def put(self, values: Tensor) -> Tensor:
+        return values.to(self.device, self.dtype)
+
+    def __call__(self, name: str) -> Tensor:
+        return self.put(self.raw(name))
+
+    def optional(self, name: str) -> Tensor | None:
+        """None where the name is empty, or ends in ? and is missing."""
+        known = name.removesuffix("?")
+        return None if not known or (known != name and known not in self) else self(known)
+
+    def affine(self, name: str) -> Affine:
+        """A product, with a bias where the checkpoint has one."""
+        return Affine(self(f"{name}.weight"), self.optional(f"{name}.bias?"))
+
+    def norm(self, name: str, *, plain: bool = False) -> Norm | None:
+        """None where the name is empty, or ends in ? and is missing.
+
+        plain: a layer norm, whatever the layers have.
+        """
+        family, known = self.family, name.removesuffix("?")
+        if not known or (known != name and f"{known}.weight" not in self):
+            return None
+        if family.rms and not plain:
+            return Norm(self.optional(f"{known}.weight?"), None, self.eps, centred=False)
+        weight, bias = self(f"{known}.weight"), self.optional(f"{known}.bias?")
+        return Norm(weight, bias, self.eps, single=family.single and not plain)
 
     @property
     def eps(self) -> float:
@@ -254,80 +254,73 @@ class Reader:
                     f"this {self.name} checkpoint has {key} {self.config[key]!r} in its "
                     "config.json, which is not one that we can read."
                 )
-        prefixes = [family.layers.format(i) for i in range(self.size("depth"))]
-        if family.prefixes is not None:
-            prefixes = family.prefixes(self)
-        on = spread(len(prefixes), self.devices)
+        if callable(family.layers):
+            prefixes = family.layers(self)
+        else:
+            prefixes = [family.layers.format(number) for number in range(self.size("depth"))]
+        devices = spread(len(prefixes), self.devices)
         layers: dict[str, Layer] = {}
         with torch.no_grad():
-            embedding, places = self.embedding(Place(self, on[0]))
-            for prefix, device in zip(prefixes, on, strict=True):
+            embedding, longest = self.at("", devices[0]).embedding()
+            for prefix, device in zip(prefixes, devices, strict=True):
                 if prefix not in layers:
-                    layers[prefix] = self.layer(Place(self, device, prefix))
-            last = Place(self, on[-1])
+                    layers[prefix] = self.at(prefix, device).layer()
+            last = self.at("", devices[-1])
             described = Description(
                 embedding,
                 [layers[prefix] for prefix in prefixes],
                 self.size("heads"),
                 last.norm(family.norm),
-                self.head(last),
-                places,
+                last.head(),
+                longest,
             )
             described = family.finish(self, described)
         self.check(described)
         return described
 
-    def embedding(self, place: Place) -> tuple[Embedding, int]:
+    def embedding(self) -> tuple[Embedding, int]:
         """What enters the first layer, and the longest text."""
-        family, added = self.family, None
+        family, added = self.family, self.optional(self.family.places)
         longest = self.size("longest") - self.first
-        if family.places and (
-            not family.places.endswith("?") or family.places[:-1] in self.tensors
-        ):
-            added = place(family.places.removesuffix("?"))[self.first :]
+        if added is not None:
+            added = added[self.first :]
             longest = len(added)
-        for name in family.types:
-            values = place.maybe(name.removesuffix("?"))
-            if values is None and not name.endswith("?"):
-                raise Unknown(f"this {self.name} checkpoint lacks {name}.")
+        for values in map(self.optional, family.types):
             if values is not None and added is None:
                 added = values[0].expand(longest, -1).contiguous()
             elif values is not None and added is not None:
                 added = added + values[0]
         project = None
-        if family.project and place.has(f"{family.project}.weight"):
-            project = place.affine(family.project)
-        norm = place.norm(family.norm_words)
-        embedding = Embedding(place(family.words), added, norm, project)
+        if family.project and f"{family.project}.weight" in self:
+            project = self.affine(family.project)
+        norm = self.norm(family.norm_words)
+        embedding = Embedding(self(family.words), added, norm, project)
         if family.norm_last and project is not None:
             embedding = embedding._replace(norm=None, norm_projected=norm)
         return embedding, longest
 
-    def layer(self, place: Place) -> Layer:
+    def layer(self) -> Layer:
+        """The layer that the prefix names."""
         names, angles = self.family.layer, self.family.angles
-        together = names.queries_keys_values
-        if len(together) == 1:
-            products = place.affine(together[0])
-        else:
-            products = self.queries_keys_values(*(place.affine(name) for name in together))
-        between = [place.affine(name) for name in names.between]
+        together = [self.affine(name) for name in names.queries_keys_values]
+        between = [self.affine(name) for name in names.between]
         layer = Layer(
-            products,
-            place.affine(names.attended),
-            between[0] if len(between) == 1 else stacked(*between),
-            place.affine(names.out),
+            self.queries_keys_values(*together) if len(together) == 3 else together[0],
+            self.affine(names.attended),
+            between[0] if len(between) == 1 else stack(*between),
+            self.affine(names.out),
             self.activation(self.key("activation")),
             scale=float(self.head_size**-0.5),
             gated=self.family.gated or len(between) == 2,
-            norm_before=place.norm(names.norm_before),
-            norm_attended=place.norm(names.norm_attended),
-            norm_between=place.norm(names.norm_between),
-            norm_out=place.norm(names.norm_out),
-            norm_queries=place.norm(names.norm_queries),
-            norm_keys=place.norm(names.norm_keys),
-            rotary=self.rotary(place.device) if angles is not None and not angles.kinds else None,
+            rotary=self.rotary() if angles is not None and not angles.kinds else None,
+            norm_before=self.norm(names.norm_before),
+            norm_attended=self.norm(names.norm_attended),
+            norm_between=self.norm(names.norm_between),
+            norm_out=self.norm(names.norm_out),
+            norm_queries=self.norm(names.norm_queries),
+            norm_keys=self.norm(names.norm_keys),
         )
-        return self.family.adapt(self, place, layer)
+        return self.family.adapt(self, layer)
 
     def queries_keys_values(self, queries: Affine, keys: Affine, values: Affine) -> Affine:
         """One product; keys and values that several heads share are there once for each."""
@@ -336,26 +329,26 @@ class Reader:
         if heads % shared:
             raise Unknown(f"{heads} heads do not share {shared} keys evenly.")
         if shared < heads:
-            parts = (for_every_head(part, size, heads // shared) for part in (keys, values))
-            keys, values = parts
-        return stacked(queries, keys, values)
+            keys, values = (for_every_head(p, size, heads // shared) for p in (keys, values))
+        return stack(queries, keys, values)
 
-    def head(self, place: Place) -> Head:
+    def head(self) -> Head:
         """Where a hidden state becomes scores."""
         names = self.family.head
-        weight, bias = place(f"{names.scores}.weight"), None
-        for name in (f"{names.scores}.bias", names.bias):
-            values = place.maybe(name) if name else None
-            bias = values if bias is None else bias
+        weight = self(f"{names.scores}.weight")
+        bias = self.optional(f"{names.scores}.bias?")
+        if names.bias:
+            tied = self.optional(f"{names.bias}?")
+            bias = tied if bias is None else bias
         head = Head(Affine(weight, bias))
         if names.bias and not names.tied_bias:
             head = Head(Affine(weight, None), bias=bias)
         if not names.transform:
             return head
         return head._replace(
-            transform=place.affine(names.transform),
+            transform=self.affine(names.transform),
             activation=self.activation(names.activation),
-            norm=place.norm(names.norm, plain=True),
+            norm=self.norm(names.norm, plain=True),
         )
 
     def activation(self, key: str) -> str:
@@ -367,22 +360,22 @@ class Reader:
             raise Unknown(f"there is no activation {name!r}.") from error
         return str(name)
 
-    def rotary(self, device: torch.device, kind: str = "") -> Rotary:
+    def rotary(self, kind: str = "") -> Rotary:
         """The rotation at every place; kind names one of several."""
-        if (kind, device) not in self.tables:
-            self.tables[kind, device] = self._rotary(device, kind)
-        rotary: Rotary = self.tables[kind, device]
+        angles, key = self.family.angles, ("rotary", kind, self.device)
+        assert angles is not None
+        if key not in self.shared:
+            self.shared[key] = self._rotary(angles, kind)
+        rotary: Rotary = self.shared[key]
         return rotary
 
-    def _rotary(self, device: torch.device, kind: str) -> Rotary:
-        angles = self.family.angles
-        assert angles is not None
+    def _rotary(self, angles: Angles, kind: str) -> Rotary:
         frequencies, factor = self._frequencies(angles, kind)
         name = angles.buffer.format(f"{kind}_" if kind else "")
         if name in self.buffers:  # as the module has them, maybe rounded
             frequencies = self.buffers[name].float()
-        places = torch.arange(self.size("longest") - self.first, device=device).float()
-        turns = places[:, None] * frequencies.to(device)
+        places = torch.arange(self.size("longest") - self.first, device=self.device).float()
+        turns = places[:, None] * frequencies.to(self.device)
         cos, sin = turns.cos() * factor, turns.sin() * factor
         wide = torch.promote_types(self.dtype, torch.float32) if angles.wide else self.dtype
         if angles.rounds and wide == torch.float64:
@@ -412,27 +405,21 @@ class Reader:
 
     def check(self, described: Description) -> None:
         """Refuses sizes that do not fit together, and tensors that nobody has read."""
-        for values, shape in _shapes(
-            described, self.size("width"), self.size("vocab"), self._between()
-        ):
+        between = self.size("between") if self.config.get(self.key("between")) else None
+        for values, shape in _shapes(described, self.size("width"), self.size("vocab"), between):
             if values is not None and tuple(values.shape) != shape:
-                raise Unknown("config.json has other sizes than the weights")
-        if self.family.strict:
-            self._check_names()
-
-    def _check_names(self) -> None:
+                raise Unknown(MISFIT)
+        if not self.family.strict:
+            return
         for name, other in self.tied.items():
-            one, two = self.tensors.get(name), self.tensors.get(other)
-            same = one is None or two is None or one is two or torch.equal(one, two)
-            if not same:
+            first, second = self.tensors.get(name), self.tensors.get(other)
+            if first is None or second is None or first is second:
+                continue
+            if not torch.equal(first, second):
                 raise Unknown(f"{name} is not {other}, although the config says that it is.")
-        unread = set(self.tensors) - self.read - set(self.tied.values())
-        for name in sorted(unread):
+        for name in sorted(set(self.tensors) - self.names_read - set(self.tied.values())):
             if not any(part in name for part in self.family.unused):
                 raise Unknown(f"{name} of this {self.name} checkpoint is not described.")
-
-    def _between(self) -> int | None:
-        return self.size("between") if self.config.get(self.key("between")) else None
 
 
 def _shapes(
@@ -470,7 +457,7 @@ def _shapes(
 # ---- parts
 
 
-def stacked(*parts: Affine) -> Affine:
+def stack(*parts: Affine) -> Affine:
     """Several linear maps of one input as one; a bias that one of them lacks is 0."""
     weight = torch.cat([part.weight for part in parts]).contiguous()
     if all(part.bias is None for part in parts):
@@ -482,7 +469,7 @@ def stacked(*parts: Affine) -> Affine:
     return Affine(weight, torch.cat(biases))
 
 
-def divided(part: Affine, by: float) -> Affine:
+def divide(part: Affine, by: float) -> Affine:
     return Affine(part.weight / by, None if part.bias is None else part.bias / by)
 
 
@@ -546,8 +533,12 @@ def hash_of(tensors: Tensors) -> "hashlib._Hash":
     """SHA-256 over the names, types, shapes and values of tensors, in order of their names."""
     digest = hashlib.sha256()
     for key in sorted(tensors):
-        values = tensors[key].detach().cpu()
+        values = tensors[key]
         digest.update(f"{key} {values.dtype} {tuple(values.shape)}".encode())
-        raw: Any = values.contiguous().view(-1).view(torch.uint8).numpy()
-        digest.update(raw)
+        digest.update(bytes_of(values))
     return digest
+
+
+def bytes_of(values: Tensor) -> memoryview:
+    """The numbers of a tensor as they lie in memory."""
+    return values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data

@@ -1,15 +1,15 @@
-"""How is an encoder built? A small value that says so, for every masked LM of the field.
+"""A small value that says how an encoder is built, for every masked LM of the field.
 
-The encoders differ in a few choices: whether a norm stands before or after a block, how places
+The encoders differ in a few choices: whether a norm comes before or after a block, how places
 enter (added to the embeddings, as rotations, as relative terms of attention), whether the
-feed-forward has a gate, how far a layer looks. `read` takes them off a transformers module; the
+feed-forward has a gate, how far a layer looks. `families` reads them from a checkpoint; the
 passes for CPU (`encoder`) and CUDA (`encoder_cuda`) compute whatever is described here.
 
 d is the width, f that of the feed-forward, s the size of a head: d = heads * s.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -125,7 +125,7 @@ class Description(NamedTuple):
     embedding: Embedding
     layers: list[Layer]  # a layer that is shared stands there several times
     heads: int
-    norm: Norm | None  # behind the last layer
+    norm: Norm | None  # after the last layer
     head: Head
     places: int  # the longest text
 
@@ -134,7 +134,7 @@ class Description(NamedTuple):
         return self.layers[0].attended.weight.shape[0]
 
 
-def tensors_of(part: Any) -> Iterator[Tensor]:
+def tensors_of(part: object) -> Iterator[Tensor]:
     """The tensors of a description or of a part of it; a shared one as often as it is there."""
     if isinstance(part, Tensor):
         yield part
@@ -143,22 +143,32 @@ def tensors_of(part: Any) -> Iterator[Tensor]:
             yield from tensors_of(inner)
 
 
-def moved(part: Any, place: torch.device, precision: torch.dtype, *, done: Any = None) -> Any:
+Part = TypeVar("Part")
+
+
+def move_to(
+    part: Part,
+    device: torch.device,
+    precision: torch.dtype,
+    *,
+    copies: dict[int, tuple[object, object]] | None = None,
+) -> Part:
     """A description or a part of it there in that precision; what is shared stays shared.
 
     Angles keep at least float32: half the bits would turn far tokens by wrong angles.
     """
-    done = {} if done is None else done
-    if id(part) in done:
-        return done[id(part)][1]
+    copies = {} if copies is None else copies
+    if id(part) in copies:
+        return cast(Part, copies[id(part)][1])
+    copy: object
     if isinstance(part, Tensor):
-        found: Any = part.to(place, precision if part.is_floating_point() else part.dtype)
+        copy = part.to(device, precision if part.is_floating_point() else part.dtype)
     elif isinstance(part, tuple | list):
         if isinstance(part, Rotary):
             precision = torch.promote_types(precision, torch.float32)
-        inner = [moved(one, place, precision, done=done) for one in part]
-        found = inner if isinstance(part, list) else type(part)(*inner)
+        inner = [move_to(value, device, precision, copies=copies) for value in part]
+        copy = inner if isinstance(part, list) else type(part)(*inner)
     else:
         return part
-    done[id(part)] = part, found  # the part is held, so that its id is nobody else's
-    return found
+    copies[id(part)] = part, copy  # with the part, so that its id is not reused
+    return cast(Part, copy)

@@ -8,7 +8,7 @@ answer up to rounding. The rows of a call have one length.
 from collections.abc import Callable
 from functools import cache
 from math import pi, sqrt
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +25,9 @@ from glauber.conditionals.forward.description import (
     Rotary,
 )
 
+if TYPE_CHECKING:
+    from glauber.conditionals.forward.attention_cuda import Tables
+
 FEWEST_ROWS = 16  # below this, CPU matrix products switch to other kernels and round differently
 VECTOR = 64  # numbers that torch works on at once, at most; the rest may be rounded differently
 LINE = 16  # numbers of float32 in a line of memory
@@ -38,6 +41,8 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
         0.5 * x * (1.0 + torch.tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))
     ),
 }
+ROOM = 2**31  # bytes of weights that are laid out a second time, at most
+PRODUCTS = ("queries_keys_values", "attended", "between", "out")  # of a layer
 WINDOWS = 4  # texts of more windows are looked at window by window
 
 
@@ -48,14 +53,14 @@ class Encoder:
         self.described = described
         self.heads, self.layers = described.heads, described.layers
         self._rows: dict[tuple[int, int], tuple[int, int]] = {}
-        self._kept: Any = {}  # tables of distances, on CUDA
+        self._tables: Tables = {}  # of distances, on CUDA
 
     def __call__(self, tokens: Tensor, sites: Tensor) -> Tensor:
-        """tokens (rows, length), on CUDA with PAD behind shorter rows; sites (rows, k)."""
+        """tokens (rows, length), on CUDA with PAD after shorter rows; sites (rows, k)."""
         if tokens.is_cuda:
             from glauber.conditionals.forward import encoder_cuda
 
-            return encoder_cuda.forward(self.described, tokens, sites, kept=self._kept)
+            return encoder_cuda.forward(self.described, tokens, sites, tables=self._tables)
         states = self.embed(tokens)
         for layer in self.layers[:-1]:
             mixed = self.attend(layer, *self.queries_keys_values(layer, states))
@@ -80,37 +85,38 @@ class Encoder:
 
     def queries_keys_values(self, layer: Layer, states: Tensor) -> tuple[Tensor, ...]:
         """Three of (rows, length, d)."""
-        together = layer.queries_keys_values(normed(layer.norm_before, states))
-        return self._normed(layer, *together.chunk(3, dim=-1))
+        together = layer.queries_keys_values(normalise(layer.norm_before, states))
+        return self._normalise_heads(layer, *together.chunk(3, dim=-1))
 
-    def _normed(self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor) -> Any:
-        return normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
+    def _normalise_heads(
+        self, layer: Layer, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return normalise(layer.norm_queries, queries), normalise(layer.norm_keys, keys), values
 
     def _at_sites(self, layer: Layer, states: Tensor, sites: Tensor) -> Tensor:
         """The last layer where it is asked for: (rows, length, d) -> (rows, k, d)."""
         (rows, k), width = sites.shape, states.shape[-1]
         sites = sites.clamp(min=0)
         row = torch.arange(rows, device=sites.device)[:, None]
-        there = fill_up(states[row, sites].reshape(rows * k, width))
-        asked = normed(layer.norm_before, there)
-        queries = layer.queries_keys_values.rows(0, width)(asked)
+        at_sites = fill_up(states[row, sites].reshape(rows * k, width))
+        queries = layer.queries_keys_values.rows(0, width)(normalise(layer.norm_before, at_sites))
         queries = queries[: rows * k].view(rows, k, width)
-        entering = normed(layer.norm_before, states)
+        entering = normalise(layer.norm_before, states)
         together = layer.queries_keys_values.rows(width, 3 * width)(entering)
-        parts = self._normed(layer, queries, *together.chunk(2, dim=-1))
-        mixed = self.attend(layer, *parts, sites=sites)
+        projected = self._normalise_heads(layer, queries, *together.chunk(2, dim=-1))
+        mixed = self.attend(layer, *projected, sites=sites)
         mixed = fill_up(mixed.reshape(rows * k, width))
-        found = normed(self.described.norm, self.finish(layer, there, mixed))
-        return found[: rows * k].view(rows, k, width)
+        states = normalise(self.described.norm, self.finish(layer, at_sites, mixed))
+        return states[: rows * k].view(rows, k, width)
 
     def finish(self, layer: Layer, states: Tensor, mixed: Tensor) -> Tensor:
         """What follows attention: projection and feed-forward, each added to what entered it."""
         # In place where it can be: fresh memory costs as much as the arithmetic on it.
         states = layer.attended(mixed).add_(states)
-        states = normed(layer.norm_attended, states)
-        between = layer.between(normed(layer.norm_between, states))
+        states = normalise(layer.norm_attended, states)
+        between = layer.between(normalise(layer.norm_between, states))
         added = layer.out(self.activate(layer, between)).add_(states)
-        return normed(layer.norm_out, added)
+        return normalise(layer.norm_out, added)
 
     def activate(self, layer: Layer, between: Tensor) -> Tensor:
         """The activation, in place, and the gate."""
@@ -168,13 +174,17 @@ class Encoder:
             end = min(begin + window, length)
             seen = slice(max(0, begin - window), min(length, end + window))
             near = _near(places[begin:end, None] - places[seen], window, queries)
-            parts = queries[:, :, begin:end], keys[:, :, seen], values[:, :, seen]
-            mixed.append(self.mix(*parts, near, layer.scale))
+            asking, read, values_read = (
+                queries[:, :, begin:end],
+                keys[:, :, seen],
+                values[:, :, seen],
+            )
+            mixed.append(self.mix(asking, read, values_read, near, layer.scale))
         return torch.cat(mixed, dim=2)
 
     def _turn(self, rotary: Rotary, states: Tensor, sites: Tensor | None) -> Tensor:
         """The rotation (rows, length, d) -> the same; at sites (rows, length) where given."""
-        at: Any = slice(states.shape[1]) if sites is None else sites
+        at: Tensor | slice = slice(states.shape[1]) if sites is None else sites
         # At least in float32, so that half precision rounds once; in float64 the states are
         # rounded before where transformers does so.
         wide = torch.promote_types(states.dtype, torch.float32)
@@ -212,13 +222,12 @@ class Encoder:
         return sum(terms[1:], start=terms[0])
 
     def _between(self, relative: Relative, length: int) -> tuple[int, int]:
-        """The first of the rows that texts of a length need, and the end behind the last."""
-        kept = self._rows.get((id(relative), length))
-        if kept is None:
+        """The first of the rows that texts of a length need, and the end after the last."""
+        if (id(relative), length) not in self._rows:
             middle = relative.places - 1
             rows = relative.rows[middle - length + 1 : middle + length]
-            kept = self._rows[id(relative), length] = int(rows.min()), int(rows.max()) + 1
-        return kept
+            self._rows[id(relative), length] = int(rows.min()), int(rows.max()) + 1
+        return self._rows[id(relative), length]
 
     def _split(self, states: Tensor) -> Tensor:
         """(rows, length, d) -> (rows, heads, length, s)."""
@@ -236,13 +245,13 @@ def embed(table: Embedding, tokens: Tensor, places: Tensor, share: Tensor | None
         states = states * (visible * factor)[..., None]
     if table.places is not None:
         states = states + table.places[places]
-    states = normed(table.norm, states)
+    states = normalise(table.norm, states)
     if table.project is not None:
         states = table.project(states)
-    return normed(table.norm_projected, states)
+    return normalise(table.norm_projected, states)
 
 
-def normed(norm: Norm | None, states: Tensor) -> Tensor:
+def normalise(norm: Norm | None, states: Tensor) -> Tensor:
     """The norm of the last axis; the states themselves where there is none."""
     if norm is None:
         return states
@@ -266,12 +275,12 @@ def scores_of(head: Head, states: Tensor) -> Tensor:
     if head.transform is not None:
         formula = FORMULAS.get(head.activation) or activation(head.activation)
         states = formula(head.transform(states))
-    scores = head.scores(normed(head.norm, states))
+    scores = head.scores(normalise(head.norm, states))
     return scores if head.bias is None else scores + head.bias
 
 
 @cache
-def activation(name: str) -> Any:
+def activation(name: str) -> Callable[[Tensor], Tensor]:
     """The activation of that name; it may write over what it is given."""
     if name == "gelu":
         return torch.ops.aten.gelu_
@@ -313,14 +322,69 @@ def _distances(length: int, sites: Tensor | None, device: torch.device) -> Tenso
     return (queries[..., None] - keys)[:, None]
 
 
-__all__ = [
-    "FEWEST_ROWS",
-    "VECTOR",
-    "Affine",
-    "Encoder",
-    "activation",
-    "embed",
-    "fill_up",
-    "normed",
-    "scores_of",
-]
+# ---- weights that are laid out once
+
+
+class LaidOut:
+    """x -> W x + b as an `Affine`, with weights that are laid out once and not at every call.
+
+    A matrix product first rearranges its weights so that they are read in a line. For a single
+    text that costs as much as the arithmetic; oneDNN takes weights that were rearranged before.
+    Costs the room of the weights a second time.
+    """
+
+    def __init__(self, affine: Affine) -> None:
+        self.weight, self.bias = affine
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), None)
+        self._rows: dict[tuple[int, int], LaidOut] = {}
+
+    def rows(self, begin: int, end: int) -> "LaidOut":
+        """The outputs begin to end."""
+        if (begin, end) not in self._rows:
+            part = Affine(self.weight, self.bias).rows(begin, end)
+            self._rows[begin, end] = LaidOut(part)
+        return self._rows[begin, end]
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            states, self.packed, self.bias, "none", [], ""
+        )
+        return product
+
+
+def _is_fast(weight: Tensor, room: int) -> bool:
+    """Whether a weight can be laid out, with so many bytes in all."""
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and room <= ROOM
+
+
+def lay_out(described: Description) -> Description:
+    """The same with its products laid out, a shared layer once; as it is where that cannot be."""
+    products = {
+        id(product.weight): product
+        for layer in described.layers
+        for product in (getattr(layer, name) for name in PRODUCTS)
+    }
+    room = sum(product.weight.nbytes for product in products.values())
+    if not _is_fast(described.layers[0].attended.weight, room):
+        return described
+    try:
+        with torch.no_grad():
+            fast = {key: LaidOut(product) for key, product in products.items()}
+    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
+        return described
+    layers = [
+        layer._replace(**{name: fast[id(getattr(layer, name).weight)] for name in PRODUCTS})  # type: ignore[arg-type]
+        for layer in described.layers
+    ]
+    return described._replace(layers=layers)
+
+
+def lay_out_head(head: Head) -> Head:
+    """The same with the product that forms the scores laid out; as it is where that cannot be."""
+    if not _is_fast(head.scores.weight, head.scores.weight.nbytes):
+        return head
+    try:
+        return head._replace(scores=cast(Affine, LaidOut(head.scores)))
+    except (AttributeError, RuntimeError):  # a build of torch without oneDNN
+        return head

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from glauber.conditionals.forward.attention_cuda import Kept, attend, fused
-from glauber.conditionals.forward.encoder import activation, embed, normed
+from glauber.conditionals.forward.attention_cuda import Tables, attend, has_kernels
+from glauber.conditionals.forward.encoder import activation, embed, normalise
 from glauber.conditionals.forward.layout import Layout, capturing, layout_of
 
 if TYPE_CHECKING:
@@ -52,31 +52,35 @@ def forward(
     sites: Tensor,
     *,
     layout: Layout | None = None,
-    kept: Kept | None = None,
+    tables: Tables | None = None,
 ) -> Tensor:
     """Hidden states at the sites, (rows, k, d).
 
-    tokens (rows, length) with PAD behind, sites (rows, k) with PAD where a row has fewer. kept
-    holds tables of distances between calls. Layers may lie on several devices, one after the other:
+    tokens (rows, length) with PAD behind, sites (rows, k) with PAD where a row has fewer. tables
+    of distances stay between calls. Layers may lie on several devices, one after the other:
     the states go to the next one where a layer does, and the answer is where the last layer is.
     """
     layout = layout_of(tokens) if layout is None else layout
-    kept = {} if kept is None else kept
-    states = _embedded(described.embedding, tokens, layout)  # (tokens of the list, d)
-    entering = _normed(described.layers[0].norm_before, states)
+    tables = {} if tables is None else tables
+    states = _embed_tokens(described.embedding, tokens, layout)  # (tokens of the list, d)
+    entering = _norm_rows(described.layers[0].norm_before, states)
     with ExitStack() as current:
         for layer, after in pairwise(described.layers):
             together = _product(layer.queries_keys_values, entering)
             queries, keys, values = together.chunk(3, dim=1)
-            parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
-            mixed = attend(layer, parts, described.heads, layout, kept=kept)
+            projected = (
+                _norm_rows(layer.norm_queries, queries),
+                _norm_rows(layer.norm_keys, keys),
+                values,
+            )
+            mixed = attend(layer, projected, described.heads, layout, tables=tables)
             if after.device == layer.device:
                 states, entering = _finish(layer, states, mixed, after.norm_before)
                 continue
             states = _finish(layer, states, mixed, None)[0].to(after.device)
             current.enter_context(_moved_to(after.device, tokens))
-            entering, layout = _normed(after.norm_before, states), layout.on(after.device)
-        return _at_sites(described, (states, entering), sites.to(states.device), layout, kept)
+            entering, layout = _norm_rows(after.norm_before, states), layout.on(after.device)
+        return _at_sites(described, (states, entering), sites.to(states.device), layout, tables)
 
 
 def _moved_to(device: torch.device, tokens: Tensor) -> AbstractContextManager[object]:
@@ -91,23 +95,23 @@ def _at_sites(
     entered: tuple[Tensor, Tensor],
     sites: Tensor,
     layout: Layout,
-    kept: Kept,
+    tables: Tables,
 ) -> Tensor:
     """The last layer at the sites only: (tokens of the list, d) -> (rows, k, d)."""
     layer, width = described.layers[-1], described.width
     states, entering = entered
     at = layout.at(sites).flatten()
-    there = states[at]
-    asked = there if entering is states else entering[at]
-    queries = _product(layer.queries_keys_values.rows(0, width), asked)
+    at_sites = states[at]
+    entering_sites = at_sites if entering is states else entering[at]
+    queries = _product(layer.queries_keys_values.rows(0, width), entering_sites)
     together = _product(layer.queries_keys_values.rows(width, 3 * width), entering)
     keys, values = together.chunk(2, dim=1)
-    parts = _normed(layer.norm_queries, queries), _normed(layer.norm_keys, keys), values
-    mixed = attend(layer, parts, described.heads, layout, sites=sites, kept=kept)
-    return _finish(layer, there, mixed, described.norm)[1].view(*sites.shape, width)
+    projected = _norm_rows(layer.norm_queries, queries), _norm_rows(layer.norm_keys, keys), values
+    mixed = attend(layer, projected, described.heads, layout, sites=sites, tables=tables)
+    return _finish(layer, at_sites, mixed, described.norm)[1].view(*sites.shape, width)
 
 
-def _embedded(table: "Embedding", tokens: Tensor, layout: Layout) -> Tensor:
+def _embed_tokens(table: "Embedding", tokens: Tensor, layout: Layout) -> Tensor:
     """What enters the first layer: (tokens of the list, d)."""
     share = None
     if table.hidden_token is not None:
@@ -145,11 +149,11 @@ def _between(layer: "Layer", states: Tensor) -> Tensor:
         # conditional by 0.001 in total variation, where bfloat16 itself moves it by 0.009.
         return torch._addmm_activation(bias, states, weight.t(), use_gelu=True)
     between = _product(layer.between, states)
-    if name is None or not fused(between):
+    if name is None or not has_kernels(between):
         taken, *gate = between.chunk(1 + layer.gated, dim=1)
         taken = activation(layer.activation)(taken)
         return taken * gate[0] if gate else taken
-    return _gated(between, name) if layer.gated else _activated(between, name)
+    return _gate(between, name) if layer.gated else _activate(between, name)
 
 
 def _cublas_may(layer: "Layer", states: Tensor) -> bool:
@@ -164,13 +168,13 @@ def _cublas_may(layer: "Layer", states: Tensor) -> bool:
     return name == "tanh" or (name == "gelu" and plain)
 
 
-def _activated(states: Tensor, name: str) -> Tensor:
+def _activate(states: Tensor, name: str) -> Tensor:
     grid = (triton.cdiv(states.numel(), WIDEST),)
     kernels.activate[grid](states, states.numel(), NAME=name, B=WIDEST, num_warps=8)
     return states
 
 
-def _gated(states: Tensor, name: str) -> Tensor:
+def _gate(states: Tensor, name: str) -> Tensor:
     """act(a) * b of rows (a, b)."""
     rows, width = len(states), states.shape[1] // 2
     out = states.new_empty(rows, width)
@@ -184,12 +188,12 @@ def _add(
     states: Tensor, added: Tensor, norm: "Norm | None", following: "Norm | None"
 ) -> tuple[Tensor, Tensor]:
     """norm(states + added), and `following` of that; states and added may be written over."""
-    if not fused(states):
-        states = normed(norm, states + added)
-        return states, normed(following, states)
+    if not has_kernels(states):
+        states = normalise(norm, states + added)
+        return states, normalise(following, states)
     if norm is not None:
         _norm_kernel(norm, states, added, None, added)
-        return added, _normed(following, added)
+        return added, _norm_rows(following, added)
     if following is None:
         states = added.add_(states)
         return states, states
@@ -197,25 +201,25 @@ def _add(
     return states, added
 
 
-def _normed(norm: "Norm | None", states: Tensor) -> Tensor:
+def _norm_rows(norm: "Norm | None", states: Tensor) -> Tensor:
     """The norm of each row; the states themselves where there is none."""
-    if norm is None or not fused(states):
-        return normed(norm, states)
+    if norm is None or not has_kernels(states):
+        return normalise(norm, states)
     out = torch.empty_like(states, memory_format=torch.contiguous_format)
     _norm_kernel(norm, states, None, None, out)
     return out
 
 
 def _norm_kernel(
-    norm: "Norm", states: Tensor, added: Tensor | None, kept: Tensor | None, out: Tensor
+    norm: "Norm", states: Tensor, added: Tensor | None, total: Tensor | None, out: Tensor
 ) -> None:
-    """out = norm(states + added), kept = states + added where asked for."""
+    """out = norm(states + added), total = states + added where asked for."""
     width = states.shape[1]
-    parts = (added, kept, out, norm.weight, norm.bias)
+    tensors = (added, total, out, norm.weight, norm.bias)
     kernels.add_and_norm[(len(states),)](
-        states, *(states if part is None else part for part in parts),
+        states, *(states if tensor is None else tensor for tensor in tensors),
         width, states.stride(0), norm.eps,
-        W=triton.next_power_of_2(width), ADD=added is not None, KEEP=kept is not None,
+        W=triton.next_power_of_2(width), ADD=added is not None, KEEP=total is not None,
         CENTRED=norm.centred, WEIGHT=norm.weight is not None, BIAS=norm.bias is not None,
         num_warps=4,
     )  # fmt: skip

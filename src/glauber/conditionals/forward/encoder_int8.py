@@ -1,8 +1,8 @@
-"""How fast can an encoder answer on a CPU if its matrix products are rounded to 8 bits?
+"""The forward pass on a CPU with matrix products rounded to 8 bits.
 
 Weights are integers of 8 bits with one scale per output unit, activations integers of 8 bits with
 one scale per token, formed on the fly. Their products are summed as integers, which is exact in
-any order: no bit of a row depends on the rows beside it. Everything else (embeddings, norms,
+any order: no bit of a row depends on the other rows. Everything else (embeddings, norms,
 softmax, residuals, the head) stays in float32. The pass is `Encoder`'s: only the products of the
 description are replaced, so whatever is described is there in int8 too.
 
@@ -11,13 +11,11 @@ Never the default, and not for certificates. On the bundled model, over 500 cont
 estimate); the most probable token is the same in 97%. `glauber models NAME --error` measures it.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from glauber.conditionals.forward.description import Affine, Description, Layer
-from glauber.conditionals.forward.encoder import Encoder
+from glauber.conditionals.forward.encoder import PRODUCTS, Encoder
 from glauber.errors import GlauberError
 from glauber.threads import one_thread_each
 
@@ -27,7 +25,7 @@ TINY = 1e-30  # scale of a row of zeros
 ROUND = 1.5 * 2.0**23  # added to a float32, it leaves the nearest integer in the lowest bits
 SHORT = 64  # tokens up to which plain products are faster than fused attention
 
-# Behind these activations little or nothing lies below 0: (the byte that stands for 0, -least).
+# After these activations little or nothing lies below 0: (the byte that stands for 0, -least).
 # gelu(x) > -0.171 in all its forms and silu(x) > -0.279.
 ONE_SIDED = {
     **dict.fromkeys(("gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"), (32, 0.171)),
@@ -88,9 +86,20 @@ class Product:
         nearest = torch.addcmul(shift, states, step.reciprocal(), out=states)
         bytes_ = nearest.view(torch.int32).to(torch.int8).view(torch.uint8).flatten(0, -2)
         sums = torch.ops.onednn.qlinear_pointwise(
-            bytes_, 1.0, zero, self.packed, self.scales, self.zeros, None,
-            1.0, 0, torch.float32, "none", [], "",
-        )  # fmt: skip
+            bytes_,
+            1.0,
+            zero,
+            self.packed,
+            self.scales,
+            self.zeros,
+            None,
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
+        )
         sums = sums.view(*states.shape[:-1], -1)
         if self.bias is None:
             return sums.mul_(step)
@@ -103,7 +112,7 @@ class EncoderInt8(Encoder):
     def __init__(self, described: Description) -> None:
         check_machine()
         with one_thread_each(), torch.no_grad():
-            super().__init__(described._replace(layers=_rounded(described)))
+            super().__init__(described._replace(layers=_round_products(described)))
             width, last = described.width, self.layers[-1].queries_keys_values
             last.rows(0, width), last.rows(width, 3 * width)
 
@@ -120,7 +129,6 @@ class EncoderInt8(Encoder):
 # ---- what enters a product, in size
 
 Sizes = dict[str, Tensor]  # of each product of a layer, the largest of each unit: (in,)
-PRODUCTS = ("queries_keys_values", "attended", "between", "out")
 
 
 class Watched:
@@ -140,19 +148,21 @@ class Watched:
 
 def _sizes(described: Description) -> dict[int, Sizes]:
     """What enters the products of each layer over random texts; a shared layer stands once."""
-    found: dict[int, Sizes] = {}
-    watched = []
+    sizes_of: dict[int, Sizes] = {}
+    layers = []
     for layer in described.layers:
-        parts = {name: getattr(layer, name) for name in PRODUCTS}
-        zeros = {name: part.weight.new_zeros(part.weight.shape[1]) for name, part in parts.items()}
-        sizes = found.setdefault(_key(layer), zeros)
-        changed: Any = {name: Watched(part, sizes[name]) for name, part in parts.items()}
-        watched.append(layer._replace(**changed))
+        products = {name: getattr(layer, name) for name in PRODUCTS}
+        sizes = sizes_of.setdefault(
+            _key(layer),
+            {name: p.weight.new_zeros(p.weight.shape[1]) for name, p in products.items()},
+        )
+        watched = {name: Watched(product, sizes[name]) for name, product in products.items()}
+        layers.append(layer._replace(**watched))  # type: ignore[arg-type]
     length = min(32, described.places)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(len(described.embedding.words), (32, length), generator=generator)
-    Encoder(described._replace(layers=watched))(tokens, torch.arange(length).expand(32, -1))
-    return found
+    Encoder(described._replace(layers=layers))(tokens, torch.arange(length).expand(32, -1))
+    return sizes_of
 
 
 def _key(layer: Layer) -> int:
@@ -163,21 +173,21 @@ def _key(layer: Layer) -> int:
 # ---- rounding
 
 
-def _rounded(described: Description) -> list[Layer]:
+def _round_products(described: Description) -> list[Layer]:
     """The layers with rounded products; a shared one is rounded once."""
-    made: dict[int, Any] = {}
     sizes = _sizes(described)
+    rounded: dict[int, dict[str, Product]] = {}
     for layer in described.layers:
-        if _key(layer) not in made:
-            made[_key(layer)] = _products(layer, sizes[_key(layer)])
-    return [layer._replace(**made[_key(layer)]) for layer in described.layers]
+        if _key(layer) not in rounded:
+            rounded[_key(layer)] = _products(layer, sizes[_key(layer)])
+    return [layer._replace(**rounded[_key(layer)]) for layer in described.layers]  # type: ignore[arg-type]
 
 
 def _products(layer: Layer, sizes: Sizes) -> dict[str, Product]:
     """The units that enter a product differ much in size, and a token's largest sets its step.
 
     So each is divided by a spread, the root of its largest value, and the weights multiplied.
-    Behind a gate it is the gate that is divided, which costs nothing and loses nothing: each of
+    After a gate it is the gate that is divided, which costs nothing and loses nothing: each of
     its outputs has a scale of its own. What leaves attention or an activation is taken as it is.
     """
     spreads = {name: size.clamp(min=1e-3).sqrt() for name, size in sizes.items()}
@@ -219,8 +229,8 @@ def check_machine() -> None:
     """
     try:
         product = Product(Affine(torch.full((64, 256), float(LEVELS)), None))
-        found = product(torch.full((32, 256), float(LEVELS)))
+        sums = product(torch.full((32, 256), float(LEVELS)))
     except (AttributeError, RuntimeError) as error:
         raise GlauberError(NOT_AVAILABLE) from error
-    if not torch.equal(found, torch.full((32, 64), float(LEVELS**2 * 256))):
+    if not torch.equal(sums, torch.full((32, 64), float(LEVELS**2 * 256))):
         raise GlauberError(NOT_AVAILABLE)

@@ -149,7 +149,7 @@ def add_and_norm(
 
 
 @triton.jit
-def _activated(x, NAME: tl.constexpr):
+def _activate(x, NAME: tl.constexpr):
     if NAME == "gelu":
         return x * 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
     elif NAME == "tanh":  # (1 + tanh u) / 2 is the logistic function of 2 u
@@ -165,7 +165,7 @@ def activate(states, count, NAME: tl.constexpr, B: tl.constexpr):
     """The activation, in place."""
     at = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     x = tl.load(states + at, at < count, 0.0).to(tl.float32)
-    tl.store(states + at, _activated(x, NAME).to(states.dtype.element_ty), at < count)
+    tl.store(states + at, _activate(x, NAME).to(states.dtype.element_ty), at < count)
 
 
 @triton.jit
@@ -176,5 +176,5 @@ def activate_gated(states, out, width, NAME: tl.constexpr, B: tl.constexpr):
     there = at < width
     a = tl.load(states + row * 2 * width + at, there, 0.0).to(tl.float32)
     b = tl.load(states + row * 2 * width + width + at, there, 0.0).to(tl.float32)
-    y = _activated(a, NAME) * b
+    y = _activate(a, NAME) * b
     tl.store(out + row * width + at, y.to(out.dtype.element_ty), there)

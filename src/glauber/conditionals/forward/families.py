@@ -1,7 +1,7 @@
-"""The table: what the tensors of each architecture are called, and which options can be described.
+"""What the tensors of each architecture are called, and which options can be described.
 
 One entry for each `model_type`, of masked LMs as transformers stores them and of the diffusion LMs
-of the hub, whose own code is never run. What a table cannot say is in a small function next to the
+of the hub, whose own code is never run. What names cannot say is in a small function next to the
 entry. `guard` compares every description with transformers' own answer, so an entry that has become
 wrong costs speed and nothing else; diffusion LMs, which transformers does not know, are tested
 against their definitions.
@@ -9,24 +9,24 @@ against their definitions.
 
 from collections.abc import Sequence
 from math import log, sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from glauber.conditionals.forward.checkpoint import (
+    MISFIT,
     Angles,
     Config,
     Family,
     HeadNames,
     LayerNames,
-    Place,
     Reader,
     Tensors,
     Unknown,
     distances,
-    divided,
-    stacked,
+    divide,
+    stack,
 )
 from glauber.conditionals.forward.description import (
     Affine,
@@ -38,12 +38,11 @@ from glauber.conditionals.forward.description import (
     Rotary,
 )
 
-MISFIT = "config.json has other sizes than the weights"
-ENCODERS_ONLY: dict[str, Sequence[Any]] = {"is_decoder": (False,), "add_cross_attention": (False,)}
-ABSOLUTE: dict[str, Sequence[Any]] = {
-    **ENCODERS_ONLY,
-    "position_embedding_type": ("absolute", None),
+ENCODERS_ONLY: dict[str, Sequence[object]] = {
+    "is_decoder": (False,),
+    "add_cross_attention": (False,),
 }
+ABSOLUTE = ENCODERS_ONLY | {"position_embedding_type": ("absolute", None)}
 
 # ---- BERT and those like it: norms after each block, places added to the words
 
@@ -71,9 +70,16 @@ ROBERTA_HEAD = HeadNames(
 )
 
 
-def _bert(body: str, head: HeadNames = BERT_HEAD, **others: Any) -> Family:
+def _norms_first(layer: LayerNames, attention: str, between: str) -> LayerNames:
+    """The same layer with norms before each block instead of after it."""
+    return layer._replace(
+        norm_before=attention, norm_between=between, norm_attended="", norm_out=""
+    )
+
+
+def _bert(body: str, head: HeadNames = BERT_HEAD) -> Family:
     embeddings = f"{body}.embeddings"
-    family = Family(
+    return Family(
         words=f"{embeddings}.word_embeddings.weight",
         places=f"{embeddings}.position_embeddings.weight",
         types=(f"{embeddings}.token_type_embeddings.weight",),
@@ -83,32 +89,22 @@ def _bert(body: str, head: HeadNames = BERT_HEAD, **others: Any) -> Family:
         head=head,
         known=ABSOLUTE,
     )
-    return family._replace(**others)
 
 
-def _roberta(body: str = "roberta", **others: Any) -> Family:
-    return _bert(body, ROBERTA_HEAD, after_padding=True, **others)
+def _roberta(body: str = "roberta") -> Family:
+    return _bert(body, ROBERTA_HEAD)._replace(after_padding=True)
 
 
-BERT = _bert("bert")
 ROBERTA = _roberta()
-ELECTRA = _bert(
-    "electra",
-    HeadNames(
-        "generator_lm_head",
-        transform="generator_predictions.dense",
-        activation="gelu",
-        norm="generator_predictions.LayerNorm",
-    ),
-    project="electra.embeddings_project",
+ELECTRA_HEAD = HeadNames(
+    "generator_lm_head",
+    transform="generator_predictions.dense",
+    activation="gelu",
+    norm="generator_predictions.LayerNorm",
 )
-ERNIE = _bert(
-    "ernie",
-    types=(
-        "ernie.embeddings.token_type_embeddings.weight",
-        "ernie.embeddings.task_type_embeddings.weight?",
-    ),
-)
+ELECTRA = _bert("electra", ELECTRA_HEAD)._replace(project="electra.embeddings_project")
+ERNIE_TYPES = ("token_type_embeddings.weight", "task_type_embeddings.weight?")
+ERNIE = _bert("ernie")._replace(types=tuple(f"ernie.embeddings.{n}" for n in ERNIE_TYPES))
 DISTILBERT = Family(
     words="distilbert.embeddings.word_embeddings.weight",
     places="distilbert.embeddings.position_embeddings.weight",
@@ -143,10 +139,10 @@ DISTILBERT = Family(
 def _albert_layers(reader: Reader) -> list[str]:
     """A few layers, each applied several times."""
     depth, groups = reader.size("depth"), int(reader.option("num_hidden_groups"))
-    each = depth / groups  # applications of a group
+    per_group = depth / groups
     return [
-        f"albert.encoder.albert_layer_groups.{int(at / each)}.albert_layers.{inner}."
-        for at in range(depth)
+        f"albert.encoder.albert_layer_groups.{int(number / per_group)}.albert_layers.{inner}."
+        for number in range(depth)
         for inner in range(int(reader.option("inner_group_num")))
     ]
 
@@ -160,8 +156,9 @@ ALBERT = _bert(
         activation="hidden_act",
         norm="predictions.LayerNorm",
     ),
+)._replace(
     project="albert.encoder.embedding_hidden_mapping_in",
-    prefixes=_albert_layers,
+    layers=_albert_layers,
     layer=LayerNames(
         ("attention.query", "attention.key", "attention.value"),
         "attention.dense",
@@ -174,33 +171,19 @@ ALBERT = _bert(
 
 # ---- the same with norms before each block
 
-MEGATRON = _bert(
-    "bert",
+MEGATRON = _bert("bert")._replace(
     norm_words="",
     norm="bert.encoder.ln",
-    layer=BERT_LAYER._replace(
-        norm_before="attention.ln", norm_between="ln", norm_attended="", norm_out=""
-    ),
+    layer=_norms_first(BERT_LAYER, "attention.ln", "ln"),
 )
-XLM_ROBERTA_XL = _roberta(
+XLM_ROBERTA_XL = _roberta()._replace(
     norm_words="",
     norm="roberta.encoder.LayerNorm",
-    layer=BERT_LAYER._replace(
-        norm_before="attention.self_attn_layer_norm",
-        norm_between="LayerNorm",
-        norm_attended="",
-        norm_out="",
-    ),
+    layer=_norms_first(BERT_LAYER, "attention.self_attn_layer_norm", "LayerNorm"),
 )
-ROBERTA_PRELAYERNORM = _roberta(
-    "roberta_prelayernorm",
+ROBERTA_PRELAYERNORM = _roberta("roberta_prelayernorm")._replace(
     norm="roberta_prelayernorm.LayerNorm",
-    layer=BERT_LAYER._replace(
-        norm_before="attention.LayerNorm",
-        norm_between="intermediate.LayerNorm",
-        norm_attended="",
-        norm_out="",
-    ),
+    layer=_norms_first(BERT_LAYER, "attention.LayerNorm", "intermediate.LayerNorm"),
 )
 
 # ---- terms of attention that depend on the distance
@@ -209,14 +192,14 @@ ROBERTA_PRELAYERNORM = _roberta(
 MPNET_ROWS = 32  # whatever the size of the table
 
 
-def _mpnet(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _mpnet(reader: Reader, layer: Layer) -> Layer:
     """A term of the logits for each distance, the same in every layer."""
-    if "relative" not in reader.tables:
-        table = place._replace(prefix="mpnet.encoder.relative_attention_bias.")("weight")
-        places = reader.size("longest") - reader.first
-        rows = _mpnet_buckets(distances(places, place.device))
-        reader.tables["relative"] = Relative(rows, bias=table.T.contiguous())
-    return layer._replace(relative=reader.tables["relative"])
+    if "relative" not in reader.shared:
+        bias = reader.at("mpnet.encoder.relative_attention_bias.")("weight")
+        longest = reader.size("longest") - reader.first
+        rows = _mpnet_buckets(distances(longest, reader.device))
+        reader.shared["relative"] = Relative(rows, bias=bias.T.contiguous())
+    return layer._replace(relative=reader.shared["relative"])
 
 
 def _mpnet_buckets(apart: Tensor) -> Tensor:
@@ -231,8 +214,7 @@ def _mpnet_buckets(apart: Tensor) -> Tensor:
     return (apart < 0).to(torch.long) * half + torch.where(far < near, far, shared)
 
 
-MPNET = _roberta(
-    "mpnet",
+MPNET = _roberta("mpnet")._replace(
     types=(),
     fixed={"pad_token_id": 1},
     layer=LayerNames(
@@ -262,58 +244,44 @@ def _deberta_scale(reader: Reader) -> Tensor:
     return torch.tensor(float(reader.head_size * count)).sqrt().to(reader.dtype)
 
 
-def _deberta_relative(
-    reader: Reader, embedded: Tensor, rows: Tensor, keys: Affine | None, queries: Affine | None
-) -> Relative:
-    """The embeddings of distances (rows, d) as keys (c2p) and as queries (p2c)."""
-    over, heads = _deberta_scale(reader).to(embedded.device), reader.size("heads")
-
-    def by_head(project: Affine | None) -> Tensor | None:
-        if project is None:
-            return None
-        split = project(embedded).unflatten(-1, (heads, -1))
-        return (split.transpose(0, 1) / over).contiguous()
-
-    return Relative(rows, by_head(keys), by_head(queries))
-
-
-def _deberta_v2(reader: Reader, place: Place, layer: Layer) -> Layer:
-    """DeBERTa-v2 and -v3, which differ in what they share."""
-    terms, config = reader.config["pos_att_type"], reader.config
-    layer = layer._replace(scale=1 / float(_deberta_scale(reader)))
+def _deberta(reader: Reader, layer: Layer) -> Layer:
+    """The scale, also where nothing is relative, and what depends on distances."""
+    terms, config, width = reader.config["pos_att_type"], reader.config, reader.size("width")
+    divisor = _deberta_scale(reader)
+    layer = layer._replace(scale=1 / float(divisor))
     if not config.get("relative_attention"):
         return layer
-    inside, width = place._replace(prefix="deberta.encoder."), reader.size("width")
-    embedded = inside("rel_embeddings.weight")
-    if "layer_norm" in str(config.get("norm_rel_ebd")).lower():
-        norm = inside.norm("LayerNorm")
-        assert norm is not None
-        embedded = torch.nn.functional.layer_norm(
-            embedded, (width,), norm.weight, norm.bias, norm.eps
-        )
+    encoder = reader.at("deberta.encoder.")
+    embedded, places = encoder("rel_embeddings.weight"), reader.size("longest")
+    apart = distances(places, reader.device)
+    if shape_of(config) == "deberta":
+        span, names = len(embedded) // 2, ("pos_proj", "pos_q_proj")
+    else:
+        if "layer_norm" in str(config.get("norm_rel_ebd")).lower():
+            weight, bias, eps = encoder("LayerNorm.weight"), encoder("LayerNorm.bias"), reader.eps
+            embedded = F.layer_norm(embedded, (width,), weight, bias, eps)
+        farthest, buckets = config.get("max_relative_positions", -1), config.get("position_buckets")
+        farthest = places if farthest < 1 else farthest
+        span, names = farthest, ("pos_key_proj", "pos_query_proj")
+        if buckets is not None and buckets > 0:
+            span, apart = buckets, _deberta_buckets(apart, buckets, farthest)
+        embedded = embedded[: 2 * span]
     if not terms:
         return layer
-    longest, buckets = reader.size("longest"), config.get("position_buckets", -1)
-    farthest = config.get("max_relative_positions", -1)
-    farthest = longest if farthest < 1 else farthest
-    span, apart = farthest, distances(longest, place.device)
-    if buckets > 0:
-        span, apart = buckets, _deberta_buckets(apart, buckets, farthest)
     rows = (apart + span).clamp(0, 2 * span - 1)
-    queries, keys = (
-        layer.queries_keys_values.rows(at * width, (at + 1) * width) for at in range(2)
-    )
-    if not config.get("share_att_key"):
-        keys = place.affine("attention.self.pos_key_proj") if "c2p" in terms else keys
-        queries = place.affine("attention.self.pos_query_proj") if "p2c" in terms else queries
-    relative = _deberta_relative(
-        reader,
-        embedded[: 2 * span],
-        rows,
-        keys if "c2p" in terms else None,
-        queries if "p2c" in terms else None,
-    )
-    return layer._replace(relative=relative)
+    projections: list[Tensor | None] = []  # of the distances, as keys (c2p) and as queries (p2c)
+    for number, term in enumerate(("c2p", "p2c")):
+        if term not in terms:
+            projections.append(None)
+            continue
+        if config.get("share_att_key") and shape_of(config) != "deberta":
+            first = (1 - number) * width
+            project = layer.queries_keys_values.rows(first, first + width)
+        else:
+            project = reader.affine(f"attention.self.{names[number]}")
+        by_head = project(embedded).unflatten(-1, (reader.size("heads"), -1)).transpose(0, 1)
+        projections.append((by_head / divisor.to(embedded.device)).contiguous())
+    return layer._replace(relative=Relative(rows, *projections))
 
 
 def _deberta_buckets(apart: Tensor, buckets: int, farthest: int) -> Tensor:
@@ -326,8 +294,7 @@ def _deberta_buckets(apart: Tensor, buckets: int, farthest: int) -> Tensor:
     return torch.where(far <= middle, apart.type_as(steps), steps * apart.sign()).long()
 
 
-DEBERTA_V2 = _bert(
-    "deberta",
+DEBERTA_V2 = _bert("deberta")._replace(
     places="deberta.embeddings.position_embeddings.weight?",
     types=("deberta.embeddings.token_type_embeddings.weight?",),
     project="deberta.embeddings.embed_proj",
@@ -341,7 +308,7 @@ DEBERTA_V2 = _bert(
     ),
     prepare=_deberta_terms,
     known=ENCODERS_ONLY,
-    adapt=_deberta_v2,
+    adapt=_deberta,
 )
 # With "legacy": false the head reads the words as they are, whatever is tied.
 NEW_DEBERTA_HEAD = HeadNames(
@@ -354,34 +321,16 @@ NEW_DEBERTA_HEAD = HeadNames(
 )
 
 
-def _deberta_v1(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _deberta_v1(reader: Reader, layer: Layer) -> Layer:
     """Queries, keys and values of a head next to each other, and every distance its own row."""
-    terms, config, width = reader.config["pos_att_type"], reader.config, reader.size("width")
+    width = reader.size("width")
     weight = layer.queries_keys_values.weight.unflatten(0, (reader.size("heads"), 3, -1))
-    biases = place("attention.self.q_bias"), place("attention.self.v_bias")
-    layer = layer._replace(
-        queries_keys_values=Affine(
-            weight.transpose(0, 1).reshape(3 * width, width),
-            torch.cat([biases[0], biases[0].new_zeros(width), biases[1]]),
-        ),
-        # transformers counts the kinds of terms here too where nothing is relative
-        scale=1 / float(_deberta_scale(reader)),
+    queries, values = (reader(f"attention.self.{name}_bias") for name in ("q", "v"))
+    products = Affine(
+        weight.transpose(0, 1).reshape(3 * width, width),
+        torch.cat([queries, queries.new_zeros(width), values]),
     )
-    if not config.get("relative_attention"):
-        return layer
-    embedded = place._replace(prefix="deberta.encoder.")("rel_embeddings.weight")
-    if not terms:
-        return layer
-    span = len(embedded) // 2
-    rows = (distances(reader.size("longest"), place.device) + span).clamp(0, 2 * span - 1)
-    relative = _deberta_relative(
-        reader,
-        embedded,
-        rows,
-        place.affine("attention.self.pos_proj") if "c2p" in terms else None,
-        place.affine("attention.self.pos_q_proj") if "p2c" in terms else None,
-    )
-    return layer._replace(relative=relative)
+    return _deberta(reader, layer._replace(queries_keys_values=products))
 
 
 # Its norms are formed in float32, which our pass on CUDA does not do.
@@ -402,18 +351,18 @@ def _modernbert_kinds(config: Config) -> Config:
     every, depth = config.get("global_attn_every_n_layers"), config.get("num_hidden_layers")
     if not isinstance(every, int) or not isinstance(depth, int):
         raise Unknown("the config.json of this modernbert checkpoint has no layer_types.")
-    kinds = ["sliding_attention" if at % every else "full_attention" for at in range(depth)]
-    return {**config, "layer_types": kinds}
+    kinds = ("full_attention", "sliding_attention")
+    return {**config, "layer_types": [kinds[number % every > 0] for number in range(depth)]}
 
 
-def _modernbert(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _modernbert(reader: Reader, layer: Layer) -> Layer:
     """Layers that see a window and layers that see everything, each with its own rotation."""
-    kind = reader.config["layer_types"][int(place.prefix.split(".")[2])]
+    kind = reader.config["layer_types"][int(reader.prefix.split(".")[2])]
     if kind not in ("full_attention", "sliding_attention"):
         raise Unknown(f"a layer of this modernbert checkpoint is of type {kind!r}.")
     local = kind == "sliding_attention"
     window = int(reader.option("local_attention")) // 2 if local else None
-    return layer._replace(rotary=reader.rotary(place.device, kind), window=window)
+    return layer._replace(rotary=reader.rotary(kind), window=window)
 
 
 MODERNBERT = Family(
@@ -445,13 +394,13 @@ MODERNBERT = Family(
 )
 
 
-def _esm_layer(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _esm_layer(reader: Reader, layer: Layer) -> Layer:
     # ESM scales its queries before they are turned, and turning rounds them.
     width = reader.size("width")
-    queries = divided(layer.queries_keys_values.rows(0, width), 1 / layer.scale)
+    queries = divide(layer.queries_keys_values.rows(0, width), 1 / layer.scale)
     others = layer.queries_keys_values.rows(width, 3 * width)
     rotary = layer.rotary if _turns(reader) else None
-    return layer._replace(queries_keys_values=stacked(queries, others), scale=1.0, rotary=rotary)
+    return layer._replace(queries_keys_values=stack(queries, others), scale=1.0, rotary=rotary)
 
 
 def _turns(reader: Reader) -> bool:
@@ -469,41 +418,38 @@ def _esm(reader: Reader, described: Description) -> Description:
     return described._replace(embedding=embedding)
 
 
-ESM = _roberta(
-    "esm",
+ESM = _bert("esm", ROBERTA_HEAD._replace(tied_bias=False, activation="gelu_python"))._replace(
+    after_padding=True,
     types=(),
     places="esm.embeddings.position_embeddings.weight?",
     norm_words="esm.embeddings.layer_norm?",
     norm="esm.encoder.emb_layer_norm_after",
-    layer=BERT_LAYER._replace(
-        norm_before="attention.LayerNorm", norm_between="LayerNorm", norm_attended="", norm_out=""
-    ),
+    layer=_norms_first(BERT_LAYER, "attention.LayerNorm", "LayerNorm"),
     known=ENCODERS_ONLY | {"position_embedding_type": ("absolute", "rotary")},
     fixed={"hidden_act": "gelu"},  # whatever the config says
     angles=Angles(10000.0, "esm.rotary_embeddings.inv_freq", rounds=True),
     adapt=_esm_layer,
     finish=_esm,
     unused=("contact_head.", "rotary_embeddings."),
-)._replace(head=ROBERTA_HEAD._replace(tied_bias=False, activation="gelu_python"))
+)
 
 
-def _roformer(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _roformer(reader: Reader, layer: Layer) -> Layer:
     """Neighbouring entries of a head are turned together, which are halves elsewhere."""
-    if "rotary" not in reader.tables:
-        table = place._replace(prefix="roformer.encoder.embed_positions.")("weight")
-        sin, cos = (part.contiguous() for part in table.chunk(2, dim=1))
-        reader.tables["rotary"] = Rotary(cos, sin)
+    if "rotary" not in reader.shared:
+        table = reader.at("roformer.encoder.embed_positions.")("weight")
+        sin, cos = (half.contiguous() for half in table.chunk(2, dim=1))
+        reader.shared["rotary"] = Rotary(cos, sin)
     size, width = reader.head_size, reader.size("width")
     order = torch.cat([torch.arange(0, size, 2), torch.arange(1, size, 2)])
     order = (torch.arange(0, 2 * width, size)[:, None] + order).flatten()
-    order = torch.cat([order, torch.arange(2 * width, 3 * width)]).to(place.device)
+    order = torch.cat([order, torch.arange(2 * width, 3 * width)]).to(reader.device)
     weight, bias = layer.queries_keys_values
-    turned = Affine(weight[order], None if bias is None else bias[order])
-    return layer._replace(queries_keys_values=turned, rotary=reader.tables["rotary"])
+    products = Affine(weight[order], None if bias is None else bias[order])
+    return layer._replace(queries_keys_values=products, rotary=reader.shared["rotary"])
 
 
-ROFORMER = _bert(
-    "roformer",
+ROFORMER = _bert("roformer")._replace(
     places="",
     project="roformer.embeddings_project",
     known=ENCODERS_ONLY | {"rotary_value": (False,)},
@@ -521,18 +467,15 @@ LLAMA_LAYER = LayerNames(
     norm_between="post_attention_layernorm",
 )
 # What Llama calls the norm after attention stands before its feed-forward.
-NOMIC_LAYER = LLAMA_LAYER._replace(
-    norm_before="",
-    norm_between="",
-    norm_attended="post_attention_layernorm",
-    norm_out="post_mlp_layernorm",
+NOMIC_LAYER = _norms_first(LLAMA_LAYER, "", "")._replace(
+    norm_attended="post_attention_layernorm", norm_out="post_mlp_layernorm"
 )
 
 
-def _less(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _esmc(reader: Reader, layer: Layer) -> Layer:
     """ESM C divides what is added by a number that grows with the depth."""
     by = sqrt(reader.size("depth") / 36)
-    return layer._replace(attended=divided(layer.attended, by), out=divided(layer.out, by))
+    return layer._replace(attended=divide(layer.attended, by), out=divide(layer.out, by))
 
 
 ESMC = Family(
@@ -545,7 +488,7 @@ ESMC = Family(
     defaults={"tie_word_embeddings": False},
     known=ENCODERS_ONLY,
     angles=Angles(buffer="esmc.rotary_emb.inv_freq"),
-    adapt=_less,
+    adapt=_esmc,
 )
 EUROBERT = Family(
     words="model.embed_tokens.weight",
@@ -562,9 +505,7 @@ EUROBERT = Family(
 
 
 def _nomic(body: str, head: HeadNames, layer: LayerNames = NOMIC_LAYER, types: str = "") -> Family:
-    return _bert(
-        body,
-        head,
+    return _bert(body, head)._replace(
         places="",
         types=(f"{body}.embeddings.token_type_embeddings.weight{types}",),
         layers=f"{body}.layers.{{}}.",
@@ -595,12 +536,11 @@ def _llada_config(config: Config) -> Config:
 
 
 def _llada_layers(reader: Reader) -> list[str]:
-    each, depth = reader.config.get("block_group_size") or 1, reader.size("depth")
-    blocks = (f"block_groups.{at // each}.{at % each}." for at in range(depth))
-    return [
-        f"model.transformer.{f'blocks.{at}.' if each == 1 else block}"
-        for at, block in enumerate(blocks)
-    ]
+    """Blocks one by one, or in groups."""
+    size, numbers = reader.config.get("block_group_size") or 1, range(reader.size("depth"))
+    if size == 1:
+        return [f"model.transformer.blocks.{number}." for number in numbers]
+    return [f"model.transformer.block_groups.{n // size}.{n % size}." for n in numbers]
 
 
 def _llada(reader: Reader, described: Description) -> Description:
@@ -612,8 +552,7 @@ def _llada(reader: Reader, described: Description) -> Description:
 
 LLADA = Family(
     words="model.transformer.wte.weight",
-    layers="",
-    prefixes=_llada_layers,
+    layers=_llada_layers,
     layer=LayerNames(
         ("q_proj", "k_proj", "v_proj"),
         "attn_out",
@@ -676,65 +615,61 @@ DREAM = QWEN._replace(known={**QWEN.known, "architectures": (["DreamModel"],)})
 TIME_FEATURES = 256  # cosines and sines of the time, half each
 
 
-def _time(reader: Reader) -> Tensor:
+def _silent_time(reader: Reader) -> Tensor:
     """What the layers see of time 0, in float64: silu of its embedding."""
-    if "time" in reader.tables:
-        time: Tensor = reader.tables["time"]
-        return time
-    half = TIME_FEATURES // 2
-    state = torch.cat([torch.ones(half), torch.zeros(half)]).double()  # cosines and sines of 0
-    for at in (0, 2):
-        weight, bias = (
-            reader.stored(f"backbone.sigma_map.mlp.{at}.{part}") for part in ("weight", "bias")
-        )
-        state = torch.nn.functional.silu(_times(state, weight, bias))
-    reader.tables["time"] = state
-    return state
+    if "time" not in reader.shared:
+        half = TIME_FEATURES // 2
+        state = torch.cat([torch.ones(half), torch.zeros(half)]).double()  # cosines, sines of 0
+        for number in (0, 2):
+            state = F.silu(_in_float64(reader.at(f"backbone.sigma_map.mlp.{number}."), state))
+        reader.shared["time"] = state
+    time: Tensor = reader.shared["time"]
+    return time
 
 
-def _times(state: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return torch.nn.functional.linear(state, weight.double(), bias.double())
+def _in_float64(reader: Reader, state: Tensor) -> Tensor:
+    """The product of that part of the checkpoint."""
+    return F.linear(state, reader.raw("weight").double(), reader.raw("bias").double())
 
 
-def _modulation(reader: Reader, place: Place, parts: int) -> tuple[Tensor, ...]:
+def _modulation(reader: Reader, parts: int) -> tuple[Tensor, ...]:
     """Shifts, scales and gates, (width,) float64 each."""
-    weight, bias = (place.stored(f"adaLN_modulation.{part}") for part in ("weight", "bias"))
-    return _times(_time(reader), weight, bias).chunk(parts)
+    product = reader.at(f"{reader.prefix}adaLN_modulation.")
+    return _in_float64(product, _silent_time(reader)).chunk(parts)
 
 
-def _modulated(place: Place, name: str, shift: Tensor, scale: Tensor) -> Norm:
+def _modulated_norm(reader: Reader, name: str, shift: Tensor, scale: Tensor) -> Norm:
     """A norm with a weight, then x (1 + scale) + shift."""
-    weight = place.stored(f"{name}.weight").double() * (1 + scale)
-    return Norm(place.put(weight), place.put(shift), place.reader.eps)
+    weight = reader.raw(f"{name}.weight").double() * (1 + scale)
+    return Norm(reader.put(weight), reader.put(shift), reader.eps)
 
 
-def _gated(place: Place, name: str, gate: Tensor) -> Affine:
+def _gated_product(reader: Reader, name: str, gate: Tensor) -> Affine:
     """A product whose outputs are multiplied by a gate."""
-    weight, bias = place.stored(f"{name}.weight").double() * gate[:, None], None
-    if place.has(f"{name}.bias"):
-        bias = place.put(place.stored(f"{name}.bias").double() * gate)
-    return Affine(place.put(weight), bias)
+    weight, bias = reader.raw(f"{name}.weight").double() * gate[:, None], None
+    if f"{name}.bias" in reader:
+        bias = reader.put(reader.raw(f"{name}.bias").double() * gate)
+    return Affine(reader.put(weight), bias)
 
 
-def _mdlm_layer(reader: Reader, place: Place, layer: Layer) -> Layer:
+def _mdlm_layer(reader: Reader, layer: Layer) -> Layer:
     """A layer modulated by the time.
 
     A model that was trained without it (time_conditioning false) reads time 0 always. What the
     modulation gives is then constant: shift and scale go into the norms, gates into the products.
     """
-    parts = _modulation(reader, place, 6)
-    shift, scale, gate, shift_between, scale_between, gate_out = parts
+    shift, scale, gate, shift_between, scale_between, gate_out = _modulation(reader, 6)
     return layer._replace(
-        attended=_gated(place, "attn_out", gate),
-        out=_gated(place, "mlp.2", gate_out),
-        norm_before=_modulated(place, "norm1", shift, scale),
-        norm_between=_modulated(place, "norm2", shift_between, scale_between),
+        attended=_gated_product(reader, "attn_out", gate),
+        out=_gated_product(reader, "mlp.2", gate_out),
+        norm_before=_modulated_norm(reader, "norm1", shift, scale),
+        norm_between=_modulated_norm(reader, "norm2", shift_between, scale_between),
     )
 
 
 def _mdlm(reader: Reader, described: Description) -> Description:
-    last = Place(reader, described.layers[-1].device, "backbone.output_layer.")
-    return described._replace(norm=_modulated(last, "norm_final", *_modulation(reader, last, 2)))
+    last = reader.at("backbone.output_layer.", described.layers[-1].device)
+    return described._replace(norm=_modulated_norm(last, "norm_final", *_modulation(last, 2)))
 
 
 MDLM = Family(
@@ -761,7 +696,7 @@ MDLM = Family(
 
 ENCODERS = {
     "albert": ALBERT,
-    "bert": BERT,
+    "bert": _bert("bert"),
     "camembert": ROBERTA,
     "data2vec-text": _roberta("data2vec_text"),
     "deberta": DEBERTA,
@@ -830,7 +765,6 @@ def head_of(
 ) -> Head | None:
     """The head alone: the layers may be built in a way that no description says."""
     try:
-        reader = Reader(family_of(config), config, tensors, [device], dtype)
-        return reader.head(Place(reader, device))
+        return Reader(family_of(config), config, tensors, [device], dtype).head()
     except Unknown:
         return None

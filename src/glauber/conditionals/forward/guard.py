@@ -1,7 +1,7 @@
-"""Does our forward pass say what transformers says?
+"""Comparison of our forward pass with transformers'.
 
-Asked the first time that weights are loaded with these versions of glauber, torch and transformers
-on this kind of machine; the answer is kept in the folder of the cache. The root mean square
+Made the first time that weights are loaded with these versions of glauber, torch and transformers
+on this kind of machine; the result is stored in the folder of the cache. The root mean square
 difference of the scores at random hidden sites, over their spread, is compared with a tolerance of
 the precision: far above what rounding does and far below what a wrong part does (a missing rotation
 or a norm in the wrong place moves scores by their spread).
@@ -47,21 +47,22 @@ def difference(
 ) -> float:
     """The largest difference over texts of these lengths, in spreads of the scores.
 
-    usual holds the tokens of texts: special ones may change how places are counted.
+    usual are the tokens of texts: special ones may change how places are counted.
     """
-    found = 0.0
+    largest = 0.0
     with one_thread_each(), torch.no_grad():
         for length in lengths:
             tokens, sites = _some(length, usual, hidden_token)
-            two = theirs(tokens, sites).double()
+            expected = theirs(tokens, sites).double()
             try:
-                one = ours(tokens, sites).double()
+                scores = ours(tokens, sites).double()
             except Exception:  # parts that do not fit together, a kernel that does not compile
                 return float("inf")
-            apart = (one - two).square().mean().sqrt() / two.std().clamp(min=1e-30)
+            spread = expected.std().clamp(min=1e-30)
+            apart = (scores - expected).square().mean().sqrt() / spread
             # What is not a number is as wrong as can be.
-            found = max(found, float(apart.nan_to_num(float("inf"))))
-    return found
+            largest = max(largest, float(apart.nan_to_num(float("inf"))))
+    return largest
 
 
 def lengths_to_try(described: Description) -> list[int]:
@@ -105,12 +106,20 @@ class Record:
         from glauber import __version__
 
         text = json.dumps(config, sort_keys=True, default=str)
+        if device.type == "cuda":
+            kind = torch.cuda.get_device_name(device)
+        else:
+            kind = f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
+        # Of the forward passes: while they are worked on, the version stays the same.
+        source = hashlib.sha256()
+        for path in sorted(Path(__file__).parent.glob("*.py")):
+            source.update(path.read_bytes())
         self.circumstances = {
             "weights": fingerprint,
             "config": hashlib.sha256(text.encode()).hexdigest(),
             "precision": str(dtype),
-            "device": _name_of(device),
-            "glauber": f"{__version__} {_digest_of_source()}",
+            "device": kind,
+            "glauber": f"{__version__} {source.hexdigest()[:16]}",
             "torch": torch.__version__,
             "transformers": version("transformers"),
         }
@@ -137,17 +146,3 @@ class Record:
             self.path.unlink(missing_ok=True)
         except OSError:
             return
-
-
-def _name_of(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} {torch.backends.cpu.get_cpu_capability()}"
-
-
-def _digest_of_source() -> str:
-    """Of the forward passes: while they are worked on, the version stays the same."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

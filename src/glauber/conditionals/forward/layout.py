@@ -1,4 +1,4 @@
-"""Where do rows of different lengths lie when they are worked on without padding?
+"""Where rows of different lengths lie when they are worked on without padding.
 
 End to end in one list of tokens: products and norms run over the list, and attention knows where
 each row begins. To lay rows out one must ask the GPU how long they are: the host waits for that,
@@ -8,7 +8,7 @@ and a CUDA graph cannot do it while it is recorded. The lengths of chains never 
 
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,10 +33,12 @@ class Layout(NamedTuple):
 
     def on(self, device: torch.device) -> "Layout":
         """The same rows on another device."""
-        parts: dict[str, Any] = self._asdict()
-        for name in ("begins", "lengths", "row", "place"):
-            parts[name] = None if parts[name] is None else parts[name].to(device)
-        return Layout(**parts)
+        return self._replace(
+            begins=self.begins.to(device),
+            lengths=self.lengths.to(device),
+            row=None if self.row is None else self.row.to(device),
+            place=None if self.place is None else self.place.to(device),
+        )
 
     def at(self, sites: Tensor) -> Tensor:
         """Where sites (rows, k) stand in the list."""
@@ -58,7 +60,7 @@ class Recording:
         self._token = _OPEN.set(self)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         _OPEN.reset(self._token)
 
     def again(self, *, reading: bool) -> None:
@@ -70,31 +72,31 @@ class Recording:
         self.layouts[self._next :] = [layout]
         self._next += 1
 
-    def known(self, shape: tuple[int, ...]) -> Layout | None:
+    def previous(self, shape: tuple[int, ...]) -> Layout | None:
         """What the next call of that shape used before."""
         self._next += 1
-        there = self.layouts[self._next - 1 : self._next]
-        return there[0] if there and there[0].shape == shape else None
+        layouts = self.layouts[self._next - 1 : self._next]
+        return layouts[0] if layouts and layouts[0].shape == shape else None
 
 
 _OPEN: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 def layout_of(tokens: Tensor) -> Layout:
-    """The layout of tokens (rows, length) with PAD behind; it asks the GPU unless it is known."""
+    """The layout of tokens (rows, length) with PAD after them; it asks the GPU unless known."""
     recording = _OPEN.get()
     if recording is not None and recording.reading:
-        known = recording.known(tuple(tokens.shape))
-        if known is not None:
-            return known
+        previous = recording.previous(tuple(tokens.shape))
+        if previous is not None:
+            return previous
     elif recording is not None:
-        found = _packed(tokens)
-        recording.keep(found)
-        return found
-    return padded(tokens) if capturing(tokens) else _packed(tokens)
+        layout = _pack(tokens)
+        recording.keep(layout)
+        return layout
+    return pad(tokens) if capturing(tokens) else _pack(tokens)
 
 
-def padded(tokens: Tensor) -> Layout:
+def pad(tokens: Tensor) -> Layout:
     """The rows as they are, with padding; nothing is asked of the GPU."""
     rows, length = tokens.shape
     lengths = (tokens != PAD).sum(dim=1, dtype=torch.int32)
@@ -107,7 +109,7 @@ def capturing(tokens: Tensor) -> bool:
     return tokens.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def _packed(tokens: Tensor) -> Layout:
+def _pack(tokens: Tensor) -> Layout:
     (rows, length), device = tokens.shape, tokens.device
     lengths = (tokens != PAD).sum(dim=1)
     longest, count = torch.stack([lengths.max(), lengths.sum()]).tolist()

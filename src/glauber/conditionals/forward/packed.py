@@ -1,7 +1,7 @@
-"""What do many rows with one hidden site each say, on a CPU? Packed end to end.
+"""Many rows with one hidden site each, on a CPU: packed end to end.
 
-That is what a pseudo-log-likelihood asks for: each token of each text hidden in turn. Rows lie end
-to end in calls of a fixed number of tokens, so that matrix products have few shapes and no row is
+That is what a pseudo-log-likelihood needs: each token of each text hidden in turn. Rows lie end to
+end in calls of a fixed number of tokens, so that matrix products have few shapes and no row is
 padded; only attention, and what else depends on places, looks at rows one by one.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glauber.conditionals.batching import lengths_of
 from glauber.conditionals.forward.description import Layer
-from glauber.conditionals.forward.encoder import Encoder, normed
+from glauber.conditionals.forward.encoder import PRODUCTS, Encoder, normalise
 from glauber.threads import side_by_side
 
 PACKED = 1024  # tokens of one packed call
@@ -44,46 +44,50 @@ class PackedRows:
     @property
     def work(self) -> int:
         """Multiplications of one token on its way through the layers, attention apart."""
-        parts = (
-            part
+        return sum(
+            getattr(layer, product).weight.numel()
             for layer in self.encoder.layers
-            for part in (layer.queries_keys_values, layer.attended, layer.between, layer.out)
+            for product in PRODUCTS
         )
-        return sum(part.weight.numel() for part in parts)
 
     def log_probs(self, tokens: Tensor, sites: Tensor, *, temperature: float = 1.0) -> Tensor:
-        """(rows,) float64, for tokens (rows, length up to LONGEST) with PAD behind, sites (rows,).
+        """(rows,) float64, for tokens (rows, length up to LONGEST), PAD at the end, sites (rows,).
 
         The token at the site is the one that is asked about; the model does not see it.
         """
-        return self._asked(
-            tokens, sites, lambda scores, asked: _log_prob(scores, asked, temperature)
-        )
+
+        def log_prob(scores: Tensor, token: Tensor) -> Tensor:
+            scores = scores / temperature
+            return scores.gather(1, token)[:, 0] - scores.logsumexp(dim=1)
+
+        return self._read_at(tokens, sites, log_prob)
 
     def likeliest(self, tokens: Tensor, sites: Tensor) -> Tensor:
         """Whether no token is likelier at the site than the one that is asked about, (rows,)."""
-        return self._asked(tokens, sites, _is_largest)
+        return self._read_at(
+            tokens, sites, lambda scores, token: scores.gather(1, token)[:, 0] >= scores.amax(dim=1)
+        )
 
-    def _asked(
+    def _read_at(
         self, tokens: Tensor, sites: Tensor, read: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """What is read (rows,) from the scores (some rows, vocab) and the tokens asked about."""
-        asked = tokens.gather(1, sites[:, None])
+        """What is read (rows,) from the scores (some rows, vocab) and the tokens at the sites."""
+        current = tokens.gather(1, sites[:, None])
         visible = tokens.scatter(1, sites[:, None], self.hidden_token)
         states = self._states(visible, sites)
-        found = side_by_side(
-            lambda part: read(self._scores(states[part]), asked[part]),
+        answers = side_by_side(
+            lambda rows: read(self._scores(states[rows]), current[rows]),
             list(torch.arange(len(tokens)).split(BLOCK)),
         )
-        return torch.cat(found)
+        return torch.cat(answers)
 
     def takes(self, lengths: Tensor) -> Tensor:
         """Which rows of these lengths (rows,) may be packed, on this machine: (rows,) bool."""
-        found = torch.zeros_like(lengths, dtype=torch.bool)
+        packs = torch.zeros_like(lengths, dtype=torch.bool)
         for length in lengths.unique().tolist():
             if length <= LONGEST:
-                found[lengths == length] = self.usable(length)
-        return found
+                packs[lengths == length] = self.usable(length)
+        return packs
 
     def usable(self, length: int = 1) -> bool:
         """Whether rows of that length give the same bits at any place of a call, on this machine.
@@ -106,10 +110,10 @@ class PackedRows:
         of_rows = torch.tensor(lengths).repeat(each)[:, None]
         tokens = tokens.masked_fill(torch.arange(max(lengths)) >= of_rows, -1)
         sites = torch.randint(min(lengths), (len(tokens),), generator=generator)
-        here = self.log_probs(tokens, sites)
-        there = self.log_probs(tokens.flip(0), sites.flip(0)).flip(0)
+        expected = self.log_probs(tokens, sites)
+        flipped = self.log_probs(tokens.flip(0), sites.flip(0)).flip(0)
         few = self.log_probs(tokens[-3:], sites[-3:])
-        return torch.equal(here, there) and torch.equal(here[-3:], few)
+        return torch.equal(expected, flipped) and torch.equal(expected[-3:], few)
 
     def _scores(self, states: Tensor) -> Tensor:
         """The head on states (up to BLOCK rows, d): (rows, vocab) float64."""
@@ -132,11 +136,11 @@ class PackedRows:
         """One call of the encoder: rows in order of length, all that fit it."""
         runs = [(length, lengths.count(length)) for length in sorted(set(lengths))]
         *layers, last = self.encoder.layers
-        states, parts = self._bottom(self.encoder.layers[0], tokens, lengths)
+        states, projected = self._bottom(self.encoder.layers[0], tokens, lengths)
         for number, layer in enumerate(layers):
             if number:
-                parts = self.encoder.queries_keys_values(layer, states)
-            states = self.encoder.finish(layer, states, self._attend(layer, parts, runs))
+                projected = self.encoder.queries_keys_values(layer, states)
+            states = self.encoder.finish(layer, states, self._attend(layer, projected, runs))
         return self._last(last, states, sites, runs)
 
     def _bottom(
@@ -148,20 +152,21 @@ class PackedRows:
         row. The rows of one text have most of that in common, so each is worked out once.
         """
         table = self.encoder.described.embedding
-        there = torch.arange(tokens.shape[1]) < torch.tensor(lengths)[:, None]
-        row, place = there.nonzero(as_tuple=True)
+        is_text = torch.arange(tokens.shape[1]) < torch.tensor(lengths)[:, None]
+        row, place_of_token = is_text.nonzero(as_tuple=True)
         shares, of_row = self._shares(tokens, lengths)
         n_places = 1 if table.places is None else tokens.shape[1]
-        known = (of_row[row] * n_places + place % n_places) * self.vocab_size + tokens[there]
+        known = (of_row[row] * n_places + place_of_token % n_places) * self.vocab_size
+        known = known + tokens[is_text]
         filled = F.pad(known, (0, _room(lengths[-1]) - len(known)), value=int(known[0]))
         distinct, which = filled.unique(return_inverse=True)
-        found = []
-        for part in F.pad(distinct, (0, -len(distinct) % BLOCK), value=int(known[0])).split(BLOCK):
-            first, token = part // self.vocab_size, part % self.vocab_size
+        blocks = []
+        for block in F.pad(distinct, (0, -len(distinct) % BLOCK), value=int(known[0])).split(BLOCK):
+            first, token = block // self.vocab_size, block % self.vocab_size
             states = self.encoder.embed_at(token, first % n_places, shares[first // n_places])
-            found.append((states, *self.encoder.queries_keys_values(layer, states)))
-        states, *parts = (torch.cat(blocks)[which] for blocks in zip(*found, strict=True))
-        return states, tuple(parts)
+            blocks.append((states, *self.encoder.queries_keys_values(layer, states)))
+        states, *projected = (torch.cat(column)[which] for column in zip(*blocks, strict=True))
+        return states, tuple(projected)
 
     def _shares(self, tokens: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
         """The distinct hidden shares of rows, and which of them is each row's (rows,).
@@ -177,55 +182,48 @@ class PackedRows:
     def _attend(
         self,
         layer: Layer,
-        parts: tuple[Tensor, ...],
+        projected: tuple[Tensor, ...],
         runs: list[tuple[int, int]],
         sites: Tensor | None = None,
     ) -> Tensor:
         """Attention within each row, with queries at every place (room, d) -> (room, d).
 
         With sites (rows,) the queries are those of one site per row: (rows, d) -> (rows, d).
-        Zeros stand behind the last row.
+        Zeros follow the last row.
         """
-        queries, keys, values = parts
+        queries, keys, values = projected
         mixed = torch.zeros_like(queries, memory_format=torch.contiguous_format)
         begin = row = 0
         for length, count in runs:
             here, rows = slice(begin, begin + length * count), slice(row, row + count)
             asking = here if sites is None else rows
-            found = self.encoder.attend(
+            attended = self.encoder.attend(
                 layer,
                 queries[asking].unflatten(0, (count, -1)),
                 keys[here].unflatten(0, (count, length)),
                 values[here].unflatten(0, (count, length)),
                 sites=None if sites is None else sites[rows, None],
             )
-            mixed[asking] = found.flatten(0, 1)
+            mixed[asking] = attended.flatten(0, 1)
             begin, row = here.stop, rows.stop
         return mixed
 
     def _last(
         self, layer: Layer, states: Tensor, sites: Tensor, runs: list[tuple[int, int]]
     ) -> Tensor:
-        """The last layer at the sites (rows,) of states (room, d), and the norm behind it."""
+        """The last layer at the sites (rows,) of states (room, d), and the norm after it."""
         width = states.shape[-1]
         lengths = torch.tensor([length for length, count in runs for _ in range(count)])
-        there = _blocks(states[lengths.cumsum(0) - lengths + sites])
-        ask, tell = (layer.queries_keys_values.rows(*of) for of in ((0, width), (width, 3 * width)))
-        queries = torch.cat([ask(normed(layer.norm_before, block)) for block in there])
-        keys, values = tell(normed(layer.norm_before, states)).chunk(2, dim=-1)
-        parts = normed(layer.norm_queries, queries), normed(layer.norm_keys, keys), values
-        pairs = zip(there, _blocks(self._attend(layer, parts, runs, sites)), strict=True)
-        found = torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])
-        return normed(self.encoder.described.norm, found)[: len(sites)]
-
-
-def _log_prob(scores: Tensor, asked: Tensor, temperature: float) -> Tensor:
-    scores = scores / temperature
-    return scores.gather(1, asked)[:, 0] - scores.logsumexp(dim=1)
-
-
-def _is_largest(scores: Tensor, asked: Tensor) -> Tensor:
-    return scores.gather(1, asked)[:, 0] >= scores.amax(dim=1)
+        at_sites = _blocks(states[lengths.cumsum(0) - lengths + sites])
+        product = layer.queries_keys_values
+        query, others = product.rows(0, width), product.rows(width, 3 * width)
+        queries = torch.cat([query(normalise(layer.norm_before, block)) for block in at_sites])
+        keys, values = others(normalise(layer.norm_before, states)).chunk(2, dim=-1)
+        projected = normalise(layer.norm_queries, queries), normalise(layer.norm_keys, keys), values
+        mixed = _blocks(self._attend(layer, projected, runs, sites))
+        pairs = zip(at_sites, mixed, strict=True)
+        last = torch.cat([self.encoder.finish(layer, *pair) for pair in pairs])
+        return normalise(self.encoder.described.norm, last)[: len(sites)]
 
 
 def _blocks(rows: Tensor) -> list[Tensor]:
@@ -243,10 +241,10 @@ def _room(length: int) -> int:
 def _cut(order: Tensor, lengths: list[int]) -> list[Tensor]:
     """The rows in calls that have room for them; long ones only with others of their length."""
     calls, begin, total = [], 0, 0
-    for place, length in enumerate(lengths):
-        apart = place > 0 and length > SHORT and length != lengths[place - 1]
+    for index, length in enumerate(lengths):
+        apart = index > 0 and length > SHORT and length != lengths[index - 1]
         if apart or total + length > _room(length):
-            calls.append(order[begin:place])
-            begin, total = place, 0
+            calls.append(order[begin:index])
+            begin, total = index, 0
         total += length
     return [*calls, order[begin:]]
