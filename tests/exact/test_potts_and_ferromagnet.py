@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.clique import ferromagnet
+from glauber.exact.models import ferromagnet
 from glauber.exact.models import Ising, Potts
 
 

@@ -23,7 +23,7 @@ from glauber.exact import (
     total_variation,
     transition_matrix,
 )
-from glauber.exact.scans import choice_probabilities
+from glauber.exact.transition import choice_probabilities
 
 SPACE = Space(3, 3)
 STATES = [tuple(state) for state in SPACE.states().tolist()]

@@ -20,7 +20,7 @@ from glauber.exact import (
     stationary,
     total_variation,
 )
-from glauber.exact.schedules import hidden_plan
+from glauber.exact.unmasking import hidden_plan
 from glauber.exact.transition import block_matrix, product_fills
 
 TOKENS, FREE = torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool)

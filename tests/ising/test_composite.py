@@ -5,7 +5,7 @@ import pytest
 
 from glauber import ising
 from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import asymptotics
+from glauber.exact.blocks.pseudolikelihood import asymptotics
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks, fit_pairs
 from glauber.exact.models import Ising, ising_family, ising_theta, state_counts

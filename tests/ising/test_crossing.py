@@ -6,8 +6,8 @@ import pytest
 
 from glauber.errors import GlauberError
 from glauber.exact import Space, hitting_times
-from glauber.exact.blocks.clique import Clique
-from glauber.exact.blocks.dynamics import at_once_matrix, gibbs_matrix
+from glauber.exact.models import Clique
+from glauber.exact.blocks.dynamics import parallel_block_matrix, gibbs_matrix
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.hitting_times import (
     arrival_distribution,
@@ -81,7 +81,7 @@ def test_the_lumped_parallel_sampler_is_the_full_one():
     model = Clique(5, 4, coupling=0.3, field=0.2)
     full, space = model.ising(), Space(2, 5)
     target = (full.spins[:, :4] > 0).all(axis=1)
-    matrix = at_once_matrix(full.joint(), space, 5)
+    matrix = parallel_block_matrix(full.joint(), space, 5)
     lumped = np.exp(model.log_parallel())
     np.testing.assert_allclose(lumped.sum(axis=1), 1, rtol=1e-12)
     assert mean_hitting_times(matrix, target)[0] == pytest.approx(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.ceilings import ceiling
-from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.tensorisation import entropy_constant_bound
+from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks
 from glauber.exact.blocks.tensorisation import excess_loss, population_bound
@@ -28,7 +28,7 @@ def test_three_uniform_bits_are_vacuous():
     """k = 1: C_AT = 3 and L = ln 2, so the first term alone is sqrt(3 ln 2 / 2) = 1.0197 > 1."""
     law = np.full(8, 1 / 8)
     masks = Masks.uniform(Space(2, 3), 1)
-    above = ceiling(law, masks, block_gap(law, masks))
+    above = entropy_constant_bound(law, masks, block_gap(law, masks))
     found = finite_sample_bound(
         (math.log(2), math.log(2)), masks.space, above.value,
         setting=Setting(10**12, 10**12), margin=0.5,
@@ -107,7 +107,7 @@ def test_the_excess_loss_bounds_the_distance(seed):
         excess = excess_loss(learnt, truth, masks)
         by_losses = float(problem.loss(other, seen) - problem.loss(theta, seen))
         assert excess == pytest.approx(by_losses, abs=1e-12) and excess > 0
-        above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+        above = entropy_constant_bound(learnt, masks, block_gap(learnt, masks)).value
         promised = population_bound(learnt, truth, masks, tensorisation=above)
         assert total_variation(learnt, truth) <= promised
 

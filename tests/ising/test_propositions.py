@@ -7,7 +7,7 @@ import pytest
 
 from glauber import ising
 from glauber.errors import GlauberError
-from glauber.exact.blocks.clique import Clique
+from glauber.exact.models import Clique
 from glauber.exact.hitting_times import arrival_within
 from glauber.ising.propositions import (
     corollary_size,

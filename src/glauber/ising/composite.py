@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import coo_array, csc_array
 
-from glauber.exact.blocks.covariance import smallest_eigenvalue, solver
+from glauber.exact.blocks.pseudolikelihood import smallest_eigenvalue, solver
 from glauber.exact.blocks.pseudolikelihood import FLAT, SETTLED, STEPS, Fit
 from glauber.exact.space import Floats, Space
 from glauber.ising.graph import Graph, Group, Integers, terms_of

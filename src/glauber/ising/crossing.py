@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.clique import Clique
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.models import Clique
+from glauber.exact.models import check_block_size
 from glauber.exact.hitting_times import (
     arrival_distribution,
     arrival_within,
@@ -64,7 +64,7 @@ def race(
     models = [Clique(sites, clique, j, field) for j in couplings]
     ks = tuple(range(1, sites + 1)) if blocks is None else tuple(blocks)
     for k in ks:
-        check_block(k, sites)
+        check_block_size(k, sites)
     check_memory(24.0 * budget * (clique + 2), "the chances of every step up to the budget")
     if chains:
         _check_simulation(sites, chains, max(ks, default=1))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.gap import (
+from glauber.exact.blocks.dynamics import (
     BestMasks,
     Gap,
     best_adaptive_masks,
@@ -65,7 +65,7 @@ def gap(
             raise GlauberError("give a model or the seed of a random one, not both.")
     chosen, name = _chosen(model, sites, clique, field=field, random=random)
     for k in blocks:
-        check_block(k, chosen.n_sites)
+        check_block_size(k, chosen.n_sites)
     say(f"{len(couplings) * len(blocks)} gaps over {chosen.space.size:,} states")
     found = []
     with track("couplings", len(couplings)) as advance:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from glauber.exact.blocks.covariance import Efficiency, efficiency, smallest_difference
+from glauber.exact.blocks.pseudolikelihood import Efficiency, efficiency, smallest_difference
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood
 from glauber.exact.models import ising_family, ising_theta

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import asymptotics
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.blocks.pseudolikelihood import asymptotics
+from glauber.exact.models import check_block_size
 from glauber.exact.blocks.pseudolikelihood import (
     Drawing,
     Pseudolikelihood,
@@ -69,7 +69,7 @@ def errors(
     if not ks:
         raise GlauberError("no block size was given: name one at least, such as 1.")
     for k in ks:
-        check_block(k, chosen.n_sites)
+        check_block_size(k, chosen.n_sites)
     fits = len(samples) * repetitions
     check_memory(24.0 * fits * family.n_parameters * family.space.size, "these fits together")
     say(f"{fits * len(ks):,} fits of {family.n_parameters} parameters")

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import asymptotics
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.blocks.pseudolikelihood import asymptotics
+from glauber.exact.models import check_block_size
 from glauber.exact.blocks.pseudolikelihood import (
     Drawing,
     Fit,
@@ -331,7 +331,7 @@ def drawing_of(masks: int | str, samples: int = 1) -> Drawing:
 def _family(n_sites: int, k: int) -> Family:
     """The family of all Ising models; refused where k cannot be."""
     if n_sites <= 64:
-        check_block(k, n_sites)
+        check_block_size(k, n_sites)
     return ising_family(n_sites)
 
 

@@ -32,10 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.ceilings import ceiling
+from glauber.exact.blocks.tensorisation import entropy_constant_bound
 from glauber.exact.blocks.dynamics import possible_conditionals
-from glauber.exact.blocks.gap import block_gap
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.blocks.dynamics import block_gap
+from glauber.exact.models import check_block_size
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
     draw_counts,
@@ -113,7 +113,7 @@ def bound(
         alike = dict(sites=sites, clique=clique, coupling=coupling, field=field)
         chosen = model_of(model, learnt=True, **alike)  # type: ignore[arg-type]
         n_sites, truth = chosen.n_sites, ising_theta(chosen)
-    check_block(k, n_sites)
+    check_block_size(k, n_sites)
     box_margin(n_sites, k, box)
     problem = Pseudolikelihood.of_size(ising_family(n_sites), k)
     say(f"{len(sequences)} fits over {problem.family.space.size:,} states")
@@ -146,7 +146,7 @@ def _row(
     check_found(found, given.n_sequences)
     learnt = family.distribution(found.theta)
     p = learnt if truth is None else family.distribution(truth)
-    above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+    above = entropy_constant_bound(learnt, masks, block_gap(learnt, masks)).value
     other = math.nan if truth is None else float(problem.loss(truth, seen))
     losses, space, k = (float(found.loss), other), masks.space, len(masks.blocks[0])
     margin = min(float(possible_conditionals(one, masks).min()) for one in (learnt, p))

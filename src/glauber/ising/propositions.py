@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.clique import Clique
+from glauber.exact.models import Clique
 from glauber.exact.hitting_times import arrival_within, log_arrival_within
 from glauber.progress import check_count, say, track
 from glauber.result import Result, plain, signature, study

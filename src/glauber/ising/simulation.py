@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.models import check_block_size
 from glauber.exact.hitting_times import Bools
 from glauber.exact.models import Ising
 from glauber.exact.space import Floats, Space
@@ -45,7 +45,7 @@ def simulated_gibbs(
     model: Ising, k: int, target: Bools, *, n_chains: int = 10, budget: int = 1000, seed: int = 0
 ) -> Arrivals:
     """First visits of k-Gibbs to the target (2**N,), from all -1."""
-    check_block(k, model.n_sites)
+    check_block_size(k, model.n_sites)
     places = Space(2, model.n_sites).strides.numpy()
     fillings = Space(2, k).states().numpy()  # (2**k, k)
 

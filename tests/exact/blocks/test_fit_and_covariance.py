@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import (
+from glauber.exact.blocks.pseudolikelihood import (
     asymptotics,
     asymptotics_by_size,
     fisher_information,

@@ -7,15 +7,15 @@ from glauber.conditionals.table import Joint
 from glauber.errors import GlauberError
 from glauber.exact import Space, parallel_matrix, spectrum, stationary, transition_matrix
 from glauber.exact.blocks.dynamics import (
-    at_once_matrix,
+    parallel_block_matrix,
     block_chain,
     block_operator,
     dirichlet_form,
     gibbs_matrix,
-    one_by_one_matrix,
+    sequential_block_matrix,
     variance,
 )
-from glauber.exact.blocks.gap import best_adaptive_masks, best_masks, block_gap
+from glauber.exact.blocks.dynamics import best_adaptive_masks, best_masks, block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.products import parallel_stationary, parallel_stationary_of
 from glauber.exact.models import Ising
@@ -93,16 +93,16 @@ def test_the_kernels_between_gibbs_and_parallel():
     model, space = Ising.random(4, seed=3), Space(2, 4)
     law, joint = model.probabilities, model.joint()
     one = transition_matrix(joint, space).toarray()
-    for make in (one_by_one_matrix, at_once_matrix):
+    for make in (sequential_block_matrix, parallel_block_matrix):
         np.testing.assert_allclose(make(joint, space, 1).toarray(), one, atol=1e-14)
     np.testing.assert_allclose(
-        at_once_matrix(joint, space, 4).toarray(), parallel_matrix(joint, space), atol=1e-14
+        parallel_block_matrix(joint, space, 4).toarray(), parallel_matrix(joint, space), atol=1e-14
     )
-    turns = one_by_one_matrix(joint, space, 3).toarray()
+    turns = sequential_block_matrix(joint, space, 3).toarray()
     np.testing.assert_allclose(law @ turns, law, atol=1e-14)
     flow = law[:, None] * turns
     np.testing.assert_allclose(flow, flow.T, atol=1e-14)  # over all orders it is reversible
-    assert abs(law @ at_once_matrix(joint, space, 3) - law).max() > 1e-4
+    assert abs(law @ parallel_block_matrix(joint, space, 3) - law).max() > 1e-4
 
 
 def test_chromatic_and_disjoint_blocks():

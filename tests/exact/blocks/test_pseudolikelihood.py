@@ -37,7 +37,7 @@ def by_hand(problem, theta, seen):
     states = [tuple(row) for row in family.space.states().tolist()]
     total = torch.zeros((), dtype=torch.float64)
     for slot, hidden in enumerate(masks.blocks):
-        chance = masks.per_state[slot]
+        chance = masks.by_state[slot]
         outside = [tuple(t for s, t in enumerate(x) if s not in hidden) for x in states]
         for number in np.flatnonzero(seen[slot]):
             alike = [m for m, o in enumerate(outside) if o == outside[number] and chance[m] > 0]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glauber.exact.blocks.covariance import efficiency, smallest_difference
+from glauber.exact.blocks.pseudolikelihood import efficiency, smallest_difference
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood
 from small_families import random_adaptive, random_family, random_weighted

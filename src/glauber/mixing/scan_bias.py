@@ -18,12 +18,17 @@ from glauber.conditionals.base import Model, check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, spell_sites, starts
 from glauber.errors import GlauberError
-from glauber.exact.conditionals import Few, candidates, current_probabilities, tabulated
-from glauber.exact.scans import Measure, Redraw, adaptive_matrix, site_choice
+from glauber.exact.conditionals import FewSites, current_probabilities, tabulate, top_tokens
 from glauber.exact.space import Floats, Space, marginal
-from glauber.exact.spectrum import largest_modulus, remainder
+from glauber.exact.spectrum import deflate, largest_modulus
 from glauber.exact.stationary import entropy_production, stationary, total_variation
-from glauber.exact.transition import transition_matrix
+from glauber.exact.transition import (
+    Measure,
+    Redraw,
+    adaptive_matrix,
+    site_choice,
+    transition_matrix,
+)
 from glauber.json_text import Record
 from glauber.parameters import Device, ModelOrName, Temperature, Trust, Unknown
 from glauber.progress import check_count, track
@@ -79,9 +84,9 @@ def scan_bias(
         model, device=device, dtype="float64", trust_remote_code=trust_remote_code, exact=True
     )
     row, columns, numbers = _begin(opened, text, named, unknown)
-    offered = candidates(opened.conditionals(), row, columns, tokens)
+    offered = top_tokens(opened.conditionals(), row, columns, tokens)
     _check_states(offered.shape[1], len(columns))
-    few = tabulated(opened.conditionals(), row, columns, offered)
+    few = tabulate(opened.conditionals(), row, columns, offered)
     with track("scans", 1 + len(SCANS)) as advance:
         found = compared(few, temperature=temperature, sharpness=sharpness, advance=advance)
     spelled = [[opened.vocabulary.spell(int(token)) for token in line] for line in offered]
@@ -246,7 +251,7 @@ def _check_states(tokens: int, n_sites: int) -> None:
 
 
 def compared(
-    few: Few, *, temperature: float, sharpness: float, advance: Any = lambda: None
+    few: FewSites, *, temperature: float, sharpness: float, advance: Any = lambda: None
 ) -> tuple[Scanned, ...]:
     """The uniform scan and every scan whose site the state chooses."""
     uniform = transition_matrix(few, few.space, temperature=temperature)
@@ -269,7 +274,7 @@ def compared(
     return tuple(found)
 
 
-def _proposes(few: Few, matrix: csr_array, options: dict[str, Any]) -> float:
+def _proposes(few: FewSites, matrix: csr_array, options: dict[str, Any]) -> float:
     """The chance that a step proposes another token, in the chain's own stationary law."""
     choice = site_choice(few, few.space, **options)
     kept = np.stack(
@@ -300,7 +305,7 @@ def _scanned(
         law=law,
         distance=total_variation(law, reference),
         marginal=max(apart),
-        gap=1 - largest_modulus(remainder(matrix, law))[0],
+        gap=1 - largest_modulus(deflate(matrix, law))[0],
         draws=draws_per_step(matrix, law, space),
         rows=rows,
         acceptance=acceptance,

@@ -12,8 +12,8 @@ from glauber.conditionals.starts import starts
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.exact import Ising, Space, stationary, total_variation, transition_matrix
-from glauber.exact.conditionals import candidates, tabulated
-from glauber.exact.scan_bias import draws_per_step
+from glauber.exact.conditionals import tabulate, top_tokens
+from glauber.mixing.scan_bias import draws_per_step
 
 ISING = Ising.clique(4, 4, coupling=0.05, field=0.2)
 
@@ -75,9 +75,9 @@ def test_a_few_sites_of_a_masked_lm_are_the_models_own(tiny_folder):
     conditionals = model.conditionals()
     text = starts(model, ["the cat sat on the mat ."])[0][0]
     columns = [2, 4]
-    offered = candidates(conditionals, text, columns, 5)
+    offered = top_tokens(conditionals, text, columns, 5)
     assert offered[:, 0].tolist() == text[columns].tolist()
-    few = tabulated(conditionals, text, columns, offered)
+    few = tabulate(conditionals, text, columns, offered)
     for state in (7, 13, 24):
         local = few.space.states()[state]
         row = text.clone()
@@ -106,8 +106,8 @@ def test_what_is_called_exact_is_computed_in_float64(tiny_folder):
     found = glauber.scan_bias(str(tiny_folder), text, sites=[1, 2], tokens=3, temperature=0.05)
     precise = glauber.load(str(tiny_folder), device="cpu", dtype="float64")
     row = starts(precise, [text])[0][0]
-    offered = candidates(precise.conditionals(), row, [2, 3], 3)
-    few = tabulated(precise.conditionals(), row, [2, 3], offered)
+    offered = top_tokens(precise.conditionals(), row, [2, 3], 3)
+    few = tabulate(precise.conditionals(), row, [2, 3], offered)
     law = stationary(transition_matrix(few, few.space, temperature=0.05))
     np.testing.assert_allclose(found.scans[0].law, law, rtol=1e-11)
     assert found.to_dict()["dtype"] == "float64" and found.to_dict()["scans"]["kind"] == "exact"
