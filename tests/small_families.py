@@ -56,7 +56,7 @@ def random_adaptive(space, rng):
     blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
     weights = rng.uniform(0.05, 1, (len(blocks), space.size))
     weights[1:] *= rng.random(weights[1:].shape) > 0.1
-    return Masks.seeing(space, blocks, weights / weights.sum(axis=0))
+    return Masks.adaptive(space, blocks, weights / weights.sum(axis=0))
 
 
 def some_blocks(space, rng):

@@ -24,9 +24,9 @@ def found():
 
 
 def test_the_joint_is_kept_by_all_but_the_naive_scans(found):
-    assert found.has_joint and len(found.scans) == 7
+    assert found.joint and len(found.scans) == 7
     for one in found.scans:
-        far = total_variation(one.law, ISING.probabilities)
+        far = total_variation(one.distribution, ISING.probabilities)
         assert one.distance == pytest.approx(far, abs=1e-12)
         assert (far > 0.02) == one.name.startswith("naive") and (far < 1e-12) != (far > 0.02)
     assert "naive:confidence          0.1630" in str(found)
@@ -35,7 +35,7 @@ def test_the_joint_is_kept_by_all_but_the_naive_scans(found):
 
 def test_conditionals_without_a_joint_law_say_so():
     found = glauber.scan_bias(Table.random(3, 3, seed=2))
-    assert not found.has_joint and "no joint law" in str(found)
+    assert not found.joint and "no joint distribution" in str(found)
     assert found.scans[0].distance == 0 < min(one.distance for one in found.scans[1:])
 
 
@@ -109,7 +109,7 @@ def test_what_is_called_exact_is_computed_in_float64(tiny_folder):
     offered = top_tokens(precise.conditionals(), row, [2, 3], 3)
     few = tabulate(precise.conditionals(), row, [2, 3], offered)
     law = stationary(transition_matrix(few, few.space, temperature=0.05))
-    np.testing.assert_allclose(found.scans[0].law, law, rtol=1e-11)
+    np.testing.assert_allclose(found.scans[0].distribution, law, rtol=1e-11)
     assert found.to_dict()["dtype"] == "float64" and found.to_dict()["scans"]["kind"] == "exact"
 
 

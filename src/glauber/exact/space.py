@@ -7,7 +7,7 @@ runs over the states; axes before it are preserved, so that many distributions a
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,8 +21,7 @@ __all__ = ["Space", "conditional", "log_conditional", "marginal"]
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
-Fractions: TypeAlias = NDArray[np.object_]  # of fractions.Fraction: without rounding
-Numbers = TypeVar("Numbers", Floats, Fractions)
+Numbers: TypeAlias = NDArray[Any]  # floats, or exact fractions
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def over_block(
 
 def conditional(weights: Numbers, space: Space, hidden: Sequence[int]) -> Numbers:
     """p(x_K | the rest) (…, size) at each state x, for weights that are p up to a constant."""
-    return weights / over_block(weights, space, hidden)  # type: ignore[return-value]
+    return weights / over_block(weights, space, hidden)
 
 
 def log_conditional(log_weights: Floats, space: Space, hidden: Sequence[int]) -> Floats:

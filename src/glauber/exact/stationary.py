@@ -146,8 +146,9 @@ def chain_and_stationary(
 
     A given distribution is refused unless it is stationary.
     """
-    step = matrix
-    if not isinstance(matrix, LinearOperator):
+    if isinstance(matrix, LinearOperator):
+        step: csr_array | LinearOperator = matrix
+    else:
         step = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
     if distribution is None:
         return step, stationary(step)

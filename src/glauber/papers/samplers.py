@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from glauber.figures.ising import plot_race
-from glauber.ising.crossing import Race, Races, Runner, race
-from glauber.ising.propositions import Separations, separation
+from glauber.ising.mode_race import Race, Races, Runner, race
+from glauber.ising.sampler_separation import Separations, separation
 from glauber.papers.claims import (
     EXACT,
     Claim,

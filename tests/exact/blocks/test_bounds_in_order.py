@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
-from glauber.exact.blocks.tensorisation import entropy_constant_bound
 from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
-from glauber.exact.blocks.tensorisation import log_sobolev, population_bound, tensorisation
+from glauber.exact.blocks.tensorisation import (
+    entropy_constant_bound,
+    log_sobolev,
+    population_bound,
+    tensorisation,
+)
 from glauber.exact.space import Space, over_block
 from glauber.exact.stationary import total_variation
 

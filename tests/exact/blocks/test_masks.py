@@ -59,12 +59,12 @@ def test_lemma_4_without_rounding():
 
 def test_uniform_and_least_confident():
     space = Space(2, 4)
-    assert len(Masks.uniform(space, 2).blocks) == 6 and not Masks.uniform(space, 2).adaptive
+    assert len(Masks.uniform(space, 2).blocks) == 6 and not Masks.uniform(space, 2).is_adaptive
     law = Ising.random(4, seed=2).probabilities
     masks = Masks.least_confident(space, law, 1, sharpness=2.0)
     doubts = np.stack([1 - conditional(law, space, (site,)) for site in range(4)]) ** 2
     np.testing.assert_allclose(masks.chances, doubts / doubts.sum(axis=0))
-    assert masks.adaptive and masks.by_state.shape == (4, 16)
+    assert masks.is_adaptive and masks.by_state.shape == (4, 16)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.tensorisation import entropy_constant_bound, bound_by_gap, bound_by_product
-from glauber.exact.blocks.dynamics import block_chain, dirichlet_form, entropy, variance
-from glauber.exact.blocks.dynamics import block_gap
+from glauber.exact.blocks.dynamics import block_chain, block_gap, dirichlet_form, entropy, variance
 from glauber.exact.blocks.masks import Masks, given_mask
 from glauber.exact.blocks.tensorisation import (
+    bound_by_gap,
+    bound_by_product,
     decay,
     dissipated,
+    entropy_constant_bound,
     log_sobolev,
     tensorisation,
     tensorised,

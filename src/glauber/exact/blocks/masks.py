@@ -18,7 +18,6 @@ from glauber.errors import GlauberError
 from glauber.exact.models import check_block_size
 from glauber.exact.space import (
     Floats,
-    Fractions,
     Numbers,
     Space,
     conditional,
@@ -146,8 +145,7 @@ def given_mask(distribution: Numbers, chance: Numbers, space: Space, hidden: Blo
 
     On floats or, with object arrays of `fractions.Fraction`, without rounding.
     """
-    weights: Numbers = distribution * chance  # type: ignore[assignment]
-    return conditional(weights, space, hidden)
+    return conditional(distribution * chance, space, hidden)
 
 
 def log_given_mask(log_weights: Floats, masks: Masks, slot: int) -> Floats:
@@ -175,7 +173,7 @@ def mean_over_events(
     return total
 
 
-def lemma_3_example() -> tuple[Fractions, Fractions]:
+def lemma_3_example() -> tuple[Numbers, Numbers]:
     """Lemma 3's distribution (4,) over 00, 01, 10, 11, and chances (2, 4) to hide site 0 or 1."""
     distribution, first = np.array(
         [

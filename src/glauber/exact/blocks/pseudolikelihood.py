@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 NEWTON_STEPS = 60  # of Newton; from zero it needs about ten where an estimate exists
-SETTLED = 1e-8  # a Newton step below this ends the search: the next one is its square
+CONVERGED_STEP = 1e-8  # a Newton step below this ends the search: the next one is its square
 FLAT = 1e-9  # curvature below which a direction counts as undetermined
 
 
@@ -215,7 +215,7 @@ def _newton(problem: Pseudolikelihood, seen: Floats) -> Fit:
     settled = np.zeros(loss.shape, bool)
     for n_steps in range(1, NEWTON_STEPS + 1):  # noqa: B007
         step = _direction(problem, theta, seen)
-        short = np.abs(step).max(axis=-1) <= SETTLED * (1 + np.abs(theta).max(axis=-1))
+        short = np.abs(step).max(axis=-1) <= CONVERGED_STEP * (1 + np.abs(theta).max(axis=-1))
         theta, loss = _descend(problem, theta, loss, np.where(settled[..., None], 0.0, step), seen)
         settled |= short
         if settled.all():

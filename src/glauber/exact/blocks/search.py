@@ -79,7 +79,11 @@ def best_masks(
     best, value, n_rounds = equal.chances, uniform, 1
     bound, weights = _solve(cuts)
     while bound - value > accuracy * abs(bound) and n_rounds < rounds:
-        weights = (1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE * equal.chances
+        # Traces are steep near weights that leave a site out, so their cuts stay near the best.
+        if statistics is None:
+            weights = (1 - UNIFORM_SHARE) * weights + UNIFORM_SHARE * equal.chances
+        else:
+            weights = (weights + best) / 2
         reached, new = criterion(weights)
         if reached > value:
             best, value = weights, reached
