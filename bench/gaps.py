@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from glauber.exact import Space, transition_matrix
-from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.models import Ising
 

@@ -6,15 +6,7 @@ import numpy as np
 
 from glauber.conditionals.table import Joint
 from glauber.exact.blocks.masks import Masks
-from glauber.exact.models import (
-    Ising,
-    Potts,
-    ising_family,
-    ising_theta,
-    potts_family,
-    potts_theta,
-    tilted_family,
-)
+from glauber.exact.models import Family, Ising, ising_family, ising_theta
 from glauber.exact.space import Space
 
 
@@ -26,14 +18,31 @@ def random_family(seed):
         n = 2 + seed // 3 % 5
         return ising_family(n), ising_theta(Ising.random(n, seed, strength))
     if seed % 3 == 1:
-        n = 2 + seed // 3 % 3
-        model = Potts.random(n, 3, seed=seed, strength=strength)
-        return potts_family(n, 3), potts_theta(model)
+        family = potts_family(2 + seed // 3 % 3, 3)
+        return family, rng.normal(size=family.n_parameters) * strength
     vocab, n = ((2, 2), (2, 4), (2, 6), (3, 3))[seed // 3 % 4]
     space = Space(vocab, n)
     law = Joint.random(vocab, n, seed, strength).probabilities().numpy()
     statistics = rng.normal(size=(3, space.size))
     return tilted_family(law, space, statistics), rng.normal(size=3) * 0.3
+
+
+def potts_family(n_sites, colours):
+    """p(x) ~ exp(sum_i h_i(x_i) + sum_{i != j} J_ij [x_i = x_j]), the fields of colour 0 at zero.
+
+    theta = (h_i(c) for c > 0; J_ij for i < j).
+    """
+    space = Space(colours, n_sites)
+    states = space.states().numpy().T
+    singles = [states[i] == c for i in range(n_sites) for c in range(1, colours)]
+    pairs = [2 * (states[i] == states[j]) for i, j in combinations(range(n_sites), 2)]
+    statistics = np.stack([*singles, *pairs]).astype(np.float64)
+    return Family(space, statistics, np.zeros(space.size), tuple(map(str, range(len(statistics)))))
+
+
+def tilted_family(law, space, statistics):
+    """Any distribution (size,), tilted by statistics (d, size); it has theta = 0 itself."""
+    return Family(space, statistics, np.log(law), tuple(map(str, range(len(statistics)))))
 
 
 def random_weighted(space, rng):
@@ -47,7 +56,7 @@ def random_adaptive(space, rng):
     blocks = [(site,) for site in range(space.length)] + some_blocks(space, rng)
     weights = rng.uniform(0.05, 1, (len(blocks), space.size))
     weights[1:] *= rng.random(weights[1:].shape) > 0.1
-    return Masks.seeing(space, blocks, weights / weights.sum(axis=0))
+    return Masks.adaptive(space, blocks, weights / weights.sum(axis=0))
 
 
 def some_blocks(space, rng):

@@ -23,7 +23,7 @@ ARROWS = {
     "sampling": BELOW,
     "sweeps": BELOW,
     "compatibility": BELOW | {"exact"},
-    "mixing": BELOW | {"sweeps"},
+    "mixing": BELOW | {"exact", "sweeps"},
     "metastability": BELOW,
     "generation": BELOW | {"exact"},
     "landscape": BELOW | {"compatibility", "metastability", "mixing"},

@@ -41,7 +41,7 @@ STUDIES = {
         "semantic_drift": "mixing.semantic_drift",
         "diagnose": "mixing.diagnostics",
         "unbiased": "mixing.unbiased",
-        "scan_bias": "exact.scan_bias",
+        "scan_bias": "mixing.scan_bias",
     },
     "Where does it get stuck?": {
         "margins": "metastability.margins",

@@ -8,7 +8,7 @@ import pytest
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact import Space, best_bottleneck, conductance, stationary, transition_matrix
-from glauber.exact.bottleneck import _by_sweep, _flow
+from glauber.exact.spectrum import _by_sweep, _flow
 
 
 def phi_by_loops(matrix, law, inside):

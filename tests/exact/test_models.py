@@ -1,4 +1,4 @@
-"""The Ising model against sums written out by hand."""
+"""Ising models and families against sums written out by hand; the modes of a ferromagnet."""
 
 import itertools
 
@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.models import Ising
+from glauber.exact.models import (
+    Clique,
+    Ising,
+    ising_family,
+    ising_model,
+    ising_theta,
+    state_counts,
+)
+from small_families import potts_family
 
 
 def test_the_exponent_counts_each_pair_twice():
@@ -69,3 +77,53 @@ def test_too_many_states():
         Ising.clique(10**9, 4, coupling=1.0)
     with pytest.raises(GlauberError, match=r"1e[+]308 in size, but at most"):
         Ising.clique(3, 3, coupling=1e308)
+
+
+def test_theta_is_the_model():
+    model = Ising.random(4, seed=5)
+    family, theta = ising_family(4), ising_theta(model)
+    np.testing.assert_allclose(family.distribution(theta), model.probabilities, rtol=1e-12)
+    assert family.names[:2] == ("h0", "h1") and family.names[4] == "J0,1"
+    assert np.array_equal(ising_model(theta, 4).couplings, model.couplings)
+    tokens = [list(x) for x in itertools.product(range(2), repeat=4)] + [[0, 0, 0, 1]]
+    assert state_counts(family.space, tokens).tolist() == [1, 2, *[1] * 14]
+    with pytest.raises(GlauberError, match="10 parameters"):
+        family.distribution(np.zeros(5))
+    for n_sites in (20, 30):
+        with pytest.raises(GlauberError, match=rf"{n_sites} sites .*; 19 sites would fit"):
+            ising_family(n_sites)
+
+
+def test_potts_models_of_two_colours_are_ising_models():
+    theta = np.random.default_rng(3).normal(size=10)
+    same = ising_model(np.concatenate([theta[:4], theta[4:]]) / 2, 4)
+    found = potts_family(4, 2).distribution(theta)
+    np.testing.assert_allclose(found, same.probabilities, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_modes_are_where_the_condition_says(seed):
+    """By enumeration: R1 above R-1 above all others, by the factors of the constants."""
+    rng = np.random.default_rng(seed)
+    size, others = 3, int(rng.integers(0, 3))
+    clique = Clique(size + others, size, 1.2, rng.uniform(0.1, 0.3), rng.uniform(-0.05, 0.05))
+    found, model = clique.ferromagnet, clique.ising()
+    assert found.holds and found.margin_of_sum > 0 and found.condition == "strongly ferromagnetic"
+    total, p = model.spins[:, :size].sum(axis=1), model.probabilities
+    up, down, rest = p[total == size], p[total == -size], p[abs(total) < size]
+    assert up.min() > down.max()
+    assert down.min() > np.exp(2 * found.margin_of_sum) * rest.max()
+    np.testing.assert_allclose(up / down, found.mode_ratio, rtol=1e-9)  # same outside, in order
+    for tail in set(map(tuple, model.spins[:, size:])):
+        here = (model.spins[:, size:] == tail).all(axis=1)
+        low, other = p[here & (total == -size)], p[here & (abs(total) < size)]
+        assert low.min() > np.exp(2 * found.margin) * other.max()
+
+
+def test_what_breaks_the_condition():
+    found = Clique(10, 4, coupling=8.0, field=5.0).ferromagnet  # figure 3
+    assert (found.clique_field, found.outside_field, found.margin) == (20, 30, 3)
+    assert not found.holds and "h_G = 20 is not above 30" in found.condition
+    weak = Clique(4, 4, coupling=0.1, field=0.2).ferromagnet
+    assert not weak.holds and "J_0" in weak.condition
+    assert Clique(10, 4, 8.0, 5.0, outside=1.0).ferromagnet.holds

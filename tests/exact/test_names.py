@@ -4,9 +4,12 @@ import pydoc
 
 from glauber import exact
 
+NAMES = [name for name in vars(exact) if name[0] != "_" and callable(getattr(exact, name))]
+
 
 def test_every_public_name_is_there_and_says_what_it_is():
-    for name in exact.__all__:
+    assert {"Space", "stationary", "block_gap", "fit_pairs", "exact_law"} <= set(NAMES)
+    for name in NAMES:
         found = getattr(exact, name)
         assert callable(found) and (found.__doc__ or "").strip(), name
 

@@ -15,7 +15,6 @@ from glauber.exact import (
     Space,
     adaptive_matrix,
     block_chain,
-    least_confident_matrix,
     parallel_matrix,
     site_matrix,
     stationary,
@@ -23,7 +22,7 @@ from glauber.exact import (
     total_variation,
     transition_matrix,
 )
-from glauber.exact.scans import choice_probabilities
+from glauber.exact.transition import choice_probabilities
 
 SPACE = Space(3, 3)
 STATES = [tuple(state) for state in SPACE.states().tolist()]
@@ -34,6 +33,10 @@ def law_of(conditionals, tokens, site, temperature=1.0):
     scores = conditionals.scores(torch.tensor([tokens]), torch.tensor([[site]]))[0, 0]
     weights = np.exp(scores.numpy() / temperature)
     return weights / weights.sum()
+
+
+def least_confident_matrix(*args, **options):
+    return adaptive_matrix(*args, redraw="naive", **options)
 
 
 def least_confident_by_loops(conditionals, sharpness, temperature, sites):

@@ -20,8 +20,8 @@ from glauber.exact import (
     stationary,
     total_variation,
 )
-from glauber.exact.schedules import hidden_plan
 from glauber.exact.transition import block_matrix, product_fills
+from glauber.exact.unmasking import hidden_plan
 
 TOKENS, FREE = torch.zeros(3, dtype=torch.int64), torch.ones(3, dtype=torch.bool)
 SPACE = Space(3, 3)

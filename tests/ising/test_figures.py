@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from glauber import ising
-from glauber.exact.blocks.pseudolikelihood import Drawing
 from glauber.figures.ising import plot_bounds, plot_by_size, plot_error_curves
 from glauber.ising.error_curves import ErrorCurves
 
@@ -12,7 +11,7 @@ from glauber.ising.error_curves import ErrorCurves
 @pytest.mark.parametrize(("per_sample", "says"), [(1, "1 random mask each"), (None, "all masks")])
 def test_error_curves_have_bars_of_half_a_deviation(per_sample, says):
     errors = np.array([[[1.0, 3.0], [0.5, 0.7]], [[0.4, 0.6], [0.1, 0.3]]])
-    curves = ErrorCurves((1, 3), (10, 100), Drawing(per_sample), errors, np.array([20.0, 5.0]))
+    curves = ErrorCurves((1, 3), (10, 100), per_sample, errors, np.array([20.0, 5.0]))
     figure = plot_error_curves(curves)
     assert [trace.name for trace in figure.data[::2]] == ["k = 1", "k = 3"]
     np.testing.assert_allclose(figure.data[0].y, [2.0, 0.6])

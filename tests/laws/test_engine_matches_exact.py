@@ -15,7 +15,7 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.remembered import memoised
 from glauber.exact.models import Ising
-from glauber.exact.scans import adaptive_matrix, parallel_matrix, sweep_matrix
+from glauber.exact.transition import adaptive_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary, total_variation
 from glauber.exact.transition import site_matrix, transition_matrix

@@ -1,4 +1,4 @@
-"""What is a site's new token, from each state? The conditionals, evaluated everywhere.
+"""The conditionals of any model at every state of a small space.
 
 The softmax is written out here rather than borrowed, so that the oracle shares no arithmetic
 with the engine that is tested against it.
@@ -17,23 +17,26 @@ from glauber.errors import GlauberError
 from glauber.exact.space import Floats, Space
 from glauber.progress import say
 
+__all__ = ["redraw_probabilities"]
+
 
 def redraw_probabilities(
     conditionals: Conditionals, space: Space, hidden: Sequence[int], *, temperature: float = 1.0
 ) -> Floats:
     """Probabilities (size, k, vocab) of the new token at each of k sites hidden together.
 
-    Each context is evaluated once, with token 0 at the hidden sites: what stands there does not
-    matter. So size / vocab**k rows are asked for.
+    Each context is evaluated once, with token 0 at the hidden sites, whose content does not
+    matter: size / vocab**k rows.
     """
-    check_question(conditionals, space, temperature)
-    sites = torch.tensor(hidden)
-    states = space.states()
-    filled = (states[:, sites] * space.strides[sites]).sum(1)  # (size,) 0 where only token 0 is
-    contexts = (filled == 0).nonzero()[:, 0]
-    context_of_state = torch.searchsorted(contexts, torch.arange(space.size) - filled)
-    probabilities = _evaluate(conditionals, states[contexts], sites, temperature)
-    return np.asarray(probabilities[context_of_state].numpy())
+    scores, contexts = _scores_of_contexts(conditionals, space, hidden, temperature)
+    probabilities = torch.softmax(scores / temperature, dim=-1)
+    if not bool(torch.isfinite(probabilities).all()):
+        raise GlauberError(
+            f"at sites {list(hidden)} some context has no distribution: its scores are not "
+            "numbers, or they forbid every token."
+        )
+    slots = torch.searchsorted(contexts, torch.from_numpy(space.contexts(hidden)))
+    return np.asarray(probabilities[slots].numpy())
 
 
 def context_scores(conditionals: Conditionals, space: Space, site: int) -> Floats:
@@ -41,10 +44,7 @@ def context_scores(conditionals: Conditionals, space: Space, site: int) -> Float
 
     One axis per other site, in increasing order, for the token there; the last for the site's own.
     """
-    check_question(conditionals, space, 1.0)
-    states = space.states()
-    contexts = states[states[:, site] == 0]
-    scores = _ask(conditionals, contexts, torch.tensor([site]))[:, 0]
+    scores, _ = _scores_of_contexts(conditionals, space, (site,), 1.0)
     return np.asarray(scores.reshape((space.vocab_size,) * space.length).numpy())
 
 
@@ -63,7 +63,7 @@ def free_sites(space: Space, free: Tensor | None) -> list[int]:
         return list(range(space.length))
     if free.shape != (space.length,) or free.dtype != torch.bool:
         raise GlauberError(
-            f"the free sites were given as {tuple(free.shape)} {free.dtype}, "
+            f"the free sites are {tuple(free.shape)} {free.dtype}, "
             f"but they must be one boolean for each of the {space.length} sites."
         )
     sites: list[int] = free.nonzero()[:, 0].tolist()
@@ -72,41 +72,27 @@ def free_sites(space: Space, free: Tensor | None) -> list[int]:
     return sites
 
 
-def check_question(conditionals: Conditionals, space: Space, temperature: float) -> None:
-    """Refuses a space over another vocabulary, and a temperature that is not positive."""
+def _scores_of_contexts(
+    conditionals: Conditionals, space: Space, hidden: Sequence[int], temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Scores (contexts, k, vocab) float64 at k hidden sites, and the contexts' numbers."""
     check_temperature(temperature)
     if conditionals.vocab_size != space.vocab_size:
         raise GlauberError(
             f"the space has {space.vocab_size} tokens, "
             f"but the conditionals have {conditionals.vocab_size}."
         )
-
-
-def _evaluate(
-    conditionals: Conditionals, contexts: Tensor, sites: Tensor, temperature: float
-) -> Tensor:
-    """Probabilities (rows, k, vocab) float64 at the same k hidden sites of every row."""
-    scores = _ask(conditionals, contexts, sites)
-    probabilities = torch.softmax(scores / temperature, dim=-1)
-    if not bool(torch.isfinite(probabilities).all()):
-        raise GlauberError(
-            f"at sites {sites.tolist()} some context has no distribution: its scores are not "
-            "numbers, or they forbid every token."
-        )
-    return probabilities
-
-
-def _ask(conditionals: Conditionals, contexts: Tensor, sites: Tensor) -> Tensor:
-    """Scores (rows, k, vocab) float64 at the same k hidden sites of every row."""
-    chunks = [
+    sites, states = torch.tensor(hidden), space.states()
+    contexts = (states[:, sites] == 0).all(dim=1).nonzero()[:, 0]
+    scores = [
         conditionals.scores(rows, sites.repeat(len(rows), 1)).double().cpu()
-        for rows in in_parts(contexts, sites.numel() * conditionals.vocab_size)
+        for rows in in_parts(states[contexts], sites.numel() * space.vocab_size)
     ]
-    return torch.cat(chunks)
+    return torch.cat(scores), contexts
 
 
 @dataclass(frozen=True, eq=False)
-class Few:
+class FewSites:
     """The single-site conditionals of a few sites, each with its own few tokens, in full."""
 
     space: Space
@@ -118,39 +104,38 @@ class Few:
 
     def scores(self, tokens: Tensor, sites: Tensor, candidates: Tensor | None = None) -> Tensor:
         """(rows, 1, tokens), by the numbers of the tokens at each site."""
-        site = sites[:, 0]
-        there = tokens.scatter(1, sites, 0)
-        scores = self.table[site, self.space.index(there)][:, None]
+        contexts = self.space.index(tokens.scatter(1, sites, 0))
+        scores = self.table[sites[:, 0], contexts][:, None]
         return scores if candidates is None else scores.gather(-1, candidates)
 
 
-def candidates(
+def top_tokens(
     conditionals: Conditionals, row: Tensor, columns: Sequence[int], count: int
 ) -> Tensor:
-    """Tokens (sites, count) of each column: its own first, then the likeliest others, if drawn."""
-    asked = torch.tensor(columns, device=row.device)[:, None]
-    scores = conditionals.scores(row.repeat(len(columns), 1), asked)[:, 0].double()
-    scores = scores.scatter(1, row[asked], torch.inf)
-    drawn = int((scores > -torch.inf).sum(dim=1).min())
-    return scores.topk(min(count, drawn), dim=1).indices
+    """Tokens (sites, count) of each column: its own first, then the most probable others."""
+    sites = torch.tensor(columns, device=row.device)[:, None]
+    scores = conditionals.scores(row.repeat(len(columns), 1), sites)[:, 0].double()
+    scores = scores.scatter(1, row[sites], torch.inf)
+    n_possible = int((scores > -torch.inf).sum(dim=1).min())
+    return scores.topk(min(count, n_possible), dim=1).indices
 
 
-def tabulated(
-    conditionals: Conditionals, row: Tensor, columns: Sequence[int], offered: Tensor
-) -> Few:
-    """The conditionals of those columns (sites,) over the offered tokens, the others as in row."""
-    n_sites, n_tokens = offered.shape
+def tabulate(
+    conditionals: Conditionals, row: Tensor, columns: Sequence[int], tokens: Tensor
+) -> FewSites:
+    """The conditionals of those columns (sites,) over tokens (sites, count), the rest as in row."""
+    n_sites, n_tokens = tokens.shape
     space = Space(n_tokens, n_sites)
     states = space.states().to(row.device)
     say(f"{n_sites * space.size // n_tokens:,} rows through the model for {space.size:,} states")
     table = torch.empty(n_sites, space.size, n_tokens, dtype=torch.float64)
-    whole = row.repeat(space.size, 1)
-    whole[:, list(columns)] = offered[torch.arange(n_sites, device=row.device), states]
+    rows = row.repeat(space.size, 1)
+    rows[:, list(columns)] = tokens[torch.arange(n_sites, device=row.device), states]
     for site, column in enumerate(columns):
-        first = (states[:, site] == 0).nonzero()[:, 0]  # one state of each context
-        asked = torch.full((len(first), 1), column, device=row.device)
-        wanted = offered[site].expand(len(first), 1, -1).contiguous()
-        scores = conditionals.scores(whole[first], asked, wanted)[:, 0].double().cpu()
+        contexts = (states[:, site] == 0).nonzero()[:, 0]
+        sites = torch.full((len(contexts), 1), column, device=row.device)
+        candidates = tokens[site].expand(len(contexts), 1, -1).contiguous()
+        scores = conditionals.scores(rows[contexts], sites, candidates)[:, 0].double().cpu()
         for token in range(n_tokens):
-            table[site, first.cpu() + token * int(space.strides[site])] = scores
-    return Few(space, table)
+            table[site, contexts.cpu() + token * int(space.strides[site])] = scores
+    return FewSites(space, table)

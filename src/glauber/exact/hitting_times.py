@@ -1,4 +1,4 @@
-"""How long until the chain first reaches a set of states, and which of two sets comes first?
+"""Hitting and exit times of sets of states, committors, and arrivals within n steps.
 
 With Q the matrix among the states outside the set, the mean times solve (I - Q) m = 1. A plain
 solve subtracts nearly equal numbers and returns nonsense for means beyond 1e15. So up to a few
@@ -7,24 +7,32 @@ into a state is sent on to where it goes next, and the time spent there is added
 sums, products and quotients of positive numbers; the diagonal is never read.
 """
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.linalg import splu
 from scipy.special import logsumexp
 from torch import Tensor
 
 from glauber.errors import GlauberError
-from glauber.exact.space import Floats, Space
+from glauber.exact.space import Bools, Floats, Integers, Space
 from glauber.exact.stationary import check_stochastic, stationary
 
-Bools: TypeAlias = NDArray[np.bool_]  # (size,): whether a state is in the set
+__all__ = [
+    "arrival_distribution",
+    "arrival_within",
+    "committor",
+    "hamming_ball",
+    "log_arrival_within",
+    "log_mean_hitting_times",
+    "mean_exit_times",
+    "mean_hitting_times",
+    "mean_passage_between",
+]
 
 ELIMINATION_LIMIT = 1024  # states outside the set; beyond it a sparse solve
-LONGEST = 1e15  # steps; what a sparse solve says beyond it is rounding
-SQUARED_AFTER = 2000  # steps in logarithms; beyond it products of matrices are faster
+LONGEST_MEAN = 1e15  # steps; what a sparse solve says beyond it is rounding
+LOG_SQUARING_STEPS = 2000  # steps in logarithms; beyond it products of matrices are faster
 NEVER = "the set is never reached from some state, or not within floats."
 
 
@@ -40,10 +48,10 @@ def mean_hitting_times(matrix: ArrayLike | csr_array, target: Bools) -> Floats:
     times = np.zeros(len(target))
     if len(outside) <= ELIMINATION_LIMIT:
         inner = sparse[outside].toarray()
-        times[outside] = _eliminated(inner[:, outside], inner[:, target].sum(axis=1))
+        times[outside] = _eliminate(inner[:, outside], inner[:, target].sum(axis=1))
     else:
-        times[outside] = _solved(sparse, outside, np.ones(len(outside)))
-        if not 1 - 1e-9 <= times[outside].min() <= times[outside].max() < LONGEST:
+        times[outside] = _solve(sparse, outside, np.ones(len(outside)))
+        if not 1 - 1e-9 <= times[outside].min() <= times[outside].max() < LONGEST_MEAN:
             raise GlauberError(NEVER)
     return times
 
@@ -59,10 +67,10 @@ def log_mean_hitting_times(log_matrix: Floats, target: Bools) -> Floats:
         leaving[last] = logsumexp(np.append(flow[last, :last], arrive[last]))
         if leaving[last] == -np.inf:
             raise GlauberError(NEVER)
-        sent = flow[:last, last] - leaving[last]
-        flow[:last, :last] = np.logaddexp(flow[:last, :last], sent[:, None] + flow[last, :last])
-        arrive[:last] = np.logaddexp(arrive[:last], sent + arrive[last])
-        spent[:last] = np.logaddexp(spent[:last], sent + spent[last])
+        inflow = flow[:last, last] - leaving[last]
+        flow[:last, :last] = np.logaddexp(flow[:last, :last], inflow[:, None] + flow[last, :last])
+        arrive[:last] = np.logaddexp(arrive[:last], inflow + arrive[last])
+        spent[:last] = np.logaddexp(spent[:last], inflow + spent[last])
     times = np.full(len(log_matrix), -np.inf)
     inner = np.zeros(n)
     for state in range(n):
@@ -77,7 +85,7 @@ def mean_exit_times(matrix: ArrayLike | csr_array, inside: Bools) -> Floats:
     if inside.dtype != np.bool_ or not inside.any():
         raise GlauberError("the set has no state, so it has no exit time.")
     if inside.all():
-        raise GlauberError("the set holds every state, so it is never left.")
+        raise GlauberError("the set contains every state, so it is never left.")
     return mean_hitting_times(matrix, ~inside)
 
 
@@ -93,15 +101,15 @@ def committor(matrix: ArrayLike | csr_array, source: Bools, target: Bools) -> Fl
     q = P q outside both.
     """
     sparse = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
-    _outside(sparse.shape[0], source)
-    _outside(sparse.shape[0], target)
+    for states in (source, target):
+        _outside(sparse.shape[0], states)
     if (source & target).any():
-        raise GlauberError("a state is in both sets, so which comes first cannot be asked.")
+        raise GlauberError("a state is in both sets, so neither comes first.")
     between = np.flatnonzero(~(source | target))
-    found = target.astype(np.float64)
+    chances = target.astype(np.float64)
     if len(between):
-        found[between] = _solved(sparse, between, (sparse @ found)[between])
-    return found
+        chances[between] = _solve(sparse, between, (sparse @ chances)[between])
+    return chances
 
 
 def arrival_within(matrix: ArrayLike | csr_array, target: Bools, n_steps: int) -> Floats:
@@ -122,9 +130,9 @@ def arrival_within(matrix: ArrayLike | csr_array, target: Bools, n_steps: int) -
 def log_arrival_within(log_matrix: Floats, target: Bools, n_steps: int) -> Floats:
     """log of the same (size,), for chances below all floats: step by step, or by squaring."""
     _outside(len(log_matrix), target)
-    if n_steps > SQUARED_AFTER:
-        held = np.where(np.eye(len(target)) > 0, 0.0, -np.inf)
-        stopped = np.where(target[:, None], held, log_matrix)
+    if n_steps > LOG_SQUARING_STEPS:
+        identity = np.where(np.eye(len(target)) > 0, 0.0, -np.inf)
+        stopped = np.where(target[:, None], identity, log_matrix)
         return np.asarray(logsumexp(_log_power(stopped, n_steps)[:, target], axis=1))
     arrived = np.where(target, 0.0, -np.inf)
     for _ in range(n_steps):
@@ -147,7 +155,7 @@ def hamming_ball(space: Space, centre: Tensor, radius: int) -> Bools:
     return np.asarray(((space.states() != centre).sum(dim=1) <= radius).numpy())
 
 
-def _eliminated(flow: Floats, arrive: Floats) -> Floats:
+def _eliminate(flow: Floats, arrive: Floats) -> Floats:
     """Mean times (n,) from chances (n, n) among the outside states and (n,) to the target."""
     flow, arrive, n = flow.copy(), arrive.copy(), len(flow)
     spent, leaving = np.ones(n), np.ones(n)
@@ -155,17 +163,17 @@ def _eliminated(flow: Floats, arrive: Floats) -> Floats:
         leaving[last] = flow[last, :last].sum() + arrive[last]
         if leaving[last] == 0:
             raise GlauberError(NEVER)
-        sent = flow[:last, last] / leaving[last]
-        flow[:last, :last] += np.outer(sent, flow[last, :last])
-        arrive[:last] += sent * arrive[last]
-        spent[:last] += sent * spent[last]
+        inflow = flow[:last, last] / leaving[last]
+        flow[:last, :last] += np.outer(inflow, flow[last, :last])
+        arrive[:last] += inflow * arrive[last]
+        spent[:last] += inflow * spent[last]
     times = np.zeros(n)
     for state in range(n):
         times[state] = (spent[state] + flow[state, :state] @ times[:state]) / leaving[state]
     return times
 
 
-def _solved(matrix: csr_array, outside: NDArray[np.int64], right: Floats) -> Floats:
+def _solve(matrix: csr_array, outside: Integers, right: Floats) -> Floats:
     """The solution (n,) of (I - Q) x = right over the outside states."""
     inner = matrix[outside][:, outside]
     try:
@@ -202,13 +210,13 @@ def _log_power(log_matrix: Floats, exponent: int) -> Floats:
     return power
 
 
-def _outside(size: int, target: Bools) -> NDArray[np.int64]:
+def _outside(size: int, target: Bools) -> Integers:
     """The states (n,) outside a set; refused unless it is one boolean per state, some of each."""
     if target.dtype != np.bool_ or target.shape != (size,):
         raise GlauberError(
-            f"the set is given as {target.shape} {target.dtype}, but it must be one boolean for "
+            f"the set is {target.shape} {target.dtype}, but it must be one boolean for "
             f"each of the {size:,} states."
         )
     if not target.any() or target.all():
-        raise GlauberError("the set must hold some states and leave some out.")
+        raise GlauberError("the set must contain some states and leave some out.")
     return np.flatnonzero(~target)

@@ -1,4 +1,4 @@
-"""How much does one site's token matter to another site, at most? The exact influence matrix.
+"""The exact influence of one site's token on another site, and what follows from it.
 
 Over all pairs of states x, y that differ at site j alone:
     c_ij     = sup of TV(pi_i(. | x_-i), pi_i(. | y_-i)), the influence of j on i,
@@ -18,7 +18,9 @@ from torch import Tensor
 from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.errors import GlauberError
 from glauber.exact.conditionals import context_scores, free_sites
-from glauber.exact.space import Floats, Space
+from glauber.exact.space import Floats, Space, softmax
+
+__all__ = ["Influence", "exact_influence", "mixing_bound", "threshold_temperature"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ def exact_influence(
     influence, oscillation = np.zeros((2, len(sites), len(sites)))
     for row, site in enumerate(sites):
         scores = context_scores(conditionals, space, site)
-        distributions = _softmax(scores / temperature)
+        distributions = softmax(scores / temperature)
         for column, other in enumerate(sites):
             if other != site:
                 axis = other if other < site else other - 1
@@ -96,10 +98,10 @@ def threshold_temperature(oscillation: Floats) -> float:
     def excess(temperature: float) -> float:
         return float(np.tanh(oscillation / (4 * temperature)).sum(axis=0).max() - 1)
 
-    moved = (oscillation > 0).sum(axis=0)
-    if moved.max() < 2:
+    n_influenced = (oscillation > 0).sum(axis=0)
+    if n_influenced.max() < 2:
         return 0.0
-    if (np.isinf(oscillation).any(axis=0) & (moved > 1)).any():
+    if (np.isinf(oscillation).any(axis=0) & (n_influenced > 1)).any():
         return inf
     finite = np.where(np.isinf(oscillation), 0.0, oscillation)
     high = float(finite.sum(axis=0).max() / 4)  # tanh x <= x, so the excess is not positive here
@@ -131,8 +133,3 @@ def _largest_swing(scores: Floats, axis: int) -> float:
         low = np.where(both, inf, change).min(axis=-1)
         swing = max(swing, float((high - low).max()))
     return swing
-
-
-def _softmax(scores: Floats) -> Floats:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

@@ -1,4 +1,4 @@
-"""When would two coupled chains meet, exactly? The chain of pairs, enumerated.
+"""The chain of pairs of two coupled chains, enumerated: exact meeting times and distances.
 
 A pair of states (x, y) has the number x * size + y. One step picks a free site for both, and draws
 the two tokens from a joint distribution J(a, b) whose sums are the two conditionals p and q:
@@ -20,7 +20,9 @@ from glauber.exact.conditionals import free_sites, redraw_probabilities
 from glauber.exact.hitting_times import mean_hitting_times
 from glauber.exact.space import Floats, Space
 
-ENTRIES_LIMIT = 2**26  # of the matrix before equal places are added up: about 1 GiB
+__all__ = ["mean_distances", "mean_meeting_times", "pair_matrix"]
+
+ENTRIES_LIMIT = 2**26  # of the matrix before equal entries are added up: about 1 GiB
 
 # distributions p, q (rows, vocab) -> joint distributions (rows, vocab, vocab)
 Joint = Callable[[Floats, Floats], Floats]
@@ -47,10 +49,8 @@ def pair_matrix(
         )
     total = csr_array((space.size**2,) * 2, dtype=np.float64)
     for site in sites:
-        distributions = redraw_probabilities(conditionals, space, (site,), temperature=temperature)[
-            :, 0
-        ]
-        total = total + _site_matrix(space, site, distributions, joints[how])
+        fills = redraw_probabilities(conditionals, space, (site,), temperature=temperature)
+        total = total + _site_matrix(space, site, fills[:, 0], joints[how])
     return total / len(sites)
 
 
@@ -88,11 +88,11 @@ def mean_distances(matrix: csr_array, space: Space, n_steps: int) -> Floats:
     """The exact mean Hamming distance (n_steps + 1, size, size) after 0, 1, … steps from (x, y)."""
     states = space.states().numpy()
     expected = (states[:, None] != states[None]).sum(axis=2).astype(np.float64).ravel()
-    found = np.empty((n_steps + 1, space.size**2))
+    result = np.empty((n_steps + 1, space.size**2))
     for time in range(n_steps + 1):
-        found[time] = expected
+        result[time] = expected
         expected = matrix @ expected
-    return found.reshape(n_steps + 1, space.size, space.size)
+    return result.reshape(n_steps + 1, space.size, space.size)
 
 
 def _intervals(distribution: Floats) -> tuple[Floats, Floats]:
@@ -109,17 +109,13 @@ def _intervals(distribution: Floats) -> tuple[Floats, Floats]:
 
 def _site_matrix(space: Space, site: int, distributions: Floats, joint: Joint) -> csr_array:
     """The matrix (size**2, size**2) of redrawing that site in both; distributions (size, vocab)."""
-    size, vocab = space.size, space.vocab_size
-    stride = int(space.strides[site])
-    token = np.arange(vocab)
-    base = np.arange(size) - space.states()[:, site].numpy() * stride  # token 0 at the site
-    after = base[:, None] + token * stride  # (size, vocab)
+    size = space.size
+    after = space.contexts((site,))[:, None] + space.offsets((site,))  # (size, vocab)
     values, columns = [], []
     for x in range(size):
-        values.append(
-            joint(np.broadcast_to(distributions[x], distributions.shape), distributions).ravel()
-        )
+        present = np.broadcast_to(distributions[x], distributions.shape)
+        values.append(joint(present, distributions).ravel())
         columns.append((after[x][None, :, None] * size + after[:, None, :]).ravel())
-    starts = np.arange(size**2 + 1) * vocab**2
+    starts = np.arange(size**2 + 1) * space.vocab_size**2
     data = (np.concatenate(values), np.concatenate(columns), starts)
     return csr_array(data, shape=(size**2, size**2))

@@ -1,8 +1,7 @@
-"""Which states are there, and what does a distribution over them say about a block of sites?
+"""All sequences of a length as numbered states, and marginals and conditionals of blocks of sites.
 
-The states are all sequences of a given length, in lexicographic order. A distribution is an array
-whose last axis runs over the states, site 0 slowest; axes in front of it are kept, so that many
-distributions are treated at once.
+The states are in lexicographic order, site 0 slowest. A distribution is an array whose last axis
+runs over the states; axes before it are preserved, so that many distributions are treated at once.
 """
 
 from collections.abc import Sequence
@@ -17,8 +16,12 @@ from torch import Tensor
 
 from glauber.errors import GlauberError
 
+__all__ = ["Space", "conditional", "log_conditional", "marginal"]
+
 Floats: TypeAlias = NDArray[np.float64]
-Anything: TypeAlias = NDArray[Any]  # floats, or exact fractions
+Integers: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Numbers: TypeAlias = NDArray[Any]  # floats, or exact fractions
 
 
 @dataclass(frozen=True)
@@ -32,28 +35,27 @@ class Space:
     def __post_init__(self) -> None:
         if self.vocab_size < 1 or self.length < 1:
             raise GlauberError(
-                f"a space needs at least one token and one site, but it was given "
-                f"{self.vocab_size} tokens and {self.length} sites."
+                f"a space needs at least one token and one site, but it has {self.vocab_size} "
+                f"tokens and {self.length} sites."
             )
-        fits = int(log(self.limit) / log(max(self.vocab_size, 2)) + 1e-9)
-        if self.vocab_size > 1 and self.length > fits:
-            many = self.length > 4 * fits + 60  # a power too long to be written out
-            size = f"{self.vocab_size}^{self.length}" if many else f"{self.size:,}"
+        longest = int(log(self.limit) / log(max(self.vocab_size, 2)) + 1e-9)
+        if self.vocab_size > 1 and self.length > longest:
+            is_huge = self.length > 4 * longest + 60  # a power too long to be written out
+            size = f"{self.vocab_size}^{self.length}" if is_huge else f"{self.size:,}"
             raise GlauberError(
                 f"{self.vocab_size:,} tokens at {self.length:,} sites make {size} states, "
-                f"more than the limit of {self.limit:,}; {fits} sites would fit."
+                f"more than the limit of {self.limit:,}; {longest} sites would fit."
             )
 
     @property
     def size(self) -> int:
-        """How many states there are."""
+        """The number of states."""
         return int(self.vocab_size**self.length)
 
     @property
     def strides(self) -> Tensor:
         """By how much the number of a state grows per token at each site: (length,) int64."""
-        places = reversed(range(self.length))
-        return torch.tensor([self.vocab_size**place for place in places])
+        return torch.tensor([self.vocab_size**power for power in reversed(range(self.length))])
 
     def states(self) -> Tensor:
         """All states (size, length) int64, in the order of their numbers."""
@@ -70,23 +72,36 @@ class Space:
             raise GlauberError(f"a token lies outside 0 to {self.vocab_size - 1}.")
         return (tokens * self.strides.to(tokens.device)).sum(1)
 
+    def offsets(self, hidden: Sequence[int]) -> Integers:
+        """What each filling (vocab**k,) of a block adds to the number of a state with zeros there.
+
+        Increasing, since a block is in increasing order.
+        """
+        fillings = Space(self.vocab_size, len(hidden)).states()
+        return np.asarray((fillings * self.strides[list(hidden)]).sum(1).numpy())
+
+    def contexts(self, hidden: Sequence[int]) -> Integers:
+        """The number (size,) of each state with token 0 at the hidden sites: its context."""
+        filled = (self.states()[:, list(hidden)] * self.strides[list(hidden)]).sum(1)
+        return np.asarray((torch.arange(self.size) - filled).numpy())
+
 
 def over_block(
-    values: Anything, space: Space, hidden: Sequence[int], how: np.ufunc = np.add
-) -> Anything:
+    values: Numbers, space: Space, hidden: Sequence[int], reduction: np.ufunc = np.add
+) -> Numbers:
     """At each state (…, size) the sum of values over all fillings of the hidden sites.
 
-    `how` may be np.maximum instead of np.add. Exact fractions in an object array stay exact.
+    The reduction may be np.maximum instead of np.add. Exact fractions stay exact.
     """
     lead = values.shape[:-1]
-    cube = values.reshape(*lead, *(space.vocab_size,) * space.length)
-    whole = cube.shape
+    shape = (*lead, *(space.vocab_size,) * space.length)
+    cube = values.reshape(shape)
     for site in hidden:
-        cube = how.reduce(cube, axis=len(lead) + site, keepdims=True)
-    return np.broadcast_to(cube, whole).reshape(values.shape)
+        cube = reduction.reduce(cube, axis=len(lead) + site, keepdims=True)
+    return np.broadcast_to(cube, shape).reshape(values.shape)
 
 
-def conditional(weights: Anything, space: Space, hidden: Sequence[int]) -> Anything:
+def conditional(weights: Numbers, space: Space, hidden: Sequence[int]) -> Numbers:
     """p(x_K | the rest) (…, size) at each state x, for weights that are p up to a constant."""
     return weights / over_block(weights, space, hidden)
 
@@ -95,38 +110,42 @@ def log_conditional(log_weights: Floats, space: Space, hidden: Sequence[int]) ->
     """log p(x_K | the rest) (…, size), from log weights; -inf where a weight is zero."""
     peak = over_block(log_weights, space, hidden, np.maximum)
     peak = np.where(np.isneginf(peak), 0.0, peak)  # a context that has no weight at all
-    moved = log_weights - peak
-    total = over_block(np.exp(moved), space, hidden)
-    return np.asarray(moved - np.log(np.where(total > 0, total, 1.0)))
+    shifted = log_weights - peak
+    total = over_block(np.exp(shifted), space, hidden)
+    return np.asarray(shifted - np.log(np.where(total > 0, total, 1.0)))
 
 
 def marginal(distribution: Floats, space: Space, sites: Sequence[int]) -> Floats:
     """The distribution (…, vocab ** k) of the tokens at k sites, in the order of their names."""
-    check_sites(space, sites)
-    lead = distribution.shape[:-1]
-    cube = distribution.reshape(*lead, *(space.vocab_size,) * space.length)
-    others = tuple(len(lead) + s for s in range(space.length) if s not in sites)
-    kept = sorted(sites)
-    summed = cube.sum(axis=others)
-    order = [*range(len(lead)), *(len(lead) + kept.index(site) for site in sites)]
-    return np.asarray(summed.transpose(order).reshape(*lead, -1))
-
-
-def check_sites(space: Space, sites: Sequence[int]) -> None:
-    """Refuses a block that is empty, repeats a site, or leaves the space."""
     if not sites or len(set(sites)) < len(sites):
         raise GlauberError(f"the sites {tuple(sites)} are no block: name each one once.")
     if min(sites) < 0 or max(sites) >= space.length:
         raise GlauberError(f"a site of {tuple(sites)} lies outside 0 to {space.length - 1}.")
+    lead = distribution.shape[:-1]
+    cube = distribution.reshape(*lead, *(space.vocab_size,) * space.length)
+    summed = cube.sum(axis=tuple(len(lead) + s for s in range(space.length) if s not in sites))
+    order = [*range(len(lead)), *(len(lead) + sorted(sites).index(site) for site in sites)]
+    return np.asarray(summed.transpose(order).reshape(*lead, -1))
+
+
+def softmax(log_weights: Floats) -> Floats:
+    """The distribution (…, size) of log weights (…, size)."""
+    weights = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def check_positive(distribution: Floats, space: Space) -> None:
-    """Refuses what is no distribution with a positive probability for every state."""
-    if distribution.shape != (space.size,):
-        raise GlauberError(
-            f"the distribution has shape {distribution.shape}, but there are {space.size:,} states."
-        )
+    """Refuses anything but a distribution with a positive probability for every state."""
+    check_size(distribution, space)
     if not (distribution.min() > 0 and abs(distribution.sum() - 1) < 1e-9):
         raise GlauberError(
             "the distribution must give every state a positive probability, and they must sum to 1."
+        )
+
+
+def check_size(distribution: Floats, space: Space) -> None:
+    """Refuses a distribution that is not over the states of the space."""
+    if distribution.shape != (space.size,):
+        raise GlauberError(
+            f"the distribution has shape {distribution.shape}, but there are {space.size:,} states."
         )

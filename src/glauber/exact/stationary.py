@@ -1,7 +1,4 @@
-"""Where is the chain in the long run, and does it look the same backwards?
-
-The stationary distribution of a stochastic matrix, and its entropy production.
-"""
+"""The stationary distribution of a stochastic matrix, and its entropy production."""
 
 from typing import TypeAlias
 
@@ -12,7 +9,9 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, gmres, spilu
 
 from glauber.errors import GlauberError
-from glauber.exact.space import Floats
+from glauber.exact.space import Floats, Integers
+
+__all__ = ["entropy_production", "stationary", "total_variation"]
 
 Matrix: TypeAlias = ArrayLike | csr_array | LinearOperator
 
@@ -25,23 +24,23 @@ def stationary(matrix: Matrix, *, direct_limit: int = DIRECT_LIMIT) -> Floats:
     """The distribution mu (size,) with mu @ matrix = mu; 0 at states that are left for ever.
 
     Up to direct_limit states by elimination without subtraction, which is accurate in each entry
-    however slowly the chain mixes. Beyond that iteratively: there the residual is at most 1e-12,
+    however slowly the chain mixes. Beyond that iteratively: then the residual is at most 1e-12,
     and the error about the residual divided by the spectral gap. An operator is always solved
-    iteratively, and taken to have one stationary distribution: its entries cannot be looked at.
+    iteratively, and taken to have one stationary distribution: its entries cannot be read.
     """
     if isinstance(matrix, LinearOperator):
         mu = np.maximum(_fixed_point(matrix.T), 0.0)
-        return _check_kept(mu / mu.sum(), matrix)
+        return _check_preserved(mu / mu.sum(), matrix)
     sparse = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
     closed = closed_class(sparse)
     inner = sparse[closed][:, closed]
     mu = np.zeros(sparse.shape[0])
     mu[closed] = eliminate(inner.toarray()) if len(closed) <= direct_limit else iterate(inner)
-    return _check_kept(mu, sparse)
+    return _check_preserved(mu, sparse)
 
 
-def _check_kept(mu: Floats, matrix: csr_array | LinearOperator) -> Floats:
-    """The distribution itself; refused unless the chain keeps it."""
+def _check_preserved(mu: Floats, matrix: csr_array | LinearOperator) -> Floats:
+    """The distribution itself; refused unless the chain preserves it."""
     residual = float(np.abs(matrix.T @ mu - mu).sum())
     if not residual <= RESIDUAL_LIMIT:
         raise GlauberError(
@@ -59,7 +58,7 @@ def total_variation(p: ArrayLike, q: ArrayLike) -> float:
     return float(np.abs(left - right).sum() / 2)
 
 
-def closed_class(matrix: csr_array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def closed_class(matrix: csr_array) -> Integers:
     """The states that the chain ends up in and never leaves; refused if there are several sets."""
     count, label = connected_components(matrix, directed=True, connection="strong")
     rows, columns = matrix.nonzero()
@@ -69,7 +68,7 @@ def closed_class(matrix: csr_array) -> np.ndarray[tuple[int], np.dtype[np.int64]
         raise GlauberError(
             f"the chain falls into {len(closed)} sets of states that it never leaves, "
             "so it has more than one stationary distribution (are all sites free, and is no "
-            "temperature so low that chances vanish?)."
+            "temperature so low that probabilities vanish?)."
         )
     return np.flatnonzero(label == closed[0])
 
@@ -103,13 +102,13 @@ def iterate(matrix: csr_array) -> Floats:
 
     Solved for the jump chain J (the steps that move), which has no sticky states:
     (I - J' + u 1') y = u with u uniform has one solution, y = yJ with sum 1. The distribution of
-    the chain itself is y / escape: a state is held for 1 / escape steps on average.
+    the chain itself is y / escape: the chain stays in a state for 1 / escape steps on average.
     """
     moves = (matrix - diags_array(matrix.diagonal())).tocsr()
     escape = moves.sum(axis=1)
     inflow = (diags_array(1 / escape) @ moves).T.tocsr()
-    held = np.maximum(_fixed_point(inflow), 0.0) / escape
-    return np.asarray(held / held.sum())
+    occupation = np.maximum(_fixed_point(inflow), 0.0) / escape
+    return np.asarray(occupation / occupation.sum())
 
 
 def _fixed_point(inflow: csr_array | LinearOperator) -> Floats:
@@ -117,11 +116,11 @@ def _fixed_point(inflow: csr_array | LinearOperator) -> Floats:
     uniform = np.full(inflow.shape[0], 1 / inflow.shape[0])
     operator = LinearOperator(inflow.shape, lambda y: y - inflow @ y + uniform * y.sum())
     mu, inverse = uniform, None
-    for _ in range(5):  # refinement: each round solves for the error that the last one left
-        left = uniform - operator @ mu
-        if np.abs(left).sum() <= RESIDUAL_LIMIT / 100:
+    for _ in range(5):  # refinement: each round solves for the error of the last one
+        residual = uniform - operator @ mu
+        if np.abs(residual).sum() <= RESIDUAL_LIMIT / 100:
             break
-        step, failed = gmres(operator, left, M=inverse, rtol=1e-7, restart=60, maxiter=3)
+        step, failed = gmres(operator, residual, M=inverse, rtol=1e-7, restart=60, maxiter=3)
         mu = mu + step
         if failed and inverse is None and not isinstance(inflow, LinearOperator):
             inverse = _incomplete_inverse(inflow)
@@ -140,9 +139,19 @@ def _incomplete_inverse(inflow: csr_array) -> LinearOperator:
     return LinearOperator(inflow.shape, factors.solve)
 
 
-def check_stationary(matrix: Matrix, distribution: Floats) -> Floats:
-    """The distribution given for a chain; refused unless it is stationary."""
-    step = matrix if isinstance(matrix, LinearOperator) else csr_array(matrix)
+def chain_and_stationary(
+    matrix: Matrix, distribution: Floats | None
+) -> tuple[csr_array | LinearOperator, Floats]:
+    """The chain as a sparse matrix or an operator, and its stationary distribution (size,).
+
+    A given distribution is refused unless it is stationary.
+    """
+    if isinstance(matrix, LinearOperator):
+        step: csr_array | LinearOperator = matrix
+    else:
+        step = check_stochastic(csr_array(matrix, dtype=np.float64, copy=True))
+    if distribution is None:
+        return step, stationary(step)
     if distribution.shape != (step.shape[0],):
         raise GlauberError(
             f"the distribution has shape {distribution.shape}, but the chain is {step.shape}."
@@ -152,7 +161,7 @@ def check_stationary(matrix: Matrix, distribution: Floats) -> Floats:
         raise GlauberError(
             f"the given distribution is not stationary: a step moves it by {residual:.1e}."
         )
-    return distribution
+    return step, distribution
 
 
 def check_stochastic(matrix: csr_array) -> csr_array:
@@ -161,9 +170,9 @@ def check_stochastic(matrix: csr_array) -> csr_array:
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     if not square or matrix.nnz == 0 or matrix.data.min() < 0:
         raise GlauberError("a stochastic matrix is square, and no entry is negative.")
-    furthest = float(np.abs(matrix.sum(axis=1) - 1).max())
-    if not furthest <= 1e-9:
-        raise GlauberError(f"a row of the matrix misses a sum of 1 by {furthest:.1e}.")
+    error = float(np.abs(matrix.sum(axis=1) - 1).max())
+    if not error <= 1e-9:
+        raise GlauberError(f"a row of the matrix misses a sum of 1 by {error:.1e}.")
     return matrix
 
 
@@ -172,16 +181,16 @@ def entropy_production(
 ) -> float:
     """Nats per step, exact: sum over x, y of mu(x) P(x, y) log(P(x, y) / P(y, x)).
 
-    mu is the stationary distribution (size,), worked out if not given. Zero exactly when the chain
-    is reversible; infinite if a step that is made can never be undone. For random scan with one
+    mu is the stationary distribution (size,), computed if not given. Zero exactly when the chain
+    is reversible; infinite if a possible step can never be undone. For random scan with one
     site, a move at site i has P(x, y) / P(y, x) = pi_i(y_i) / pi_i(x_i): the scan's 1/n cancels.
     """
     sparse = csr_array(matrix, dtype=np.float64, copy=True)
     sparse.eliminate_zeros()
     mu = stationary(sparse) if distribution is None else distribution
     moves = sparse.tocoo()
-    made = (mu[moves.row] > 0) & (moves.row != moves.col)
-    row, column, forward = moves.row[made], moves.col[made], moves.data[made]
+    possible = (mu[moves.row] > 0) & (moves.row != moves.col)
+    row, column, forward = moves.row[possible], moves.col[possible], moves.data[possible]
     backward = np.asarray(sparse[column, row]).ravel()
     if (backward == 0).any():
         return float("inf")

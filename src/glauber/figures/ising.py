@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from glauber.figures.style import INK, QUIET, STRONG, empty_figure
-from glauber.ising.crossing import Race, Runner
-from glauber.ising.dependency import Dependency
+from glauber.ising.mode_race import Race, Runner
+from glauber.ising.block_gaps import Dependency
 from glauber.ising.error_curves import ErrorCurves
-from glauber.ising.propositions import Separation
+from glauber.ising.sampler_separation import Separation
 
 ORANGE, GREEN = "#d55e00", "#009e73"
 COLOURS = ("#e69f00", "#56b4e9", GREEN, STRONG, "#cc79a7", ORANGE)
@@ -111,7 +111,7 @@ def plot_by_size(
 def plot_error_curves(curves: ErrorCurves) -> go.Figure:
     """Mean squared error against samples, bars of half a standard deviation; dotted: trace/n."""
     count = curves.squared_errors.shape[2]
-    masks = curves.drawing.per_sample
+    masks = curves.per_sample
     how = "all masks averaged" if masks is None else f"{masks} random mask{'s'[: masks > 1]} each"
     figure = empty_figure(
         "Squared error of the estimate, k sites hidden",

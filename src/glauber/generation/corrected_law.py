@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.table import Table
-from glauber.exact.schedules import Procedure
+from glauber.exact.unmasking import Procedure
 from glauber.exact.space import Space
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix

@@ -1,29 +1,29 @@
-"""Ising models small enough to know everything about them.
+"""Studies of Ising models small enough to know everything about them.
 
     glauber.ising.race(couplings=[0.5, 2])             # steps from one mode to the other, exactly
     glauber.ising.fit(k=2, samples=50_000)             # learn a model from masked samples
     glauber.ising.covariance(coupling=0.3).frame()     # how well every k can do
 
-Every question is a function here, and the same function is a command: `glauber ising race --help`.
+Every study is a function here, and the same function is a command: `glauber ising race --help`.
 """
 
 from typing import Any
 
-# Every study and the module that answers it.
+# Every study and its module.
 STUDIES = {
-    "fit": "ising.estimation",
+    "fit": "ising.fitting",
     "covariance": "ising.efficiency",
     "errors": "ising.error_curves",
-    "bound": "ising.finite_samples",
-    "gap": "ising.dependency",
-    "race": "ising.crossing",
-    "separation": "ising.propositions",
+    "bound": "ising.finite_sample_bound",
+    "gap": "ising.block_gaps",
+    "race": "ising.mode_race",
+    "separation": "ising.sampler_separation",
 }
 __all__ = sorted(STUDIES)
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a study when it is asked for."""
+    """Imports a study when it is first used."""
     from difflib import get_close_matches
     from importlib import import_module
 

@@ -1,36 +1,30 @@
-"""How fast does the error of the estimate fall with the number of samples? (Paper B, figs 1, 2.)
+"""The error of the estimate against the number of samples (paper B, figures 1 and 2).
 
 All repetitions and all sample sizes are fitted in one pass, and every k sees the same samples.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
-from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import asymptotics
-from glauber.exact.blocks.masks import check_block
+from glauber.checks import Whole
 from glauber.exact.blocks.pseudolikelihood import (
-    Drawing,
     Pseudolikelihood,
+    asymptotics,
     draw_counts,
     fit_pairs,
     observed,
 )
-from glauber.exact.models import ising_family, ising_theta
+from glauber.exact.models import check_block_size, ising_family, ising_theta
 from glauber.exact.space import Floats
-from glauber.ising.estimation import drawing_of
-from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of
+from glauber.ising.fitting import masks_per_sample
+from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of, not_empty
 from glauber.parameters import Seed
-from glauber.progress import check_count, check_memory, check_seed, say, track
-from glauber.result import Result, plain, signature, study
+from glauber.progress import check_memory, say, track
+from glauber.result import Result, internal, reported, study
 from glauber.statistics import MIN_CHAINS
-
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
 
 SAMPLES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
 
@@ -39,10 +33,12 @@ SAMPLES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000)
 def errors(
     model: Model = None,
     *,
-    samples: Annotated[Sequence[int], "Numbers of samples."] = SAMPLES,
-    blocks: Annotated[Sequence[int] | None, "Sites hidden together (default: 1 to N)."] = None,
+    samples: Annotated[Sequence[int], "Numbers of samples.", not_empty, Whole()] = SAMPLES,
+    blocks: Annotated[
+        Sequence[int] | None, "Sites hidden together (default: 1 to N).", not_empty
+    ] = None,
     masks: Annotated[int | str, "Random masks of each sample (1, 2, …), or all to average."] = 1,
-    repetitions: Annotated[int, "Independent data sets of each size."] = 10,
+    repetitions: Annotated[int, "Independent data sets of each size.", Whole(2)] = 10,
     sites: Sites = 4,
     clique: Clique = None,
     coupling: Coupling = 0.05,
@@ -52,46 +48,30 @@ def errors(
     """Squared error of the k-site estimates against the number of samples.
 
     Paper B, figures 1 and 2: estimates from samples of a known Ising model, over repetitions,
-    beside the exact trace of their covariance over the number of samples, which the mean tends to.
+    with the exact trace of their covariance over the number of samples, which the mean tends to.
     """
-    check_seed(seed)
-    check_count("number of repetitions", repetitions, least=2)
-    if not len(samples):
-        raise GlauberError("no number of samples was given: name one at least, such as 1000.")
-    for size in samples:
-        check_count("number of samples", size)
-    drawing = drawing_of(masks, max(samples))
-    chosen = model_of(
-        model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True
-    )
-    family, theta = ising_family(chosen.n_sites), ising_theta(chosen)
-    ks = tuple(range(1, chosen.n_sites + 1)) if blocks is None else tuple(blocks)
-    if not ks:
-        raise GlauberError("no block size was given: name one at least, such as 1.")
+    per_sample = masks_per_sample(masks, max(samples))
+    ising = model_of(model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True)
+    family, theta = ising_family(ising.n_sites), ising_theta(ising)
+    ks = tuple(range(1, ising.n_sites + 1)) if blocks is None else tuple(blocks)
     for k in ks:
-        check_block(k, chosen.n_sites)
+        check_block_size(k, ising.n_sites)
     fits = len(samples) * repetitions
     check_memory(24.0 * fits * family.n_parameters * family.space.size, "these fits together")
     say(f"{fits * len(ks):,} fits of {family.n_parameters} parameters")
     generator = np.random.default_rng(seed)
     p = family.distribution(theta)
     counts = np.stack([draw_counts(p, n, repetitions, generator) for n in samples])
-    squared, traces = [], []
+    squared_errors, traces = [], []
     with track("mask sizes", len(ks)) as advance:
         for k in ks:
             problem = Pseudolikelihood.of_size(family, k)
-            found = fit_pairs(problem, observed(counts, problem.masks, drawing, generator))
-            apart = ((found.theta - theta) ** 2).sum(axis=-1)
-            squared.append(np.where(found.found, apart, np.nan))
-            traces.append(asymptotics(problem, theta).trace(drawing.per_sample))
+            estimate = fit_pairs(problem, observed(counts, problem.masks, per_sample, generator))
+            distances = ((estimate.theta - theta) ** 2).sum(axis=-1)
+            squared_errors.append(np.where(estimate.converged, distances, np.nan))
+            traces.append(asymptotics(problem, theta).trace(per_sample))
             advance()
-    made = signature(
-        study="ising-errors", sites=chosen.n_sites, model="clique" if model is None else "own",
-        clique=clique, coupling=coupling if model is None else None,
-        field=field if model is None else None, samples=list(samples), masks=masks,
-        repetitions=repetitions, seed=seed,
-    )  # fmt: skip
-    return ErrorCurves(ks, tuple(samples), drawing, np.stack(squared), np.array(traces), made)
+    return ErrorCurves(ks, tuple(samples), per_sample, np.stack(squared_errors), np.array(traces))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +82,13 @@ class ErrorCurves(Result):
     that of their mean.
     """
 
-    ks: tuple[int, ...]
-    sizes: tuple[int, ...]
-    drawing: Drawing
-    squared_errors: Floats  # (ks, sizes, repetitions)
-    traces: Floats
-    signature: str = ""
+    ks: tuple[int, ...] = internal()
+    sizes: tuple[int, ...] = internal()
+    per_sample: int | None = internal()  # random masks of each; None: all masks averaged
+    squared_errors: Floats = internal()  # (ks, sizes, repetitions)
+    traces: Floats = internal()
+
+    FIGURES = {"errors": "glauber.figures.ising:plot_error_curves"}
 
     @property
     def missing(self) -> Floats:
@@ -137,13 +118,19 @@ class ErrorCurves(Result):
         """trace / n (ks, sizes): what the mean becomes for large n."""
         return np.asarray(self.traces[:, None] / np.array(self.sizes))
 
-    @property
+    @reported
     def masks(self) -> int | str:
         """How many random masks each sample has, or all."""
-        return "all" if self.drawing.per_sample is None else self.drawing.per_sample
+        return "all" if self.per_sample is None else self.per_sample
 
-    def to_dict(self) -> dict[str, Any]:
-        rows = [
+    @reported
+    def repetitions(self) -> int:
+        return int(self.squared_errors.shape[2])
+
+    @reported
+    def rows(self) -> list[dict[str, object]]:
+        """One row per mask size."""
+        return [
             {
                 "k": k,
                 "samples": self.sizes,
@@ -157,43 +144,30 @@ class ErrorCurves(Result):
             }
             for row, k in enumerate(self.ks)
         ]
-        repetitions = self.squared_errors.shape[2]
-        record = {"masks": self.masks, "repetitions": repetitions, "rows": rows}
-        return dict(plain(record | {"signature": self.signature}))
 
     def lines(self) -> Iterable[str]:
-        yield f"mean squared error over {self.squared_errors.shape[2]} repetitions, an estimate"
+        yield f"mean squared error over {self.repetitions} repetitions, an estimate"
         yield f"{'samples':>10}" + "".join(f"{f'k = {k}':>22}" for k in self.ks)
         for column, size in enumerate(self.sizes):
-            cells = zip(self.mean[:, column], self.standard_error[:, column], strict=True)
-            shown = (_cell(mean, error) for mean, error in cells)
-            yield f"{size:>10,}" + "".join(f"{one:>22}" for one in shown)
+            cells = map(_cell, self.mean[:, column], self.standard_error[:, column])
+            yield f"{size:>10,}" + "".join(f"{cell:>22}" for cell in cells)
         yield f"{'trace':>10}" + "".join(f"{trace:>22.4g}" for trace in self.traces)
         yield "trace / samples is what the mean becomes for many samples (exact)"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, object]]:
         """One row per mask size and number of samples."""
-        import pandas
-
-        return pandas.DataFrame(
-            [
-                {
-                    "k": k,
-                    "samples": size,
-                    "mean_squared_error": self.mean[row, column],
-                    "standard_error": self.standard_error[row, column],
-                    "predicted": self.predicted[row, column],
-                    "without_an_estimate": self.missing[row, column],
-                }
-                for row, k in enumerate(self.ks)
-                for column, size in enumerate(self.sizes)
-            ]
-        )
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.ising import plot_error_curves
-
-        return {"errors": plot_error_curves(self)}
+        return [
+            {
+                "k": k,
+                "samples": size,
+                "mean_squared_error": self.mean[row, column],
+                "standard_error": self.standard_error[row, column],
+                "predicted": self.predicted[row, column],
+                "without_an_estimate": self.missing[row, column],
+            }
+            for row, k in enumerate(self.ks)
+            for column, size in enumerate(self.sizes)
+        ]
 
 
 def _cell(mean: float, error: float) -> str:

@@ -13,7 +13,7 @@ from glauber.exact.models import Ising
 from glauber.exact.space import Space, conditional
 from glauber.ising.efficiency import Covariances, covariance
 from glauber.ising.error_curves import ErrorCurves, errors
-from glauber.ising.finite_samples import bound
+from glauber.ising.finite_sample_bound import bound
 from glauber.papers.claims import (
     EXACT,
     LOWER,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from glauber.figures.ising import plot_race
-from glauber.ising.crossing import Race, Races, Runner, race
-from glauber.ising.propositions import Separations, separation
+from glauber.ising.mode_race import Race, Races, Runner, race
+from glauber.ising.sampler_separation import Separations, separation
 from glauber.papers.claims import (
     EXACT,
     Claim,
@@ -182,7 +182,7 @@ def _separation_row(found: Separations) -> dict[str, Any]:
 def adaptive_dynamics(settings: Settings) -> Reproduction:
     """What the redraw must know of the choice of its site: three redraws on four Ising sites."""
     from glauber.exact.models import Ising
-    from glauber.exact.scans import Measure, Redraw, adaptive_matrix
+    from glauber.exact.transition import Measure, Redraw, adaptive_matrix
     from glauber.exact.stationary import stationary, total_variation
 
     ising = Ising.clique(4, 4, coupling=0.05, field=0.2)

@@ -3,10 +3,14 @@
 import numpy as np
 import pytest
 
-from glauber.exact.blocks.ceilings import ceiling
-from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
-from glauber.exact.blocks.tensorisation import log_sobolev, population_bound, tensorisation
+from glauber.exact.blocks.tensorisation import (
+    entropy_constant_bound,
+    log_sobolev,
+    population_bound,
+    tensorisation,
+)
 from glauber.exact.space import Space, over_block
 from glauber.exact.stationary import total_variation
 
@@ -23,7 +27,7 @@ def random_law(rng, adaptive):
     weights = 10 ** rng.uniform(-4, 0, (len(blocks), space.size if adaptive else 1))
     weights /= weights.sum(axis=0)
     if adaptive:
-        return law / law.sum(), Masks.seeing(space, blocks, weights)
+        return law / law.sum(), Masks.adaptive(space, blocks, weights)
     return law / law.sum(), Masks.weighted(space, blocks, weights[:, 0])
 
 
@@ -45,7 +49,7 @@ def two_sides(law, masks, r):
         return np.where(p > 0, p * np.log(np.where(p > 0, p, 1.0) / over), 0.0)
 
     other = np.zeros(len(r))
-    for hidden, chance in zip(masks.blocks, masks.per_state, strict=True):
+    for hidden, chance in zip(masks.blocks, masks.by_state, strict=True):
         mine, theirs = r * chance, law * chance
         context = over_block(mine, masks.space, hidden)
         known = theirs / over_block(theirs, masks.space, hidden)
@@ -62,7 +66,7 @@ def test_no_distribution_exceeds_a_ceiling(adaptive):
     for _ in range(LAWS // 2):
         law, masks = random_law(rng, adaptive)
         gap = block_gap(law, masks)
-        above = ceiling(law, masks, gap).value
+        above = entropy_constant_bound(law, masks, gap).value
         r = tried(law, rng)
         kl, other = two_sides(law, masks, r)
         worst.append(max(gap.poincare, (kl / other).max()) / above)
@@ -88,7 +92,7 @@ def test_the_population_bound_is_never_violated(adaptive):
     rng = np.random.default_rng(2600 + adaptive)
     for _ in range(100):
         learnt, masks = random_law(rng, adaptive)
-        above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+        above = entropy_constant_bound(learnt, masks, block_gap(learnt, masks)).value
         for r in rng.permutation(tried(learnt, rng))[:8]:
             truth = (1 - 1e-7) * r + 1e-7 * learnt
             promised = population_bound(learnt, truth, masks, tensorisation=above)
@@ -101,7 +105,7 @@ def test_the_population_bound_where_the_constant_one_is_needed():
     The truth has a 1 there always: its conditionals are those of a likely event.
     """
     chance = np.array([1e-4, 1e-4, 1e-2, 1e-2])
-    masks = Masks.seeing(Space(2, 2), [(0,), (1,)], [chance, 1 - chance])
+    masks = Masks.adaptive(Space(2, 2), [(0,), (1,)], [chance, 1 - chance])
     learnt = np.array([0.375, 0.375, 0.125, 0.125])
     truth = np.array([1e-9, 1e-9, 0.5 - 1e-9, 0.5 - 1e-9])
     found = tensorisation(learnt, masks, n_starts=1)

@@ -59,12 +59,12 @@ def test_lemma_4_without_rounding():
 
 def test_uniform_and_least_confident():
     space = Space(2, 4)
-    assert len(Masks.uniform(space, 2).blocks) == 6 and not Masks.uniform(space, 2).adaptive
+    assert len(Masks.uniform(space, 2).blocks) == 6 and not Masks.uniform(space, 2).is_adaptive
     law = Ising.random(4, seed=2).probabilities
     masks = Masks.least_confident(space, law, 1, sharpness=2.0)
     doubts = np.stack([1 - conditional(law, space, (site,)) for site in range(4)]) ** 2
     np.testing.assert_allclose(masks.chances, doubts / doubts.sum(axis=0))
-    assert masks.adaptive and masks.per_state.shape == (4, 16)
+    assert masks.is_adaptive and masks.by_state.shape == (4, 16)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_uniform_and_least_confident():
         (lambda s: Masks.weighted(s, [(0,), (0, 2)]), "no mask hides the sites 1"),
         (lambda s: Masks.weighted(s, [(0, 1, 2)], [0.0]), "positive"),
         (lambda s: Masks.weighted(s, [(0, 3)]), "sites from 0 to 2"),
-        (lambda s: Masks.seeing(s, [(0, 1, 2)], np.full((1, 8), 0.5)), "sum to 1"),
-        (lambda s: Masks.seeing(s, [(0, 1, 2)], np.ones((1, 7))), "8 states"),
+        (lambda s: Masks.adaptive(s, [(0, 1, 2)], np.full((1, 8), 0.5)), "sum to 1"),
+        (lambda s: Masks.adaptive(s, [(0, 1, 2)], np.ones((1, 7))), "8 states"),
         (lambda s: Masks(s, ((0, 1), (1, 2)), np.array([1.0, 0.0])), "no mask hides the sites 2"),
     ],
 )

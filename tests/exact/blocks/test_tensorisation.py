@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.ceilings import ceiling, gap_ceiling, product_ceiling
-from glauber.exact.blocks.dynamics import block_chain, dirichlet_form, entropy, variance
-from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.dynamics import block_chain, block_gap, dirichlet_form, entropy, variance
 from glauber.exact.blocks.masks import Masks, given_mask
 from glauber.exact.blocks.tensorisation import (
+    bound_by_gap,
+    bound_by_product,
     decay,
     dissipated,
+    entropy_constant_bound,
     log_sobolev,
     tensorisation,
     tensorised,
@@ -27,7 +28,7 @@ def chain_by_hand(law, masks):
     """P (size, size) entry by entry: sum over K of p_K(K|x) p(x'_K | x_{-K}, K)."""
     states = masks.space.states().numpy()
     matrix = np.zeros((law.size, law.size))
-    for hidden, chance in zip(masks.blocks, masks.per_state, strict=True):
+    for hidden, chance in zip(masks.blocks, masks.by_state, strict=True):
         law_of_block = given_mask(law, chance, masks.space, hidden)
         seen = [s for s in range(masks.space.length) if s not in hidden]
         alike = (states[:, None, seen] == states[None, :, seen]).all(axis=2)
@@ -43,7 +44,7 @@ def test_the_chain_and_its_form(seed, adaptive):
     if adaptive:
         singles = [(s,) for s in range(family.space.length)]
         weights = rng.uniform(0.1, 1, (len(singles), law.size))
-        masks = Masks.seeing(family.space, singles, weights / weights.sum(axis=0))
+        masks = Masks.adaptive(family.space, singles, weights / weights.sum(axis=0))
     else:
         masks = random_weighted(family.space, rng)
     matrix = chain_by_hand(law, masks)
@@ -91,9 +92,9 @@ def test_the_sparse_solver_agrees_with_closed_forms():
 
 def test_masks_that_do_not_reach_everything_have_no_constant():
     """Adaptive masks that never move at 00 and 11, and swap between the others."""
-    masks = Masks.seeing(Space(2, 2), [(0, 1), (0,)], [[1, 0, 0, 1], [0, 1, 1, 0]])
+    masks = Masks.adaptive(Space(2, 2), [(0, 1), (0,)], [[1, 0, 0, 1], [0, 1, 1, 0]])
     found = block_gap(np.full(4, 0.25), masks)
-    assert math.isinf(found.poincare) and math.isinf(gap_ceiling(np.full(4, 0.25), found))
+    assert math.isinf(found.poincare) and math.isinf(bound_by_gap(np.full(4, 0.25), found))
 
 
 def test_product_laws_have_the_constant_n_over_k():
@@ -120,7 +121,7 @@ def test_the_constants_lie_between_their_bounds(seed):
     assert gap.poincare <= whole.lower <= whole.upper * (1 + 1e-9)
     assert gap.poincare / 2 <= modified.lower <= modified.upper * (1 + 1e-9)
     assert modified.lower <= whole.upper * (1 + 1e-9)
-    assert whole.upper <= min(gap_ceiling(law, gap), product_ceiling(law, masks)) + 1e-12
+    assert whole.upper <= min(bound_by_gap(law, gap), bound_by_product(law, masks)) + 1e-12
     both = [(tensorised(law, masks), whole.upper), (dissipated(law, masks), modified.upper)]
     for _ in range(200):  # no random law beats the upper bounds
         log_r = np.log(rng.dirichlet(np.full(law.size, rng.choice([0.2, 1.0, 5.0]))) + 1e-12)
@@ -197,5 +198,5 @@ def test_what_is_refused():
 def test_masks_of_all_sites_know_everything_in_one_step():
     law = Ising.random(3, seed=1).probabilities
     masks = Masks.weighted(Space(2, 3), [(0, 1, 2)])
-    found = ceiling(law, masks, block_gap(law, masks))
+    found = entropy_constant_bound(law, masks, block_gap(law, masks))
     assert (found.value, found.kind) == (1.0, "upper bound")

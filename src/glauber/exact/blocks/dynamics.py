@@ -1,8 +1,8 @@
-"""How does a chain move that redraws a block: jointly, one site after another, or at once?
+"""Chains that redraw a block of sites: jointly, one site after another, or at once; their gap.
 
 gibbs        the block is drawn from its joint conditional: k-Gibbs, or block dynamics
-one by one   its sites are redrawn in a random order, each given all the others as they stand
-at once      its sites are redrawn together, each given the others' old values
+sequential   its sites are redrawn in a random order, each given the others' current values
+parallel     its sites are redrawn together, each given the others' old values
 
 The first two keep p stationary. The last does so for k = 1 only; with k = N it is the independent
 parallel sampler. With masks the first is P(x, x') = sum over K of p_K(K|x) p(x'_K | x_{-K}, K),
@@ -11,45 +11,75 @@ A A* with A* f = E[f | X_{-K}, K], and none of its eigenvalues is negative. Func
 are not part of it. On the scale of sqrt(p) it is symmetric,
     M g = sum_K sqrt(p) c_K S_K(sqrt(p) c_K g) / S_K(p c_K),    c_K = p_K(K|x),
 with S_K the sum over the tokens in the block, and the eigenvalue 1 for sqrt(p).
+
+The gap is 1 minus the second eigenvalue, its inverse the Poincare constant: the least C with
+Var(f) <= C E(f, f) for all f. It bounds how much worse than maximum likelihood the
+pseudolikelihood is (paper B, Theorems 2 and 3).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, groupby
-from math import comb
+from math import comb, inf
 from operator import add
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.exact.blocks.masks import Block, Masks, check_block, log_given_mask
+from glauber.exact.blocks.masks import Block, Masks, log_given_mask
 from glauber.exact.conditionals import redraw_probabilities
-from glauber.exact.space import Floats, Space, check_positive, conditional, over_block
-from glauber.exact.transition import block_matrix, site_matrix
+from glauber.exact.space import (
+    Floats,
+    Space,
+    check_positive,
+    check_size,
+    conditional,
+    over_block,
+)
+from glauber.exact.transition import block_matrix, independent_fills, site_matrix
 
-ENTRIES = 2**26  # numbers of a sparse matrix: 0.75 GiB with their places
-NUMBERS = 2**27  # kept for all blocks of an operator together: 1 GiB
+__all__ = [
+    "Gap",
+    "block_chain",
+    "block_gap",
+    "dirichlet_form",
+    "entropy",
+    "gibbs_matrix",
+    "parallel_block_matrix",
+    "sequential_block_matrix",
+    "variance",
+]
+
+MATRIX_ENTRIES = 2**26  # of a sparse matrix: 0.75 GiB with their indices
+OPERATOR_ENTRIES = 2**27  # of all blocks of an operator together: 1 GiB
 SMALLEST = 1e-280  # of a probability, so that its inverse is a float
+DENSE = 512  # states; all eigenvalues of the dense matrix take a few hundredths of a second
+ARPACK = {"ncv": 20, "maxiter": 1000, "tol": 1e-9}
+CLOSED = 1e-12  # a gap below this is rounding: the chain cannot get everywhere
 
 
 def gibbs_matrix(distribution: Floats, masks: Masks) -> csr_array:
     """The matrix (size, size) of redrawing a block from its joint conditional; fixed masks."""
-    _check_fixed(masks)
-    check_size(distribution, masks)
+    if masks.is_adaptive:
+        raise GlauberError("these masks see the state: block_chain takes them, as an operator.")
+    check_size(distribution, masks.space)
     _check_entries(masks)
-    parts = (
-        block_matrix(masks.space, block, conditional(distribution, masks.space, block)) * chance
-        for block, chance in zip(masks.blocks, masks.chances, strict=True)
-        if chance > 0
+    return reduce(
+        add,
+        (
+            block_matrix(masks.space, block, conditional(distribution, masks.space, block)) * chance
+            for block, chance in zip(masks.blocks, masks.chances, strict=True)
+            if chance > 0
+        ),
     )
-    return reduce(add, parts)
 
 
-def one_by_one_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_array:
+def sequential_block_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_array:
     """The matrix (size, size) of redrawing k random sites in turn, each given all the others.
 
     The first of a block's sites is uniform, and the rest is a block of k - 1.
@@ -62,20 +92,27 @@ def one_by_one_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_a
     for size in range(2, k + 1):
         shorter, chains = chains, {}
         for block in combinations(range(space.length), size):
-            rests = (block[:slot] + block[slot + 1 :] for slot in range(size))
-            turns = [single[(i,)] @ shorter[rest] for i, rest in zip(block, rests, strict=True)]
-            chains[block] = reduce(add, turns) / size
+            orders = (
+                single[(site,)] @ shorter[block[:slot] + block[slot + 1 :]]
+                for slot, site in enumerate(block)
+            )
+            chains[block] = reduce(add, orders) / size
     return reduce(add, chains.values()) / len(chains)
 
 
-def at_once_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_array:
+def parallel_block_matrix(conditionals: Conditionals, space: Space, k: int) -> csr_array:
     """The matrix (size, size) of redrawing k random sites together, each given the old others."""
-    check_block(k, space.length)
     masks = Masks.uniform(space, k)
     _check_entries(masks)
     single = [redraw_probabilities(conditionals, space, (i,))[:, 0] for i in range(space.length)]
-    parts = (_at_once(space, block, [single[i] for i in block]) for block in masks.blocks)
-    return reduce(add, parts) / len(masks.blocks)
+    matrices = []
+    for block in masks.blocks:
+        pattern = block_matrix(space, block, np.ones(space.size))
+        fills = independent_fills([single[i] for i in block], space.size)
+        matrices.append(
+            csr_array((fills.ravel(), pattern.indices, pattern.indptr), shape=pattern.shape)
+        )
+    return reduce(add, matrices) / len(matrices)
 
 
 def mask_conditionals(distribution: Floats, masks: Masks) -> Floats:
@@ -87,7 +124,7 @@ def mask_conditionals(distribution: Floats, masks: Masks) -> Floats:
 
 def possible_conditionals(distribution: Floats, masks: Masks) -> Floats:
     """The conditionals of all pairs (mask, state) that occur."""
-    return mask_conditionals(distribution, masks)[masks.per_state > 0]
+    return mask_conditionals(distribution, masks)[masks.by_state > 0]
 
 
 def block_chain(distribution: Floats, masks: Masks) -> LinearOperator:
@@ -108,10 +145,10 @@ def block_chain(distribution: Floats, masks: Masks) -> LinearOperator:
 
 def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
     """M (size, size), symmetric: the chain on the scale of sqrt(p)."""
-    check_size(distribution, masks)
+    check_size(distribution, masks.space)
     if not distribution.min() > SMALLEST:
-        raise GlauberError("a state has no probability that floats hold, so the gap is not found.")
-    apply = _adaptive(distribution, masks) if masks.adaptive else _fixed(distribution, masks)
+        raise GlauberError("a state has no probability that floats hold, so the gap is unknown.")
+    apply = _adaptive(distribution, masks) if masks.is_adaptive else _fixed(distribution, masks)
     return LinearOperator(
         (masks.space.size,) * 2, matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply,
         dtype=np.float64,
@@ -131,7 +168,7 @@ def dirichlet_form(distribution: Floats, masks: Masks, f: Floats, g: Floats | No
         rows = zip(inside, masks.blocks, strict=True)
         return np.stack([values - over_block(q * values, masks.space, b) for q, b in rows])
 
-    return float((masks.per_state * distribution * apart(f) * apart(other)).sum())
+    return float((masks.by_state * distribution * apart(f) * apart(other)).sum())
 
 
 def variance(distribution: Floats, f: Floats) -> float:
@@ -143,15 +180,6 @@ def entropy(distribution: Floats, f: Floats) -> float:
     """Ent(f) = E[f log f] - E[f] log E[f] under a distribution (size,), for positive f."""
     mean = float(distribution @ f)
     return float(distribution @ (f * np.log(f / mean)))
-
-
-def _at_once(space: Space, block: Block, single: list[Floats]) -> csr_array:
-    """The matrix of one block, from the probabilities (size, vocab) of each of its sites."""
-    pattern = block_matrix(space, block, np.ones(space.size))
-    fills = np.ones((space.size, 1))
-    for one in single:  # the first site is the slowest, as in block_matrix
-        fills = (fills[:, :, None] * one[:, None, :]).reshape(space.size, -1)
-    return csr_array((fills.ravel(), pattern.indices, pattern.indptr), shape=pattern.shape)
 
 
 def _adaptive(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
@@ -167,8 +195,8 @@ def _adaptive(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
 
     def apply(values: Floats) -> Floats:  # (size,) or (size, columns)
         total = np.zeros(values.T.shape)
-        for scale, part, block in zip(scales, inverse, masks.blocks, strict=True):
-            total += scale * part * over_block(scale * values.T, masks.space, block)
+        for scale, weight, block in zip(scales, inverse, masks.blocks, strict=True):
+            total += scale * weight * over_block(scale * values.T, masks.space, block)
         return total.T
 
     return apply
@@ -189,11 +217,11 @@ def _fixed(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
     ends in vocab**(N - k) numbers.
     """
     space, tokens = masks.space, masks.space.vocab_size
-    kept = sum(tokens ** (space.length - len(block)) for block in masks.blocks)
-    if kept > NUMBERS:
+    count = sum(tokens ** (space.length - len(block)) for block in masks.blocks)
+    if count > OPERATOR_ENTRIES:
         raise GlauberError(
-            f"{space.size:,} states with {len(masks.blocks):,} blocks keep {kept:,} numbers; "
-            f"{NUMBERS:,} fit, so take fewer sites or fewer blocks."
+            f"{space.size:,} states with {len(masks.blocks):,} blocks need {count:,} numbers; "
+            f"{OPERATOR_ENTRIES:,} fit, so take fewer sites or fewer blocks."
         )
     weighted = sorted(zip(masks.blocks, masks.chances.tolist(), strict=True))
     tree = _grow([(block, w) for block, w in weighted if w > 0], distribution, tokens)
@@ -209,15 +237,15 @@ def _fixed(distribution: Floats, masks: Masks) -> Callable[[Floats], Floats]:
 def _grow(entries: list[tuple[Block, float]], mass: Floats, tokens: int) -> _Node:
     """The tree of the blocks; mass is p with the sites on the way here summed out.
 
-    entries hold what is left of each block, sites counted among those not yet summed.
+    entries are what is left of each block, sites counted among those not yet summed.
     """
     ends = sum(weight for block, weight in entries if not block)
     below = []
     further = [(block, weight) for block, weight in entries if block]
     for site, group in groupby(further, key=lambda entry: entry[0][0]):
         left = tokens**site
-        rest = [(tuple(s - 1 for s in block[1:]), weight) for block, weight in group]
-        below.append((left, _grow(rest, _summed(mass[None], left, tokens)[0], tokens)))
+        shorter = [(tuple(s - 1 for s in block[1:]), weight) for block, weight in group]
+        below.append((left, _grow(shorter, _summed(mass[None], left, tokens)[0], tokens)))
     return _Node(ends / mass if ends else None, tuple(below))
 
 
@@ -234,41 +262,80 @@ def _average(node: _Node, values: Floats, tokens: int) -> Floats:
 def _summed(values: Floats, left: int, tokens: int) -> Floats:
     """values (rows, …) with one site summed out."""
     cube = values.reshape(len(values), left, tokens, -1)
-    parts = (cube[:, :, token] for token in range(tokens))
-    return np.asarray(reduce(np.add, parts).reshape(len(values), -1))
-
-
-def check_size(distribution: Floats, masks: Masks) -> None:
-    """Refuses a distribution that is not over the states of the masks."""
-    if distribution.shape != (masks.space.size,):
-        raise GlauberError(
-            f"the distribution has shape {distribution.shape}, but there are "
-            f"{masks.space.size:,} states."
-        )
-
-
-def _check_fixed(masks: Masks) -> None:
-    if masks.adaptive:
-        raise GlauberError("these masks see the state: block_chain takes them, as an operator.")
+    total = reduce(np.add, (cube[:, :, token] for token in range(tokens)))
+    return np.asarray(total.reshape(len(values), -1))
 
 
 def _check_entries(masks: Masks) -> None:
     """Refuses a matrix that would not fit, and says what would."""
-    space, needed = masks.space, entries(masks)
-    if needed > ENTRIES:
+    space, count = masks.space, entries(masks)
+    if count > MATRIX_ENTRIES:
         fitting = next(
-            n for n in range(space.length, 0, -1) if space.vocab_size ** (2 * n) <= ENTRIES
+            n for n in range(space.length, 0, -1) if space.vocab_size ** (2 * n) <= MATRIX_ENTRIES
         )
         raise GlauberError(
-            f"{space.size:,} states with these blocks make a matrix of up to {needed:,} numbers; "
-            f"{ENTRIES:,} fit, which is any block at {fitting} sites (block_gap needs no matrix)."
+            f"{space.size:,} states with these blocks make a matrix of up to {count:,} numbers; "
+            f"{MATRIX_ENTRIES:,} fit, which is any block at {fitting} sites (block_gap needs no "
+            "matrix)."
         )
 
 
 def entries(masks: Masks) -> int:
-    """The most numbers that the matrix can hold: states that differ in as many sites as a block."""
+    """The largest number of entries: states that differ in as many sites as a block."""
     vocab, n = masks.space.vocab_size, masks.space.length
     widest = max(len(block) for block in masks.blocks)
     near = sum(comb(n, j) * (vocab - 1) ** j for j in range(widest + 1))
     reached = sum(vocab ** len(block) for block in masks.blocks)
     return int(vocab**n * min(reached, near))
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """The spectral gap, known up to error, and a function (size,) that attains it.
+
+    The error is the residual of the eigenpair, a proved bound for symmetric matrices, and rounding.
+    """
+
+    value: float  # known up to error
+    error: float
+    function: Floats
+    kind: Literal["exact"] = "exact"  # up to error
+
+    @property
+    def poincare(self) -> float:
+        """The Poincare constant 1 / gap, infinite where the gap is not above its error."""
+        return 1 / self.value if self.value > max(self.error, CLOSED) else inf
+
+
+def block_gap(distribution: Floats, masks: Masks) -> Gap:
+    """The gap of redrawing a block, drawn from fixed or adaptive masks, from its conditional."""
+    if masks.space.size < 2:
+        raise GlauberError("a chain that stays in one state has no spectral gap.")
+    operator, root = block_operator(distribution, masks), np.sqrt(distribution)
+    value, vector = _second_pair(operator, root)
+    applied = operator @ vector - root * (root @ vector)
+    residual = float(np.linalg.norm(applied - value * vector))
+    error = max(residual, masks.space.length * 2.0**-50)
+    return Gap(max(0.0, 1 - value), error, vector / root)
+
+
+def _second_pair(operator: LinearOperator, root: Floats) -> tuple[float, Floats]:
+    """The largest eigenvalue but for the 1 of root, and its vector (size,)."""
+
+    def deflated(values: Floats) -> Floats:
+        return np.asarray(operator @ values - 2 * root * (root @ values))
+
+    size = len(root)
+    if size <= DENSE:
+        dense = operator @ np.eye(size) - 2 * np.outer(root, root)
+        values, vectors = np.linalg.eigh((dense + dense.T) / 2)
+        return float(values[-1]), vectors[:, -1]
+    start = np.random.default_rng(1).standard_normal(size)
+    lowered = LinearOperator((size, size), matvec=deflated, dtype=np.float64)
+    try:
+        values, vectors = eigsh(lowered, k=1, which="LA", v0=start, **ARPACK)
+    except ArpackNoConvergence:
+        raise GlauberError(
+            f"the gap over {size:,} states did not settle; the chain mixes too slowly for it."
+        ) from None
+    return float(values[0]), vectors[:, 0]

@@ -1,4 +1,4 @@
-"""Which sites are hidden together, and what does knowing that tell about them?
+"""Masks: which sites are hidden together, and what knowing that tells about them.
 
 K is the set of hidden sites, a block. Fixed masks draw K without looking at x; adaptive ones draw
 it from p_K(. | x), and then K itself tells something about x: p(x_K | x_{-K}, K) differs from
@@ -15,7 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glauber.errors import GlauberError
-from glauber.exact.space import Anything, Floats, Space, conditional, log_conditional, over_block
+from glauber.exact.models import check_block_size
+from glauber.exact.space import (
+    Floats,
+    Numbers,
+    Space,
+    conditional,
+    log_conditional,
+    over_block,
+)
+
+__all__ = ["Masks", "given_mask", "mean_over_events"]
 
 Block = tuple[int, ...]
 
@@ -29,52 +39,53 @@ class Masks:
     chances: Floats
 
     def __post_init__(self) -> None:
+        n_masks, n_sites = len(self.blocks), self.space.length
         for block in self.blocks:
-            _check_sites(block, self.space.length)
-        n = len(self.blocks)
-        if n == 0 or self.chances.shape not in ((n,), (n, self.space.size)):
+            inside = block and block[0] >= 0 and block[-1] < n_sites
+            if not inside or any(a >= b for a, b in pairwise(block)):
+                raise GlauberError(
+                    f"the mask {block} is not a list of different sites from 0 to {n_sites - 1} in "
+                    "increasing order."
+                )
+        if n_masks == 0 or self.chances.shape not in ((n_masks,), (n_masks, self.space.size)):
             raise GlauberError(
-                f"the chances have shape {self.chances.shape}, but there are {n} masks and "
+                f"the chances have shape {self.chances.shape}, but there are {n_masks} masks and "
                 f"{self.space.size:,} states."
             )
         if not self.chances.min() >= 0 or np.abs(self.chances.sum(axis=0) - 1).max() > 1e-9:
             raise GlauberError("the chances of the masks must not be negative and must sum to 1.")
-        self._check_cover()
+        often = self.chances.reshape(n_masks, -1).sum(axis=1)
+        pairs = zip(self.blocks, often, strict=True)
+        covered = {site for block, chance in pairs if chance > 0 for site in block}
+        missed = [str(site) for site in range(n_sites) if site not in covered]
+        if missed:
+            raise GlauberError(
+                f"no mask hides the sites {', '.join(missed)}, so nothing is learnt about them and "
+                "the chain never moves them."
+            )
 
     @property
-    def adaptive(self) -> bool:
+    def is_adaptive(self) -> bool:
         """Whether the chances depend on the state."""
         return self.chances.ndim == 2
 
     @property
-    def per_state(self) -> Floats:
+    def by_state(self) -> Floats:
         """p_K(K | x) as (blocks, size)."""
-        if self.adaptive:
+        if self.is_adaptive:
             return self.chances
         return np.broadcast_to(self.chances[:, None], (len(self.blocks), self.space.size))
-
-    def _check_cover(self) -> None:
-        often = self.chances.reshape(len(self.blocks), -1).sum(axis=1)
-        drawn = zip(self.blocks, often, strict=True)
-        covered = {site for block, chance in drawn if chance > 0 for site in block}
-        missed = sorted(set(range(self.space.length)) - covered)
-        if missed:
-            named = ", ".join(str(site) for site in missed)
-            raise GlauberError(
-                f"no mask hides the sites {named}, so nothing is learnt about them and the chain "
-                "never moves them."
-            )
 
     @classmethod
     def uniform(cls, space: Space, k: int) -> Self:
         """Every block of k sites, each as likely."""
-        check_block(k, space.length)
+        check_block_size(k, space.length)
         return cls.weighted(space, tuple(combinations(range(space.length), k)))
 
     @classmethod
     def disjoint(cls, space: Space, k: int) -> Self:
         """The sites cut into runs of k (the last may be shorter), each as likely."""
-        check_block(k, space.length)
+        check_block_size(k, space.length)
         n = space.length
         runs = (tuple(range(first, min(first + k, n))) for first in range(0, n, k))
         return cls.weighted(space, tuple(runs))
@@ -102,13 +113,13 @@ class Masks:
         cls, space: Space, blocks: Sequence[Block], weights: ArrayLike | None = None
     ) -> Self:
         """The given blocks with chances proportional to the weights; all as likely without."""
-        given = np.ones(len(blocks)) if weights is None else np.asarray(weights, np.float64)
-        if len(given) == 0 or not given.min() >= 0 or not 0 < given.sum() < np.inf:
+        chances = np.ones(len(blocks)) if weights is None else np.asarray(weights, np.float64)
+        if len(chances) == 0 or not chances.min() >= 0 or not 0 < chances.sum() < np.inf:
             raise GlauberError("the weights of the masks must be positive numbers.")
-        return cls(space, tuple(tuple(block) for block in blocks), given / given.sum())
+        return cls(space, tuple(tuple(block) for block in blocks), chances / chances.sum())
 
     @classmethod
-    def seeing(cls, space: Space, blocks: Sequence[Block], chances: ArrayLike) -> Self:
+    def adaptive(cls, space: Space, blocks: Sequence[Block], chances: ArrayLike) -> Self:
         """Adaptive masks: blocks with chances p_K(K | x) (blocks, size) at each state."""
         return cls(space, tuple(tuple(b) for b in blocks), np.asarray(chances, np.float64))
 
@@ -120,7 +131,7 @@ class Masks:
 
         p_K(K | x) is proportional to (1 - p(x_K | x_{-K})) ** sharpness.
         """
-        check_block(k, space.length)
+        check_block_size(k, space.length)
         blocks = tuple(combinations(range(space.length), k))
         uncertainties = np.stack([1 - conditional(distribution, space, b) for b in blocks])
         weights = np.maximum(uncertainties, 0.0) ** sharpness
@@ -129,7 +140,7 @@ class Masks:
         return cls(space, blocks, weights / weights.sum(axis=0))
 
 
-def given_mask(distribution: Anything, chance: Anything, space: Space, hidden: Block) -> Anything:
+def given_mask(distribution: Numbers, chance: Numbers, space: Space, hidden: Block) -> Numbers:
     """p(x_K | x_{-K}, K) (size,) from p (size,) and the chances p_K(K | x) (size,) of K.
 
     On floats or, with object arrays of `fractions.Fraction`, without rounding.
@@ -139,15 +150,15 @@ def given_mask(distribution: Anything, chance: Anything, space: Space, hidden: B
 
 def log_given_mask(log_weights: Floats, masks: Masks, slot: int) -> Floats:
     """log p(x_K | x_{-K}, K) (…, size) of log weights (…, size), for the mask of that number."""
-    if masks.adaptive:
+    if masks.is_adaptive:
         with np.errstate(divide="ignore"):  # a chance of zero is a weight of zero
             log_weights = log_weights + np.log(masks.chances[slot])
     return log_conditional(log_weights, masks.space, masks.blocks[slot])
 
 
 def mean_over_events(
-    distribution: Anything, chances: Anything, space: Space, hidden: Block
-) -> Anything:
+    distribution: Numbers, chances: Numbers, space: Space, hidden: Block
+) -> Numbers:
     """E over K' ~ p(. | x_{-K}) of p(x_K | x_{-K}, K') (size,): by Lemma 4 this is p(x_K | x_{-K}).
 
     chances (masks, size) are p_K(K' | x) of every mask; the hidden sites stay K throughout.
@@ -162,27 +173,12 @@ def mean_over_events(
     return total
 
 
-def lemma_3_example() -> tuple[Anything, Anything]:
+def lemma_3_example() -> tuple[Numbers, Numbers]:
     """Lemma 3's distribution (4,) over 00, 01, 10, 11, and chances (2, 4) to hide site 0 or 1."""
-    distribution = _fractions("1/2", "1/3", "1/6", "0")
-    first = _fractions("1/2", "1/3", "1/4", "0")
+    distribution, first = np.array(
+        [
+            [Fraction(1, 2), Fraction(1, 3), Fraction(1, 6), Fraction(0)],
+            [Fraction(1, 2), Fraction(1, 3), Fraction(1, 4), Fraction(0)],
+        ]
+    )
     return distribution, np.stack([first, 1 - first])
-
-
-def check_block(k: int, n_sites: int) -> None:
-    """Refuses a block size that is no whole number from 1 to N."""
-    if not isinstance(k, int | np.integer) or not 1 <= k <= n_sites:
-        raise GlauberError(f"the block has k = {k} sites, but k must be from 1 to {n_sites}.")
-
-
-def _check_sites(block: Block, n_sites: int) -> None:
-    inside = block and block[0] >= 0 and block[-1] < n_sites
-    if not inside or any(a >= b for a, b in pairwise(block)):
-        raise GlauberError(
-            f"the mask {block} is not a list of different sites from 0 to {n_sites - 1} in "
-            "increasing order."
-        )
-
-
-def _fractions(*spelled: str) -> Anything:
-    return np.array([Fraction(one) for one in spelled], dtype=object)

@@ -1,4 +1,4 @@
-"""What can a filler draw that works in one pass, and what becomes of p if it runs for ever?
+"""What one pass can draw, product distributions, and what repeated passes end in.
 
 One pass gives each hidden site its own distribution, so the tokens are independent: products and
 nothing else (propositions 2 and 3). The nearest product to a distribution q in KL(q || r) is the
@@ -14,7 +14,6 @@ a closed form: with f_i(x) = h_i + 2 sum_j J_ij x_j,
 because exp(h x) prod_i 2 cosh f_i(x) P(x, y) = exp(h x + h y + 2 y J x) is symmetric in x and y.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -23,13 +22,22 @@ from scipy.special import logsumexp
 
 from glauber.conditionals.base import Conditionals
 from glauber.errors import GlauberError
-from glauber.exact.blocks.masks import Block, check_block
-from glauber.exact.models import Ising
-from glauber.exact.scans import parallel_operator
-from glauber.exact.space import Floats, Space, conditional
+from glauber.exact.blocks.masks import Block
+from glauber.exact.models import Ising, check_block_size
+from glauber.exact.space import Floats, Space, check_size, conditional
 from glauber.exact.stationary import stationary, total_variation
+from glauber.exact.transition import parallel_operator
 
-SETS = 12  # tokens of a site whose subsets are all tried; beyond that only single tokens
+__all__ = [
+    "ParallelStationary",
+    "ProductDistance",
+    "block_forms",
+    "parallel_stationary",
+    "parallel_stationary_of",
+    "product_distance",
+]
+
+SUBSET_TOKENS = 12  # tokens of a site whose subsets are all tried; beyond that only single tokens
 EXACT = 1e-12  # a distribution this near to a product is one, but for rounding
 
 
@@ -74,34 +82,26 @@ class BlockForm:
 
     @property
     def fillable(self) -> bool:
-        """Whether one pass draws the block exactly, whatever stands around it."""
+        """Whether one pass draws the block exactly, whatever the context."""
         return self.worst.is_product
 
 
 def block_forms(distribution: Floats, space: Space, k: int) -> list[BlockForm]:
     """Every block of k sites under a joint distribution (size,), and what one pass costs there."""
-    check_block(k, space.length)
+    check_block_size(k, space.length)
     return [_form(distribution, space, block) for block in combinations(range(space.length), k)]
 
 
 def _form(distribution: Floats, space: Space, block: Block) -> BlockForm:
     cube = distribution.reshape((space.vocab_size,) * space.length)
     chances = cube.sum(axis=block).reshape(-1)  # of the contexts
-    found = [product_distance(one) for one in _contexts(distribution, space, block)]
-    worst = max(found, key=lambda one: one.at_most)
-    mean = sum(w * one.at_most for w, one in zip(chances.tolist(), found, strict=True))
+    # The joint conditional (vocab, …, vocab, contexts) of the block in each context.
+    fills = conditional(distribution, space, block).reshape(cube.shape)
+    fills = np.moveaxis(fills, block, range(len(block))).reshape(*cube.shape[: len(block)], -1)
+    distances = [product_distance(fill) for fill in np.moveaxis(fills, -1, 0)]
+    worst = max(distances, key=lambda distance: distance.at_most)
+    mean = sum(w * d.at_most for w, d in zip(chances.tolist(), distances, strict=True))
     return BlockForm(block, worst, float(mean))
-
-
-def _contexts(distribution: Floats, space: Space, block: Block) -> Iterator[Floats]:
-    """The joint conditional (vocab, …, vocab) of the block in each context."""
-    shape = (space.vocab_size,) * space.length
-    fill = np.moveaxis(
-        conditional(distribution, space, block).reshape(shape), block, range(len(block))
-    )
-    columns = fill.reshape(*shape[: len(block)], -1)
-    for context in range(columns.shape[-1]):
-        yield columns[..., context]
 
 
 def _marginal(distribution: Floats, sites: Block) -> Floats:
@@ -116,14 +116,14 @@ def _largest_rectangle(pair: Floats) -> float:
     """
     apart = pair - np.outer(pair.sum(axis=1), pair.sum(axis=0))
     n = len(apart)
-    sets = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1 if n <= SETS else np.eye(n)
+    sets = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1 if n <= SUBSET_TOKENS else np.eye(n)
     sums = sets @ apart  # (sets, vocab); each adds up to 0 over B's site
     return float(np.maximum(sums, 0).sum(axis=1).max())
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelStationary:
-    """The distribution (size,) that the sampler keeps, and its distances from p: all exact."""
+    """The stationary distribution (size,) of the sampler, and its distances from p: all exact."""
 
     distribution: Floats
     total_variation: float  # between p and distribution
@@ -136,32 +136,28 @@ def parallel_stationary(model: Ising) -> ParallelStationary:
     fields = model.fields + 2 * model.spins @ model.couplings
     log_weights = model.spins @ model.fields + np.logaddexp(fields, -fields).sum(axis=1)
     distribution = np.exp(log_weights - logsumexp(log_weights))
-    return compared(distribution, model.probabilities, Space(2, model.n_sites))
+    return _distances_from(distribution, model.probabilities, Space(2, model.n_sites))
 
 
 def parallel_stationary_of(
     conditionals: Conditionals, distribution: Floats, space: Space
 ) -> ParallelStationary:
     """The same for any conditionals of a joint distribution (size,), by solving for it."""
-    if distribution.shape != (space.size,):
-        raise GlauberError(
-            f"the distribution has shape {distribution.shape}, but there are {space.size:,} states."
-        )
-    return compared(stationary(parallel_operator(conditionals, space)), distribution, space)
+    check_size(distribution, space)
+    return _distances_from(stationary(parallel_operator(conditionals, space)), distribution, space)
 
 
-def compared(found: Floats, distribution: Floats, space: Space) -> ParallelStationary:
-    """A distribution beside the one that was wanted."""
+def _distances_from(limit: Floats, distribution: Floats, space: Space) -> ParallelStationary:
+    """A stationary distribution with its distances from p."""
     seen = distribution > 0
-    ratio = np.log(distribution[seen]) - np.log(np.maximum(found[seen], np.finfo(float).tiny))
+    ratio = np.log(distribution[seen]) - np.log(np.maximum(limit[seen], np.finfo(float).tiny))
+    cubes = [
+        (limit - distribution).reshape(space.vocab_size**site, space.vocab_size, -1)
+        for site in range(space.length)
+    ]
     return ParallelStationary(
-        found,
-        total_variation(found, distribution),
+        limit,
+        total_variation(limit, distribution),
         max(float((distribution[seen] * ratio).sum()), 0.0),
-        max(_site_variation(found - distribution, space, site) for site in range(space.length)),
+        max(float(np.abs(cube.sum(axis=(0, 2))).sum() / 2) for cube in cubes),
     )
-
-
-def _site_variation(difference: Floats, space: Space, site: int) -> float:
-    cube = difference.reshape(space.vocab_size**site, space.vocab_size, -1)
-    return float(np.abs(cube.sum(axis=(0, 2))).sum() / 2)

@@ -1,4 +1,4 @@
-"""How well does a distribution predict the hidden sites, and which parameters do so best?
+"""Pseudolikelihood of hidden sites: loss, convex fit, and the covariance of its estimate.
 
 L(theta) = - sum over pairs (K, x) of seen(K, x) log p_theta(x_K | x_{-K}, K), where
     p_theta(x_K | x_{-K}, K) = p_theta(x) p_K(K|x) / sum over x'_K of the same.
@@ -13,6 +13,20 @@ weights.
 The fit is convex, with exact gradients. Newton's method works on many data sets at once; L-BFGS on
 one, without a Hessian, for many parameters. Where the data leave a parameter at infinity or
 undetermined, no estimate is claimed.
+
+With one random mask per sample, sqrt(n) (estimate - theta) becomes normal with covariance
+Gamma = H^-1, where H, the Hessian of the population's loss, equals the covariance of the scores
+(information matrix equality). Paper B, Theorem 1: Gamma^{k+1} <= Gamma^k. Theorems 2 and 3:
+Gamma <= C I^-1, with C the Poincare constant of the block dynamics of the same masks (for adaptive
+ones: of functions of X alone) and I the Fisher information. Both are compared as Hessians, the
+second as H - I/C >= 0: inverses would lose digits.
+
+With m masks per sample the covariance is H^-1 (V + (S - V)/m) H^-1, where S is the covariance of
+a score and V that of its mean over masks given x; m = 1 gives Gamma since S = H. All masks
+averaged is m = infinity, another estimator, for which Theorem 1 says nothing.
+
+The same formula with expectations under the law of the data, whatever it is, is the sandwich
+covariance: it holds where no theta is right, too, and then S differs from H.
 """
 
 from dataclasses import dataclass
@@ -20,30 +34,32 @@ from math import comb
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.masks import Masks, check_block, log_given_mask
-from glauber.exact.models import Family, check_fits
-from glauber.exact.space import Floats, over_block
+from glauber.exact.blocks.dynamics import Gap, block_gap
+from glauber.exact.blocks.masks import Masks, log_given_mask
+from glauber.exact.models import Family, check_block_size, check_fits
+from glauber.exact.space import Bools, Floats, over_block
 
-STEPS = 60  # of Newton; from zero it needs about ten where an estimate exists
-SETTLED = 1e-8  # a Newton step below this ends the search: the next one is its square
+__all__ = [
+    "Asymptotics",
+    "Efficiency",
+    "Fit",
+    "Pseudolikelihood",
+    "all_masks",
+    "asymptotics",
+    "draw_counts",
+    "efficiency",
+    "fisher_information",
+    "fit_pairs",
+    "observed",
+    "random_masks",
+]
+
+NEWTON_STEPS = 60  # of Newton; from zero it needs about ten where an estimate exists
+CONVERGED_STEP = 1e-8  # a Newton step below this ends the search: the next one is its square
 FLAT = 1e-9  # curvature below which a direction counts as undetermined
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How samples meet masks: each with `per_sample` random masks, or with all of them (None)."""
-
-    per_sample: int | None = 1
-
-    def __post_init__(self) -> None:
-        if self.per_sample is not None and self.per_sample < 1:
-            raise GlauberError(
-                f"a sample has {self.per_sample} masks, but it must have at least one."
-            )
 
 
 def all_masks(weights: Floats, masks: Masks) -> Floats:
@@ -52,26 +68,28 @@ def all_masks(weights: Floats, masks: Masks) -> Floats:
     Of the true distribution it is the population.
     """
     shares = weights / weights.sum(axis=-1, keepdims=True)
-    return np.asarray(shares[..., None, :] * masks.per_state)
+    return np.asarray(shares[..., None, :] * masks.by_state)
 
 
 def random_masks(
     counts: Floats, masks: Masks, generator: np.random.Generator, per_sample: int = 1
 ) -> Floats:
     """Pairs (…, masks, size) of counts (…, size), each sample with its own random masks."""
-    chances = masks.per_state.T  # (size, masks)
+    chances = masks.by_state.T  # (size, masks)
     drawn = generator.multinomial(counts.astype(np.int64) * per_sample, chances)
     pairs = np.moveaxis(drawn.astype(np.float64), -1, -2)
     return np.asarray(pairs / pairs.sum(axis=(-2, -1), keepdims=True))
 
 
 def observed(
-    counts: Floats, masks: Masks, drawing: Drawing, generator: np.random.Generator
+    counts: Floats, masks: Masks, per_sample: int | None, generator: np.random.Generator
 ) -> Floats:
-    """Pairs (…, masks, size) of counts (…, size), in the given way."""
-    if drawing.per_sample is None:
+    """Pairs (…, masks, size) of counts (…, size): some random masks each, or all (None)."""
+    if per_sample is None:
         return all_masks(counts, masks)
-    return random_masks(counts, masks, generator, drawing.per_sample)
+    if per_sample < 1:
+        raise GlauberError(f"a sample has {per_sample} masks, but it must have at least one.")
+    return random_masks(counts, masks, generator, per_sample)
 
 
 def draw_counts(
@@ -80,8 +98,8 @@ def draw_counts(
     """Counts (repetitions, size) of n_samples independent draws from a distribution (size,)."""
     if n_samples < 1 or repetitions < 1:
         raise GlauberError(
-            f"{n_samples} samples and {repetitions} repetitions were asked for, "
-            "but at least one of each is needed."
+            f"at least one sample and one repetition are needed, but there are {n_samples} and "
+            f"{repetitions}."
         )
     return generator.multinomial(n_samples, distribution, size=repetitions).astype(np.float64)
 
@@ -103,7 +121,7 @@ class Pseudolikelihood:
     def of_size(cls, family: Family, k: int) -> Self:
         """The k-site pseudolikelihood; k = N is maximum likelihood."""
         n, vocab = family.space.length, family.space.vocab_size
-        check_block(k, n)
+        check_block_size(k, n)
         check_fits(vocab, n, lambda sites: comb(sites, k), f"masks of {k} sites")
         return cls(family, Masks.uniform(family.space, k))
 
@@ -162,17 +180,17 @@ class Fit:
 
     theta: Floats
     loss: Floats
-    slope: Floats
+    max_gradient: Floats
     curvature: Floats
-    found: NDArray[np.bool_]
-    n_steps: int  # of the optimiser
+    converged: Bools
+    n_iterations: int  # of the optimiser
     method: Literal["newton", "lbfgs"]  # the optimiser
 
     @property
     def error(self) -> Floats:
-        """slope * sqrt(d) / curvature (…), an estimate."""
+        """max_gradient * sqrt(d) / curvature (…), an estimate."""
         count = np.sqrt(self.theta.shape[-1])
-        return np.asarray(self.slope * count / np.maximum(self.curvature, FLAT))
+        return np.asarray(self.max_gradient * count / np.maximum(self.curvature, FLAT))
 
 
 def fit_pairs(
@@ -195,14 +213,14 @@ def _newton(problem: Pseudolikelihood, seen: Floats) -> Fit:
     theta = np.zeros((*seen.shape[:-2], problem.family.n_parameters))
     loss = problem.loss(theta, seen)
     settled = np.zeros(loss.shape, bool)
-    for n_steps in range(1, STEPS + 1):  # noqa: B007
+    for n_steps in range(1, NEWTON_STEPS + 1):  # noqa: B007
         step = _direction(problem, theta, seen)
-        short = np.abs(step).max(axis=-1) <= SETTLED * (1 + np.abs(theta).max(axis=-1))
+        short = np.abs(step).max(axis=-1) <= CONVERGED_STEP * (1 + np.abs(theta).max(axis=-1))
         theta, loss = _descend(problem, theta, loss, np.where(settled[..., None], 0.0, step), seen)
         settled |= short
         if settled.all():
             break
-    return _judged(problem, theta, seen, settled, n_steps, "newton")
+    return _fit(problem, theta, seen, settled, n_steps, "newton")
 
 
 def _direction(problem: Pseudolikelihood, theta: Floats, seen: Floats) -> Floats:
@@ -242,14 +260,14 @@ def _lbfgs(problem: Pseudolikelihood, seen: Floats) -> Fit:
     step = np.abs(_direction(problem, found.x, seen)).max()
     # Its last digits are those of the loss, so the parameters are known to half as many.
     settled = np.asarray(step <= 1e-5 * (1 + np.abs(found.x).max()))
-    return _judged(problem, found.x, seen, settled, int(found.nit), "lbfgs")
+    return _fit(problem, found.x, seen, settled, int(found.nit), "lbfgs")
 
 
-def _judged(
+def _fit(
     problem: Pseudolikelihood,
     theta: Floats,
     seen: Floats,
-    settled: NDArray[np.bool_],
+    settled: Bools,
     n_steps: int,
     method: Literal["newton", "lbfgs"],
 ) -> Fit:
@@ -257,9 +275,108 @@ def _judged(
     return Fit(
         theta=theta,
         loss=problem.loss(theta, seen),
-        slope=np.abs(problem.gradient(theta, seen)).max(axis=-1),
+        max_gradient=np.abs(problem.gradient(theta, seen)).max(axis=-1),
         curvature=curvature,
-        found=np.asarray(settled & (curvature > FLAT)),
-        n_steps=n_steps,
+        converged=np.asarray(settled & (curvature > FLAT)),
+        n_iterations=n_steps,
         method=method,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Asymptotics:
+    """Hessian, covariance of the scores, and of the scores averaged over masks: (d, d) each.
+
+    All exact, up to rounding of about 1e-14 times their size.
+    """
+
+    hessian: Floats  # (d, d) of the loss
+    score_covariance: Floats  # (d, d) of one sample and mask
+    averaged_score_covariance: Floats  # (d, d) of one sample, over masks
+
+    @property
+    def equality_gap(self) -> float:
+        """The largest difference between the Hessian and the covariance of the scores."""
+        return float(np.abs(self.hessian - self.score_covariance).max())
+
+    def covariance(self, per_sample: int | None = 1) -> Floats:
+        """n times the covariance (d, d) of the estimate; None averages all masks."""
+        inverse = inverted(self.hessian)
+        spread = self.averaged_score_covariance
+        if per_sample is not None:
+            spread = spread + (self.score_covariance - spread) / per_sample
+        return np.asarray(inverse @ spread @ inverse)
+
+    def trace(self, per_sample: int | None = 1) -> float:
+        """n times the mean squared error of the estimate, for large n."""
+        return float(np.trace(self.covariance(per_sample)))
+
+
+def asymptotics(
+    problem: Pseudolikelihood, theta: Floats, *, under: Floats | None = None
+) -> Asymptotics:
+    """What large samples from theta (d,) itself give; or from the distribution `under` (size,).
+
+    With the shares of the data and the estimate it is the sandwich, for masks that ignore x.
+    """
+    distribution, d = problem.family.distribution(theta), problem.family.n_parameters
+    distribution = distribution if under is None else under
+    pairs, mean = np.zeros((d, d)), np.zeros((d, distribution.size))
+    for slot in range(len(problem.masks.blocks)):
+        score = problem.score(theta, slot)
+        chance = problem.masks.chances[slot]
+        pairs += (score * (chance * distribution)) @ score.T
+        mean += chance * score
+    hessian = problem.hessian(theta, all_masks(distribution, problem.masks))
+    return Asymptotics(hessian, pairs, (mean * distribution) @ mean.T)
+
+
+def fisher_information(family: Family, theta: Floats) -> Floats:
+    """I (d, d): the covariance of the statistics."""
+    distribution = family.distribution(theta)
+    apart = family.statistics - (family.statistics @ distribution)[:, None]
+    return np.asarray((apart * distribution) @ apart.T)
+
+
+def smallest_difference(larger: Floats, smaller: Floats) -> float:
+    """The smallest eigenvalue of larger - smaller: not negative if larger >= smaller."""
+    return float(np.linalg.eigvalsh(larger - smaller)[0])
+
+
+def inverted(matrix: Floats) -> Floats:
+    """The inverse of a positive matrix (d, d); refused if a direction is undetermined."""
+    values, vectors = np.linalg.eigh(matrix)
+    if not values[0] > 1e-13 * values[-1]:
+        raise GlauberError(
+            "these masks leave a combination of the parameters undetermined, "
+            "so the covariance is infinite."
+        )
+    return np.asarray((vectors / values) @ vectors.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Efficiency:
+    """The covariance of an estimator and its bound; information is I (d, d). All exact."""
+
+    asymptotics: Asymptotics
+    gap: Gap
+    information: Floats
+
+    @property
+    def bound_trace(self) -> float:
+        """C times the trace of I^-1: an upper bound on the trace of Gamma."""
+        return self.gap.poincare * float(np.trace(inverted(self.information)))
+
+    @property
+    def slack(self) -> float:
+        """The smallest eigenvalue of H - I/C: not negative but for rounding."""
+        return smallest_difference(self.asymptotics.hessian, self.information / self.gap.poincare)
+
+
+def efficiency(problem: Pseudolikelihood, theta: Floats) -> Efficiency:
+    """Covariance and bound at theta (d,)."""
+    return Efficiency(
+        asymptotics(problem, theta),
+        block_gap(problem.family.distribution(theta), problem.masks),
+        fisher_information(problem.family, theta),
     )

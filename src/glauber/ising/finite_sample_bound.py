@@ -1,18 +1,18 @@
-"""What do n sequences with m masks each promise about the distribution that is learnt?
+"""What n sequences with m masks each promise about the distribution that is learnt.
 
 Paper B, Theorem 4. With probability 1 - delta,
     TV(p_hat, p) < sqrt( C_AT/2 * (L_hat + B ln(1/beta) + eps) ) + C,
     B = sqrt( 2^(3N) |Omega|^N C_eps / (m delta) ) + sqrt( ln(8 C_eps/delta) / (2n) ),
     C = sqrt( |Omega|^(3N) / (8 delta n) ).
 L_hat is a log loss, which does not go to zero for the true distribution: the first term alone is
-often above 1. Beside it stands the excess loss: if the losses of p_hat and of the truth each
+often above 1. It is compared with the excess loss: if the losses of p_hat and of the truth each
 deviate by at most B ln(1/beta) + eps, L_hat becomes their difference and that term counts twice.
 And TV(p_hat, p) <= sqrt( C_AT/2 * (L(p_hat) - L(p)) ) with the population's loss needs no sampling
 term.
 
 The theorem speaks of a class of models: C_eps and beta belong to all of it. Two evaluations:
-    optimistic   one member (C_eps = 1, eps = 0) and the beta of the two laws at hand. No class of
-                 models has so little: the theorem's bound is larger
+    optimistic   one member (C_eps = 1, eps = 0) and the beta of the two distributions at hand. No
+                 class of models has so little: the theorem's bound is larger
     over a box   all models with |h_i|, |J_ij| <= b, cut into g cells along each of the d axes. Two
                  models of a cell differ by at most w = 2b/g in each parameter, and
                  |log p_1(x_K|x_{-K}) - log p_2| <= max over x'_K of |(theta_1 - theta_2)(T(x) -
@@ -25,38 +25,50 @@ The theorem speaks of a class of models: C_eps and beta belong to all of it. Two
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glauber.checks import Whole
 from glauber.errors import GlauberError
-from glauber.exact.blocks.ceilings import ceiling
-from glauber.exact.blocks.dynamics import possible_conditionals
-from glauber.exact.blocks.gap import block_gap
-from glauber.exact.blocks.masks import check_block
+from glauber.exact.blocks.dynamics import block_gap, possible_conditionals
 from glauber.exact.blocks.pseudolikelihood import (
     Pseudolikelihood,
     draw_counts,
     fit_pairs,
     random_masks,
 )
-from glauber.exact.blocks.tensorisation import population_bound
-from glauber.exact.models import check_ising_fits, ising_family, ising_theta, state_counts
+from glauber.exact.blocks.tensorisation import entropy_constant_bound, population_bound
+from glauber.exact.models import (
+    check_block_size,
+    check_ising_fits,
+    ising_family,
+    ising_theta,
+    state_counts,
+)
 from glauber.exact.space import Floats, Space
 from glauber.exact.stationary import total_variation
-from glauber.ising.estimation import check_found, drawing_of
-from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of, tokens_of
-from glauber.ising.propositions import check_delta
+from glauber.ising.fitting import LARGEST_COUNT, check_converged
+from glauber.ising.model import (
+    Clique,
+    Coupling,
+    Data,
+    Delta,
+    Field,
+    Model,
+    Sites,
+    model_of,
+    not_empty,
+    tokens_of,
+)
 from glauber.parameters import Seed
-from glauber.progress import check_count, check_seed, say, track
-from glauber.result import Result, plain, signature, study
+from glauber.progress import say, track
+from glauber.result import Result, internal, study
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
+Record = dict[str, Any]  # one row
 SEQUENCES = (1000, 10_000, 100_000, 1_000_000)
 STEEPEST = 600.0  # of an exponent, so that it is a float
 CELLS = 10**6  # along an axis of the box, at most
@@ -74,35 +86,27 @@ LINES = {
 def bound(
     model: Model = None,
     *,
-    sequences: Annotated[Sequence[int], "Numbers of sequences n."] = SEQUENCES,
-    masks: Annotated[int, "Random masks of each sequence, m."] = 1_000_000,
+    sequences: Annotated[Sequence[int], "Numbers of sequences n.", not_empty, Whole()] = SEQUENCES,
+    masks: Annotated[int, "Random masks of each sequence, m.", Whole()] = 1_000_000,
     k: Annotated[int, "Sites hidden together."] = 1,
-    delta: Annotated[float, "Chance that the bound may fail."] = 0.05,
+    delta: Delta = 0.05,
     sites: Sites = 3,
     clique: Clique = None,
     coupling: Coupling = 0.1,
     field: Field = 0.0,
-    data: Annotated[
-        str | Path | NDArray[np.int64] | None,
-        "Rows of -1 and 1 of one's own instead of samples; their number is n.",
-    ] = None,
+    data: Data = None,
     box: Annotated[float, "Largest |h| and |J| of the class that the cover is for."] = 1.0,
     seed: Seed = 0,
 ) -> "FiniteSamples":
-    """The finite-sample bound on what is learnt, term by term, beside the true distance.
+    """The finite-sample bound on what is learnt, term by term, and the true distance.
 
     Paper B, Theorem 4, with an upper bound in place of the tensorisation constant. Twice: as an
-    optimistic evaluation (a cover of one member, beta of two laws), lower than the theorem's bound,
-    and over a box of models, an upper bound. With data of one's own the truth is not known.
+    optimistic evaluation (a cover of one member, beta of two distributions), lower than the
+    theorem's bound, and over a box of models, an upper bound. With data of one's own, whose number
+    of rows is n, the truth is not known.
     """
-    check_seed(seed)
-    if not len(sequences):
-        raise GlauberError("no number of sequences was given: name one at least, such as 1000.")
-    for n in sequences:
-        check_count("number of sequences", n)
-    check_count("number of masks", masks)
-    drawing_of(masks, max(sequences))
-    Setting(1, masks, delta)
+    largest = max(sequences) * masks
+    Whole(1, LARGEST_COUNT)("number of sequences times the masks of each", largest)
     counts, truth = None, None
     if data is not None:
         tokens = tokens_of(data)
@@ -110,10 +114,11 @@ def bound(
         check_ising_fits(n_sites)
         counts = state_counts(Space(2, n_sites), tokens)
     else:
-        alike = dict(sites=sites, clique=clique, coupling=coupling, field=field)
-        chosen = model_of(model, learnt=True, **alike)  # type: ignore[arg-type]
-        n_sites, truth = chosen.n_sites, ising_theta(chosen)
-    check_block(k, n_sites)
+        ising = model_of(
+            model, sites=sites, clique=clique, coupling=coupling, field=field, learnt=True
+        )
+        n_sites, truth = ising.n_sites, ising_theta(ising)
+    check_block_size(k, n_sites)
     box_margin(n_sites, k, box)
     problem = Pseudolikelihood.of_size(ising_family(n_sites), k)
     say(f"{len(sequences)} fits over {problem.family.space.size:,} states")
@@ -121,54 +126,55 @@ def bound(
     with track("fits", len(sequences)) as advance:
         for n in sequences:
             generator = np.random.default_rng(seed)
-            given = Setting(n, masks, delta)
             if truth is not None:
                 counts = draw_counts(problem.family.distribution(truth), n, 1, generator)[0]
             assert counts is not None
             seen = random_masks(counts, problem.masks, generator, masks)
-            rows.append(_row(problem, seen, truth, given, box))
+            rows.append(_row(problem, seen, truth, TheoremInputs(n, masks, delta), box))
             advance()
-    ours = model is None and data is None
-    made = signature(
-        study="ising-bound", sites=n_sites, model="clique" if ours else "own", clique=clique,
-        coupling=coupling if ours else None, field=field if ours else None, k=k, masks=masks,
-        delta=delta, box=box, seed=seed,
-    )  # fmt: skip
-    return FiniteSamples(tuple(rows), box, made)
+    return FiniteSamples(tuple(rows), box)
 
 
 def _row(
-    problem: Pseudolikelihood, seen: Floats, truth: Floats | None, given: "Setting", box: float
-) -> dict[str, Any]:
+    problem: Pseudolikelihood,
+    seen: Floats,
+    truth: Floats | None,
+    inputs: "TheoremInputs",
+    box: float,
+) -> Record:
     """One number of sequences: the fit, both evaluations of the bound, and what is true."""
     family, masks = problem.family, problem.masks
-    found = fit_pairs(problem, seen)
-    check_found(found, given.n_sequences)
-    learnt = family.distribution(found.theta)
+    fit = fit_pairs(problem, seen)
+    check_converged(fit, inputs.n_sequences)
+    learnt = family.distribution(fit.theta)
     p = learnt if truth is None else family.distribution(truth)
-    above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+    constant = entropy_constant_bound(learnt, masks, block_gap(learnt, masks)).value
     other = math.nan if truth is None else float(problem.loss(truth, seen))
-    losses, space, k = (float(found.loss), other), masks.space, len(masks.blocks[0])
-    margin = min(float(possible_conditionals(one, masks).min()) for one in (learnt, p))
-    terms = finite_sample_bound(losses, space, above, setting=given, margin=margin)
-    over_box = cover_of_box(space.length, k, box, given)
-    wide = finite_sample_bound(
-        losses, space, above, setting=over_box, margin=box_margin(space.length, k, box), kind=UPPER
+    losses, space, k = (float(fit.loss), other), masks.space, len(masks.blocks[0])
+    margin = min(float(possible_conditionals(q, masks).min()) for q in (learnt, p))
+    terms = finite_sample_bound(losses, space, constant, inputs, margin)
+    over_box, wide_margin = (
+        cover_of_box(space.length, k, box, inputs),
+        box_margin(space.length, k, box),
     )
-    inside = max(np.abs(theta).max() for theta in (found.theta, truth) if theta is not None) <= box
-    far = total_variation(learnt, p), population_bound(learnt, p, masks, tensorisation=above)
+    wide = finite_sample_bound(losses, space, constant, over_box, wide_margin, kind=UPPER)
+    inside = max(np.abs(theta).max() for theta in (fit.theta, truth) if theta is not None) <= box
+    distance, population = (
+        total_variation(learnt, p),
+        population_bound(learnt, p, masks, tensorisation=constant),
+    )
     return {
-        "sequences": given.n_sequences,
-        "true_total_variation": None if truth is None else far[0],
+        "sequences": inputs.n_sequences,
+        "true_total_variation": None if truth is None else distance,
         **terms.terms(),
-        "by_population_excess": None if truth is None else far[1],
+        "by_population_excess": None if truth is None else population,
         "box": box,
         "box_holds_the_estimate": inside,
         "box_margin": wide.margin,
         "box_epsilon": over_box.epsilon,
         "box_log_covering": over_box.log_covering,
         "as_written_over_box": wide.as_written if inside else None,
-        "with_excess_over_box": wide.terms()["with_excess"] if inside else None,
+        "with_excess_over_box": wide.with_excess if inside else None,
         "over_box_kind": UPPER,
     }
 
@@ -177,12 +183,8 @@ def _row(
 class FiniteSamples(Result):
     """The bound and its terms for each number of sequences."""
 
-    rows: tuple[dict[str, Any], ...]  # one for each number of sequences
-    box: float
-    signature: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"rows": plain(self.rows), "signature": self.signature}
+    rows: tuple[Record, ...]  # one for each number of sequences
+    box: float = internal()
 
     def lines(self) -> Iterable[str]:
         yield f"{'sequences':>10}" + "".join(f"{name:>19}" for name in LINES)
@@ -193,17 +195,18 @@ class FiniteSamples(Result):
             )
             yield f"{row['sequences']:>10,}{shown}"
         yield "total variation: the true one is exact, that by the population's loss an upper bound"
-        yield "optimistic: a cover of one member and the beta of two laws; the theorem's is larger"
+        yield (
+            "optimistic: a cover of one member and the beta of two distributions; the theorem's is "
+            "larger"
+        )
         yield f"over the box of |h|, |J| <= {self.box:g}: the theorem's, an upper bound"
         yield "above 1 a bound says nothing. All terms are in to_dict() and --json"
         if not all(row["box_holds_the_estimate"] for row in self.rows):
             yield "the estimate or the truth lies outside the box: take a larger one"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> tuple[Record, ...]:
         """One row per number of sequences."""
-        import pandas
-
-        return pandas.DataFrame(list(self.rows))
+        return self.rows
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.ising import plot_bounds
@@ -213,8 +216,8 @@ class FiniteSamples(Result):
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What the theorem is told: n sequences, m masks each, delta, and the cover of the class.
+class TheoremInputs:
+    """What the theorem depends on: n sequences, m masks each, delta, and the cover of the class.
 
     log_covering is the logarithm of C_eps, the number of parts of the class in each of which log
     conditionals differ by at most epsilon / 2; 0 with epsilon 0 belongs to a single distribution.
@@ -225,14 +228,6 @@ class Setting:
     delta: float = 0.05
     log_covering: float = 0.0
     epsilon: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.n_sequences < 1 or self.n_masks < 1 or self.log_covering < 0 or self.epsilon < 0:
-            raise GlauberError(
-                "the bound needs at least one sequence, one mask and one member of the cover, "
-                "and an epsilon that is not negative."
-            )
-        check_delta(self.delta)
 
     def sampling_terms(self, sites: int, tokens: int) -> tuple[float, float]:
         """The two summands of B."""
@@ -285,7 +280,7 @@ class FiniteSampleBound:
         inside = self.tensorisation / 2 * (max(0.0, self.excess) + 2 * self.deviation)
         return math.sqrt(inside) + self.empirical_term
 
-    def terms(self) -> dict[str, Any]:
+    def terms(self) -> Record:
         """All terms in one object."""
         derived = "deviation", "loss_term", "as_written", "with_excess"
         return asdict(self) | {name: getattr(self, name) for name in derived}
@@ -295,40 +290,46 @@ def finite_sample_bound(
     losses: tuple[float, float],
     space: Space,
     tensorisation: float,
-    *,
-    setting: Setting,
+    inputs: TheoremInputs,
     margin: float,
+    *,
     kind: str = OPTIMISTIC,
 ) -> FiniteSampleBound:
     """The bound from the empirical losses of p_hat and of the truth (nan: unknown).
 
     tensorisation is (an upper bound on) C_AT(p_hat), margin is (a lower bound on) beta.
     """
-    sites, tokens, given = space.length, space.vocab_size, setting
-    mask_term, sequence_term = given.sampling_terms(sites, tokens)
+    sites, tokens = space.length, space.vocab_size
+    mask_term, sequence_term = inputs.sampling_terms(sites, tokens)
     return FiniteSampleBound(
-        tensorisation=tensorisation, loss=losses[0], excess=losses[0] - losses[1], margin=margin,
-        mask_term=mask_term, sequence_term=sequence_term,
-        empirical_term=math.sqrt(tokens ** (3 * sites) / (8 * given.delta * given.n_sequences)),
-        epsilon=given.epsilon, delta=given.delta, kind=kind,
-    )  # fmt: skip
+        tensorisation=tensorisation,
+        loss=losses[0],
+        excess=losses[0] - losses[1],
+        margin=margin,
+        mask_term=mask_term,
+        sequence_term=sequence_term,
+        empirical_term=math.sqrt(tokens ** (3 * sites) / (8 * inputs.delta * inputs.n_sequences)),
+        epsilon=inputs.epsilon,
+        delta=inputs.delta,
+        kind=kind,
+    )
 
 
-def cover_of_box(n_sites: int, k: int, largest: float, setting: Setting) -> Setting:
-    """The setting with the cover of all |h|, |J| <= largest whose B ln(1/beta) + eps is least."""
+def cover_of_box(n_sites: int, k: int, largest: float, inputs: TheoremInputs) -> TheoremInputs:
+    """The inputs with the cover of all |h|, |J| <= largest whose B ln(1/beta) + eps is least."""
     touched = math.comb(n_sites, 2) - math.comb(n_sites - k, 2)
     parameters = n_sites + math.comb(n_sites, 2)
     worst = math.log(1 / box_margin(n_sites, k, largest))
 
-    def cut(cells: int) -> Setting:
+    def cut(cells: int) -> TheoremInputs:
         epsilon = 2 * (2 * largest / cells) * (2 * k + 4 * touched)
-        return replace(setting, log_covering=parameters * math.log(cells), epsilon=epsilon)
+        return replace(inputs, log_covering=parameters * math.log(cells), epsilon=epsilon)
 
-    def deviation(one: Setting) -> float:
-        return sum(one.sampling_terms(n_sites, 2)) * worst + one.epsilon
+    def deviation(cover: TheoremInputs) -> float:
+        return sum(cover.sampling_terms(n_sites, 2)) * worst + cover.epsilon
 
     cells = {round(CELLS ** (slot / 200)) for slot in range(201)}
-    return min((cut(one) for one in sorted(cells)), key=deviation)
+    return min((cut(count) for count in sorted(cells)), key=deviation)
 
 
 def box_margin(n_sites: int, k: int, largest: float) -> float:

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.exact.blocks.ceilings import ceiling
-from glauber.exact.blocks.gap import block_gap
+from glauber.exact.blocks.dynamics import block_gap
 from glauber.exact.blocks.masks import Masks
 from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks
-from glauber.exact.blocks.tensorisation import excess_loss, population_bound
+from glauber.exact.blocks.tensorisation import entropy_constant_bound, excess_loss, population_bound
 from glauber.exact.models import Ising, ising_family
 from glauber.exact.space import Space
 from glauber.exact.stationary import total_variation
-from glauber.ising.finite_samples import (
-    Setting,
+from glauber.ising.finite_sample_bound import (
+    TheoremInputs,
     bound,
     box_margin,
     cover_of_box,
@@ -28,10 +27,10 @@ def test_three_uniform_bits_are_vacuous():
     """k = 1: C_AT = 3 and L = ln 2, so the first term alone is sqrt(3 ln 2 / 2) = 1.0197 > 1."""
     law = np.full(8, 1 / 8)
     masks = Masks.uniform(Space(2, 3), 1)
-    above = ceiling(law, masks, block_gap(law, masks))
+    above = entropy_constant_bound(law, masks, block_gap(law, masks))
     found = finite_sample_bound(
         (math.log(2), math.log(2)), masks.space, above.value,
-        setting=Setting(10**12, 10**12), margin=0.5,
+        TheoremInputs(10**12, 10**12), 0.5,
     )  # fmt: skip
     assert found.loss_term == pytest.approx(math.sqrt(1.5 * math.log(2)), rel=1e-9)
     assert found.loss_term > 1 and found.as_written > 1
@@ -41,7 +40,7 @@ def test_three_uniform_bits_are_vacuous():
 def test_the_terms_by_hand():
     found = finite_sample_bound(
         (0.8, 0.7), Space(2, 3), 3.0, margin=0.5,
-        setting=Setting(1000, 50, delta=0.1, log_covering=math.log(4), epsilon=0.01),
+        inputs=TheoremInputs(1000, 50, delta=0.1, log_covering=math.log(4), epsilon=0.01),
     )  # fmt: skip
     first = math.sqrt(512 * 8 * 4 / (50 * 0.1))
     second = math.sqrt(math.log(8 * 4 / 0.1) / 2000)
@@ -73,7 +72,7 @@ def test_the_cover_of_a_box_and_its_margin_hold_for_random_models(sites, k):
     assert epsilon / 8 < worst <= epsilon / 2
     assert box_margin(sites, k, box) <= least * (1 + 1e-9)
     assert k > 1 or least < 40 * box_margin(sites, k, box)
-    cover = cover_of_box(sites, k, box, Setting(1000, 10**6))
+    cover = cover_of_box(sites, k, box, TheoremInputs(1000, 10**6))
     per_axis = math.exp(cover.log_covering / family.n_parameters)
     assert cover.epsilon == pytest.approx(epsilon * cells / per_axis)
 
@@ -107,22 +106,15 @@ def test_the_excess_loss_bounds_the_distance(seed):
         excess = excess_loss(learnt, truth, masks)
         by_losses = float(problem.loss(other, seen) - problem.loss(theta, seen))
         assert excess == pytest.approx(by_losses, abs=1e-12) and excess > 0
-        above = ceiling(learnt, masks, block_gap(learnt, masks)).value
+        above = entropy_constant_bound(learnt, masks, block_gap(learnt, masks)).value
         promised = population_bound(learnt, truth, masks, tensorisation=above)
         assert total_variation(learnt, truth) <= promised
-
-
-def test_what_is_refused():
-    with pytest.raises(GlauberError, match="delta is 1"):
-        Setting(10, 10, delta=1.0)
-    with pytest.raises(GlauberError, match="at least one sequence"):
-        Setting(0, 10)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (dict(sequences=[]), "no number of sequences"),
+        (dict(sequences=[]), "sequences is empty"),
         (dict(sequences=[2], masks=5), "no finite, unique estimate"),
         (dict(delta=2.0), "delta is 2.0"),
         (dict(k=4), "k must be from 1 to 3"),

@@ -7,9 +7,9 @@ import pytest
 
 from glauber import ising
 from glauber.errors import GlauberError
-from glauber.exact.blocks.clique import Clique
 from glauber.exact.hitting_times import arrival_within
-from glauber.ising.propositions import (
+from glauber.exact.models import Clique
+from glauber.ising.sampler_separation import (
     corollary_size,
     gibbs_horizon,
     parallel_horizon,
@@ -17,13 +17,6 @@ from glauber.ising.propositions import (
     separation_of,
     stuck_constant,
 )
-
-
-def test_the_constants_by_hand():
-    found = Clique(10, 4, coupling=8.0, field=5.0).ferromagnet
-    assert (found.clique_field, found.outside_field, found.margin) == (20, 30, 3)
-    assert not found.holds and "30 outside" in found.broken
-    assert Clique(10, 4, 8.0, 5.0, outside=1.0).ferromagnet.holds
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -79,10 +72,9 @@ def test_corollary_3_holds_and_already_for_smaller_cliques(n_steps, delta):
 
 def test_the_corollary_asks_for_25_sites_at_least():
     assert corollary_size(1, 0.5) == 25
-    with pytest.raises(GlauberError, match="delta"):
-        corollary_size(1, 0.0)
-    with pytest.raises(GlauberError, match="M is 0"):
-        corollary_size(0, 0.5)
+    for wrong, said in (({"delta": 0.0}, "delta is 0"), ({"steps": 0}, "steps is 0")):
+        with pytest.raises(GlauberError, match=said):
+            separation(**wrong)
 
 
 def test_a_chance_below_all_floats_is_refused_in_a_sentence():

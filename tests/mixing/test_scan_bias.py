@@ -12,8 +12,8 @@ from glauber.conditionals.starts import starts
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError, GlauberWarning
 from glauber.exact import Ising, Space, stationary, total_variation, transition_matrix
-from glauber.exact.conditionals import candidates, tabulated
-from glauber.exact.scan_bias import draws_per_step
+from glauber.exact.conditionals import tabulate, top_tokens
+from glauber.mixing.scan_bias import draws_per_step
 
 ISING = Ising.clique(4, 4, coupling=0.05, field=0.2)
 
@@ -24,9 +24,9 @@ def found():
 
 
 def test_the_joint_is_kept_by_all_but_the_naive_scans(found):
-    assert found.has_joint and len(found.scans) == 7
+    assert found.joint and len(found.scans) == 7
     for one in found.scans:
-        far = total_variation(one.law, ISING.probabilities)
+        far = total_variation(one.distribution, ISING.probabilities)
         assert one.distance == pytest.approx(far, abs=1e-12)
         assert (far > 0.02) == one.name.startswith("naive") and (far < 1e-12) != (far > 0.02)
     assert "naive:confidence          0.1630" in str(found)
@@ -35,7 +35,7 @@ def test_the_joint_is_kept_by_all_but_the_naive_scans(found):
 
 def test_conditionals_without_a_joint_law_say_so():
     found = glauber.scan_bias(Table.random(3, 3, seed=2))
-    assert not found.has_joint and "no joint law" in str(found)
+    assert not found.joint and "no joint distribution" in str(found)
     assert found.scans[0].distance == 0 < min(one.distance for one in found.scans[1:])
 
 
@@ -75,9 +75,9 @@ def test_a_few_sites_of_a_masked_lm_are_the_models_own(tiny_folder):
     conditionals = model.conditionals()
     text = starts(model, ["the cat sat on the mat ."])[0][0]
     columns = [2, 4]
-    offered = candidates(conditionals, text, columns, 5)
+    offered = top_tokens(conditionals, text, columns, 5)
     assert offered[:, 0].tolist() == text[columns].tolist()
-    few = tabulated(conditionals, text, columns, offered)
+    few = tabulate(conditionals, text, columns, offered)
     for state in (7, 13, 24):
         local = few.space.states()[state]
         row = text.clone()
@@ -106,10 +106,10 @@ def test_what_is_called_exact_is_computed_in_float64(tiny_folder):
     found = glauber.scan_bias(str(tiny_folder), text, sites=[1, 2], tokens=3, temperature=0.05)
     precise = glauber.load(str(tiny_folder), device="cpu", dtype="float64")
     row = starts(precise, [text])[0][0]
-    offered = candidates(precise.conditionals(), row, [2, 3], 3)
-    few = tabulated(precise.conditionals(), row, [2, 3], offered)
+    offered = top_tokens(precise.conditionals(), row, [2, 3], 3)
+    few = tabulate(precise.conditionals(), row, [2, 3], offered)
     law = stationary(transition_matrix(few, few.space, temperature=0.05))
-    np.testing.assert_allclose(found.scans[0].law, law, rtol=1e-11)
+    np.testing.assert_allclose(found.scans[0].distribution, law, rtol=1e-11)
     assert found.to_dict()["dtype"] == "float64" and found.to_dict()["scans"]["kind"] == "exact"
 
 

@@ -5,14 +5,26 @@ import pytest
 
 from glauber import ising
 from glauber.errors import GlauberError
-from glauber.exact.blocks.covariance import asymptotics
 from glauber.exact.blocks.masks import Masks
-from glauber.exact.blocks.pseudolikelihood import Pseudolikelihood, all_masks, fit_pairs
+from glauber.exact.blocks.pseudolikelihood import (
+    Pseudolikelihood,
+    all_masks,
+    asymptotics,
+    fit_pairs,
+)
 from glauber.exact.models import Ising, ising_family, ising_theta, state_counts
 from glauber.exact.space import Space
-from glauber.ising.composite import Composite, fit_composite, sandwich_errors
-from glauber.ising.graph import Graph, graph_of, random_blocks, random_tilings, tiling
-from glauber.ising.simulation import gibbs_samples
+from glauber.ising.block_fitting import (
+    BlockLikelihood,
+    Graph,
+    fit_blocks,
+    gibbs_samples,
+    random_blocks,
+    random_tilings,
+    sandwich_errors,
+    tiling,
+)
+from glauber.ising.fitting import graph_of
 
 DESIGNS = [("tiles", 1), ("tiles", 2), ("tiles", 4), ("random", 1), ("random", 3)]
 
@@ -20,8 +32,8 @@ DESIGNS = [("tiles", 1), ("tiles", 2), ("tiles", 4), ("random", 1), ("random", 3
 def designed(kind, graph, n, k, seed=0):
     rng = np.random.default_rng(seed)
     if kind == "tiles":
-        return random_tilings(graph, n, k, generator=rng)
-    return random_blocks(graph, n, k, per_sample=2, generator=rng)
+        return random_tilings(graph, n, k, rng)
+    return random_blocks(graph, n, k, 2, rng)
 
 
 def enumerated(spins, groups):
@@ -31,11 +43,12 @@ def enumerated(spins, groups):
     states = ((spins > 0).T @ family.space.strides.numpy()).astype(int)
     pairs = []
     for group in groups:
-        for slot, block in enumerate(group.sites.T):
-            inside = tuple(site for site in block.tolist() if site < n_sites)
-            each = group.per_sample
-            owners = group.columns if each is None else group.columns[slot // each][None]
-            pairs += [(inside, sample) for sample in owners.tolist()]
+        hidden_in = np.broadcast_to(
+            group.hidden_in, (group.sites.shape[1], group.hidden_in.shape[1])
+        )
+        for block, samples in zip(group.sites.T.tolist(), group.samples[hidden_in], strict=True):
+            inside = tuple(site for site in block if site < n_sites)
+            pairs += [(inside, sample) for sample in samples.tolist()]
     blocks = sorted({block for block, _ in pairs})
     counts = np.zeros((len(blocks), 2**n_sites))
     for block, sample in pairs:
@@ -54,7 +67,7 @@ def test_the_optimum_and_the_sandwich_are_those_of_enumeration(kind, k):
     model = Ising.random(6, seed=k, strength=0.15)
     spins = model.sample(400, seed=3).T.astype(np.int8)
     groups = designed(kind, Graph.complete(6), 400, k)
-    problem = Composite(Graph.complete(6), spins, groups)
+    problem = BlockLikelihood(Graph.complete(6), spins, groups)
     oracle, counts, pairs = enumerated(spins, groups)
     assert problem.n_blocks == counts.sum()
     theta = np.random.default_rng(1).normal(size=21) * 0.3
@@ -65,20 +78,20 @@ def test_the_optimum_and_the_sandwich_are_those_of_enumeration(kind, k):
     np.testing.assert_allclose(
         problem.hessian(theta), oracle.hessian(theta, seen) * counts.sum(), rtol=1e-9, atol=1e-9
     )
-    found, hessian = fit_composite(problem, "lbfgs" if k == 2 else "newton")
+    found, hessian = fit_blocks(problem, "lbfgs" if k == 2 else "newton")
     exact = fit_pairs(oracle, seen)
-    assert found.found and exact.found
+    assert found.converged and exact.converged
     np.testing.assert_allclose(found.theta, exact.theta, atol=1e-6)
     scores = np.zeros((21, 400))
     by_block = [oracle.score(exact.theta, slot) for slot in range(len(oracle.masks.blocks))]
     for slot, sample, state in pairs:
         scores[:, sample] += by_block[slot][:, state]
     inverse = np.linalg.inv(oracle.hessian(exact.theta, seen) * counts.sum())
-    for clusters in (None, np.arange(400) // 20):
-        summed = scores if clusters is None else scores.reshape(21, 20, 20).sum(axis=2)
+    for cluster_size in (1, 20):
+        summed = scores if cluster_size == 1 else scores.reshape(21, 20, 20).sum(axis=2)
         count = summed.shape[1]
         spread = inverse @ (summed @ summed.T) @ inverse * count / (count - 1)
-        errors = sandwich_errors(problem, found.theta, hessian, clusters=clusters)
+        errors = sandwich_errors(problem, found.theta, hessian, cluster_size=cluster_size)
         np.testing.assert_allclose(errors, np.sqrt(np.diag(spread)), rtol=1e-5)
 
 
@@ -88,7 +101,7 @@ def test_a_sparse_graph_gives_what_a_dense_one_gives(kind, k):
     graph = Graph.of_pairs(40, np.stack([np.arange(40), np.roll(np.arange(40), 1)], axis=1))
     rng = np.random.default_rng(k)
     spins = rng.choice([-1, 1], (40, 60)).astype(np.int8)
-    problem = Composite(graph, spins, designed(kind, graph, 60, k))
+    problem = BlockLikelihood(graph, spins, designed(kind, graph, 60, k))
     theta = rng.normal(size=80) * 0.3
     hessian = problem.hessian(theta)
     assert not isinstance(hessian, np.ndarray)
@@ -117,7 +130,7 @@ def test_sandwich_intervals_keep_their_level(right):
     truth = fit_pairs(problem, all_masks(law, problem.masks)).theta
     counts = rng.multinomial(400, law, size=500) / 400
     found = fit_pairs(problem, all_masks(counts, problem.masks))
-    assert found.found.all()
+    assert found.converged.all()
     inside = []
     for theta, shares in zip(found.theta, counts, strict=True):
         spread = asymptotics(problem, theta, under=shares).covariance(None) / 400
@@ -171,7 +184,7 @@ def test_tiles_cover_every_site_once_and_are_connected():
 
 def test_graphs_from_names_and_files(tmp_path):
     assert graph_of("grid", 12).names[-1] == "J10,11" and len(graph_of("3x4", 12).edges) == 17
-    assert len(graph_of("chain", 5).edges) == 4 and graph_of("all", 5).is_complete
+    assert len(graph_of("chain", 5).edges) == 4 and len(graph_of("all", 5).edges) == 10
     file = tmp_path / "edges.csv"
     file.write_text("1,0\n0 1\n2 4\n")
     assert graph_of(file, 5).edges.tolist() == [[0, 1], [2, 4]]

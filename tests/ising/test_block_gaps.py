@@ -8,7 +8,7 @@ from glauber.errors import GlauberError
 
 
 def test_mixing_slows_with_dependency():
-    found = ising.gap(sites=6, clique=4, couplings=[0.0, 0.1, 0.2, 0.4], blocks=[1, 2, 4]).found
+    found = ising.gap(sites=6, clique=4, couplings=[0.0, 0.1, 0.2, 0.4], blocks=[1, 2, 4]).rows
     for k in (1, 2, 4):
         assert (np.diff([one.gaps[k].value for one in found]) < 0).all()
     assert (np.diff([one.one_pass.at_most for one in found]) > 0).all()
@@ -22,14 +22,14 @@ def test_gap_and_better_masks():
     assert [gap["value"] for gap in still["gaps"]] == pytest.approx([0.2, 0.4])
     assert still["parallel"]["total_variation"] < 1e-12
     assert told["couplings"][1]["above_line"]
-    (one, two) = told["masks"]
-    assert one["uniform"] < one["found"]["value"] <= one["best"]["value"] * (1 + 1e-9)
-    assert two["found"]["kind"] == "lower bound" and two["best"]["kind"] == "upper bound"
+    (gap_1, trace_1, *_) = told["masks"]
+    assert gap_1["uniform"] < gap_1["found"]["value"] <= gap_1["best"]["value"] * (1 + 1e-9)
+    assert gap_1["found"]["kind"] == "lower bound" and gap_1["best"]["kind"] == "upper bound"
+    assert trace_1["uniform"] > trace_1["found"]["value"] >= trace_1["best"]["value"] * (1 - 1e-9)
+    assert trace_1["criterion"] == "trace" and trace_1["best"]["kind"] == "lower bound"
 
 
-def test_gap_of_random_models_and_adaptive_masks():
-    found = ising.gap(sites=3, clique=3, couplings=[0.4], blocks=[1], search=True, adaptive=True)
-    assert "masks that see the state: 0." in str(found)
+def test_gap_of_random_models():
     found = ising.gap(sites=4, random=3, couplings=[0.2])
     assert "random with seed 3" in str(found) and "gap k=4" in str(found)
     assert "coupling J" in found.figure().layout.xaxis.title.text
@@ -42,11 +42,10 @@ def test_gap_of_random_models_and_adaptive_masks():
         (dict(sites=40), "1,099,511,627,776 states"),
         (dict(sites=10**9), r"2\^1000000000 states, .* 20 sites would fit"),
         (dict(sites=11, search=True, blocks=[1], couplings=[0.1]), "at most 1,024 states"),
-        (dict(couplings=[]), "no coupling was given"),
-        (dict(sites=0, random=1), "0 sites"),
-        (dict(random=-1), "the seed is -1"),
-        (dict(couplings=[1e308]), "a number of at most 1e[+]06"),
-        (dict(adaptive=True), "with search only"),
+        (dict(couplings=[]), "couplings is empty"),
+        (dict(sites=0, random=1), "sites is 0"),
+        (dict(random=-1), "random is -1"),
+        (dict(couplings=[1e308]), "at most 1e[+]06"),
     ],
 )
 def test_bad_input_is_one_sentence(given, said):
