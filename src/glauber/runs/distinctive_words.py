@@ -1,4 +1,4 @@
-"""Which words does one group of texts use more than another?
+"""Words that one group of texts uses more than another.
 
 Log-odds with a prior (Monroe, Colaresi and Quinn 2008): for a word with counts y in n words, prior
 a of a0,  delta = log (y1 + a) / (n1 + a0 - y1 - a) - log (y2 + a) / (n2 + a0 - y2 - a).
@@ -31,8 +31,8 @@ class WordContrast:
     word: str
     log_odds: float
     standard_error: float
-    counts: tuple[int, int]
-    chains: tuple[int, int]  # that hold it at some snapshot
+    counts: tuple[int, ...]  # in each group
+    chains: tuple[int, ...]  # that contain it at some snapshot
     sure: bool  # at 95% over all words looked at together (Bonferroni); never for two chains
     kind: str = "estimate"
     n_chains: int = 0  # of the smaller group
@@ -88,19 +88,15 @@ def distinctive_words(
     n_chains = min(len(first), len(second))
     enough = n_chains >= FEW
     limit = student_reach(n_chains, comparisons=len(words))
-    found = [
-        WordContrast(
-            word=word,
-            log_odds=float(delta[place]),
-            standard_error=float(errors[place]),
-            counts=tuple(int(c[:, place].sum()) for c in counts),  # type: ignore[arg-type]
-            chains=tuple(int((c[:, place] > 0).sum()) for c in counts),  # type: ignore[arg-type]
-            sure=bool(enough and abs(delta[place]) > limit * errors[place]),
-            n_chains=n_chains,
-        )
-        for place, word in enumerate(words)
+    sure = enough & (np.abs(delta) > limit * errors)
+    in_chains = [(count > 0).sum(axis=0) for count in counts]
+    columns = (delta, errors, np.stack(summed, 1).astype(int), np.stack(in_chains, 1), sure)
+    rows = zip(words, *(column.tolist() for column in columns), strict=True)
+    contrasts = [
+        WordContrast(word, odds, error, tuple(uses), tuple(chains), is_sure, n_chains=n_chains)
+        for word, odds, error, uses, chains, is_sure in rows
     ]
-    return sorted(found, key=lambda one: (-one.z, one.word))
+    return sorted(contrasts, key=lambda contrast: (-contrast.z, contrast.word))
 
 
 def distinctive(own: Counter[str], others: Counter[str], count: int) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""How does a run leave for other tools: ArviZ, Parquet, JSON lines, plain text, FASTA?"""
+"""A run written for other tools (ArviZ, Parquet, JSON lines, plain text, FASTA), and its series."""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import arviz
     import pandas
     import plotly.graph_objects as go
-
-__all__ = ["Exported", "export", "forced", "survival", "to_arviz", "trajectory"]
 
 
 @study
@@ -60,7 +58,7 @@ def export(
 
 @dataclass(frozen=True, eq=False)
 class Exported(Result):
-    """A file that holds a run for other tools."""
+    """A file with a run for other tools."""
 
     run: Run
     to: str
@@ -132,56 +130,35 @@ def _write_parquet(run: Run, out: Path, every: int) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    spelling = np.array([], dtype=object)
-    schema = None
-    writer = None
-    for first in range(0, max(run.steps, 1), BLOCK):
-        block = {name: run.read(name, first, min(first + BLOCK, run.steps)) for name in run.fields}
-        chain, step, slot = np.nonzero(block["site"] >= 0)
-        columns: dict[str, Any] = {"chain": chain, "step": step + first + 1}
-        columns |= {name: values[chain, step, slot] for name, values in block.items()}
-        needed = int(columns["token"].max(initial=-1)) + 1
-        if needed > len(spelling):
-            more = [run.vocabulary.spell(token) for token in range(len(spelling), needed)]
-            spelling = np.concatenate([spelling, np.array(more, dtype=object)])
-        columns["spelling"] = pyarrow.array(spelling[columns["token"]].tolist(), pyarrow.string())
-        table = pyarrow.table(columns, schema=schema)
-        schema = table.schema
-        writer = writer or pyarrow.parquet.ParquetWriter(str(out), schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+    def table(first: int) -> pyarrow.Table:
+        columns = run.event_columns(first, min(first + BLOCK, run.steps))
+        spellings = pyarrow.array(columns.pop("spelling"), pyarrow.string())
+        return pyarrow.table(columns | {"spelling": spellings})
+
+    table_of_no_rows = table(run.steps)
+    with pyarrow.parquet.ParquetWriter(str(out), table_of_no_rows.schema) as writer:
+        for first in range(0, run.steps, BLOCK):
+            writer.write_table(table(first))
 
 
 def _write_jsonl(run: Run, out: Path, every: int) -> None:
     """One object per chain and step: its text, and the sites that changed, as people count them."""
     with out.open("w", encoding="utf-8") as file:
         for step, tokens in run.states(every):
-            changed = _changed_sites(run, step) if step else [[] for _ in tokens]
+            sites, changed = (
+                run.read(name, max(0, step - 1), step) for name in ("site", "changed")
+            )
             for chain, row in enumerate(tokens):
-                line: dict[str, Any] = {"chain": chain, "step": step}
-                if run.spec.names:
-                    line["name"] = run.spec.names[chain]
-                line["text"] = run.spelled(row)
-                line["changed"] = changed[chain]
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                named = {"name": run.spec.names[chain]} if run.spec.names else {}
+                moved = sites[chain][changed[chain]] - run.first_site
+                line = {"chain": chain, "step": step, **named, "text": run.spelled(row)}
+                text = json.dumps(line | {"changed": moved.tolist()}, ensure_ascii=False)
+                file.write(f"{text}\n")
 
 
-def _changed_sites(run: Run, step: int) -> list[list[int]]:
-    sites, changed = run.read("site", step - 1, step), run.read("changed", step - 1, step)
-    moved = zip(sites[:, 0] - run.first_site, changed[:, 0], strict=True)
-    return [row[there].tolist() for row, there in moved]
-
-
-def _write_text(run: Run, out: Path, every: int) -> None:
-    """The last text of each chain, one a line, as `--from` reads them."""
-    lines = [run.spelled(row) for row in run.tokens()]
-    out.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
-
-
-def _write_starts(run: Run, out: Path, every: int) -> None:
-    """The text that each chain began from, one a line, without the prefix."""
-    lines = [line.replace("\n", " ") + "\n" for line in start_texts(run)]
+def _write_lines(texts: Iterable[str], out: Path) -> None:
+    """One text a line, as `--from` reads them."""
+    lines = (text.replace("\n", " ") + "\n" for text in texts)
     out.write_text("".join(lines), encoding="utf-8")
 
 
@@ -204,15 +181,13 @@ WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "arviz": _write_arviz,
     "parquet": _write_parquet,
     "jsonl": _write_jsonl,
-    "text": _write_text,
+    "text": lambda run, out, every: _write_lines(map(run.spelled, run.tokens()), out),
     "fasta": _write_fasta,
-    "starts": _write_starts,
+    "starts": lambda run, out, every: _write_lines(start_texts(run), out),
 }
 
 
-def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
-    return run.states(every)
+# ---- series of a run
 
 
 def forced(run: Run) -> NDArray[np.bool_]:
@@ -223,7 +198,7 @@ def forced(run: Run) -> NDArray[np.bool_]:
 
 
 def forced_events(
-    start: NDArray[Any], sites: NDArray[Any], new: NDArray[Any], budget: int
+    start: NDArray[Any], sites: NDArray[Any], tokens: NDArray[Any], budget: int
 ) -> NDArray[np.bool_]:
     """Which events (chains, steps, slots) a budget of changes forced, (chains, steps).
 
@@ -232,13 +207,13 @@ def forced_events(
     forced = np.zeros(sites.shape[:2], bool)
     differs, chains = np.zeros(start.shape, bool), np.arange(len(start))[:, None]
     for step in range(sites.shape[1]):
-        there = sites[:, step] >= 0
-        own = np.where(there, sites[:, step], 0)
-        others = differs.sum(axis=1) - (differs[chains, own] & there).sum(axis=1)
-        forced[:, step] = others + there.sum(axis=1) > budget
-        rows, slots = np.nonzero(there)
-        place = own[rows, slots]
-        differs[rows, place] = new[rows, step, slots] != start[rows, place]
+        redrawn = sites[:, step] >= 0
+        own_sites = np.where(redrawn, sites[:, step], 0)
+        others = differs.sum(axis=1) - (differs[chains, own_sites] & redrawn).sum(axis=1)
+        forced[:, step] = others + redrawn.sum(axis=1) > budget
+        chain, slot = np.nonzero(redrawn)
+        site = own_sites[chain, slot]
+        differs[chain, site] = tokens[chain, step, slot] != start[chain, site]
     return forced
 
 
@@ -261,7 +236,7 @@ def step_means(run: Run, field: str) -> NDArray[np.float64]:
 
 
 def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
-    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
+    """Share of the free sites that have their starting token, (chains, 1 + steps // every)."""
     start, free = run.tokens(0), run.free
     same = [((tokens == start) & free).sum(axis=1) for _, tokens in run.states(every)]
     return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)

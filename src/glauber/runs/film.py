@@ -1,14 +1,14 @@
-"""What moved between two moments of a stored run? A stretch of states, frame by frame.
+"""A stretch of a stored run, frame by frame, for a page that plays it.
 
 A film is one state and the events after it, so that a page can play, step and seek without asking
 again. It is read from the segments around it; the run's size does not matter.
 """
 
 import base64
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import count as counts
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,25 +56,17 @@ class Film:
         return replace(self, log_prob=log_prob, entropy=entropy)
 
     def to_dict(self) -> dict[str, Any]:
-        """The film as a page reads it."""
-        return {
-            "first": self.first,
-            "every": self.every,
-            "count": self.count,
+        """The film as a page reads it: columns by `column`, starts and sites as lists."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        columns = {n: column(v) for n, v in values.items() if isinstance(v, np.ndarray)}
+        lists = {
             "chains": list(self.chains),
             "lengths": [len(row) for row in self.begin],
             "begin": [row.tolist() for row in self.begin],
             "begin_log_prob": [column(row) for row in self.begin_log_prob],
             "frozen": [list(sites) for sites in self.frozen],
-            "frame": column(self.frame),
-            "chain": column(self.chain),
-            "site": column(self.site),
-            "token": column(self.token),
-            "log_prob": column(self.log_prob),
-            "entropy": column(self.entropy),
-            "words": self.words,
-            "end": self.end,
         }
+        return values | lists | columns
 
 
 def three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -107,10 +99,10 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    begin = [
-        Begin(c, run.vocabulary, tokens[c, span], log_prob[c, span], run.free[c, span])
-        for c, span in ((c, slice(*run.text_spans[c])) for c in chosen)
-    ]
+    begin = []
+    for chain in chosen:
+        row = chain, slice(*run.text_spans[chain])
+        begin.append(Begin(chain, run.vocabulary, tokens[row], log_prob[row], run.free[row]))
     events = _events(run, first, count, every, chosen)
     return film_of(begin, events, first=first, count=count, every=every, end=run.steps)
 
@@ -139,6 +131,7 @@ def film_of(
     events: the columns frame, chain (an index into `begin`), site (of the shown text), token,
     log_prob_new and entropy.
     """
+    sites = {name: events[name].astype(np.int32) for name in ("frame", "chain", "site", "token")}
     return Film(
         first=first,
         every=every,
@@ -147,10 +140,7 @@ def film_of(
         begin=tuple(row.tokens.astype(np.int32) for row in begin),
         begin_log_prob=tuple(row.log_prob for row in begin),
         frozen=tuple(tuple(np.flatnonzero(~row.free).tolist()) for row in begin),
-        frame=events["frame"].astype(np.int32),
-        chain=events["chain"].astype(np.int32),
-        site=events["site"].astype(np.int32),
-        token=events["token"].astype(np.int32),
+        **sites,
         log_prob=events["log_prob_new"].astype(np.float32),
         entropy=events["entropy"].astype(np.float32),
         words=_words(begin, events),
@@ -166,20 +156,15 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
     sites, slots = run.free[chosen].sum(axis=1), run.log.n_slots
-    for every in _nice():
-        count = run.steps // every
-        seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
-        if count > 1 and count * seen > 1.1 * most_events:
+    for every in (10**power * digit for power in counts() for digit in (1, 2, 5)):
+        n_frames = run.steps // every
+        expected = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # a frame, if uniform
+        if n_frames > 1 and n_frames * expected > 1.1 * most_events:
             continue
-        candidate = film(run, first=0, count=count, every=every, chains=chosen)
-        if count <= 1 or len(candidate.frame) <= most_events:
+        candidate = film(run, first=0, count=n_frames, every=every, chains=chosen)
+        if n_frames <= 1 or len(candidate.frame) <= most_events:
             break
     return candidate
-
-
-def _nice() -> Iterator[int]:
-    """1, 2, 5, 10, 20, …"""
-    return (10**power * digit for power in itertools.count() for digit in (1, 2, 5))
 
 
 def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:

@@ -51,6 +51,11 @@ class Segment:
     first: int
     arrays: Mapping[str, NDArray[Any]]
 
+    @property
+    def last(self) -> int:
+        """The step of the run after which it ends."""
+        return self.first + int(self.arrays["site"].shape[1])
+
     def replay(self, values: NDArray[Any], first: int, last: int, *, field: str = "token") -> None:
         """Apply the events of the steps first <= step < last to tokens (chains, length) in place.
 

@@ -1,4 +1,4 @@
-"""What changed in a chain's text over time?"""
+"""A chain's text over time, with what changed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ from glauber.runs.run import Run
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
-
-    from glauber.conditionals.vocabulary import Text
 
 MOST = 10**5  # rows that anybody reads
 
@@ -39,12 +37,11 @@ def show(
     check_count("number of rows", rows, most=MOST)
     if every is not None:
         check_count("number of steps between rows", every, most=10**15)
-    opened = Run.of(run, generations=True)
-    if every is not None and opened.steps // every >= MOST:
+    run = Run.of(run, generations=True)
+    if every is not None and run.steps // every >= MOST:
         raise GlauberError(f"every {every} steps makes more than {MOST:,} rows: take fewer.")
-    steps = moments(opened, rows) if every is None else list(range(0, opened.steps + 1, every))
-    found = timeline(opened, chain, steps)
-    return Timeline(opened, chain, found, opened.signature)
+    steps = moments(run, rows) if every is None else range(0, run.steps + 1, every)
+    return Timeline(run, chain, timeline(run, chain, steps), run.signature)
 
 
 class Piece(NamedTuple):
@@ -74,7 +71,7 @@ class Snapshot(NamedTuple):
     @property
     def marked(self) -> str:
         """The text with asterisks around what changed."""
-        return "".join(_marked(piece) for piece in self.pieces).strip()
+        return "".join(map(_marked, self.pieces)).strip()
 
     @property
     def lowered(self) -> str:
@@ -84,9 +81,9 @@ class Snapshot(NamedTuple):
 
 
 def _marked(piece: Piece) -> str:
-    bare = piece.text.lstrip(" ")
-    space = piece.text[: len(piece.text) - len(bare)]
-    return f"{space}*{bare}*" if piece.changed else piece.text
+    word = piece.text.lstrip(" ")
+    blanks = " " * (len(piece.text) - len(word))
+    return f"{blanks}*{word}*" if piece.changed else piece.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +97,9 @@ class Timeline(Result):
 
     def to_dict(self) -> dict[str, Any]:
         snapshots = [
-            {"step": snapshot.step, "text": self._text(snapshot), "changed": snapshot.changed}
+            {"step": step, "text": self.run.text(self.chain, step), "changed": snapshot.changed}
             for snapshot in self.snapshots
+            for step in (snapshot.step,)
         ]
         return {
             "run": plain(self.run.folder),
@@ -109,9 +107,6 @@ class Timeline(Result):
             "snapshots": snapshots,
             "signature": self.signature,
         }
-
-    def _text(self, snapshot: Snapshot) -> str:
-        return self.run.text(self.chain, snapshot.step)
 
     def lines(self) -> Iterable[str]:
         letters = self.run.vocabulary.letters
@@ -142,8 +137,7 @@ class Timeline(Result):
 
 def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     """One chain after the given steps; changes are against the step before in that list."""
-    run.check_chain(chain)
-    free = run.free[chain]
+    free = run.free[run.check_chain(chain)]
     first, last = run.text_spans[chain]
     shown = slice(first, last)
     snapshots: list[Snapshot] = []
@@ -151,9 +145,9 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     for step in steps:
         tokens = run.tokens(step)[chain]
         changed = np.zeros(len(tokens), bool) if before is None else tokens != before
-        texts = spelled(run.vocabulary, tokens[shown])
-        marks = zip(texts, changed[shown], ~free[shown], strict=True)
-        pieces = [Piece(text, bool(new), bool(held)) for text, new, held in marks]
+        texts = run.vocabulary.parts(tokens[shown])
+        columns = texts, changed[shown].tolist(), (~free[shown]).tolist()
+        pieces = [Piece(*row) for row in zip(*columns, strict=True)]
         snapshots.append(Snapshot(step, pieces, first - run.first_site))
         before = tokens
     return snapshots
@@ -163,8 +157,3 @@ def moments(run: Run, count: int) -> list[int]:
     """About `count` steps of a run, evenly spread, the first and the last among them."""
     check_count("number of rows", count, most=MOST)
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
-
-
-def spelled(vocabulary: "Text", tokens: Iterable[int]) -> list[str]:
-    """Each token as it would be read, with a space before where a word begins."""
-    return vocabulary.parts(tokens)

@@ -140,50 +140,42 @@ def _next_part(
     batches: Sequence[Batch], size: int, log: Log, planned: int, session: Session
 ) -> Events:
     """The events of the next `size` steps of all chains, or fewer."""
-    devices = list(dict.fromkeys(batch.device for batch in batches))
-    parts: dict[int, _Part] = {}
+    infos: list[list[Info]] = [[] for _ in batches]
+    ended = [False] * len(batches)
 
     def work(device: torch.device) -> None:
         with current_device(device):
             for number, batch in enumerate(batches):
                 if batch.device == device:
-                    parts[number] = _batch_part(batch, size, log, planned, session)
+                    ended[number] = _take_steps(batch, infos[number], size, planned, session)
 
+    devices = list(dict.fromkeys(batch.device for batch in batches))
     if len(devices) == 1:
         work(devices[0])
     else:
         with ThreadPoolExecutor(len(devices), "glauber-device") as pool:
             list(pool.map(work, devices))
     # A stop may come between two batches; a stream that has ended makes no more steps.
-    steps = min(
-        (part.n_steps for part in parts.values() if not part.ended),
-        default=max(part.n_steps for part in parts.values()),
-    )
-    events = [resize_events(parts[n].events, steps, log.n_slots) for n in range(len(batches))]
+    lengths = [len(steps) for steps in infos]
+    unended = [n for n, end in zip(lengths, ended, strict=True) if not end]
+    n_steps = min(unended, default=max(lengths))
+    events = [
+        resize_events(as_events(steps, log.fields), n_steps, log.n_slots)
+        if steps
+        else empty_events(log.fields, (batch.n_chains, n_steps, log.n_slots))
+        for batch, steps in zip(batches, infos, strict=True)
+    ]
     return {field: np.concatenate([part[field] for part in events]) for field in log.fields}
 
 
-class _Part(NamedTuple):
-    """The next steps of a batch."""
-
-    events: Events
-    ended: bool  # whether its stream has ended
-
-    @property
-    def n_steps(self) -> int:
-        return int(self.events["site"].shape[1])
-
-
-def _batch_part(batch: Batch, size: int, log: Log, planned: int, session: Session) -> _Part:
-    infos: list[Info] = []
+def _take_steps(batch: Batch, infos: list[Info], size: int, planned: int, session: Session) -> bool:
+    """Take the next steps of a batch until the session stops; whether its stream has ended."""
     for state, info in islice(batch.stream, size):
         infos.append(info)
         session.count(state, info, planned)
         if session.stopping:
-            return _Part(as_events(infos, log.fields), ended=False)
-    if not infos:
-        return _Part(empty_events(log.fields, (batch.n_chains, 0, log.n_slots)), ended=True)
-    return _Part(as_events(infos, log.fields), ended=len(infos) < size)
+            return False
+    return len(infos) < size
 
 
 def as_events(infos: Sequence[Info], fields: Sequence[str]) -> Events:

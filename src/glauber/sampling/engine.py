@@ -1,4 +1,4 @@
-"""Which engine makes a run's steps? Chosen here, and only here.
+"""The engine that makes a run's steps, chosen here and only here.
 
 plain       one step of all chains after the other; several devices share the chains
 memoised    chains that advance on their own and never ask twice (a CPU, single sites)
@@ -152,10 +152,7 @@ def placed_log_probs(log: Log) -> Tensor:
     """The log-probability (chains, length) with which each token of a generation was placed."""
     placed = np.zeros(log.free.shape, np.float32)
     for segment in log.segments():
-        sites = segment.arrays["site"]
-        chain, step, slot = np.nonzero(sites >= 0)
-        log_probs = segment.arrays["log_prob_new"][chain, step, slot]
-        placed[chain, sites[chain, step, slot]] = log_probs  # the last one counts
+        segment.replay(placed, segment.first, segment.last, field="log_prob_new")
     return torch.from_numpy(placed)
 
 

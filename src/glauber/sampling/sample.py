@@ -2,8 +2,8 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +26,8 @@ from glauber.runs.run import Run
 from glauber.runs.spec import CHANGING, record_of
 from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
 from glauber.sampling.engine import advance_chains, check_memo, rate
-from glauber.sampling.plan import STEPS, Plan, check_numbers, plan, read_temperature
+from glauber.sampling.plan import STEPS, Plan, check_numbers, plan
+from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
@@ -47,7 +48,8 @@ def sample(
     *,
     steps: Annotated[int, "Steps of every chain, in all."] = 1000,
     temperature: Annotated[
-        float | Sequence[float], "Cold (0.3) repeats itself, hot (2) is noise; or one per chain."
+        float | Sequence[float],
+        "Softmax temperature; 1 samples from the model as it is. Or one per chain.",
     ] = 1.0,
     seed: Seed = 0,
     chains: Annotated[int | None, "Number of chains; they take the texts in turn."] = None,
@@ -85,10 +87,12 @@ def sample(
     Without `out`, Python keeps it in memory (`run.save(folder)` stores it), and the command line
     makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """
-    check_batch_size(batch_size)
-    check_memo(memo)
-    check_device(device)
-    _check_cost(steps, temperature, seed, chains, length, out)
+    _check_speed(batch_size, memo, device)
+    check_numbers(steps, chains, length, seed)
+    folder = None if out is None else Path(str(out))
+    if folder is not None:
+        check_new(folder)
+    _check_size(folder, bytes_needed(chains or 1, steps, 1, length or 1))
     planned = plan(
         model,
         texts,
@@ -112,12 +116,16 @@ def sample(
         dtype=dtype,
         trust_remote_code=trust_remote_code,
     )
-    folder = None if out is None else Path(str(out))
-    with _nothing_left(folder):
-        _check_size(folder, planned.size)
-        _check_time(planned, batch_size)
-        _say_cost(planned, folder, batch_size)
-        return _complete(planned, begin(planned, folder), batch_size, memo, session)
+    _check_size(folder, planned.size)
+    _say_cost(planned, folder, batch_size)
+    log = begin(planned, folder)
+    try:
+        return _complete(planned, log, batch_size, memo, session)
+    except Exception as error:  # a start that fails leaves no folder; interrupts keep the steps
+        early = isinstance(error, TooLong) and error.early
+        if folder is not None and (early or log.steps == 0):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 @study
@@ -165,48 +173,37 @@ def _continue(
     trust_remote_code: bool,
     session: Session | None,
 ) -> Run:
-    from glauber.sampling.reopened import reopen
-
-    check_batch_size(batch_size)
-    check_memo(memo)
-    check_device(device)
+    _check_speed(batch_size, memo, device)
     run = Run.of(run).newest()
     if steps is not None and steps < run.steps:
         raise GlauberError(
             f"the run has {run.steps} steps already, more than {steps}: steps is the new total."
         )
     run.verify()
-    if run.finished and steps in (None, run.spec.steps):
-        if model is not None:  # a wrong one is refused also where it has nothing to do
-            reopen(run, device=device, model=model, trust_remote_code=trust_remote_code)
+    finished = run.finished and steps in (None, run.spec.steps)
+    if finished and model is None:
         return run
-    total = run.spec.steps if steps is None else steps
-    missing = total - run.steps
+    missing = (run.spec.steps if steps is None else steps) - run.steps
     size = bytes_needed(run.n_chains, missing, run.log.n_slots, run.free.shape[1])
     _check_size(run.folder, size)
     planned = reopen(
         run, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
     )
-    _check_time(planned, batch_size, done=run.steps)
+    if finished:  # a wrong model is refused also where it has nothing to do
+        return run
     _say_cost(planned, run.folder, batch_size, done=run.steps)
     return _complete(planned, open_log(run, planned), batch_size, memo, session)
 
 
 def begin(planned: Plan, folder: Path | None = None) -> Log:
     """A log without steps, in a new folder or in memory."""
-    tokens, free = planned.tokens.numpy(), planned.free.numpy()
-    rejects = planned.rejects
+    arrays = planned.tokens.numpy(), planned.free.numpy()
     if folder is None:
-        return MemoryLog(planned.spec, tokens, free, planned.slots, rejects=rejects)
+        return MemoryLog(planned.spec, *arrays, planned.slots, rejects=planned.rejects)
     check_new(folder)
+    save = planned.model.vocabulary.save
     return FolderLog.create(
-        folder,
-        planned.spec,
-        tokens,
-        free,
-        planned.slots,
-        rejects=rejects,
-        save_tokenizer=planned.model.vocabulary.save,
+        folder, planned.spec, *arrays, planned.slots, rejects=planned.rejects, save_tokenizer=save
     )
 
 
@@ -215,8 +212,8 @@ def open_log(run: Run, planned: Plan) -> Log:
     if isinstance(run.log, MemoryLog):
         log: Log = run.log.copy()
     else:
-        assert run.folder is not None
-        log = FolderLog(run.folder, write=True)
+        assert isinstance(run.log, FolderLog)
+        log = FolderLog(run.log.folder, write=True)
     try:
         log.describe(planned.spec)
     except BaseException:
@@ -260,21 +257,10 @@ def run_in_folder(planned: Plan, folder: Path) -> Run:
     return Run(folder)
 
 
-def _check_cost(
-    steps: int,
-    temperature: float | Sequence[float],
-    seed: int,
-    chains: int | None,
-    length: int | None,
-    out: str | Path | None,
-) -> None:
-    """Checks that need no model: numbers, the folder, and the size of so many events."""
-    read_temperature(temperature)
-    check_numbers(steps, chains, length, seed)
-    folder = None if out is None else Path(str(out))
-    if folder is not None:
-        check_new(folder)
-    _check_size(folder, bytes_needed(chains or 1, steps, 1, length or 1))
+def _check_speed(batch_size: int | None, memo: int | None, device: str | None) -> None:
+    check_batch_size(batch_size)
+    check_memo(memo)
+    check_device(device)
 
 
 def _check_size(folder: Path | None, size: int) -> None:
@@ -283,23 +269,6 @@ def _check_size(folder: Path | None, size: int) -> None:
         check_memory(size, "the events of the run, which is in memory without `out`,")
     else:
         check_space(folder, size)
-
-
-@contextmanager
-def _nothing_left(folder: Path | None) -> Iterator[None]:
-    """A start that fails leaves no folder; a run that has steps, or was interrupted, is kept.
-
-    A run that is refused in its first minute because it would take days is not kept either.
-    """
-    existed = folder is None or folder.exists()
-    try:
-        yield
-    except Exception as error:
-        refused = isinstance(error, TooLong) and error.early
-        created = folder is not None and not existed and folder.exists()
-        if folder is not None and created and (refused or Run(folder).steps == 0):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _complete(
@@ -324,43 +293,36 @@ def _complete(
     return run
 
 
-def _check_time(planned: Plan, batch_size: int | None, *, done: int = 0) -> None:
-    """Refuses a run that would take many days, by the rate of a few steps that are not kept.
+def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, done: int = 0) -> None:
+    """Say what the run will cost, by the rate of a few steps that are not kept.
 
-    Remembered conditionals can make a run several times as fast as its first steps.
+    One that would take many days is refused. Remembered conditionals can make a run several times
+    as fast as its first steps.
     """
     missing = planned.spec.steps - done
-    if missing >= MEASURED_STEPS:
-        seconds = planned.spec.chains * missing / rate(planned, batch_size=batch_size)
-        if seconds > MEMO_SPEEDUP * progress.LONGEST:
-            progress.refuse_days("steps", seconds)
-
-
-def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, done: int = 0) -> None:
-    """What the run will cost: steps, disk, time at the measured rate."""
-    if watched() and planned.spec.steps > done:
-        say(cost(planned, folder, rate(planned, batch_size=batch_size), done=done))
+    if missing < MEASURED_STEPS and not (watched() and missing > 0):
+        return
+    steps_per_second = rate(planned, batch_size=batch_size)
+    seconds = planned.spec.chains * missing / steps_per_second
+    if missing >= MEASURED_STEPS and seconds > MEMO_SPEEDUP * progress.LONGEST:
+        progress.refuse_days("steps", seconds)
+    say(cost(planned, folder, steps_per_second, done=done))
 
 
 def cost(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
-    """The cost of the missing steps in one line."""
-    spec = planned.spec
-    where = "memory" if folder is None else folder
+    """The cost of the missing steps in one line: steps, time and space."""
+    spec, adaptive = planned.spec, planned.scan.adaptive
     seconds = spec.chains * (spec.steps - done) / steps_per_second
+    rows = ""
+    if adaptive is not None:  # the state decides about the site of a step
+        n_free = int(planned.free.sum(dim=1).max())
+        n_rows = adaptive.rows(n_free, proposed(planned.conditionals))
+        rows = f"up to {n_rows:,} rows through the model a step, "
     return (
         f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
-        f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
-        f"{_rows(planned)}at most {planned.size / 1e6:,.1f} MB in {where}"
+        f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, {rows}"
+        f"at most {planned.size / 1e6:,.1f} MB in {'memory' if folder is None else folder}"
     )
-
-
-def _rows(planned: Plan) -> str:
-    """What a step costs whose site the state decides about."""
-    adaptive = planned.scan.adaptive
-    if adaptive is None:
-        return ""
-    rows = adaptive.rows(int(planned.free.sum(dim=1).max()), proposed(planned.conditionals))
-    return f"up to {rows:,} rows through the model a step, "
 
 
 def _clock(seconds: float) -> str:

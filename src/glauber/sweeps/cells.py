@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from glauber.conditionals.starts import read_sites, read_texts
 from glauber.disk import check_space
 from glauber.dynamics.scans import SCAN_HELP, scan_named
 from glauber.errors import GlauberError
+from glauber.json_text import has_type
 from glauber.parameters import Freeze, Seed, Texts
 from glauber.progress import counter, say, track
 from glauber.result import Result as Answer
@@ -130,40 +130,25 @@ def _call(folder: Path, sweep: Sweep) -> tuple[Callable[..., Answer], dict[str, 
     """
     import glauber
 
-    public = {name for group in glauber.STUDIES.values() for name in group}
     name = "sample" if sweep.study == STUDY else sweep.study
-    function = (
-        sample if sweep.study == STUDY else getattr(glauber, name) if name in public else None
-    )
-    kinds = {} if function is None else get_type_hints(function)
-    if function is None or not kinds.keys() >= set(PLACE):
+    public = {name for group in glauber.STUDIES.values() for name in group}
+    function = sample if sweep.study == STUDY else name in public and getattr(glauber, name)
+    types = get_type_hints(function) if function else {}
+    if not function or not types.keys() >= set(PLACE):
         raise GlauberError(f"{folder} is a sweep of {sweep.study!r:.80}, which is not known here.")
     arguments = sweep.arguments | {f"{axis}s": values for axis, values in sweep.axes.items()}
-    unknown = arguments.pop("unknown", "skip")
-    try:
-        if arguments.get("texts") is not None:
-            arguments["texts"] = read_texts(list(arguments["texts"]), unknown=unknown)
-    except (KeyError, TypeError) as error:
-        raise GlauberError(f"the sweep {folder} is damaged: its texts are wrong.") from error
+    texts, unknown = arguments.pop("texts", None), arguments.pop("unknown", "skip")
     for parameter, value in arguments.items():
-        if not _fits(value, kinds.get(parameter)):
+        if parameter not in types or not has_type(value, types[parameter]):
             raise GlauberError(
                 f"the sweep {folder} is damaged: {name} takes no {parameter} {value!r:.60}."
             )
+    try:
+        if texts is not None:
+            arguments["texts"] = read_texts(list(texts), unknown=unknown)
+    except (KeyError, TypeError) as error:
+        raise GlauberError(f"the sweep {folder} is damaged: its texts are wrong.") from error
     return function, arguments
-
-
-def _fits(value: object, kind: Any) -> bool:
-    """Whether a value has a type that a parameter takes; a type of ours is not asked."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, option) for option in get_args(kind))
-    if get_origin(kind) is Sequence:
-        (item_kind,) = get_args(kind)
-        items = value if isinstance(value, Sequence) and not isinstance(value, str) else None
-        return items is not None and all(_fits(item, item_kind) for item in items)
-    if kind in (int, float):
-        return isinstance(value, int | kind) and not isinstance(value, bool)
-    return kind in (str, bool, type(None)) and isinstance(value, kind)
 
 
 def _cells(folder: Path) -> "Cells":

@@ -25,7 +25,7 @@ from glauber.runs.run import Run
 from glauber.sampling import engine
 from glauber.sampling.advance import Session, advance
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import make_model, make_tokenizer
 from run_bytes import contents, values
@@ -33,7 +33,7 @@ from run_bytes import contents, values
 __all__ = ["contents", "values"]
 SEGMENT_STEPS = 16
 STEPS = 40
-SCRATCH = tempfile.TemporaryDirectory(prefix="glauber-torture-")
+SCRATCH = tempfile.TemporaryDirectory(prefix="glauber-faults-")
 TEXTS = ["the cat sat on the mat .", "a big dog ran under the old tree .", "is it red or blue !"]
 
 
