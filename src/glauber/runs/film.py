@@ -7,7 +7,7 @@ again. It is read from the segments around it; the run's size does not matter.
 import base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import count as counts
 from typing import Any, NamedTuple, Protocol
 
@@ -57,16 +57,20 @@ class Film:
 
     def to_dict(self) -> dict[str, Any]:
         """The film as a page reads it: columns by `column`, starts and sites as lists."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        columns = {n: column(v) for n, v in values.items() if isinstance(v, np.ndarray)}
-        lists = {
+        columns = ("frame", "chain", "site", "token", "log_prob", "entropy")
+        return {
+            "first": self.first,
+            "every": self.every,
+            "count": self.count,
             "chains": list(self.chains),
             "lengths": [len(row) for row in self.begin],
             "begin": [row.tolist() for row in self.begin],
             "begin_log_prob": [column(row) for row in self.begin_log_prob],
             "frozen": [list(sites) for sites in self.frozen],
+            **{name: column(getattr(self, name)) for name in columns},
+            "words": self.words,
+            "end": self.end,
         }
-        return values | lists | columns
 
 
 def three_digits(values: NDArray[np.float32]) -> NDArray[np.float32]:

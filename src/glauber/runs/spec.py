@@ -48,10 +48,15 @@ class Spec:
     own: bool = False  # the model is a rule of the user's own: its name leads to nothing
 
     @property
+    def different_temperatures(self) -> list[float]:
+        """The one temperature of all chains, or that of each."""
+        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
+
+    @property
     def temperatures(self) -> list[float]:
         """The temperature of each chain."""
         several = isinstance(self.temperature, list)
-        return list(self.temperature) if several else [self.temperature] * self.chains  # type: ignore[arg-type, list-item]
+        return self.different_temperatures * (1 if several else self.chains)
 
     @property
     def budget(self) -> int | None:
@@ -66,7 +71,6 @@ class Spec:
 
 def signature(spec: Spec) -> str:
     """A run's spec in one line, short enough to paste next to a result."""
-    temperatures = spec.temperature if isinstance(spec.temperature, list) else [spec.temperature]
     unmasking = {k: v for k, v in (spec.unmasking or {}).items() if v and v != "none"}
     prefix = " ".join(spec.prefix.replace("|", " ").split())
     one_site = (
@@ -75,7 +79,7 @@ def signature(spec: Spec) -> str:
     parts = {
         "model": spec.model or "an object",
         "weights": spec.fingerprint[:12] or "unknown",
-        "temperature": ",".join(f"{temperature:g}" for temperature in temperatures),
+        "temperature": ",".join(f"{temperature:g}" for temperature in spec.different_temperatures),
         # A generation draws at no sites that a scan picks; with one site all kinds are the same.
         "scan": None if spec.unmasking else spec.scan,
         "within": None if spec.unmasking or one_site else spec.within,
@@ -144,14 +148,13 @@ def spec_of(record: dict[str, Any]) -> Spec:
         spec = Spec(**entries)
         check_seed(spec.seed)
         Constraints.from_dict(spec.constraints)
-        several = isinstance(spec.temperature, list)
-        temperatures = spec.temperature if several else [spec.temperature]
-        for temperature in set(temperatures):
+        for temperature in set(spec.different_temperatures):
             if temperature != 0 or not spec.unmasking:
                 check_temperature(temperature)
     except (GlauberError, TypeError) as error:
         raise ValueError(str(error)) from error
-    if spec.chains < 1 or spec.steps < 0 or (several and len(temperatures) != spec.chains):
+    wrong_count = isinstance(spec.temperature, list) and len(spec.temperature) != spec.chains
+    if spec.chains < 1 or spec.steps < 0 or wrong_count:
         raise ValueError("a number is wrong")
     return spec
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.result import one_of
-from glauber.statistics import Floats, over_chains
+from glauber.statistics import Floats, jackknife
 from glauber.translation.data import Judged
 
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
@@ -197,7 +197,7 @@ def paired(
 
     if times == 1 and (left == right).all():
         return Difference(0.0, None, None, len(left))
-    found = over_chains(difference, len(left))
+    found = jackknife(difference, len(left))
     if found.low is None or found.high is None or found.standard_error is None:
         return Difference(float(found.value[0]), None, None, len(left))
     ends = float(found.low[0]), float(found.high[0])
