@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.checks import Whole
 from glauber.conditionals.files import Row
 from glauber.conditionals.texts import fasta
 from glauber.disk import check_new, draft_of, sync
 from glauber.errors import GlauberError
-from glauber.progress import check_count
-from glauber.result import Result, one_of, plain, study
-from glauber.runs.again import start_texts
+from glauber.result import Result, internal, one_of, plain, study
 from glauber.runs.run import BLOCK, Run
 
 if TYPE_CHECKING:
     import arviz
-    import pandas
     import plotly.graph_objects as go
 
 
@@ -29,60 +27,50 @@ if TYPE_CHECKING:
 def export(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
-    to: Annotated[str, "arviz, parquet, jsonl, text, fasta or starts."],
+    to: Annotated[str, "arviz, parquet, jsonl, text, fasta, texts or starts."],
     out: Annotated[str | Path, "File to write; an existing one is kept."],
-    every: Annotated[int, "jsonl: one object every so many steps."] = 1,
+    every: Annotated[int, "jsonl: one object every so many steps.", Whole(1, 10**15)] = 1,
 ) -> "Exported":
     """Write a run as ArviZ netCDF, Parquet, JSON lines, plain text or FASTA.
 
-    text is the last text of each chain, one a line, as `--from` reads them; starts are the texts
-    that the chains began from, without the prefix; fasta is as text, for models of letters, with
-    the names that the starts had; parquet has a row per event, by position
-    as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole run is
-    compared with its checksums first: one that is damaged is not exported.
+    text is the last text of each chain, one a line, as `--from` reads them; texts are those that
+    the run was given, and starts what its chains began from, without the prefix; fasta is as text,
+    for models of letters, with the names that the starts had; parquet has a row per event, by
+    position as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole
+    run is compared with its checksums first: one that is damaged is not exported.
     """
     one_of("the format", to, WRITERS)
-    check_count("number of steps between objects", every, most=10**15)
     path = Path(out)
     check_new(path, "file")
-    opened = Run.of(run, generations=True)
-    opened.verify()
+    run = Run.of(run, generations=True)
+    run.verify()
     try:
         with draft_of(path) as draft:
-            WRITERS[to](opened, draft, every)
+            WRITERS[to](run, draft, every)
         sync(path.absolute().parent)
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
-    return Exported(opened, to, path, path.stat().st_size, opened.signature)
+    return Exported(to, path, path.stat().st_size, run)
 
 
 @dataclass(frozen=True, eq=False)
 class Exported(Result):
     """A file with a run for other tools."""
 
-    run: Run
     to: str
-    path: Path  # the file
-    size: int  # bytes
-    signature: str
+    out: Path
+    bytes: int
+    run: Run = internal()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": plain(self.run.folder),
-            "to": self.to,
-            "out": str(self.path),
-            "bytes": self.size,
-            "signature": self.signature,
-        }
+        return {"run": plain(self.run.folder)} | super().to_dict()
 
     def lines(self) -> Iterable[str]:
-        yield f"{self.path}: {self.size / 1e6:,.2f} MB"
+        yield f"{self.out}: {self.bytes / 1e6:,.2f} MB"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, Any]]:
         """One row: the file."""
-        import pandas
-
-        return pandas.DataFrame([self.to_dict()])
+        return [self.to_dict()]
 
     def figures(self) -> "dict[str, go.Figure]":
         return self.run.figures()
@@ -177,12 +165,28 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     out.write_text(fasta(records), encoding="utf-8")
 
 
+def start_texts(run: Run) -> list[str]:
+    """The text that each chain began from, without the prefix."""
+    n_after = len(run.vocabulary.around[1])
+    rows = [row[run.first_site : int((row >= 0).sum()) - n_after] for row in run.tokens(0)]
+    return [run.spelled(row) for row in rows]
+
+
+def _given_texts(run: Run) -> list[str]:
+    """The texts of the call that made the run."""
+    texts = run.call.arguments.get("texts") if run.call is not None else None
+    if not isinstance(texts, list):
+        raise GlauberError(f"the run {run.name} does not contain the texts that it was given.")
+    return texts
+
+
 WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "arviz": _write_arviz,
     "parquet": _write_parquet,
     "jsonl": _write_jsonl,
     "text": lambda run, out, every: _write_lines(map(run.spelled, run.tokens()), out),
     "fasta": _write_fasta,
+    "texts": lambda run, out, every: _write_lines(_given_texts(run), out),
     "starts": lambda run, out, every: _write_lines(start_texts(run), out),
 }
 

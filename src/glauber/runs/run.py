@@ -44,6 +44,8 @@ class Run(Result):
         self.log = source if isinstance(source, Log) else FolderLog(source)
         self.folder = self.log.folder if isinstance(self.log, FolderLog) else None
         self._model_vocabulary = vocabulary
+        if self.log.call is not None:
+            self.call = self.log.call
 
     @classmethod
     def of(cls, run: "Run | str | Path", *, generations: bool = False) -> "Run":
@@ -91,6 +93,7 @@ class Run(Result):
             log.n_slots,
             rejects="accepted" in log.fields,
             save_tokenizer=self.model_vocabulary.save,
+            call=log.call,
         )
         with stored:
             for first in range(0, log.steps, log.segment_steps):

@@ -159,6 +159,15 @@ def spec_of(record: dict[str, Any]) -> Spec:
     return spec
 
 
+def is_call(record: object) -> bool:
+    """Whether this is a call as `Call.to_dict` gives it."""
+    parts = record if isinstance(record, dict) else {}
+    arguments = parts.get("arguments")
+    return parts.keys() == {"study", "arguments"} and (
+        isinstance(parts["study"], str) and has_type(arguments, dict[str, Any])
+    )
+
+
 def check_trust(folder: Path | None, spec: Spec, trusted: bool) -> None:
     """Refuse to run code that a run asks for, unless whoever opens it trusts it."""
     run = "the run" if folder is None else f"the run {folder}"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.checks import Whole
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.result import Result, plain, study
+from glauber.result import Result, internal, plain, study
 from glauber.runs.run import Run
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 MOST = 10**5  # rows that anybody reads
@@ -24,9 +24,11 @@ MOST = 10**5  # rows that anybody reads
 def show(
     run: Annotated[Run | str | Path, "Folder of a run."],
     *,
-    chain: Annotated[int, "Which chain."] = 0,
-    rows: Annotated[int, "How many moments, evenly spread."] = 20,
-    every: Annotated[int | None, "One moment every so many steps, instead of rows."] = None,
+    chain: Annotated[int, "Number of the chain, from 0."] = 0,
+    rows: Annotated[int, "Number of moments, evenly spread.", Whole(1, MOST)] = 20,
+    every: Annotated[
+        int | None, "One moment every so many steps, instead of rows.", Whole(1, 10**15)
+    ] = None,
 ) -> "Timeline":
     """Show a chain's text over time, with what changed since the row above.
 
@@ -34,14 +36,11 @@ def show(
     asterisks in the printed lines, for an alphabet of capital letters (proteins) in small letters,
     and is highlighted in a notebook.
     """
-    check_count("number of rows", rows, most=MOST)
-    if every is not None:
-        check_count("number of steps between rows", every, most=10**15)
     run = Run.of(run, generations=True)
     if every is not None and run.steps // every >= MOST:
         raise GlauberError(f"every {every} steps makes more than {MOST:,} rows: take fewer.")
     steps = moments(run, rows) if every is None else range(0, run.steps + 1, every)
-    return Timeline(run, chain, timeline(run, chain, steps), run.signature)
+    return Timeline(chain, timeline(run, chain, steps), run)
 
 
 class Piece(NamedTuple):
@@ -86,46 +85,44 @@ def _marked(piece: Piece) -> str:
     return f"{blanks}*{word}*" if piece.changed else piece.text
 
 
+class Shown(NamedTuple):
+    """A row of a timeline."""
+
+    step: int
+    text: str
+    changed: list[int]  # sites
+
+
 @dataclass(frozen=True, eq=False)
 class Timeline(Result):
     """A chain's text at some moments."""
 
-    run: Run
     chain: int
-    snapshots: list[Snapshot]
-    signature: str
+    snapshots: list[Snapshot] = internal()
+    run: Run = internal()
+
+    FIGURES = {"timeline": ("glauber.figures.runs:plot_timeline", "snapshots")}
 
     def to_dict(self) -> dict[str, Any]:
-        snapshots = [
-            {"step": step, "text": self.run.text(self.chain, step), "changed": snapshot.changed}
-            for snapshot in self.snapshots
-            for step in (snapshot.step,)
-        ]
-        return {
-            "run": plain(self.run.folder),
-            "chain": self.chain,
-            "snapshots": snapshots,
-            "signature": self.signature,
-        }
+        own = {"run": self.run.folder, "snapshots": self.table()}
+        return plain(own) | super().to_dict()
 
     def lines(self) -> Iterable[str]:
         letters = self.run.vocabulary.letters
-        capitals = bool(letters) and not any(one.islower() for one in letters)
+        capitals = bool(letters) and not any(letter.islower() for letter in letters)
         if capitals:  # an asterisk is a letter of some alphabets, and would shift the sites
             yield "small letters changed since the row above"
         for snapshot in self.snapshots:
             yield f"{snapshot.step:>8,} {snapshot.lowered if capitals else snapshot.marked}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[Shown]:
         """One row per moment."""
-        import pandas
-
-        return pandas.DataFrame(self.to_dict()["snapshots"])
+        texts = (self.run.text(self.chain, snapshot.step) for snapshot in self.snapshots)
+        rows = zip(self.snapshots, texts, strict=True)
+        return [Shown(snapshot.step, text, snapshot.changed) for snapshot, text in rows]
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.runs import plot_timeline, run_figures
-
-        return {"timeline": plot_timeline(self.snapshots)} | run_figures(self.run)
+        return super().figures() | self.run.figures()
 
     def _repr_html_(self) -> str:
         from html import escape

@@ -20,7 +20,6 @@ from torch import Tensor
 from glauber.dynamics.kernel import State, run, start
 from glauber.dynamics.remembered import Memo, memoised
 from glauber.errors import GlauberWarning
-from glauber.progress import check_count, check_memory
 from glauber.runs.log import Log
 from glauber.sampling.advance import Batch, Session, Stream, advance, current_device
 from glauber.sampling.plan import Plan
@@ -30,13 +29,6 @@ VERY_FEW = 4  # up to this many chains leave a CPU's cores idle unless steps sha
 MEMO = 256  # MiB of remembered conditionals, on a CPU
 
 Engine = Literal["plain", "memoised", "prefetched", "graph", "multi-step"]
-
-
-def check_memo(memo: int | None) -> None:
-    """Refuses a memo of less than nothing, and one that the machine has no memory for."""
-    if memo is not None:
-        check_count("memo's MiB", memo, least=0, most=10**12)
-        check_memory(memo * 2**20, "the memo")
 
 
 def new_memo(planned: Plan, size: int | None) -> Memo | None:

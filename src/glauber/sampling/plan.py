@@ -1,15 +1,16 @@
 """What will a run do? Everything it needs, checked before anything is written."""
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
 
+from glauber.call import Call
+from glauber.checks import OneOf, Whole
 from glauber.conditionals.base import (
     PAD,
     Conditionals,
@@ -35,16 +36,17 @@ from glauber.dynamics.constrained import Constrained, Limits, check_scan, constr
 from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
-from glauber.dynamics.scans import Scan, Within, scan_named
+from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
 from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.errors import GlauberError
-from glauber.progress import check_count, check_memory, check_seed
-from glauber.result import counted, one_of
+from glauber.parameters import Freeze, Length, Seed, Trust
+from glauber.progress import check_memory
+from glauber.result import Default, counted, defaults_of
 from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
 
 UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
-STEPS = 10**15  # no run is longer
+Steps = Annotated[int, "Steps of every chain, in all.", Whole(0, 10**15)]
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
 
@@ -57,6 +59,7 @@ class Plan:
     tokens: Tensor  # (chains, length)
     free: Tensor  # (chains, length)
     others: tuple[Model, ...] = ()  # the same model on further devices
+    call: Call | None = None  # that makes this run (default: that of the running study)
 
     @property
     def per_device(self) -> "list[Plan]":
@@ -142,10 +145,11 @@ class Plan:
 
     def kernel_of(self, free: Tensor) -> Kernel:
         """The kernel of chains with these free sites (chains, length)."""
-        conditionals, scan, fill = self.conditionals, self.scan, self.fill
+        conditionals = self.conditionals
         if self.unmasking is not None:
             hidden_token = mask_token_of(self.model)
             return unmasking(conditionals, self.unmasking, hidden_token=hidden_token, begin=free)
+        scan, fill = self.scan, self.fill
         if self.limits is not None:
             return constrained(conditionals, self.limits, scan=scan, fill=fill)
         within: Any = self.spec.within
@@ -165,55 +169,93 @@ class Plan:
         return bytes_needed(self.spec.chains, self.spec.steps, self.slots, length)
 
 
+class ChainOptions(TypedDict, total=False):
+    """How chains are begun and run; the parameters of `sample` that decide the trajectory."""
+
+    steps: Annotated[Steps, Default(1000)]
+    temperature: Annotated[
+        float | Sequence[float],
+        "Softmax temperature; 1 samples from the model as it is. Or one per chain.",
+        Default(1.0),
+    ]
+    seed: Annotated[Seed, Default(0)]
+    chains: Annotated[
+        int | None,
+        "Number of chains; they take the texts in turn.",
+        Whole(1, 10**12),
+        Default(None),
+    ]
+    length: Annotated[Length, Whole(), Default(None)]
+    prefix: Annotated[str, "Text put before each start and never redrawn.", Default("")]
+    freeze: Annotated[Freeze, Default("")]
+    scan: Annotated[str, SCAN_HELP, Default("uniform")]
+    within: Annotated[
+        str | None,
+        "Sites of one step: sequential, product or parallel (default: sequential; parallel for "
+        "everywhere).",
+        OneOf(get_args(Within)),
+        Default(None),
+    ]
+    fill: Annotated[str, "inverse-cdf, gumbel-max or greedy.", Default("inverse-cdf")]
+    forbid: Annotated[Sequence[str] | str, "Tokens never proposed, such as X,B,Z.", Default("")]
+    allow: Annotated[Allow, "The tokens a site may have, such as 3:king|queen,5-7:ST.", Default("")]
+    bias: Annotated[Bias, "Added to the scores of a site, such as 3:king=1|queen=-2.", Default("")]
+    max_changes: Annotated[
+        int | None, "Sites that may differ from a chain's own start.", Default(None)
+    ]
+    tie: Annotated[
+        Tie, "Sites that always have the same token, such as 3=9,4-6=10-12.", Default("")
+    ]
+    special_tokens: Annotated[bool, "Let special and unused tokens be proposed.", Default(False)]
+    device: Annotated[
+        str, "auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains.", Default("auto")
+    ]
+    dtype: Annotated[
+        str | None,
+        "float32 (default), bfloat16, float64, or int8: faster on a CPU, coarser.",
+        Default(None),
+    ]
+    trust_remote_code: Annotated[Trust, Default(False)]
+
+
+DEFAULTS: ChainOptions = defaults_of(ChainOptions)
+
+
 def plan(
     model: str | Conditionals = "bundled:english",
     texts: str | Path | Sequence[str] | None = None,
-    *,
-    steps: int,
-    temperature: float | Sequence[float] = 1.0,
-    seed: int = 0,
-    chains: int | None = None,
-    length: int | None = None,
-    prefix: str = "",
-    freeze: Sequence[int] | str = (),
-    scan: str = "uniform",
-    within: str | None = None,
-    fill: str = "inverse-cdf",
-    forbid: Sequence[str] | str = (),
-    allow: Allow = "",
-    bias: Bias = "",
-    max_changes: int | None = None,
-    tie: Tie = "",
-    special_tokens: bool = False,
-    device: str = "auto",
-    dtype: str | None = None,
-    trust_remote_code: bool = False,
+    **options: Unpack[ChainOptions],
 ) -> Plan:
-    """Everything a run needs, checked, before anything is written; parameters as in `sample`."""
-    temperatures = read_temperature(temperature)
+    """Everything a run needs, checked, before anything is written."""
+    chosen: ChainOptions = {**DEFAULTS, **options}
+    steps, seed, length = chosen["steps"], chosen["seed"], chosen["length"]
+    prefix, trust_remote_code = chosen["prefix"], chosen["trust_remote_code"]
+    temperatures = read_temperature(chosen["temperature"])
     n_temperatures = len(temperatures) if isinstance(temperatures, list) else None
-    chains = n_temperatures if chains is None else chains
-    steps, seed = _whole(steps), _whole(seed)
-    check_numbers(steps, chains, length, seed)
+    chains = n_temperatures if chosen["chains"] is None else chosen["chains"]
+    check_chains(chains, length)
     if not isinstance(prefix, str):
         raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
-    if within is not None:
-        one_of("within", within, get_args(Within))
-    named_scan, frozen = scan_named(scan), read_sites(freeze)
-    fill = fill_named(fill).name
+    scan, frozen = scan_named(chosen["scan"]), read_sites(chosen["freeze"])
+    fill = fill_named(chosen["fill"]).name
     if n_temperatures not in (None, chains):
         raise GlauberError(
             f"there are {n_temperatures} temperatures, but {counted(chains or 0, 'chain')}."
         )
-    limits = read_constraints(allow=allow, bias=bias, max_changes=max_changes, tie=tie)
+    limits = read_constraints(
+        allow=chosen["allow"],
+        bias=chosen["bias"],
+        max_changes=chosen["max_changes"],
+        tie=chosen["tie"],
+    )
     if limits.budget is not None or limits.tied:
-        check_scan(named_scan)
+        check_scan(scan)
     if isinstance(model, Constrained):
         raise GlauberError(
             "a run records its constraints: give it the model itself, and allow, bias and "
             "max_changes."
         )
-    loaded, others = open_model(model, device, dtype, trust_remote_code)
+    loaded, others = open_model(model, chosen["device"], chosen["dtype"], trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
     begun = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
     spec = Spec(
@@ -225,16 +267,16 @@ def plan(
         steps=steps,
         chains=len(begun.tokens),
         temperature=temperatures,
-        scan=named_scan.name,
-        within=within or named_scan.within,
+        scan=scan.name,
+        within=chosen["within"] or scan.within,
         fill=fill,
         length=length,
         prefix=prefix,
         frozen=frozen,
-        special_tokens=special_tokens,
+        special_tokens=chosen["special_tokens"],
         trust_remote_code=trust_remote_code,
         versions=versions(),
-        forbid=_listed(forbid),
+        forbid=_listed(chosen["forbid"]),
         standard_only=True,
         constraints=limits.to_dict() or None,
         names=[] if texts is None else begun.names,
@@ -243,11 +285,6 @@ def plan(
     planned = Plan(loaded, spec, begun.tokens, begun.free, others)
     _check_plan(planned)
     return planned
-
-
-def _whole(value: Any) -> Any:
-    """numpy's whole numbers as Python's; everything else as it is."""
-    return operator.index(value) if hasattr(value, "__index__") else value
 
 
 def read_temperature(temperature: Any) -> float | list[float]:
@@ -265,14 +302,9 @@ def read_temperature(temperature: Any) -> float | list[float]:
     return numbers if several else numbers[0]
 
 
-def check_numbers(steps: int, chains: int | None, length: int | None, seed: int) -> None:
-    """Refuses counts that are none, and what no machine has room for."""
-    check_count("number of steps", steps, least=0, most=STEPS)
-    check_seed(seed)
-    if length is not None:
-        check_count("length", length)
+def check_chains(chains: int | None, length: int | None = None) -> None:
+    """Refuse chains that the machine has no memory for."""
     if chains is not None:
-        check_count("number of chains", chains, most=10**12)
         needed = chains * (CHAIN_BYTES + SITE_BYTES * (length or 16))
         check_memory(needed, counted(chains, "chain"))
 
@@ -294,11 +326,7 @@ def _check_plan(planned: Plan) -> None:
         raise GlauberError(
             f"a block of {fewest} sites needs texts with at least {fewest} free sites."
         )
-    size = planned.tokens.shape[1]
-    check_memory(
-        spec.chains * (CHAIN_BYTES + SITE_BYTES * size),
-        f"{counted(spec.chains, 'chain')} of {size} tokens",
-    )
+    check_chains(spec.chains, planned.tokens.shape[1])
 
 
 def _check_constraints(planned: Plan) -> None:

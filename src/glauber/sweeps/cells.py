@@ -5,14 +5,17 @@ The run lies under runs/NAME in the sweep's folder and can be used like any othe
 short is resumed.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import numpy as np
 
+from glauber.call import call_of
+from glauber.checks import Whole
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, read_texts
 from glauber.disk import check_space
@@ -22,16 +25,16 @@ from glauber.json_text import has_type
 from glauber.parameters import Freeze, Seed, Texts
 from glauber.progress import counter, say, track
 from glauber.result import Result as Answer
-from glauber.result import plain, signature, study
+from glauber.result import internal, reported, signature, study
 from glauber.runs.log import bytes_needed
 from glauber.runs.run import Run
-from glauber.sampling.plan import check_numbers, plan, read_temperature
-from glauber.sampling.sample import run_in_folder
+from glauber.sampling.plan import Steps, check_chains, plan, read_temperature
+from glauber.sampling.sample import run_in_folder, stored_call
+from glauber.sampling.sample import sample as sample_run
 from glauber.sweeps.executors import Result, Work, choose_executor, run_sweep
 from glauber.sweeps.folder import Cell, Sweep, begin, read_sweep, results
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 STUDY = "sweeps.sample"
@@ -51,9 +54,9 @@ def sample(
     *,
     out: Annotated[str | Path, "Folder; the same sweep in it is resumed."],
     temperatures: Annotated[Sequence[float], "Temperatures of the grid."] = (0.3, 0.7, 1, 1.5, 2),
-    lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens."] = (10, 20),
-    chains: Annotated[int, "Chains of each run."] = 8,
-    steps: Annotated[int, "Steps of every chain, in all."] = 500,
+    lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens.", Whole()] = (10, 20),
+    chains: Annotated[int, "Chains of each run.", Whole(1, 10**12)] = 8,
+    steps: Steps = 500,
     scan: Annotated[str, SCAN_HELP] = "uniform",
     freeze: Freeze = "",
     seed: Seed = 0,
@@ -71,8 +74,7 @@ def sample(
     if not isinstance(model, str):
         raise GlauberError("a sweep needs a model by its name: its workers load it themselves.")
     read_temperature(list(temperatures))
-    for length in (None, *lengths):
-        check_numbers(steps, chains, length, seed)
+    check_chains(chains, max(lengths, default=1))
     axes: dict[str, list[Any]] = {
         "length": list(lengths),
         "temperature": [float(value) for value in temperatures],
@@ -159,34 +161,32 @@ def _cells(folder: Path) -> "Cells":
         for name in ("model", "chains", "pairs", "steps", "scan", "seed")
         if isinstance(sweep.arguments.get(name), str | int | float)
     }
-    made = signature(sweep=sweep.study, cells=len(sweep.cells), **shown)
-    return Cells(folder, sweep, list(finished.values()), missing, made)
+    line = signature(sweep=sweep.study, cells=len(sweep.cells), **shown)
+    return Cells(folder, sweep.study, list(finished.values()), missing, sweep.axes, line)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells(Answer):
     """The finished cells of a sweep, and the names of those that are left."""
 
-    folder: Path
-    sweep: Sweep
+    sweep: Path  # its folder
+    study: str
     cells: list[dict[str, Any]]  # in the grid's order
     left: list[str]
-    signature: str
+    axes: dict[str, list[Any]] = internal()
+    signature: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "sweep": str(self.folder),
-            "study": self.sweep.study,
-            "total": len(self.sweep.cells),
-            "finished": len(self.cells),
-            "left": self.left,
-            "cells": plain(self.cells),
-            "signature": self.signature,
-        }
+    @reported
+    def finished(self) -> int:
+        return len(self.cells)
+
+    @reported
+    def total(self) -> int:
+        return len(self.cells) + len(self.left)
 
     def lines(self) -> Iterable[str]:
-        axes = ", ".join(f"{len(values)} x {axis}" for axis, values in self.sweep.axes.items())
-        yield f"{axes}: {len(self.cells)} of {len(self.sweep.cells)} cells are finished"
+        axes = ", ".join(f"{len(values)} x {axis}" for axis, values in self.axes.items())
+        yield f"{axes}: {len(self.cells)} of {self.total} cells are finished"
         runs = [cell for cell in self.cells if "changed" in cell]
         for cell in runs:
             yield (
@@ -199,18 +199,16 @@ class Cells(Answer):
             yield "kept: sites that hold their first token at the end; the text is chain 0's last"
         yield from (f"  left: {name}" for name in self.left)
         if self.left:
-            yield f"resume with: glauber sweep resume {self.folder}"
+            yield f"resume with: glauber sweep resume {self.sweep}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, Any]] | dict[str, list[Any]]:
         """One row per finished cell."""
-        import pandas
-
-        return pandas.DataFrame(self.cells, columns=None if self.cells else list(self.sweep.axes))
+        return self.cells or {axis: [] for axis in self.axes}
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.sweeps import plot_cells
 
-        return plot_cells(self.cells, list(self.sweep.axes))
+        return plot_cells(self.cells, list(self.axes))
 
 
 def open_runs(arguments: dict[str, Any], folder: Path) -> Work:
@@ -220,17 +218,18 @@ def open_runs(arguments: dict[str, Any], folder: Path) -> Work:
     if texts is not None:
         texts = read_texts(texts, unknown=arguments["unknown"])
     same = {name: arguments[name] for name in ("steps", "chains", "scan", "freeze")}
+    sample_signature = inspect.signature(sample_run)
 
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         for cell in cells:
-            planned = plan(
-                model,
-                texts,
-                **same,
-                length=int(cell.values["length"]),
-                temperature=cell.values["temperature"],
-                seed=cell.seed(arguments["seed"]),
-            )
+            own = {
+                "length": int(cell.values["length"]),
+                "temperature": cell.values["temperature"],
+                "seed": cell.seed(arguments["seed"]),
+            }
+            bound = sample_signature.bind(arguments["model"], texts, **same, **own)
+            planned = plan(model, texts, **same, **own)
+            planned = replace(planned, call=stored_call(call_of("sample", bound)))
             path = Path("runs") / cell.name
             run = run_in_folder(planned, folder / path)
             yield cell, {"run": str(path), **_summary(run)}
