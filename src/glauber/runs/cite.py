@@ -275,12 +275,12 @@ def sentence(spec: Spec) -> str:
         f"without the tokens {', '.join(spec.forbid)}": spec.forbid,
         f"under constraints ({', '.join(spec.constraints or {})})": spec.constraints,
     }
-    given = "".join(f", {text}" for text, holds in conditions.items() if holds)
+    more = "".join(f", {text}" for text, is_set in conditions.items() if is_set)
     temperatures = ", ".join(f"{value:g}" for value in sorted(set(spec.different_temperatures)))
     used = ", ".join(f"{name} {spec.versions.get(name, '?')}" for name in ("torch", "transformers"))
     return (
         f"{what[0].upper()}{what[1:]}, of {spec.model or 'a model of our own'} (weights "
-        f"{spec.fingerprint[:12] or 'unknown'}) at temperature {temperatures}{given}, seed "
+        f"{spec.fingerprint[:12] or 'unknown'}) at temperature {temperatures}{more}, seed "
         f"{spec.seed}, on {spec.device} in {spec.dtype}, by glauber "
         f"{spec.versions.get('glauber', '?')} ({used})."
     )

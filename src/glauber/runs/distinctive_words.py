@@ -51,7 +51,7 @@ class WordContrast:
 
 
 def words_of(texts: Sequence[str]) -> Counter[str]:
-    """How often each word stands in the texts of one chain, in small letters."""
+    """The number of times each word occurs in the texts of one chain, in lower case."""
     return Counter(word for text in texts for word in WORD.findall(text.lower()))
 
 
@@ -69,8 +69,8 @@ def distinctive_words(
 ) -> list[WordContrast]:
     """Words by how surely the first group of chains uses them more, the surest first.
 
-    Each group holds a list of texts for each chain. The last words are those that the second group
-    uses more. Words are looked at if they stand at least `fewest` times in all, in at least two
+    Each group has a list of texts for each chain. The last words are those that the second group
+    uses more. Words count if they occur at least `fewest` times in all, in at least two
     chains.
     """
     if min(len(first), len(second)) < 2:
@@ -130,9 +130,9 @@ def variances(counts: Sequence[Floats], prior: Floats) -> Floats:
 def _frequent(tables: list[list[Counter[str]]], fewest: int) -> list[str]:
     total: Counter[str] = Counter()
     holders: Counter[str] = Counter()
-    for one in (one for group in tables for one in group):
-        total.update(one)
-        holders.update(one.keys())
+    for counter in (counter for group in tables for counter in group):
+        total.update(counter)
+        holders.update(counter.keys())
     return sorted(word for word, count in total.items() if count >= fewest and holders[word] > 1)
 
 

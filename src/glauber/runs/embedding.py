@@ -217,8 +217,8 @@ def load_embedder(
 ) -> Embedder:
     """The sentence-transformers model of that name or folder (default: the one in the wheel).
 
-    how is handed to the model's `encode`, such as task="text-matching" where a model asks for one;
-    in a name it stands behind a question mark: NAME?task=text-matching&truncate_dim=768.
+    how is passed to the model's `encode`, such as task="text-matching" where a model asks for one;
+    in a name it comes after a question mark: NAME?task=text-matching&truncate_dim=768.
 
     Each different text is embedded once, in calls of one fixed size whose texts have equally many
     tokens, so nothing is padded and a vector does not depend on its neighbours: to the bit where
@@ -228,8 +228,9 @@ def load_embedder(
     where = str(choose_device(device or "auto"))
     if name is None and not how:
         return _of_the_wheel(where)
-    base, _, asked = (name or "").partition("?")
-    how = {key: int(one) if one.isdecimal() else one for key, one in parse_qsl(asked)} | how
+    base, _, options = (name or "").partition("?")
+    parsed = dict(parse_qsl(options))
+    how = {name: int(v) if v.isdecimal() else v for name, v in parsed.items()} | how
     model = _load(base or str(_wheel_folder()), where, trust_remote_code)
 
     def embed(texts: Sequence[str]) -> Vectors:

@@ -154,7 +154,7 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     """The last text of each chain under its start's name, with chain and step in the header."""
     if not run.vocabulary.letters:
         raise GlauberError(
-            "FASTA holds sequences of letters, but the tokens of this run are words."
+            "FASTA is for sequences of letters, but the tokens of this run are words."
         )
     names = run.spec.names or [""] * run.n_chains
     rows = zip(names, run.tokens(), strict=True)

@@ -5,7 +5,7 @@ again. It is read from the segments around it; the run's size does not matter.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count as counts
@@ -194,15 +194,15 @@ def _words(begin: Sequence[Begin], events: Parts) -> dict[str, str]:
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Tokens (chains, length) after a step, and the log-probability of each at its last visit."""
-    number = max(0, step - 1) // run.log.segment_steps
-    events = shown_events(run, number)
-    part = {name: values[:, : step - events.first] for name, values in events.arrays.items()}
     tokens = run.tokens(step)
-    log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
-    _last_visits(part, log_prob, unseen)
+    log_prob = np.full(tokens.shape, np.nan, np.float32)
+    number = max(0, step - 1) // run.log.segment_steps
     with suppress(DamagedRun):  # of the segment before: what it would say is unknown
-        if number and unseen.any():
-            _last_visits(shown_events(run, number - 1).arrays, log_prob, unseen)
+        if number:
+            before = shown_events(run, number - 1)
+            before.replay(log_prob, before.first, before.last, field="log_prob_new")
+    segment = shown_events(run, number)
+    segment.replay(log_prob, segment.first, step, field="log_prob_new")
     return tokens, log_prob
 
 
@@ -214,24 +214,6 @@ def shown_events(run: Run, number: int) -> Segment:
         hidden = np.isin(arrays["token"], run.hidden_tokens)
         arrays |= {n: np.where(hidden, np.nan, arrays[n]) for n in ("log_prob_new", "entropy")}
     return Segment(segment.first, arrays)
-
-
-def _last_visits(
-    part: Mapping[str, NDArray[Any]], log_prob: NDArray[Any], unseen: NDArray[np.bool_]
-) -> None:
-    """Enters the last visit of each site (chains, length) that is unseen so far."""
-    chain, step, slot = np.nonzero(part["site"] >= 0)
-    sites, last = _last(chain * unseen.shape[1] + part["site"][chain, step, slot])
-    new = unseen.ravel()[sites]
-    sites, last = sites[new], last[new]
-    log_prob.ravel()[sites] = part["log_prob_new"][chain[last], step[last], slot[last]]
-    unseen.ravel()[sites] = False
-
-
-def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The different keys (n,) in rising order, and the last index of each."""
-    different, index = np.unique(keys[::-1], return_index=True)
-    return different, len(keys) - 1 - index
 
 
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
@@ -267,5 +249,6 @@ def last_events(events: Parts, shape: tuple[int, ...]) -> Parts:
     """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
     n_chains, length = shape
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]
-    _, last = _last(keys)
+    _, reversed_index = np.unique(keys[::-1], return_index=True)
+    last = len(keys) - 1 - reversed_index
     return {name: values[last] for name, values in events.items()}

@@ -285,7 +285,7 @@ def take_lock(folder: Path) -> int:
 
 
 def remove_strays(folder: Path, named: Mapping[str, str]) -> None:
-    """Remove what an interrupted writer left behind: drafts, and segments that are not named."""
+    """Remove what an interrupted writer left: drafts, and segments that are not named."""
     for parent in (folder, folder / EVENTS, folder / STATES, folder / TOKENIZER):
         for path in parent.iterdir() if parent.is_dir() and not parent.is_symlink() else ():
             name = path.relative_to(folder).as_posix()

@@ -10,7 +10,7 @@ from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory
 from glauber.runs.run import Run
 
-COUNT = 50  # snapshots of a run, about, where nothing else is said
+COUNT = 50  # snapshots of a run, about, by default
 TEXT_BYTES = 200  # of one text in memory, about
 
 

@@ -23,7 +23,7 @@ LONGEST = 40  # characters of a prefix in a signature
 class Spec:
     """Everything that decides a trajectory, apart from the starting tokens."""
 
-    model: str  # empty: an object without a name, which must be given again to go on
+    model: str  # empty: an object without a name, which must be given again to resume
     fingerprint: str
     device: str
     dtype: str

@@ -32,9 +32,9 @@ def show(
 ) -> "Timeline":
     """Show a chain's text over time, with what changed since the row above.
 
-    Sites are counted from 0 without special tokens and prefix. What changed stands between
-    asterisks in the printed lines, for an alphabet of capital letters (proteins) in small letters,
-    and is highlighted in a notebook.
+    Sites are counted from 0 without special tokens and prefix. What changed is between
+    asterisks in the printed lines, in small letters for an alphabet of capital ones (proteins), and
+    highlighted in a notebook.
     """
     run = Run.of(run, generations=True)
     if every is not None and run.steps // every >= MOST:
@@ -44,7 +44,7 @@ def show(
 
 
 class Piece(NamedTuple):
-    """One token as it stands in the text."""
+    """One token in the text."""
 
     text: str  # with the space before it, if it has one
     changed: bool  # since the snapshot before

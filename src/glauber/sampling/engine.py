@@ -45,7 +45,7 @@ def new_memo(planned: Plan, size: int | None) -> Memo | None:
 def choose(planned: Plan, n_chains: int, n_devices: int, memo: Memo | None) -> Engine:
     """The engine for so many chains of a batch.
 
-    Steps are recorded for one device only: a recording suffers nothing else beside it.
+    Steps are recorded for one device only: nothing else may run next to a recording.
     """
     if n_devices > 1:
         return "plain"

@@ -1,4 +1,4 @@
-"""What will a run do? Everything it needs, checked before anything is written."""
+"""The plan of a run: everything it needs, checked before anything is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -87,7 +87,7 @@ class Plan:
 
     @cached_property
     def first(self) -> int:
-        """The column in which site 0 stands."""
+        """The column of site 0."""
         return positions_of(self.model.vocabulary.text, [0], prefix=self.spec.prefix)[0]
 
     @cached_property
@@ -362,5 +362,5 @@ def open_model(
     else:
         loaded = load(model, device=first, trust_remote_code=trust_remote_code)
         if dtype is not None and choose_dtype(dtype) and dtype != loaded.dtype:
-            raise GlauberError(f"the model is in {loaded.dtype}, but {dtype} was asked for.")
+            raise GlauberError(f"the model is in {loaded.dtype}, but {dtype} was requested.")
     return loaded, tuple(loaded.to(device=name) for name in further)

@@ -1,8 +1,8 @@
 """What a stored run drew from: its model, checked, over the tokens that it could propose.
 
 A run drawn in int8 or bfloat16 recorded conditionals that were rounded. What is measured about the
-model needs its own precision, so the same questions can be asked again, in float32, at the states
-that the run visited.
+model needs its own precision, so the conditionals can be evaluated again, in float32, at the states that
+the run visited.
 """
 
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ COARSE = ("int8", "bfloat16")  # dtypes too coarse for what is measured about a 
 
 @dataclass(frozen=True)
 class DrawnFrom:
-    """What a run drew from, asked again."""
+    """What a run drew from."""
 
     conditionals: Conditionals  # of the tokens that the run could propose, in its own spec
     device: torch.device  # where states should live

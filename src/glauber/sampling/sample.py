@@ -26,7 +26,7 @@ from glauber.runs.run import Run
 from glauber.runs.spec import CHANGING, record_of
 from glauber.sampling.advance import Session, stopped_by_interrupt
 from glauber.sampling.engine import advance_chains, rate
-from glauber.sampling.plan import DEFAULTS, ChainOptions, Plan, Steps, plan
+from glauber.sampling.plan import DEFAULTS, ChainOptions, Plan, Steps, check_chains, plan
 from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
@@ -54,7 +54,7 @@ def sample(
     """Run Glauber dynamics from starting texts and store every event.
 
     Each step hides sites of every chain, asks the model for their conditionals and redraws them
-    (paper A, section 2). The run can be read while it goes on, stopped, resumed and made longer.
+    (paper A, section 2). The run can be read while it runs, stopped, resumed and made longer.
     Without `out`, Python keeps it in memory (`run.save(folder)` stores it), and the command line
     makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """
@@ -62,6 +62,7 @@ def sample(
     check_device(options["device"])
     check_memory((memo or 0) * 2**20, "the memo")
     chains, length = options["chains"], options["length"]
+    check_chains(chains, length)
     folder = None if out is None else Path(str(out))
     if folder is not None:
         check_new(folder)

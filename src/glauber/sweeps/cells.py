@@ -1,4 +1,4 @@
-"""What do chains do at each temperature and length? Every cell is a stored run.
+"""Chains at each temperature and length of a grid: every cell is a stored run.
 
 A cell is (length, temperature): chains from the same passages at every temperature of a length.
 The run lies under runs/NAME in the sweep's folder and can be used like any other; one that was cut
@@ -196,7 +196,7 @@ class Cells(Answer):
             )
         if runs:
             yield "changed: steps that changed a token; entropy: of a redraw, in nats;"
-            yield "kept: sites that hold their first token at the end; the text is chain 0's last"
+            yield "kept: sites with their first token at the end; the text is chain 0's last"
         yield from (f"  left: {name}" for name in self.left)
         if self.left:
             yield f"resume with: glauber sweep resume {self.sweep}"
