@@ -238,6 +238,14 @@ CASES: dict[str, Craft] = {
     "a number without an end": lambda run, outside: reseal(run, format=float("inf")),
     "a number of 4,000 digits": lambda run, outside: reseal(run, steps=10**4000),
     "a deep manifest": lambda run, outside: (run / "run.json").write_text("[" * 10**5),
+    "a call that is a list": lambda run, outside: reseal(run, call=[1]),
+    "a call without a name": lambda run, outside: reseal(run, call={"study": 3, "arguments": {}}),
+    "a call of no study": lambda run, outside: reseal(
+        run, call={"study": "__getattr__", "arguments": {"name": "x"}}
+    ),
+    "a call of odd arguments": lambda run, outside: reseal(
+        run, call={"study": "sample", "arguments": {"texts": [3], "allow": {"x": {}}, "bias": 3}}
+    ),
     "a seed of 30 digits": lambda run, outside: respecify(run, seed=10**30),
     "no temperature": lambda run, outside: respecify(run, temperature=float("nan")),
     "an unknown scan": lambda run, outside: respecify(run, scan="../../x", within="x", fill="x"),
@@ -264,7 +272,8 @@ CASES: dict[str, Craft] = {
 }  # fmt: skip
 HARMLESS = [
     "a hard link: lock", "a hard link: run.json", "a hard link: events", "a hard link: tail",
-    "a pipe: another tail", "a foreign spec", "a pickle",
+    "a pipe: another tail", "a foreign spec", "a pickle", "a call of no study",
+    "a call of odd arguments",
     "distant chains",  # of a segment without empty slots only the fields are read
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from glauber.call import Call
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import has_type, parse_json
 from glauber.result import Result, counted, internal, study
 from glauber.runs.export import start_texts
 from glauber.runs.run import Run
@@ -158,12 +158,10 @@ def _citation_of_run(run: Run) -> Citation:
             )
         if run.vocabulary.unknown & {*run.tokens(0).ravel().tolist()}:
             notes.append("a text has unknown tokens, which are read only where `unknown` says so.")
-        export = ["glauber", "export", str(run.folder), "--to", texts, "--out", FILE]
-        commands = (
-            []
-            if own
-            else known.commands(arguments, None if run.folder is None else shlex.join(export))
-        )
+        export = None
+        if run.folder is not None:
+            export = f"glauber export {shlex.quote(str(run.folder))} --to {texts} --out {FILE}"
+        commands = [] if own else known.commands(arguments, export)
         python = known.python(arguments, own=own)
     version = bibtex(spec.versions.get("glauber", "?"))
     study = None if call is None else call.study
@@ -187,6 +185,8 @@ class _Study(NamedTuple):
         """
         shown, lines, words = self._shown(arguments), [], shlex.split(self.command)
         texts = shown.pop("texts", [])
+        if not has_type(texts, str | list[str]):
+            return []
         if isinstance(texts, list) and (len(texts) > INLINE or sum(map(len, texts)) > LETTERS):
             plain = all(text.strip() == text != "" and text.isprintable() for text in texts)
             if export is None or not plain or texts[0].startswith(">"):

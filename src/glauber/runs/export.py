@@ -15,8 +15,9 @@ from glauber.conditionals.files import Row
 from glauber.conditionals.texts import fasta
 from glauber.disk import check_new, draft_of, sync
 from glauber.errors import GlauberError
+from glauber.json_text import has_type
 from glauber.result import Result, internal, one_of, plain, study
-from glauber.runs.run import BLOCK, Run
+from glauber.runs.run import BLOCK, Folder, Run
 
 if TYPE_CHECKING:
     import arviz
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @study
 def export(
-    run: Annotated[Run | str | Path, "Folder of a run."],
+    run: Folder,
     *,
     to: Annotated[str, "arviz, parquet, jsonl, text, fasta, texts or starts."],
     out: Annotated[str | Path, "File to write; an existing one is kept."],
@@ -175,7 +176,7 @@ def start_texts(run: Run) -> list[str]:
 def _given_texts(run: Run) -> list[str]:
     """The texts of the call that made the run."""
     texts = run.call.arguments.get("texts") if run.call is not None else None
-    if not isinstance(texts, list):
+    if not isinstance(texts, list) or not has_type(texts, list[str]):
         raise GlauberError(f"the run {run.name} does not contain the texts that it was given.")
     return texts
 

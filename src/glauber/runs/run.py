@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,6 +345,9 @@ class Run(Result):
         state = "finished" if self.finished else f"of {self.spec.steps}"
         many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
         return f"<Run {self.name}: {many}, {state}>"
+
+
+Folder = Annotated[Run | str | Path, "Folder of a run."]
 
 
 def text_span(

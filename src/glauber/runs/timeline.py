@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from glauber.checks import Whole
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, internal, plain, study
-from glauber.runs.run import Run
+from glauber.runs.run import Folder, Run
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,7 +21,7 @@ MOST = 10**5  # rows that anybody reads
 
 @study
 def show(
-    run: Annotated[Run | str | Path, "Folder of a run."],
+    run: Folder,
     *,
     chain: Annotated[int, "Number of the chain, from 0."] = 0,
     rows: Annotated[int, "Number of moments, evenly spread.", Whole(1, MOST)] = 20,

@@ -34,10 +34,9 @@ from glauber.runs.folder_log import (
     write_manifest,
 )
 from glauber.runs.log import TOKENS, Segment
-from glauber.runs.run import Run
+from glauber.runs.run import Folder, Run
 from glauber.runs.spec import Spec, check_trust, record_of, spec_of
 
-Folder = Annotated[Run | str | Path, "Folder of a run."]
 PLOT = "glauber.figures.runs:plot_damages"
 
 

@@ -1,8 +1,8 @@
 """What a stored run drew from: its model, checked, over the tokens that it could propose.
 
 A run drawn in int8 or bfloat16 recorded conditionals that were rounded. What is measured about the
-model needs its own precision, so the conditionals can be evaluated again, in float32, at the states that
-the run visited.
+model needs its own precision, so the conditionals can be evaluated again, in float32, at the states
+that the run visited.
 """
 
 from dataclasses import dataclass, replace

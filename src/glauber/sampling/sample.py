@@ -22,7 +22,7 @@ from glauber.progress import check_memory, say, track, watched
 from glauber.result import Default, counted, defaults_of, study
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
-from glauber.runs.run import Run
+from glauber.runs.run import Folder, Run
 from glauber.runs.spec import CHANGING, record_of
 from glauber.sampling.advance import Session, stopped_by_interrupt
 from glauber.sampling.engine import advance_chains, rate
@@ -32,7 +32,6 @@ from glauber.sampling.reopened import reopen
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
 NOT_STORED = ("out", "device", "batch_size", "memo", "session")  # of a call, in a run
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
-Folder = Annotated[Run | str | Path, "Folder of a run."]
 BatchSize = Annotated[int | None, "Chains advanced together (default: all).", Whole(1, 10**12)]
 Remembered = Annotated[
     int | None, "MiB for remembered conditionals, 0 for none (CPU: 256).", Whole(0, 10**12)
