@@ -11,8 +11,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
 FOUNDATION = {
-    "call", "checks", "disk", "errors", "extras", "json_text", "parameters", "progress", "result", "statistics",
-    "tables", "threads", "__version__",
+    "call", "checks", "disk", "errors", "extras", "json_text", "parameters", "progress", "result",
+    "statistics", "tables", "threads", "__version__",
 }  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {

@@ -22,7 +22,7 @@ from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.motion import motions
 from glauber.runs.export import forced
-from glauber.sampling.engine import begin_at, choose, new_memo, step_stream
+from glauber.sampling.advance import begin_at, choose, new_memo, step_stream
 from glauber.sampling.plan import plan
 from glauber.sampling.reopened import drawn_from, evaluate_again
 

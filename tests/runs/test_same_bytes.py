@@ -5,8 +5,7 @@ import pytest
 from conftest import TEXTS
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
-from glauber.sampling.advance import Session
-from glauber.sampling.engine import rate
+from glauber.sampling.advance import Session, rate
 from glauber.sampling.sample import plan, resume, sample
 from run_bytes import contents
 

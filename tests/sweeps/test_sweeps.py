@@ -339,6 +339,7 @@ def test_a_sweep_of_another_study_is_resumed_by_that_study(small, expected, tmp_
 
 
 def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
+    from glauber.runs.cite import cite
     from glauber.runs.run import Run
     from glauber.sweeps.cells import resume, sample, status
 
@@ -348,6 +349,8 @@ def test_a_sweep_of_runs_with_frozen_sites(tiny_folder, texts, tmp_path):
     run = Run(tmp_path / "s" / found.cells[1]["run"])
     assert run.free.sum(axis=1).tolist() == [2, 2, 2] and run.first_site == 1
     assert run.spec.frozen == [0, 1] and run.temperatures.tolist() == [2.0] * 3
+    (command,) = cite(run).commands[-1:]
+    assert "--temperature 2.0" in command and "--length 4 --freeze 0,1" in command
     (tmp_path / "s" / "cells" / "length-4_temperature-2.json").unlink()
     assert status(tmp_path / "s").left == ["length-4_temperature-2"]
     assert resume(tmp_path / "s").cells == found.cells

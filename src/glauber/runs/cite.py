@@ -148,8 +148,8 @@ def _citation_of_run(run: Run) -> Citation:
         arguments = call.arguments | ({} if own else {"device": spec.device})
         if call.study == "sample":  # it may have been extended
             arguments |= {"steps": spec.steps}
-        if "out" in known.parameters:
-            arguments |= {"out": f"{run.folder.name if run.folder else 'run'}-again"}
+        new_folder = f"{run.folder.name if run.folder else 'run'}-again"
+        arguments |= {n: new_folder for n in ("out", "keep_run") if n in known.parameters}
         texts = "texts"
         if isinstance(arguments.get("texts"), dict):  # too many to be stored
             texts, arguments = "starts", arguments | {"texts": start_texts(run)}

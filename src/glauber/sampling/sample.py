@@ -24,13 +24,12 @@ from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
 from glauber.runs.run import Folder, Run
 from glauber.runs.spec import CHANGING, record_of
-from glauber.sampling.advance import Session, stopped_by_interrupt
-from glauber.sampling.engine import advance_chains, rate
+from glauber.sampling.advance import Session, advance_chains, rate, stopped_by_interrupt
 from glauber.sampling.plan import DEFAULTS, ChainOptions, Plan, Steps, check_chains, plan
 from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
-NOT_STORED = ("out", "device", "batch_size", "memo", "session")  # of a call, in a run
+NOT_STORED = ("out", "keep_run", "device", "batch_size", "memo", "session")  # of a run's call
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
 BatchSize = Annotated[int | None, "Chains advanced together (default: all).", Whole(1, 10**12)]
 Remembered = Annotated[
