@@ -246,3 +246,10 @@ def test_starts_are_exported_without_the_prefix(tiny_folder, tmp_path):
     lines = (tmp_path / "starts.txt").read_text().splitlines()
     assert lines == start_texts(run) and lines[1] == "they will be in the sky"
     assert run.text(1, 0).startswith("is it") and np.all(run.tokens(0)[:, 1] == run.tokens(0)[0, 1])
+
+
+def test_unknown_tokens_are_left_open(tiny_folder):
+    texts = package.read_texts(["the zebra sat on"], unknown="token")
+    with pytest.warns(package.GlauberWarning, match="unknown tokens"):
+        run = package.sample(str(tiny_folder), texts, steps=2, device="cpu")
+    assert any("unknown tokens" in note for note in package.cite(run).left_open)

@@ -137,7 +137,7 @@ def _citation_of_result(call: Call | None, signature: str) -> Citation:
 
 
 def _citation_of_run(run: Run) -> Citation:
-    spec, call = run.spec, run.call
+    spec, call = run.spec, run.log.call
     notes = [] if run.finished else [f"the run is not finished: {run.where()}"]
     known = None if call is None else _known(call)
     commands, python, arguments = [], [], dict[str, Any]()

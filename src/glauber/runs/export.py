@@ -175,7 +175,8 @@ def start_texts(run: Run) -> list[str]:
 
 def _given_texts(run: Run) -> list[str]:
     """The texts of the call that made the run."""
-    texts = run.call.arguments.get("texts") if run.call is not None else None
+    call = run.log.call
+    texts = None if call is None else call.arguments.get("texts")
     if not isinstance(texts, list) or not has_type(texts, list[str]):
         raise GlauberError(f"the run {run.name} does not contain the texts that it was given.")
     return texts
