@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bench.check_families import check
 from glauber.conditionals.load import load
-from glauber.sampling.engine import begin_at, step_stream
+from glauber.sampling.advance import begin_at, step_stream
 from glauber.sampling.plan import plan
 
 TEXT = ["the old king walked slowly through the old garden at night"]

@@ -31,7 +31,7 @@ from bench.plain import batched
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.dynamics.cuda import WINDOW, steps_per_pass
 
-FEW = 256  # up to this many chains the engine records its steps (glauber.sampling.engine)
+FEW = 256  # up to this many chains the engine records its steps (glauber.sampling.advance)
 AROUND = 2  # special tokens around a text
 PROTEIN = [*"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>"]
 ON_CPU = [(64, 20), (1, 20), (8, 128)]  # chains, tokens

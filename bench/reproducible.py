@@ -17,8 +17,8 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # no threads are alive when a child is forked
 
 import torch
+from tests.faults.interruptions import kill
 
-from bench.torture.interruptions import kill
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.runs.run import Run
 from glauber.sampling.sample import begin, plan, resume, sample

@@ -228,7 +228,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that two workers end together."""
     longest = (
         "test_readme.py", "test_examples.py", "test_smollm2.py", "test_papers.py",
-        "test_sweeps.py", "test_package.py", "test_torture.py", "test_site.py", "test_resume.py",
+        "test_sweeps.py", "test_package.py", "test_faults.py", "test_site.py", "test_resume.py",
         "test_antibody.py", "test_commands.py",
     )  # fmt: skip
     order = {name: place for place, name in enumerate(longest)}

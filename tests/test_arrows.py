@@ -11,8 +11,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each room and the rooms below it; every room may import itself and the foundation.
 FOUNDATION = {
-    "disk", "errors", "extras", "json_text", "parameters", "progress", "result", "statistics",
-    "tables", "threads", "__version__",
+    "call", "checks", "disk", "errors", "extras", "json_text", "parameters", "progress", "result",
+    "statistics", "tables", "threads", "__version__",
 }  # fmt: skip
 BELOW = {"conditionals", "dynamics", "runs", "sampling"}
 ARROWS = {
@@ -53,7 +53,8 @@ ARROWS = {
 BARE = {"torch", "transformers", "tokenizers", "numpy", "scipy", "glauber", "triton"}
 CORE = (
     "conditionals", "dynamics", "exact", "compatibility", "mixing", "metastability", "generation",
-    "translation", "threads", "progress", "result", "statistics", "tables", "parameters",
+    "translation", "threads", "progress", "result", "call", "checks", "statistics", "tables",
+    "parameters",
 )  # fmt: skip
 # Rooms that a module may name in a string for `import_module`, besides those that it may import;
 # "any" where the name of the room is not written in the module.

@@ -22,7 +22,7 @@ class Whole:
     high: int = 10**9
 
     def __call__(self, name: str, value: object) -> None:
-        for number in value if isinstance(value, list | tuple) else (value,):
+        for number in value if isinstance(value, list | tuple) and value else (value,):
             if isinstance(number, bool) or not isinstance(number, int):
                 raise GlauberError(f"{name} is {number!r:.60}, but it must be a whole number.")
             if number < self.low:
@@ -42,7 +42,7 @@ class Real:
     above: bool = False
 
     def __call__(self, name: str, value: object) -> None:
-        for number in value if isinstance(value, list | tuple) else (value,):
+        for number in value if isinstance(value, list | tuple) and value else (value,):
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise GlauberError(f"{name} is {number!r:.60}, but it must be a number.")
             below = number <= self.low if self.above else number < self.low

@@ -168,14 +168,16 @@ def check_space(path: Path, needed: float) -> None:
 
 
 @contextmanager
-def explained_errors(folder: Path) -> Iterator[None]:
-    """Say in one sentence why a run could not be written."""
+def explained_errors(folder: Path, kept: str = "the committed steps are safe") -> Iterator[None]:
+    """Say in one sentence why something could not be written, and what is kept."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GlauberError(
-                f"the disk is full; the committed steps of {folder} are safe: free some space, "
-                "then resume the run."
+                f"the disk is full, so {folder} cannot be written ({kept}): free some space, then "
+                "resume."
             ) from error
-        raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
+        raise GlauberError(
+            f"{folder} cannot be written: {error.strerror or error}; {kept}."
+        ) from error

@@ -275,13 +275,11 @@ def flat_signature(function: Callable[..., Any]) -> inspect.Signature:
             parameters.append(parameter)
             continue
         (options,) = typing.get_args(parameter.annotation)
-        for name, hint in typing.get_type_hints(options, include_extras=True).items():
-            (default,) = (note.value for note in hint.__metadata__ if isinstance(note, Default))
-            parameters.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
-                )
-            )
+        hints, keyword = typing.get_type_hints(options, include_extras=True), parameter.KEYWORD_ONLY
+        parameters += [
+            inspect.Parameter(name, keyword, default=default, annotation=hints[name])
+            for name, default in defaults_of(options).items()
+        ]
     return signature.replace(parameters=parameters)
 
 
@@ -290,6 +288,17 @@ class Default:
     """The default of an option in a TypedDict, where no `=` can stand."""
 
     value: object
+
+
+def defaults_of(options: type) -> Any:
+    """The defaults of a TypedDict of options, by name."""
+    hints = typing.get_type_hints(options, include_extras=True)
+    return {
+        name: note.value
+        for name, hint in hints.items()
+        for note in hint.__metadata__
+        if isinstance(note, Default)
+    }
 
 
 def _checks_of(hint: Any) -> Iterable[Callable[[str, Any], None]]:

@@ -270,7 +270,7 @@ BAD = {
     "batch size zero": (["--batch-size", "0"], "at least 1"),
     "chains of no machine": (["--chains", "1000000000"], "GiB of memory"),
     "steps of no disk": (["--steps", "1000000000000000"], "MB left"),
-    "steps of no run": (["--steps", "1" + "0" * 18], "cannot be done"),
+    "steps of no run": (["--steps", "1" + "0" * 18], "is not possible"),
     "memo of no machine": (["--memo", "1000000000"], "GiB of memory"),
     "no name": (["--out", ""], "no name"),
     "the root": (["--out", "/"], "no name"),

@@ -21,8 +21,8 @@ from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.motion import motions
-from glauber.runs.export import forced, trajectory
-from glauber.sampling.engine import begin_at, choose, new_memo, step_stream
+from glauber.runs.export import forced
+from glauber.sampling.advance import begin_at, choose, new_memo, step_stream
 from glauber.sampling.plan import plan
 from glauber.sampling.reopened import drawn_from, evaluate_again
 
@@ -252,7 +252,7 @@ def test_each_chain_counts_from_its_own_start(n_chains):
     starts = ["0101", "2222", "0000", "1212", "0120", "2021", "1111", "0210"][:n_chains]
     stored = glauber.sample(JOINT, starts, steps=300, temperature=3.0, max_changes=1, seed=1)
     begin, furthest = stored.tokens(0), np.zeros(n_chains, int)
-    for _, tokens in trajectory(stored):
+    for _, tokens in stored.states():
         furthest = np.maximum(furthest, (tokens != begin).sum(axis=1))
     assert (furthest == 1).all()
     forced = (stored.read("entropy") == 0) & (stored.read("log_prob_new") == 0)

@@ -29,7 +29,6 @@ from glauber.explorer.source import LiveChains
 from glauber.explorer.trail import EDITS, Trail
 from glauber.mixing.meeting import meet
 from glauber.runs.curves import curves
-from glauber.runs.export import trajectory
 from waiting import SECONDS, until
 
 TEXT = "the cat sat on the mat ."
@@ -73,7 +72,7 @@ def trail(text=TEXT, **how):
 def sampled(model, text, steps, chain=0, **how):
     """Tokens (1 + steps, length) of one chain of `glauber.sample`."""
     run = glauber.sample(model, [text], steps=steps, chains=chain + 1, **how)
-    return np.stack([tokens[chain] for _, tokens in trajectory(run)])
+    return np.stack([tokens[chain] for _, tokens in run.states()])
 
 
 @pytest.mark.parametrize("scan", SCANS)

@@ -26,6 +26,6 @@ EXAMPLES = {
     ),
     "cite": lambda at: glauber.cite(at.run),
     "sweeps.sample": _sweep,
-    "sweeps.status": lambda at: glauber.sweeps.status(_sweep(at).folder),
-    "sweeps.resume": lambda at: glauber.sweeps.resume(_sweep(at).folder),
+    "sweeps.status": lambda at: glauber.sweeps.status(_sweep(at).sweep),
+    "sweeps.resume": lambda at: glauber.sweeps.resume(_sweep(at).sweep),
 }

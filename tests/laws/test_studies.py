@@ -81,9 +81,10 @@ def test_help_has_every_parameter(name):
     hints = typing.get_type_hints(study, include_extras=True)
     first = inspect.getdoc(study).split("\n")[0]
     assert first.endswith(".") and first == summary(HOMES[name], name.split(".")[-1])
-    for parameter in inspect.signature(study).parameters:
+    for parameter, declared in inspect.signature(study).parameters.items():
         assert parameter in said
-        helped = [note for note in getattr(hints[parameter], "__metadata__", ()) if note]
+        hint = hints.get(parameter, declared.annotation)
+        helped = [note for note in getattr(hint, "__metadata__", ()) if note]
         assert helped and isinstance(helped[0], str), f"{name}: {parameter} has no help"
 
 

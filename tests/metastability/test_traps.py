@@ -22,7 +22,6 @@ from glauber.metastability.holding import margins_of
 from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import census
 from glauber.metastability.traps import PUBLISHED
-from glauber.runs.export import trajectory
 from glauber.sampling.reopened import reopen
 from glauber.sampling.sample import sample
 
@@ -48,7 +47,7 @@ def conditionals(run):
 
 
 def states_of(run, chain):
-    return [tuple(tokens[chain].tolist()) for _, tokens in trajectory(run)]
+    return [tuple(tokens[chain].tolist()) for _, tokens in run.states()]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from glauber.mixing.semantic_drift import (
     semantic_drift,
 )
 from glauber.runs.embedding import Embedder, by_tokens
-from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 
 
@@ -43,7 +42,7 @@ def run(tiny_folder, tmp_path_factory):
 @cache
 def texts_after(run):
     """The texts of every chain after each step, by replaying the events."""
-    return [[run.vocabulary.decode(row) for row in tokens] for _, tokens in trajectory(run)]
+    return [[run.vocabulary.decode(row) for row in tokens] for _, tokens in run.states()]
 
 
 @cache

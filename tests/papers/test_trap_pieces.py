@@ -14,7 +14,6 @@ from glauber.metastability.regimes import regime
 from glauber.papers import basin_drift, temperatures, traps
 from glauber.runs import embedding
 from glauber.runs.embedding import Embedder
-from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 
 
@@ -163,7 +162,7 @@ def test_the_regimes(tiny_scale, tiny_folder, tmp_path):
 def test_the_figures_of_a_regime(tiny_folder):
     run = sample(str(tiny_folder), ["the cat sat on it ."], steps=301, chains=3, temperature=0.1)
     found = regime(run, embed, stride=10, shortest=20)
-    path = [tokens for _, tokens in trajectory(run)]
+    path = [tokens for _, tokens in run.states()]
     moved = [(path[t] != path[t - 1]).any(axis=1) for t in range(151, 302)]
     assert found.changed == pytest.approx(np.mean(moved))
     free = run.free[0]

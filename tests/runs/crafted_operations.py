@@ -50,6 +50,7 @@ OPERATIONS: dict[str, Callable[[Path], object]] = {
     "read": read_everything,
     "vocabulary": lambda folder: Run(folder).model_vocabulary,
     "show": lambda folder: str(glauber.show(folder)),
+    "cite": lambda folder: str(glauber.cite(folder)),
     "verify": lambda folder: str(glauber.verify(folder)),
     "resume": lambda folder: str(glauber.resume(folder)),
     "repair": lambda folder: str(glauber.repair(folder)),

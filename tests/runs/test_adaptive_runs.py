@@ -12,8 +12,7 @@ from glauber.errors import GlauberError
 from glauber.runs.export import export
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
-from glauber.sampling.engine import advance_chains
-from glauber.sampling.sample import begin, cost, plan, resume, sample
+from glauber.sampling.sample import cost, plan, resume, sample
 from run_bytes import contents
 
 OPTIONS = {"scan": "adaptive:confidence:2", "temperature": [0.05, 0.7, 4.0], "seed": 4, "chains": 3}
@@ -67,9 +66,8 @@ def test_stops_and_batches_leave_no_trace(tiny_folder, texts, tmp_path):
             self.stopping = self.updates >= 33
 
     whole = sample(str(tiny_folder), texts, steps=30, out=tmp_path / "whole", **OPTIONS)
-    planned = plan(str(tiny_folder), texts, steps=30, **OPTIONS)
-    with begin(planned, tmp_path / "run") as log:
-        advance_chains(planned, log, session=Stopping(), batch_size=1)
+    how = {"steps": 30, "session": Stopping(), "batch_size": 1}
+    sample(str(tiny_folder), texts, out=tmp_path / "run", **how, **OPTIONS)
     assert 0 < Run(tmp_path / "run").steps < 30
     assert contents(resume(tmp_path / "run").folder) == contents(whole.folder)
 

@@ -15,8 +15,8 @@ import glauber as package
 from conftest import SIZES
 from glauber.conditionals.table import Table
 from glauber.proteins.weights import residue_tokenizer
-from glauber.runs.again import again, start_texts
-from glauber.runs.cite import AUTHORS, PAPERS, TITLE, bibtex, read_signature
+from glauber.runs.cite import AUTHORS, PAPERS, TITLE, bibtex
+from glauber.runs.export import start_texts
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
 from run_bytes import contents
@@ -118,7 +118,7 @@ def test_a_protein_run_is_made_again(glauber, protein_folder, tmp_path, monkeypa
     words = ("--model", protein_folder, "--from", "some.fasta", "--chains", 3, "--steps", 9)
     assert glauber("sample", *words, "--device", "cpu", "--out", "run")[0] == 0
     told = package.cite("run")
-    typed(glauber, told.again.commands)
+    typed(glauber, told.commands)
     first, second = (pandas.read_parquet(Path(name) / "events") for name in ("run", "run-again"))
     assert first.equals(second) and Run("run").spec.names and not Run("run-again").spec.names
 
@@ -128,9 +128,9 @@ def test_a_rule_of_ones_own_is_made_again_in_python(tmp_path, monkeypatch):
     rule = Table.random(3, 4, seed=1)
     package.sample(rule, ["0120", "2210"], steps=20, temperature=1.5, allow={1: [1, 2]}, out="run")
     told = package.cite("run")
-    assert told.again.commands == [] and "in Python" in str(told)
-    lines = [line for line in told.again.python if not line.startswith("model =")]
-    assert len(lines) == len(told.again.python) - 1
+    assert told.commands == [] and "in Python" in str(told)
+    lines = [line for line in told.python if not line.startswith("model =")]
+    assert len(lines) == len(told.python) - 1
     exec("\n".join(lines), {"model": rule})
     assert same("run", "run-again")
 
@@ -139,32 +139,32 @@ def test_what_no_command_can_spell_is_said_in_python(tiny_folder, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     how = dict(steps=5, allow={6: [".", ","]}, device="cpu", out="run")
     package.sample(str(tiny_folder), CAT, **how)
-    told = package.cite("run")
-    assert told.again.commands == []
-    exec("\n".join(told.again.python), {})
+    citation = package.cite("run")
+    assert citation.commands == []
+    exec("\n".join(citation.python), {})
     assert same("run", "run-again")
 
 
-def test_starts_that_do_not_read_back_are_named(tiny_folder, tmp_path, monkeypatch):
-    """A token that a tokenizer never makes of its own spelling."""
-    run = package.sample(
-        str(tiny_folder), ["the cats sat on the mat", *CAT], length=6, steps=2, device="cpu",
-        out=tmp_path / "run",
-    )  # fmt: skip
-    assert again(run).notes == ()
-    tokens, moved = run.tokens, run.tokens(0)
-    moved[0, 1] = moved[0, 3]  # ##s: a piece of a word where the text begins
-    monkeypatch.setattr(run, "tokens", lambda step=None: moved if step == 0 else tokens(step))
-    assert start_texts(run)[0].startswith("##s")
-    (note,) = again(run).notes
-    assert "starting texts of 1 chain (0)" in note
+def test_an_extended_run_is_made_again_with_its_last_number_of_steps(tiny_folder, tmp_path):
+    run = package.sample(str(tiny_folder), CAT, steps=3, device="cpu", out=tmp_path / "run")
+    run = package.extend(run, steps=7)
+    assert "--steps 7" in package.cite(run).commands[0]
+    assert package.cite(package.Run(tmp_path / "run")).commands == package.cite(run).commands
 
 
-def test_the_default_passages_need_no_texts(tmp_path, monkeypatch):
-    """Those of the package, as a vocabulary reads them: no model is asked."""
+def test_texts_that_are_too_long_to_be_stored(tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("glauber.call.LONGEST_ARGUMENT", 10)
+    run = package.sample(str(tiny_folder), CAT, steps=3, device="cpu", out=tmp_path / "run")
+    citation = package.cite(run)
+    assert any("texts are not stored" in note for note in citation.left_open)
+    with pytest.raises(package.GlauberError, match="does not contain the texts"):
+        package.export(run, to="texts", out=tmp_path / "texts.txt")
+
+
+def test_the_default_passages_need_no_texts(tmp_path):
     model = package.load("bundled:english", device="cpu")
     run = package.sample(model, steps=1, chains=3, length=5, out=tmp_path / "run")
-    (command,) = again(run).commands
+    (command,) = package.cite(run).commands
     assert "--from" not in command and shlex.split(command)[-1] == "run-again"
     assert "--chains 3 --length 5" in command
 
@@ -177,7 +177,7 @@ def test_a_sentence_and_bibtex_for_a_paper(tiny_folder, tmp_path):
     told = package.cite(run)
     for part in ("3 chains", "4 steps each", "2 sites a step", "temperature 0.5, 1,", "seed 7",
                  "on cpu in float32", run.spec.fingerprint[:12], f"glauber {package.__version__}",
-                 "“they”", "1 site held"):  # fmt: skip
+                 "“they”", "1 site frozen"):  # fmt: skip
         assert part in told.sentence, part
     assert told.bibtex.count("@") == 3 and told.bibtex.count("{") == told.bibtex.count("}")
     assert f"version = {{{package.__version__}}}" in told.bibtex
@@ -202,48 +202,39 @@ def test_an_unfinished_run_says_so(tiny_folder, tmp_path):
         str(tiny_folder), CAT, steps=10**6, device="cpu", out=tmp_path / "run", session=session
     )
     assert "not finished" in package.cite(run).left_open[0]
-    assert "--steps 1000000" in package.cite(run).again.commands[0]
+    assert "--steps 1000000" in package.cite(run).commands[0]
 
 
-def test_a_signature_is_read_back(tiny_folder, tmp_path):
-    run = package.sample(
-        str(tiny_folder), CAT, steps=4, length=5, prefix="they will", freeze="1,2", forbid="cat",
-        temperature=0.25, seed=3, max_changes=4, device="cpu", out=tmp_path / "run",
-    )  # fmt: skip
-    told = package.cite(run.signature)
-    words = shlex.split(told.again.commands[0])
-    asked = dict(zip(words[2::2], words[3::2], strict=True))
-    assert words[:2] == ["glauber", "sample"] and asked["--model"] == str(tiny_folder)
-    assert (asked["--prefix"], asked["--freeze"], asked["--forbid"]) == ("they will", "1-2", "cat")
-    assert (asked["--temperature"], asked["--length"], asked["--steps"]) == ("0.25", "5", "4")
-    said = " ".join(told.left_open)
-    assert "texts are not in a signature" in said and "constraints are named" in said
-    assert "budget=4" in said and told.parts["weights"] == run.spec.fingerprint[:12]
-    wrapped = run.signature.replace("|scan", "|\n  scan")  # as a terminal or a mail breaks it
-    assert package.cite(wrapped).parts.keys() == told.parts.keys()
+def test_a_result_and_its_json_give_the_same_call(tiny_folder, tmp_path):
+    result = package.margins(str(tiny_folder), CAT[0], temperature=0.5)
+    (tmp_path / "result.json").write_text(json.dumps(result.record()))
+    for citation in (package.cite(result), package.cite(tmp_path / "result.json")):
+        assert citation.study == "margins" and "--temperature 0.5" in citation.commands[0]
+        assert f"glauber.margins(model={str(tiny_folder)!r}" in citation.python[-1]
+        assert package.__version__ in citation.bibtex and citation.figures()
 
 
-def test_a_studys_signature_gives_its_command(tiny_folder):
-    found = package.margins(str(tiny_folder), CAT[0], temperature=0.5)
-    told = package.cite(found.signature)
-    assert told.again.study == "margins"
-    assert "glauber margins" in told.again.commands[0] and "0.5" in told.again.commands[0]
+def test_a_study_of_a_run_is_called_with_its_folder(tiny_folder, tmp_path):
+    run = package.sample(str(tiny_folder), CAT, steps=40, chains=2, out=tmp_path / "run")
+    result = package.traps(run, detector="hamming", shortest=9)
+    (command,) = package.cite(result).commands
+    assert command == f"glauber traps {tmp_path / 'run'} --detector hamming --shortest 9"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["nonsense", "", "model:x", "a|b|c", "model:x|seed:0", "seed:0|seed:1|glauber:0.2.0", "no/run"],
-)
-def test_what_is_no_signature_ends_in_a_sentence(text):
-    with pytest.raises(package.GlauberError, match=r"signature.*\.$"):
+@pytest.mark.parametrize("content", ["nonsense", "[]", '{"call": 3, "signature": 4}', "{}"])
+def test_a_file_that_is_no_result_ends_in_a_sentence(content, tmp_path):
+    (tmp_path / "result.json").write_text(content)
+    if content.startswith('{"call'):
+        assert package.cite(tmp_path / "result.json").left_open == ["the call is not stored."]
+        return
+    with pytest.raises(package.GlauberError, match="is not the JSON of a result"):
+        package.cite(tmp_path / "result.json")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "", "no/run", "model:x|seed:0|glauber:0.2.0"])
+def test_what_is_no_run_ends_in_a_sentence(text):
+    with pytest.raises(package.GlauberError, match=r"(is not a run|signature).*\.$"):
         package.cite(text)
-
-
-def test_a_signature_without_its_study_says_what_it_fixes():
-    told = package.cite("model:bert|pairs:3|prefix:this | that|glauber:0.1.0|torch:2.11")
-    assert told.again is None and "does not say which study" in told.left_open[0]
-    assert told.parts["prefix"] == "this | that" and "0.1.0" in told.bibtex
-    assert read_signature("study:doctor|glauber:1")["study"] == "doctor"
 
 
 def test_starts_are_exported_without_the_prefix(tiny_folder, tmp_path):
@@ -257,11 +248,8 @@ def test_starts_are_exported_without_the_prefix(tiny_folder, tmp_path):
     assert run.text(1, 0).startswith("is it") and np.all(run.tokens(0)[:, 1] == run.tokens(0)[0, 1])
 
 
-def test_the_signature_of_a_study_of_a_run_names_both(tiny_folder, tmp_path):
-    text = ["the cat sat on the mat ."]
-    run = package.sample(str(tiny_folder), text, steps=40, chains=2, out=tmp_path / "run")
-    found = package.cite(package.traps(run, detector="hamming", shortest=9).signature)
-    assert "read by traps, detector hamming, shortest 9." in found.sentence
-    assert found.again.study == "sample" and "--chains 2" in found.again.commands[-1]
-    assert found.notes[0].endswith("glauber traps --detector hamming --shortest 9 FOLDER")
-    assert package.cite(package.diagnose(run, burn_in=5).signature).parts["burn_in"] == "5"
+def test_unknown_tokens_are_left_open(tiny_folder):
+    texts = package.read_texts(["the zebra sat on"], unknown="token")
+    with pytest.warns(package.GlauberWarning, match="unknown tokens"):
+        run = package.sample(str(tiny_folder), texts, steps=2, device="cpu")
+    assert any("unknown tokens" in note for note in package.cite(run).left_open)

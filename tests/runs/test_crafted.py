@@ -1,7 +1,6 @@
 """Run folders that were made to read, write or delete elsewhere, to run code, or to hang."""
 
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glauber.runs.folder_log import Table, encode
-from resealed import committed_to
+from resealed import committed_to, digest, record_of, reseal
 
 HERE = Path(__file__).parent
 EVENTS, STATE, TAIL = "events/00000000.parquet", "states/00000001.parquet", "tail-00000027.parquet"
@@ -29,21 +28,9 @@ CODE = "import pathlib\npathlib.Path({!r}).write_text('code was run')\n"
 Craft = Callable[[Path, Path], object]  # a run, and a folder outside of it
 
 
-def digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def reseal(run: Path, **entries: Any) -> None:
-    """Other entries in run.json, with a digest that fits."""
-    record = json.loads((run / "run.json").read_text()) | entries
-    record.pop("digest", None)
-    record["digest"] = digest(json.dumps(record, sort_keys=True).encode())
-    (run / "run.json").write_text(json.dumps(record))
-
-
 def respecify(run: Path, **entries: Any) -> None:
     """Other entries in the spec."""
-    reseal(run, spec=json.loads((run / "run.json").read_text())["spec"] | entries)
+    reseal(run, spec=record_of(run)["spec"] | entries)
 
 
 def put(run: Path, name: str, content: bytes) -> None:
@@ -54,7 +41,7 @@ def put(run: Path, name: str, content: bytes) -> None:
 
 def name_file(run: Path, name: str, value: str = "0" * 32) -> None:
     """Another name among the files of run.json."""
-    reseal(run, files=json.loads((run / "run.json").read_text())["files"] | {name: value})
+    reseal(run, files=record_of(run)["files"] | {name: value})
 
 
 def recode(run: Path, name: str, **changes: Any) -> None:
@@ -165,8 +152,8 @@ def foreign_tokenizer(run: Path, outside: Path) -> None:
         "config.json": json.dumps({"model_type": "evil", "auto_map": {"AutoConfig": "code.Evil"}}),
         "code.py": CODE.format(str(outside / "ran")) + "class Evil:\n    pass\n",
     }
-    record = json.loads((run / "run.json").read_text())
-    kept = {n: value for n, value in record["files"].items() if not n.startswith("tokenizer/")}
+    files_of_run = record_of(run)["files"]
+    kept = {n: value for n, value in files_of_run.items() if not n.startswith("tokenizer/")}
     reseal(run, files=kept)
     for name, text in files.items():
         put(run, f"tokenizer/{name}", text.encode())
@@ -251,6 +238,14 @@ CASES: dict[str, Craft] = {
     "a number without an end": lambda run, outside: reseal(run, format=float("inf")),
     "a number of 4,000 digits": lambda run, outside: reseal(run, steps=10**4000),
     "a deep manifest": lambda run, outside: (run / "run.json").write_text("[" * 10**5),
+    "a call that is a list": lambda run, outside: reseal(run, call=[1]),
+    "a call without a name": lambda run, outside: reseal(run, call={"study": 3, "arguments": {}}),
+    "a call of no study": lambda run, outside: reseal(
+        run, call={"study": "__getattr__", "arguments": {"name": "x"}}
+    ),
+    "a call of odd arguments": lambda run, outside: reseal(
+        run, call={"study": "sample", "arguments": {"texts": [3], "allow": {"x": {}}, "bias": 3}}
+    ),
     "a seed of 30 digits": lambda run, outside: respecify(run, seed=10**30),
     "no temperature": lambda run, outside: respecify(run, temperature=float("nan")),
     "an unknown scan": lambda run, outside: respecify(run, scan="../../x", within="x", fill="x"),
@@ -277,7 +272,8 @@ CASES: dict[str, Craft] = {
 }  # fmt: skip
 HARMLESS = [
     "a hard link: lock", "a hard link: run.json", "a hard link: events", "a hard link: tail",
-    "a pipe: another tail", "a foreign spec", "a pickle",
+    "a pipe: another tail", "a foreign spec", "a pickle", "a call of no study",
+    "a call of odd arguments",
     "distant chains",  # of a segment without empty slots only the fields are read
 ]  # fmt: skip
 

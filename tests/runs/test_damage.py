@@ -1,6 +1,5 @@
 """Damage is noticed by every reader, and a repair keeps the longest sound prefix of a run."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ from glauber.runs.export import export
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from glauber.sampling.reopened import model_of
-from resealed import committed_to, said_otherwise
+from resealed import committed_to, digest, record_of, reseal, said_otherwise
 from run_bytes import contents, values
 
 TAIL = "events/00000002-00000040.parquet"
@@ -39,21 +38,6 @@ def garble(path: Path) -> None:
     path.write_bytes(content[:4] + bytes(60) + content[64:])
 
 
-def blake2b(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def record_of(folder: Path) -> dict:
-    return json.loads((folder / "run.json").read_text())
-
-
-def reseal(folder: Path, **entries: object) -> None:
-    """Other entries in run.json, with a digest that fits."""
-    record = {k: v for k, v in (record_of(folder) | entries).items() if k != "digest"}
-    record["digest"] = blake2b(json.dumps(record, sort_keys=True).encode())
-    (folder / "run.json").write_text(json.dumps(record))
-
-
 @pytest.fixture(scope="module")
 def other(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run with another seed."""
@@ -65,12 +49,11 @@ def other(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_digests_are_of_the_committed_files(run):
     record = record_of(run)
-    files = {name: blake2b(content) for name, content in contents(run).items()}
+    files = {name: digest(content) for name, content in contents(run).items()}
     del files["run.json"]
     assert record["files"] == files and {*FILES} < {*files}
     assert record["format"] == 5 and (record["steps"], record["segment_steps"]) == (40, 16)
-    digest = record.pop("digest")
-    assert digest == blake2b(json.dumps(record, sort_keys=True).encode())
+    assert record.pop("digest") == digest(json.dumps(record, sort_keys=True).encode())
     assert len(pandas.read_parquet(run / "events")) == 5 * 40
 
 

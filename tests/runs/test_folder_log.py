@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 
 from glauber import disk
 from glauber.errors import DamagedRun, GlauberError
-from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.verify import inspect_log, repair_log
+from resealed import reseal
 from run_bytes import contents
 from synthetic_chains import Chains, save_tokenizer, synthetic_chains
 
@@ -145,10 +144,7 @@ def test_other_formats_are_refused_in_a_sentence(run: Path, tmp_path: Path) -> N
             refused(earlier)
         with pytest.raises(GlauberError, match="is not a run"):
             refused(tmp_path / "nothing")
-    record = json.loads((run / "run.json").read_bytes()) | {"format": 6}
-    del record["digest"]
-    record["digest"] = folder_log.digest(json.dumps(record, sort_keys=True).encode())
-    (run / "run.json").write_text(json.dumps(record))
+    reseal(run, format=6)
     with pytest.raises(GlauberError, match="use a newer glauber"):
         FolderLog(run)
     (run / "run.json").write_text("[" * 100_000)

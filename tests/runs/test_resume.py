@@ -9,9 +9,8 @@ from glauber.runs import folder_log
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from glauber.sampling.advance import Session
-from glauber.sampling.engine import advance_chains
 from glauber.sampling.reopened import reopen
-from glauber.sampling.sample import begin, extend, plan, resume, sample
+from glauber.sampling.sample import extend, resume, sample
 from run_bytes import contents, values
 
 
@@ -30,10 +29,8 @@ def test_a_stop_keeps_every_step(tiny_folder, texts, tmp_path):
             super().count(*args)
             self.stopping = self.updates >= 33 * len(texts)
 
-    planned = plan(str(tiny_folder), texts, steps=90, seed=2)
-    with begin(planned, tmp_path / "run") as log:
-        advance_chains(planned, log, session=Stopping())
-    stopped = Run(tmp_path / "run")
+    how = {"steps": 90, "seed": 2}
+    stopped = sample(str(tiny_folder), texts, out=tmp_path / "run", session=Stopping(), **how)
     assert stopped.steps == 33 and not stopped.finished
     whole = sample(str(tiny_folder), texts, steps=90, seed=2, out=tmp_path / "whole")
     assert contents(resume(stopped.folder).folder) == contents(whole.folder)

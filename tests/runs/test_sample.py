@@ -53,7 +53,7 @@ def test_temperatures_of_each_chain(tiny_folder, texts, tmp_path):
         ({"prefix": ["the cat"]}, "one text"),
         ({"device": "cuda:7"}, "cannot be used"),
         ({"dtype": "float16x"}, "dtype"),
-        ({"dtype": "bfloat16"}, "bfloat16 was asked for"),
+        ({"dtype": "bfloat16"}, "bfloat16 was requested"),
         ({"temperature": [1.0, 2.0]}, "2 temperatures"),
         ({"temperature": "hot"}, "must be a number"),
         ({"batch_size": 0}, "at least 1"),

@@ -20,7 +20,6 @@ from glauber.json_text import Record
 from glauber.parameters import Trust
 from glauber.progress import check_count, check_memory, say
 from glauber.result import Result, counted, plain, signed, study
-from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from
@@ -290,7 +289,7 @@ def visits(
     chains = np.arange(run.n_chains) if chains is None else chains
     frees = [row.tobytes() for row in run.free[chains]]
     each: list[Counter[tuple[bytes, bytes]]] = [Counter() for _ in chains]
-    for step, tokens in trajectory(run):
+    for step, tokens in run.states():
         if step > burn_in:
             for own, row, free in zip(each, tokens[chains], frees, strict=True):
                 own[row.tobytes(), free] += 1

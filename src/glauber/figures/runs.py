@@ -30,7 +30,7 @@ def run_figures(run: Run) -> dict[str, go.Figure]:
     return found
 
 
-def plot_damages(damages: Sequence[FileDamage], *, steps: int) -> go.Figure:
+def plot_damages(damages: Sequence[FileDamage], steps: int) -> go.Figure:
     """Which steps of which part are damaged; a part that is about no steps is drawn over all."""
     figure = empty_figure("What is damaged", f"of {steps:,} steps; nothing if all is sound")
     spans = [

@@ -32,8 +32,7 @@ from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
-from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
-from glauber.sampling.engine import advance_chains
+from glauber.sampling.advance import Session, advance_chains, check_batch_size, stopped_by_interrupt
 from glauber.sampling.plan import Plan
 from glauber.sampling.sample import log_of
 

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glauber.runs.export import forced, step_means, trajectory
+from glauber.runs.export import forced, step_means
 from glauber.runs.run import Run
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ def follow(
 
     A function is asked about the text of each chain.
     """
-    late = [tokens for step, tokens in trajectory(run, every) if step > first]
+    late = [tokens for step, tokens in run.states(every) if step > first]
     if isinstance(statistics, Mapping):
         return {name: _asked(run, one, late) for name, one in statistics.items()}
     return dict(_built_in(run, name, late, first, every) for name in statistics)

@@ -20,7 +20,6 @@ from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
 from glauber.result import Result, counted, plain, signed, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, check_embedder, choose_embedder
-from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
 from glauber.statistics import MedianTime, median_time
@@ -236,7 +235,7 @@ def passages_of(
         return {threshold: hitting_times(found, threshold) for threshold in thresholds}
     shape = (len(thresholds), run.n_chains)
     steps, hit = np.full(shape, run.steps // every * every), np.zeros(shape, bool)
-    decode, snapshots = run.vocabulary.decode, trajectory(run, every)
+    decode, snapshots = run.vocabulary.decode, run.states(every)
     start = np.asarray(chosen.embed([decode(row) for row in run.tokens(0)]), np.float64)
     while len(waiting := np.flatnonzero(~hit.all(axis=0))):
         if not (block := list(islice(snapshots, BLOCK))):

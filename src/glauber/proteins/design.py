@@ -37,8 +37,7 @@ from glauber.proteins.mutations import Mutation, apply, spelled_mutations
 from glauber.proteins.variants import Variants
 from glauber.result import counted, model_parts, needed, signature, study
 from glauber.runs.log import Log
-from glauber.sampling.advance import Session, check_batch_size
-from glauber.sampling.engine import advance_chains
+from glauber.sampling.advance import Session, advance_chains, check_batch_size
 from glauber.sampling.plan import Plan, plan, read_temperature
 from glauber.sampling.sample import begin
 

@@ -1,24 +1,31 @@
-"""How is a result cited, and made again? From a run, or from the one line that signs a result."""
+"""The citation of a run or a result: a sentence, BibTeX, and the call that makes it again.
+
+Noise is a function of (seed, chain, step), so the same call gives the same bits on the same kind of
+device. A run contains the call that made it, and so does every result and its JSON.
+"""
 
 import inspect
 import re
+import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from glauber.call import Call
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
-from glauber.result import Result, counted, plain, study
-from glauber.runs.again import Again, again, shell
-from glauber.runs.embedding import DEFAULT
+from glauber.json_text import has_type, parse_json
+from glauber.result import Result, counted, internal, study
+from glauber.runs.export import start_texts
 from glauber.runs.run import Run
-from glauber.runs.spec import Spec
+from glauber.runs.spec import Spec, is_call
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
+INLINE, LETTERS = 4, 300  # texts, and their characters, that are part of the command itself
+FILE = "texts-again.txt"
 # What CITATION.cff says, as BibTeX has it: the software, then papers A and B.
 TITLE = "glauber: the dynamics of masked language models"
 AUTHORS = ("The glauber authors",)
@@ -44,29 +51,32 @@ PAPERS: dict[str, dict[str, Any]] = {
         "booktitle": "International Conference on Machine Learning (ICML)",
     },
 }  # fmt: skip
-PART = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]{0,40}:")  # how a part of a signature begins
-# Parts of a signature that are called otherwise than the parameter that they come from.
-PARAMETERS = {"between": "correct_between"}
-FACTS = {"study", "weights", "device", "glauber", "torch", "model", "texts", "constraints"}
 
 
 @study
 def cite(
-    run: Annotated[Run | str | Path, "Folder of a run, or the signature of a result in quotes."],
+    run: Annotated[Run | Result | str | Path, "Folder of a run, or the JSON file of a result."],
 ) -> "Citation":
     """Cite a run or a result: a sentence and BibTeX for a paper, and how to make it again.
 
-    Of a run, the printed command makes the same run again, to the bit on the same kind of device;
-    what it cannot say is said. A signature is the line under each result: it is read back, and what
-    it leaves open (as a rule the texts) is listed.
+    The printed call makes the same run again, to the bit on the same kind of device; what it cannot
+    say is listed. In Python any result can be given; on the command line, its JSON (`--json`).
     """
-    if not isinstance(run, str) or ("|" not in run and run.strip() and Path(run).exists()):
-        opened = Run.of(run, generations=True)
-        made = again(opened)
-        notes = () if opened.finished else (f"the run is not finished: {opened.where()}",)
-        return Citation(sentence(opened.spec), made, notes, {}, opened, opened.signature)
-    parts = read_signature(str(run))
-    return _signed(parts, " ".join(str(run).split()))
+    if isinstance(run, Result) and not isinstance(run, Run):
+        return _citation_of_result(run.call, run.signature)
+    if isinstance(run, str) and "|" in run:
+        raise GlauberError(
+            "a signature identifies a result, but does not contain its call: give the folder of "
+            "the run, or the JSON of the result."
+        )
+    if not isinstance(run, Run) and Path(run).is_file():
+        try:
+            record = parse_json(Path(run).read_bytes())
+            call = Call(**record["call"]) if is_call(record["call"]) else None
+            return _citation_of_result(call, str(record["signature"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise GlauberError(f"{run} is not the JSON of a result.") from error
+    return _citation_of_run(Run.of(run, generations=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,68 +84,172 @@ class Citation(Result):
     """A sentence and BibTeX for a paper, and the call that makes it again."""
 
     sentence: str
-    again: Again | None  # None: the signature does not say by which study
-    notes: tuple[str, ...]  # what to know before it is made again
-    parts: dict[str, str]  # of a signature
-    run: Run | None
-    signature: str
-
-    @property
-    def bibtex(self) -> str:
-        """Entries of the software, in the version that was used, and of the two papers."""
-        version = self.run.spec.versions.get("glauber") if self.run else self.parts.get("glauber")
-        return bibtex(version or "?")
-
-    @property
-    def left_open(self) -> tuple[str, ...]:
-        """What is not known, or would not be the same."""
-        return (*self.notes, *(self.again.notes if self.again else ()))
-
-    def to_dict(self) -> dict[str, Any]:
-        made = self.again
-        return plain(
-            {
-                "sentence": self.sentence,
-                "study": made and made.study,
-                "commands": made.commands if made else [],
-                "python": made.python if made else [],
-                "left_open": self.left_open,
-                "signed": self.parts,
-                "bibtex": self.bibtex,
-                "signature": self.signature,
-            }
-        )
+    study: str | None  # None: not known
+    arguments: dict[str, Any]
+    commands: list[str]  # to type, line by line; none where only Python can say it
+    python: list[str]
+    left_open: list[str]  # what is not known, or would not be the same
+    bibtex: str  # of the software, in the version that was used, and of the two papers
+    run: Run | None = internal(default=None)
 
     def lines(self) -> Iterable[str]:
         yield self.sentence
-        made = self.again
-        if made is not None:
-            yield from (
-                "",
-                "To make it again:" if made.commands else "To make it again, in Python:",
-            )
-            yield from (f"  {line}" for line in made.commands or made.python)
-        for note in self.left_open:
-            yield f"- {note}"
+        if self.python:
+            yield from ("", f"To make it again{'' if self.commands else ', in Python'}:")
+            yield from (f"  {line}" for line in self.commands or self.python)
+        yield from (f"- {note}" for note in self.left_open)
         yield from ("", *self.bibtex.splitlines())
 
-    def frame(self) -> "pandas.DataFrame":
-        """One row per parameter of the call, or per part of the signature."""
-        import pandas
-
-        found = self.parts or (self.again.asked if self.again else {})
-        rows = [{"part": name, "value": str(value)} for name, value in found.items()]
-        return pandas.DataFrame(rows, columns=["part", "value"])
+    def table(self) -> dict[str, list[str]]:
+        """One row per argument of the call."""
+        return {"argument": [*self.arguments], "value": [*map(str, self.arguments.values())]}
 
     def figures(self) -> "dict[str, go.Figure]":
         if self.run is not None:
             return self.run.figures()
         from glauber.figures.style import empty_figure
 
-        drawn = empty_figure("What the signature says", "its parts")
-        columns = [list(self.parts), list(self.parts.values())]
-        drawn.add_table(header={"values": ["part", "value"]}, cells={"values": columns})
-        return {"signature": drawn}
+        drawn, columns = empty_figure("What was called", self.study or "not known"), self.table()
+        drawn.add_table(header={"values": [*columns]}, cells={"values": [*columns.values()]})
+        return {"call": drawn}
+
+
+def _citation_of_result(call: Call | None, signature: str) -> Citation:
+    versions = dict(re.findall(r"(glauber|torch):([^|]+)", signature))
+    version = versions.get("glauber", "?")
+    made_by = f"Made by glauber {version} (torch {versions.get('torch', '?')})"
+    known = None if call is None else _known(call)
+    study = None if call is None else call.study
+    if call is None or known is None:
+        note = "the call is not stored."
+        return Citation(f"{made_by}.", study, {}, [], [], [note], bibtex(version))
+    said = ", ".join(f"{k} {v}" for k, v in call.arguments.items() if not isinstance(v, list))
+    notes = [f"the weights must be those of the signature: {signature}."]
+    return Citation(
+        f"{made_by}, study {call.study}: {said}.",
+        call.study,
+        call.arguments,
+        known.commands(call.arguments),
+        known.python(call.arguments),
+        notes,
+        bibtex(version),
+    )
+
+
+def _citation_of_run(run: Run) -> Citation:
+    spec, call = run.spec, run.log.call
+    notes = [] if run.finished else [f"the run is not finished: {run.where()}"]
+    known = None if call is None else _known(call)
+    commands, python, arguments = [], [], dict[str, Any]()
+    if call is None or known is None:
+        notes.append("the call that made the run is not stored in it.")
+    else:
+        own = spec.own or spec.model in ("", "unnamed")
+        arguments = call.arguments | ({} if own else {"device": spec.device})
+        if call.study == "sample":  # it may have been extended
+            arguments |= {"steps": spec.steps}
+        new_folder = f"{run.folder.name if run.folder else 'run'}-again"
+        arguments |= {n: new_folder for n in ("out", "keep_run") if n in known.parameters}
+        texts = "texts"
+        if isinstance(arguments.get("texts"), dict):  # too many to be stored
+            texts, arguments = "starts", arguments | {"texts": start_texts(run)}
+            notes.append(
+                "the texts are not stored: what the chains began from may be read as other tokens."
+            )
+        if run.vocabulary.unknown & {*run.tokens(0).ravel().tolist()}:
+            notes.append("a text has unknown tokens, which are read only where `unknown` says so.")
+        export = None
+        if run.folder is not None:
+            export = f"glauber export {shlex.quote(str(run.folder))} --to {texts} --out {FILE}"
+        commands = [] if own else known.commands(arguments, export)
+        python = known.python(arguments, own=own)
+    version = bibtex(spec.versions.get("glauber", "?"))
+    study = None if call is None else call.study
+    return Citation(sentence(spec), study, arguments, commands, python, notes, version, run)
+
+
+# ---- the call, as it is typed
+
+
+class _Study(NamedTuple):
+    """A public study: how it is called on the command line and in Python, and its parameters."""
+
+    command: str
+    function: str
+    parameters: dict[str, inspect.Parameter]
+
+    def commands(self, arguments: dict[str, Any], export: str | None = None) -> list[str]:
+        """What to type, line by line; nothing where only Python can say it.
+
+        export writes the texts to FILE where they are too many for a command.
+        """
+        shown, lines, words = self._shown(arguments), [], shlex.split(self.command)
+        texts = shown.pop("texts", [])
+        if not has_type(texts, str | list[str]):
+            return []
+        if isinstance(texts, list) and (len(texts) > INLINE or sum(map(len, texts)) > LETTERS):
+            plain = all(text.strip() == text != "" and text.isprintable() for text in texts)
+            if export is None or not plain or texts[0].startswith(">"):
+                return []
+            lines, texts = [export], FILE
+        if isinstance(texts, str):
+            shown["from"], texts = texts, []
+        for name, value in shown.items():
+            parts = value if isinstance(value, list) else [value]
+            if isinstance(value, list) and any("," in str(part) for part in value):
+                return []
+            if any(isinstance(part, list | dict) for part in parts):
+                return []
+            flag = "--" + name.replace("_", "-")
+            kind = self.parameters[name].kind if name in self.parameters else None
+            if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and name != "model":
+                words.append(str(value))
+            elif isinstance(value, bool):
+                words.append(flag if value else f"--no-{flag[2:]}")
+            else:
+                words += [flag, ",".join(map(str, parts))]
+        words += ["--"] if any(text.startswith("-") for text in texts) else []
+        return [*lines, shlex.join([*words, *texts])]
+
+    def python(self, arguments: dict[str, Any], *, own: bool = False) -> list[str]:
+        """The same in Python; own: the model is an object that must be given again."""
+        shown = self._shown(arguments)
+        for name in ("allow", "bias"):  # JSON has sites as texts
+            if isinstance(sites := shown.get(name), dict):
+                shown[name] = {int(s) if s.isdecimal() else s: v for s, v in sites.items()}
+        said = {name: repr(value) for name, value in shown.items()}
+        lines = ["import glauber"]
+        if own:
+            lines.append("model = ...  # the object that the run was made with")
+            said = {"model": "model"} | {n: value for n, value in said.items() if n != "model"}
+        call = ", ".join(f"{name}={value}" for name, value in said.items())
+        return [*lines, f"{self.function}({call})"]
+
+    def _shown(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments that differ from the defaults, in the order of the parameters; out last."""
+        names = sorted(self.parameters, key=lambda name: name == "out")
+        default = {name: self.parameters[name].default for name in names}
+        return {n: arguments[n] for n in names if n in arguments and arguments[n] != default[n]}
+
+
+def _known(call: Call) -> _Study | None:
+    """The public study of a call, which may come from somebody else; None if there is none."""
+    import glauber
+
+    name = call.study.removeprefix("ising-").replace("-", "_")
+    studies = [name for group in glauber.STUDIES.values() for name in group]
+    rooms = (
+        ("glauber", glauber, studies),
+        ("glauber sweep", glauber.sweeps, glauber.sweeps.STUDIES),
+        ("glauber ising", glauber.ising, glauber.ising.STUDIES),
+    )
+    for command, room, names in rooms:
+        if name in names and (room is glauber.ising) == call.study.startswith("ising-"):
+            parameters = dict(inspect.signature(getattr(room, name)).parameters)
+            if call.arguments.keys() <= parameters.keys():
+                command = f"{command} {name.replace('_', '-')}"
+                return _Study(command, f"{room.__name__}.{name}", parameters)
+    return None
 
 
 # ---- in words
@@ -143,49 +257,33 @@ class Citation(Result):
 
 def sentence(spec: Spec) -> str:
     """How a run was made, as a paper's section on methods says it."""
-    if spec.unmasking is not None:
-        how = spec.unmasking
-        what = f"{counted(spec.chains, 'text')} written by unmasking (order {how['order']}, count "
-        what += f"{how['count']}{_seldom(how)})"
+    how = spec.unmasking
+    if how is None:
+        scan = scan_named(spec.scan)
+        redraws = scan.sentence if scan.size == 1 else f"{scan.sentence}, filled {spec.within}"
+        what = f"{counted(spec.chains, 'chain')} of Glauber dynamics, "
+        what += f"{counted(spec.steps, 'step')} each ({redraws}, drawn by {spec.fill})"
     else:
-        long = counted(spec.steps, "step")
-        what = f"{counted(spec.chains, 'chain')} of Glauber dynamics, {long} each ("
-        what += f"{_scan(spec)}, drawn by {spec.fill})"
-    hot = ", ".join(f"{one:g}" for one in sorted(set(spec.temperatures)))
+        usual = {"order", "count", "length"}
+        others = [f", {k} {v}" for k, v in how.items() if k not in usual and v and v != "none"]
+        what = f"{counted(spec.chains, 'text')} written by unmasking (order {how['order']}, count "
+        what += f"{how['count']}{''.join(others)})"
+    conditions = {
+        f"texts of {spec.length} tokens": spec.length,
+        f"after the fixed prefix “{spec.prefix}”": spec.prefix,
+        f"with {counted(len(spec.frozen), 'site')} frozen": spec.frozen and how is None,
+        f"without the tokens {', '.join(spec.forbid)}": spec.forbid,
+        f"under constraints ({', '.join(spec.constraints or {})})": spec.constraints,
+    }
+    more = "".join(f", {text}" for text, is_set in conditions.items() if is_set)
+    temperatures = ", ".join(f"{value:g}" for value in sorted(set(spec.different_temperatures)))
     used = ", ".join(f"{name} {spec.versions.get(name, '?')}" for name in ("torch", "transformers"))
     return (
         f"{what[0].upper()}{what[1:]}, of {spec.model or 'a model of our own'} (weights "
-        f"{spec.fingerprint[:12] or 'unknown'}) at temperature {hot}{_held(spec)}, seed "
+        f"{spec.fingerprint[:12] or 'unknown'}) at temperature {temperatures}{more}, seed "
         f"{spec.seed}, on {spec.device} in {spec.dtype}, by glauber "
         f"{spec.versions.get('glauber', '?')} ({used})."
     )
-
-
-def _scan(spec: Spec) -> str:
-    scan = scan_named(spec.scan)
-    return scan.sentence if scan.size == 1 else f"{scan.sentence}, filled {spec.within}"
-
-
-def _seldom(how: dict[str, Any]) -> str:
-    """What of an unmasking is not usual."""
-    plainly = {"order", "count", "length"}
-    told = [f"{k} {v}" for k, v in how.items() if k not in plainly and v and v != "none"]
-    return "".join(f", {one}" for one in told)
-
-
-def _held(spec: Spec) -> str:
-    found = []
-    if spec.length:
-        found.append(f"texts of {spec.length} tokens")
-    if spec.prefix:
-        found.append(f"behind the fixed prefix “{spec.prefix}”")
-    if spec.frozen and spec.unmasking is None:
-        found.append(f"with {counted(len(spec.frozen), 'site')} held")
-    if spec.forbid:
-        found.append(f"without the tokens {', '.join(spec.forbid)}")
-    if spec.constraints:
-        found.append(f"under constraints ({', '.join(spec.constraints)})")
-    return "".join(f", {one}" for one in found)
 
 
 def bibtex(version: str) -> str:
@@ -199,153 +297,14 @@ def bibtex(version: str) -> str:
 
 
 def _entry(kind: str, key: str, fields: dict[str, Any]) -> str:
-    several = {"author": lambda names: " and ".join(_name(name) for name in names)}
-    rows = [f"  {k} = {{{several.get(k, str)(v)}}}," for k, v in fields.items()]
+    fields = fields | {"author": " and ".join(map(_family_first, fields["author"]))}
+    rows = [f"  {name} = {{{value}}}," for name, value in fields.items()]
     return "\n".join([f"@{kind}{{{key},", *rows, "}"])
 
 
-def _name(name: str) -> str:
-    """Family name first; a group keeps its name whole."""
+def _family_first(name: str) -> str:
+    """Family name first; the name of a group in braces."""
     if name in AUTHORS:
         return f"{{{name}}}"
-    *given, family = name.split()
-    return f"{family}, {' '.join(given)}"
-
-
-# ---- from a signature
-
-
-def read_signature(text: str) -> dict[str, str]:
-    """The parts of a signature, in its order; refuses what is none."""
-    parts: dict[str, str] = {}
-    last = ""
-    for part in " ".join(text.split()).split("|"):
-        if PART.match(part.lstrip()):
-            last, _, value = part.lstrip().partition(":")
-            if last in parts:
-                raise GlauberError(f"the signature says {last} twice: it is no single line.")
-            parts[last] = value
-        elif last:  # a text with a bar in it
-            parts[last] += f"|{part}"
-        else:
-            break
-    if len(parts) < 2 or "glauber" not in parts:
-        raise GlauberError(
-            f"{text!r:.80} is neither the folder of a run nor a signature, which is one line such "
-            "as model:bundled:english|…|seed:0|…|glauber:0.2.0|torch:2.13.0."
-        )
-    return parts
-
-
-def _signed(parts: dict[str, str], signature: str) -> Citation:
-    name = _study_of(parts)
-    of_a_run = _maker_of(parts)
-    if of_a_run is not None and name != of_a_run:
-        return _study_of_a_run(parts, name, of_a_run, signature)
-    told = ", ".join(f"{k} {v}" for k, v in parts.items() if k not in ("study", "glauber", "torch"))
-    by = f"glauber {parts['glauber']} (torch {parts.get('torch', '?')})"
-    said = f"Made by {by}{f', study {name}' if name else ''}: {told}."
-    if name is None:
-        note = "the signature does not say which study it is of, so its command is not known."
-        return Citation(said, None, (note,), parts, None, signature)
-    asked, notes = _asked(name, parts)
-    made = Again(name, asked, notes=tuple(notes))
-    return Citation(said, made, (), parts, None, signature)
-
-
-def _study_of_a_run(
-    parts: dict[str, str], name: str | None, maker: str, signature: str
-) -> Citation:
-    """The citation of a study that read a run: first the run, then the study of it."""
-    import glauber
-
-    order = list(parts)
-    cut = order.index("study")
-    first = {one: parts[one] for one in order[:cut]}
-    made = _signed(first, "|".join(f"{k}:{v}" for k, v in first.items()))
-    asked = {one: parts[one] for one in order[cut + 1 :]}
-    said = f"{made.sentence[:-1]}; read by {parts['study']}"
-    said += "".join(f", {k} {v}" for k, v in asked.items()) + "."
-    if name is None:
-        note = f"{parts['study']} is no command, so only the run's is known."
-        return replace(made, sentence=said, notes=(note,), parts=parts, signature=signature)
-    known = inspect.signature(getattr(glauber, name.replace("-", "_"))).parameters
-    given = {k: _read(v) for k, v in asked.items() if k in known and v != DEFAULT}
-    then = shell(name, given, ["FOLDER"])
-    notes = [f"then, of the run's folder: {then}"]
-    rest = [f"{k}:{v}" for k, v in asked.items() if k not in known]
-    notes += [f"{name} says besides: {', '.join(rest)}."] if rest else []
-    return replace(made, sentence=said, notes=tuple(notes), parts=parts, signature=signature)
-
-
-def _study_of(parts: dict[str, str]) -> str | None:
-    """The study that a signature is of; that of a run names none, and is known by its parts."""
-    import glauber
-
-    listed = {one.replace("_", "-") for group in glauber.STUDIES.values() for one in group}
-    if "study" in parts:
-        return parts["study"] if parts["study"] in listed else None
-    return _maker_of(parts)
-
-
-def _maker_of(parts: dict[str, str]) -> str | None:
-    """What made the run whose signature this is, or begins with; None where it is of no run."""
-    if next(iter(parts)) == "study":
-        return None
-    if {"scan", "fill", "steps"} <= set(parts):
-        return "sample"
-    return "generate" if {"order", "count", "steps", "length"} <= set(parts) else None
-
-
-def _asked(name: str, parts: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Parameters as the signature gives them, and what it leaves open."""
-    import glauber
-
-    known = inspect.signature(getattr(glauber, name.replace("-", "_"))).parameters
-    called = {PARAMETERS.get(part, part): value for part, value in parts.items()}
-    asked: dict[str, Any] = {}
-    for one in ("model", "models"):
-        if one in called and one in known:
-            asked["model"] = called[one]
-    asked |= {k: _read(v) for k, v in called.items() if k in known and k not in {*FACTS, "models"}}
-    device, _, dtype = parts.get("device", "").partition("/")
-    if "device" in known and device:
-        asked["device"] = device
-    if "dtype" in known and dtype not in ("", "float32"):
-        asked["dtype"] = dtype
-    return asked, _open(name, parts, list(known), asked)
-
-
-def _read(value: str) -> Any:
-    """A part as Python takes it: numbers as numbers."""
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return {"True": True, "False": False}.get(value, value)
-
-
-def _open(name: str, parts: dict[str, str], known: list[str], asked: dict[str, Any]) -> list[str]:
-    found = []
-    if "texts" in known:
-        found.append(
-            "the texts are not in a signature: without --from, those of the package are taken; "
-            "give the ones that were used."
-        )
-    if "constraints" in parts:
-        found.append(f"constraints are named and not spelled out: {parts['constraints']}.")
-    if parts.get("prefix", "").endswith("…"):
-        found.append("the prefix is cut.")
-    if any(re.search(r"\.\d{5,}", str(value)) for value in asked.values()):
-        found.append("numbers are rounded to six digits.")
-    unsaid = {"texts", "model", "models", "out", "session", "batch_size", "memo", "dtype", "device"}
-    rest = [one for one in known if one not in asked and one not in unsaid]
-    if rest:
-        found.append(f"not said, so taken to be as by default: {', '.join(rest)}.")
-    used = {PARAMETERS.get(part, part) for part in parts} - set(asked) - FACTS
-    if used:
-        also = ", ".join(f"{one}:{parts[one]}" for one in parts if one in used)
-        found.append(f"the signature says besides: {also}.")
-    found.append("the weights must be those of the signature: `glauber models NAME` prints theirs.")
-    return found
+    *first, family = name.split()
+    return f"{family}, {' '.join(first)}"

@@ -1,4 +1,4 @@
-"""How do the chains of a run go, in a few hundred points?
+"""How the chains of a run go, in a few hundred points.
 
 What is left of the start, the share of steps that changed a token, and the entropy where tokens
 were drawn. Segment by segment, so that only sums at the wanted steps are in memory.
@@ -121,16 +121,19 @@ def _per_step(run: Run, first: int) -> Floats:
     """
     number = first // run.log.segment_steps
     events = shown_events(run, number).arrays
-    site, token, entropy = (events[name] for name in ("site", "token", "entropy"))
+    site, token, entropy = events["site"], events["token"], events["entropy"]
     event = site >= 0
     old = run.log.segment(number).replaced_tokens()
-    began = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(event, site, 0)]
+    start = run.tokens(0)[np.arange(len(site))[:, None, None], np.where(event, site, 0)]
     known = event & np.isfinite(entropy)
-    left = (token == began).astype(np.int8) - (old == began)
-    changed = ((old != token) & event).any(axis=2)
-    entropies = np.where(known, entropy, 0.0).sum(axis=2)
-    returned = np.where(event, left, 0).sum(axis=2)
-    return np.stack([changed, entropies, known.sum(axis=2), returned]).astype(np.float64)
+    returned = np.where(event, (token == start).astype(np.int8) - (old == start), 0)
+    sums = (
+        ((old != token) & event).any(axis=2),
+        np.where(known, entropy, 0.0).sum(axis=2),
+        known.sum(axis=2),
+        returned.sum(axis=2),
+    )
+    return np.stack(sums).astype(np.float64)
 
 
 def _series(values: Floats) -> dict[str, Any]:

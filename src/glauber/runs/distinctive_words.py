@@ -1,4 +1,4 @@
-"""Which words does one group of texts use more than another?
+"""Words that one group of texts uses more than another.
 
 Log-odds with a prior (Monroe, Colaresi and Quinn 2008): for a word with counts y in n words, prior
 a of a0,  delta = log (y1 + a) / (n1 + a0 - y1 - a) - log (y2 + a) / (n2 + a0 - y2 - a).
@@ -31,8 +31,8 @@ class WordContrast:
     word: str
     log_odds: float
     standard_error: float
-    counts: tuple[int, int]
-    chains: tuple[int, int]  # that hold it at some snapshot
+    counts: tuple[int, ...]  # in each group
+    chains: tuple[int, ...]  # that contain it at some snapshot
     sure: bool  # at 95% over all words looked at together (Bonferroni); never for two chains
     kind: str = "estimate"
     n_chains: int = 0  # of the smaller group
@@ -51,7 +51,7 @@ class WordContrast:
 
 
 def words_of(texts: Sequence[str]) -> Counter[str]:
-    """How often each word stands in the texts of one chain, in small letters."""
+    """The number of times each word occurs in the texts of one chain, in lower case."""
     return Counter(word for text in texts for word in WORD.findall(text.lower()))
 
 
@@ -69,8 +69,8 @@ def distinctive_words(
 ) -> list[WordContrast]:
     """Words by how surely the first group of chains uses them more, the surest first.
 
-    Each group holds a list of texts for each chain. The last words are those that the second group
-    uses more. Words are looked at if they stand at least `fewest` times in all, in at least two
+    Each group has a list of texts for each chain. The last words are those that the second group
+    uses more. Words count if they occur at least `fewest` times in all, in at least two
     chains.
     """
     if min(len(first), len(second)) < 2:
@@ -88,19 +88,15 @@ def distinctive_words(
     n_chains = min(len(first), len(second))
     enough = n_chains >= MIN_CHAINS
     limit = t_quantile(n_chains, comparisons=len(words))
-    found = [
-        WordContrast(
-            word=word,
-            log_odds=float(delta[place]),
-            standard_error=float(errors[place]),
-            counts=tuple(int(c[:, place].sum()) for c in counts),  # type: ignore[arg-type]
-            chains=tuple(int((c[:, place] > 0).sum()) for c in counts),  # type: ignore[arg-type]
-            sure=bool(enough and abs(delta[place]) > limit * errors[place]),
-            n_chains=n_chains,
-        )
-        for place, word in enumerate(words)
+    sure = enough & (np.abs(delta) > limit * errors)
+    in_chains = [(count > 0).sum(axis=0) for count in counts]
+    columns = (delta, errors, np.stack(summed, 1).astype(int), np.stack(in_chains, 1), sure)
+    rows = zip(words, *(column.tolist() for column in columns), strict=True)
+    contrasts = [
+        WordContrast(word, odds, error, tuple(uses), tuple(chains), is_sure, n_chains=n_chains)
+        for word, odds, error, uses, chains, is_sure in rows
     ]
-    return sorted(found, key=lambda one: (-one.z, one.word))
+    return sorted(contrasts, key=lambda contrast: (-contrast.z, contrast.word))
 
 
 def distinctive(own: Counter[str], others: Counter[str], count: int) -> tuple[str, ...]:
@@ -134,9 +130,9 @@ def variances(counts: Sequence[Floats], prior: Floats) -> Floats:
 def _frequent(tables: list[list[Counter[str]]], fewest: int) -> list[str]:
     total: Counter[str] = Counter()
     holders: Counter[str] = Counter()
-    for one in (one for group in tables for one in group):
-        total.update(one)
-        holders.update(one.keys())
+    for counter in (counter for group in tables for counter in group):
+        total.update(counter)
+        holders.update(counter.keys())
     return sorted(word for word, count in total.items() if count >= fewest and holders[word] > 1)
 
 

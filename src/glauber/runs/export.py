@@ -1,8 +1,8 @@
-"""How does a run leave for other tools: ArviZ, Parquet, JSON lines, plain text, FASTA?"""
+"""A run written for other tools (ArviZ, Parquet, JSON lines, plain text, FASTA), and its series."""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,80 +10,67 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.checks import Whole
 from glauber.conditionals.texts import Row, fasta
 from glauber.disk import check_new, draft_of, sync
 from glauber.errors import GlauberError
-from glauber.progress import check_count
-from glauber.result import Result, one_of, plain, study
-from glauber.runs.again import start_texts
-from glauber.runs.run import BLOCK, Run
+from glauber.json_text import has_type
+from glauber.result import Result, internal, one_of, plain, study
+from glauber.runs.run import BLOCK, Folder, Run
 
 if TYPE_CHECKING:
     import arviz
-    import pandas
     import plotly.graph_objects as go
-
-__all__ = ["Exported", "export", "forced", "survival", "to_arviz", "trajectory"]
 
 
 @study
 def export(
-    run: Annotated[Run | str | Path, "Folder of a run."],
+    run: Folder,
     *,
-    to: Annotated[str, "arviz, parquet, jsonl, text, fasta or starts."],
+    to: Annotated[str, "arviz, parquet, jsonl, text, fasta, texts or starts."],
     out: Annotated[str | Path, "File to write; an existing one is kept."],
-    every: Annotated[int, "jsonl: one object every so many steps."] = 1,
+    every: Annotated[int, "jsonl: one object every so many steps.", Whole(1, 10**15)] = 1,
 ) -> "Exported":
     """Write a run as ArviZ netCDF, Parquet, JSON lines, plain text or FASTA.
 
-    text is the last text of each chain, one a line, as `--from` reads them; starts are the texts
-    that the chains began from, without the prefix; fasta is as text, for models of letters, with
-    the names that the starts had; parquet has a row per event, by position
-    as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole run is
-    compared with its checksums first: one that is damaged is not exported.
+    text is the last text of each chain, one a line, as `--from` reads them; texts are those that
+    the run was given, and starts what its chains began from, without the prefix; fasta is as text,
+    for models of letters, with the names that the starts had; parquet has a row per event, by
+    position as it is stored; jsonl counts sites from 0 without special tokens and prefix. The whole
+    run is compared with its checksums first: one that is damaged is not exported.
     """
     one_of("the format", to, WRITERS)
-    check_count("number of steps between objects", every, most=10**15)
     path = Path(out)
     check_new(path, "file")
-    opened = Run.of(run, generations=True)
-    opened.verify()
+    run = Run.of(run, generations=True)
+    run.verify()
     try:
         with draft_of(path) as draft:
-            WRITERS[to](opened, draft, every)
+            WRITERS[to](run, draft, every)
         sync(path.absolute().parent)
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
-    return Exported(opened, to, path, path.stat().st_size, opened.signature)
+    return Exported(to, path, path.stat().st_size, run)
 
 
 @dataclass(frozen=True, eq=False)
 class Exported(Result):
-    """A file that holds a run for other tools."""
+    """A file with a run for other tools."""
 
-    run: Run
     to: str
-    path: Path  # the file
-    size: int  # bytes
-    signature: str
+    out: Path
+    bytes: int
+    run: Run = internal()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": plain(self.run.folder),
-            "to": self.to,
-            "out": str(self.path),
-            "bytes": self.size,
-            "signature": self.signature,
-        }
+        return {"run": plain(self.run.folder)} | super().to_dict()
 
     def lines(self) -> Iterable[str]:
-        yield f"{self.path}: {self.size / 1e6:,.2f} MB"
+        yield f"{self.out}: {self.bytes / 1e6:,.2f} MB"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, Any]]:
         """One row: the file."""
-        import pandas
-
-        return pandas.DataFrame([self.to_dict()])
+        return [self.to_dict()]
 
     def figures(self) -> "dict[str, go.Figure]":
         return self.run.figures()
@@ -131,56 +118,35 @@ def _write_parquet(run: Run, out: Path, every: int) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    spelling = np.array([], dtype=object)
-    schema = None
-    writer = None
-    for first in range(0, max(run.steps, 1), BLOCK):
-        block = {name: run.read(name, first, min(first + BLOCK, run.steps)) for name in run.fields}
-        chain, step, slot = np.nonzero(block["site"] >= 0)
-        columns: dict[str, Any] = {"chain": chain, "step": step + first + 1}
-        columns |= {name: values[chain, step, slot] for name, values in block.items()}
-        needed = int(columns["token"].max(initial=-1)) + 1
-        if needed > len(spelling):
-            more = [run.vocabulary.spell(token) for token in range(len(spelling), needed)]
-            spelling = np.concatenate([spelling, np.array(more, dtype=object)])
-        columns["spelling"] = pyarrow.array(spelling[columns["token"]].tolist(), pyarrow.string())
-        table = pyarrow.table(columns, schema=schema)
-        schema = table.schema
-        writer = writer or pyarrow.parquet.ParquetWriter(str(out), schema)
-        writer.write_table(table)
-    assert writer is not None
-    writer.close()
+    def table(first: int) -> pyarrow.Table:
+        columns = run.event_columns(first, min(first + BLOCK, run.steps))
+        spellings = pyarrow.array(columns.pop("spelling"), pyarrow.string())
+        return pyarrow.table(columns | {"spelling": spellings})
+
+    table_of_no_rows = table(run.steps)
+    with pyarrow.parquet.ParquetWriter(str(out), table_of_no_rows.schema) as writer:
+        for first in range(0, run.steps, BLOCK):
+            writer.write_table(table(first))
 
 
 def _write_jsonl(run: Run, out: Path, every: int) -> None:
     """One object per chain and step: its text, and the sites that changed, as people count them."""
     with out.open("w", encoding="utf-8") as file:
         for step, tokens in run.states(every):
-            changed = _changed_sites(run, step) if step else [[] for _ in tokens]
+            sites, changed = (
+                run.read(name, max(0, step - 1), step) for name in ("site", "changed")
+            )
             for chain, row in enumerate(tokens):
-                line: dict[str, Any] = {"chain": chain, "step": step}
-                if run.spec.names:
-                    line["name"] = run.spec.names[chain]
-                line["text"] = run.spelled(row)
-                line["changed"] = changed[chain]
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                named = {"name": run.spec.names[chain]} if run.spec.names else {}
+                moved = sites[chain][changed[chain]] - run.first_site
+                line = {"chain": chain, "step": step, **named, "text": run.spelled(row)}
+                text = json.dumps(line | {"changed": moved.tolist()}, ensure_ascii=False)
+                file.write(f"{text}\n")
 
 
-def _changed_sites(run: Run, step: int) -> list[list[int]]:
-    sites, changed = run.read("site", step - 1, step), run.read("changed", step - 1, step)
-    moved = zip(sites[:, 0] - run.first_site, changed[:, 0], strict=True)
-    return [row[there].tolist() for row, there in moved]
-
-
-def _write_text(run: Run, out: Path, every: int) -> None:
-    """The last text of each chain, one a line, as `--from` reads them."""
-    lines = [run.spelled(row) for row in run.tokens()]
-    out.write_text("".join(line.replace("\n", " ") + "\n" for line in lines), encoding="utf-8")
-
-
-def _write_starts(run: Run, out: Path, every: int) -> None:
-    """The text that each chain began from, one a line, without the prefix."""
-    lines = [line.replace("\n", " ") + "\n" for line in start_texts(run)]
+def _write_lines(texts: Iterable[str], out: Path) -> None:
+    """One text a line, as `--from` reads them."""
+    lines = (text.replace("\n", " ") + "\n" for text in texts)
     out.write_text("".join(lines), encoding="utf-8")
 
 
@@ -188,7 +154,7 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     """The last text of each chain under its start's name, with chain and step in the header."""
     if not run.vocabulary.letters:
         raise GlauberError(
-            "FASTA holds sequences of letters, but the tokens of this run are words."
+            "FASTA is for sequences of letters, but the tokens of this run are words."
         )
     names = run.spec.names or [""] * run.n_chains
     rows = zip(names, run.tokens(), strict=True)
@@ -199,19 +165,34 @@ def _write_fasta(run: Run, out: Path, every: int) -> None:
     out.write_text(fasta(records), encoding="utf-8")
 
 
+def start_texts(run: Run) -> list[str]:
+    """The text that each chain began from, without the prefix."""
+    n_after = len(run.vocabulary.around[1])
+    rows = [row[run.first_site : int((row >= 0).sum()) - n_after] for row in run.tokens(0)]
+    return [run.spelled(row) for row in rows]
+
+
+def _given_texts(run: Run) -> list[str]:
+    """The texts of the call that made the run."""
+    call = run.log.call
+    texts = None if call is None else call.arguments.get("texts")
+    if not isinstance(texts, list) or not has_type(texts, list[str]):
+        raise GlauberError(f"the run {run.name} does not contain the texts that it was given.")
+    return texts
+
+
 WRITERS: dict[str, Callable[[Run, Path, int], None]] = {
     "arviz": _write_arviz,
     "parquet": _write_parquet,
     "jsonl": _write_jsonl,
-    "text": _write_text,
+    "text": lambda run, out, every: _write_lines(map(run.spelled, run.tokens()), out),
     "fasta": _write_fasta,
-    "starts": _write_starts,
+    "texts": lambda run, out, every: _write_lines(_given_texts(run), out),
+    "starts": lambda run, out, every: _write_lines(start_texts(run), out),
 }
 
 
-def trajectory(run: Run, every: int = 1) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """(step, tokens (chains, length)) at step 0, every, 2 every, … of a run."""
-    return run.states(every)
+# ---- series of a run
 
 
 def forced(run: Run) -> NDArray[np.bool_]:
@@ -222,7 +203,7 @@ def forced(run: Run) -> NDArray[np.bool_]:
 
 
 def forced_events(
-    start: NDArray[Any], sites: NDArray[Any], new: NDArray[Any], budget: int
+    start: NDArray[Any], sites: NDArray[Any], tokens: NDArray[Any], budget: int
 ) -> NDArray[np.bool_]:
     """Which events (chains, steps, slots) a budget of changes forced, (chains, steps).
 
@@ -231,13 +212,13 @@ def forced_events(
     forced = np.zeros(sites.shape[:2], bool)
     differs, chains = np.zeros(start.shape, bool), np.arange(len(start))[:, None]
     for step in range(sites.shape[1]):
-        there = sites[:, step] >= 0
-        own = np.where(there, sites[:, step], 0)
-        others = differs.sum(axis=1) - (differs[chains, own] & there).sum(axis=1)
-        forced[:, step] = others + there.sum(axis=1) > budget
-        rows, slots = np.nonzero(there)
-        place = own[rows, slots]
-        differs[rows, place] = new[rows, step, slots] != start[rows, place]
+        redrawn = sites[:, step] >= 0
+        own_sites = np.where(redrawn, sites[:, step], 0)
+        others = differs.sum(axis=1) - (differs[chains, own_sites] & redrawn).sum(axis=1)
+        forced[:, step] = others + redrawn.sum(axis=1) > budget
+        chain, slot = np.nonzero(redrawn)
+        site = own_sites[chain, slot]
+        differs[chain, site] = tokens[chain, step, slot] != start[chain, site]
     return forced
 
 
@@ -260,7 +241,7 @@ def step_means(run: Run, field: str) -> NDArray[np.float64]:
 
 
 def survival(run: Run, every: int = 1) -> NDArray[np.float64]:
-    """Share of the free sites that hold their starting token, (chains, 1 + steps // every)."""
+    """Share of the free sites that have their starting token, (chains, 1 + steps // every)."""
     start, free = run.tokens(0), run.free
     same = [((tokens == start) & free).sum(axis=1) for _, tokens in run.states(every)]
     return np.stack(same, axis=1) / free.sum(axis=1, keepdims=True)

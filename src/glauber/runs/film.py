@@ -1,14 +1,14 @@
-"""What moved between two moments of a stored run? A stretch of states, frame by frame.
+"""A stretch of a stored run, frame by frame, for a page that plays it.
 
 A film is one state and the events after it, so that a page can play, step and seek without asking
 again. It is read from the segments around it; the run's size does not matter.
 """
 
 import base64
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count as counts
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,7 +56,8 @@ class Film:
         return replace(self, log_prob=log_prob, entropy=entropy)
 
     def to_dict(self) -> dict[str, Any]:
-        """The film as a page reads it."""
+        """The film as a page reads it: columns by `column`, starts and sites as lists."""
+        columns = ("frame", "chain", "site", "token", "log_prob", "entropy")
         return {
             "first": self.first,
             "every": self.every,
@@ -66,12 +67,7 @@ class Film:
             "begin": [row.tolist() for row in self.begin],
             "begin_log_prob": [column(row) for row in self.begin_log_prob],
             "frozen": [list(sites) for sites in self.frozen],
-            "frame": column(self.frame),
-            "chain": column(self.chain),
-            "site": column(self.site),
-            "token": column(self.token),
-            "log_prob": column(self.log_prob),
-            "entropy": column(self.entropy),
+            **{name: column(getattr(self, name)) for name in columns},
             "words": self.words,
             "end": self.end,
         }
@@ -107,10 +103,10 @@ def film(
     chosen = _chosen(run, chains)
     count = min(count, (run.steps - first) // every)
     tokens, log_prob = state_at(run, first)
-    begin = [
-        Begin(c, run.vocabulary, tokens[c, span], log_prob[c, span], run.free[c, span])
-        for c, span in ((c, slice(*run.text_spans[c])) for c in chosen)
-    ]
+    begin = []
+    for chain in chosen:
+        row = chain, slice(*run.text_spans[chain])
+        begin.append(Begin(chain, run.vocabulary, tokens[row], log_prob[row], run.free[row]))
     events = _events(run, first, count, every, chosen)
     return film_of(begin, events, first=first, count=count, every=every, end=run.steps)
 
@@ -139,6 +135,7 @@ def film_of(
     events: the columns frame, chain (an index into `begin`), site (of the shown text), token,
     log_prob_new and entropy.
     """
+    sites = {name: events[name].astype(np.int32) for name in ("frame", "chain", "site", "token")}
     return Film(
         first=first,
         every=every,
@@ -147,10 +144,7 @@ def film_of(
         begin=tuple(row.tokens.astype(np.int32) for row in begin),
         begin_log_prob=tuple(row.log_prob for row in begin),
         frozen=tuple(tuple(np.flatnonzero(~row.free).tolist()) for row in begin),
-        frame=events["frame"].astype(np.int32),
-        chain=events["chain"].astype(np.int32),
-        site=events["site"].astype(np.int32),
-        token=events["token"].astype(np.int32),
+        **sites,
         log_prob=events["log_prob_new"].astype(np.float32),
         entropy=events["entropy"].astype(np.float32),
         words=_words(begin, events),
@@ -166,20 +160,15 @@ def whole_film(run: Run, *, most_events: int = EVENTS, chains: Sequence[int] | N
     check_count("number of events", most_events)
     chosen = _chosen(run, chains)
     sites, slots = run.free[chosen].sum(axis=1), run.log.n_slots
-    for every in _nice():
-        count = run.steps // every
-        seen = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # of a frame, if uniform
-        if count > 1 and count * seen > 1.1 * most_events:
+    for every in (10**power * digit for power in counts() for digit in (1, 2, 5)):
+        n_frames = run.steps // every
+        expected = (sites * (1 - (1 - 1 / sites) ** (every * slots))).sum()  # a frame, if uniform
+        if n_frames > 1 and n_frames * expected > 1.1 * most_events:
             continue
-        candidate = film(run, first=0, count=count, every=every, chains=chosen)
-        if count <= 1 or len(candidate.frame) <= most_events:
+        candidate = film(run, first=0, count=n_frames, every=every, chains=chosen)
+        if n_frames <= 1 or len(candidate.frame) <= most_events:
             break
     return candidate
-
-
-def _nice() -> Iterator[int]:
-    """1, 2, 5, 10, 20, …"""
-    return (10**power * digit for power in itertools.count() for digit in (1, 2, 5))
 
 
 def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
@@ -205,15 +194,15 @@ def _words(begin: Sequence[Begin], events: Parts) -> dict[str, str]:
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Tokens (chains, length) after a step, and the log-probability of each at its last visit."""
-    number = max(0, step - 1) // run.log.segment_steps
-    events = shown_events(run, number)
-    part = {name: values[:, : step - events.first] for name, values in events.arrays.items()}
     tokens = run.tokens(step)
-    log_prob, unseen = np.full(tokens.shape, np.nan, np.float32), run.free.copy()
-    _last_visits(part, log_prob, unseen)
+    log_prob = np.full(tokens.shape, np.nan, np.float32)
+    number = max(0, step - 1) // run.log.segment_steps
     with suppress(DamagedRun):  # of the segment before: what it would say is unknown
-        if number and unseen.any():
-            _last_visits(shown_events(run, number - 1).arrays, log_prob, unseen)
+        if number:
+            before = shown_events(run, number - 1)
+            before.replay(log_prob, before.first, before.last, field="log_prob_new")
+    segment = shown_events(run, number)
+    segment.replay(log_prob, segment.first, step, field="log_prob_new")
     return tokens, log_prob
 
 
@@ -225,24 +214,6 @@ def shown_events(run: Run, number: int) -> Segment:
         hidden = np.isin(arrays["token"], run.hidden_tokens)
         arrays |= {n: np.where(hidden, np.nan, arrays[n]) for n in ("log_prob_new", "entropy")}
     return Segment(segment.first, arrays)
-
-
-def _last_visits(
-    part: Mapping[str, NDArray[Any]], log_prob: NDArray[Any], unseen: NDArray[np.bool_]
-) -> None:
-    """Enters the last visit of each site (chains, length) that is unseen so far."""
-    chain, step, slot = np.nonzero(part["site"] >= 0)
-    sites, last = _last(chain * unseen.shape[1] + part["site"][chain, step, slot])
-    new = unseen.ravel()[sites]
-    sites, last = sites[new], last[new]
-    log_prob.ravel()[sites] = part["log_prob_new"][chain[last], step[last], slot[last]]
-    unseen.ravel()[sites] = False
-
-
-def _last(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The different keys (n,) in rising order, and the last index of each."""
-    different, index = np.unique(keys[::-1], return_index=True)
-    return different, len(keys) - 1 - index
 
 
 def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> Parts:
@@ -278,5 +249,6 @@ def last_events(events: Parts, shape: tuple[int, ...]) -> Parts:
     """Only the last event of each frame, chain and site, in this order; shape (chains, length)."""
     n_chains, length = shape
     keys = (events["frame"] * n_chains + events["chain"]) * length + events["site"]
-    _, last = _last(keys)
+    _, reversed_index = np.unique(keys[::-1], return_index=True)
+    last = len(keys) - 1 - reversed_index
     return {name: values[last] for name, values in events.items()}

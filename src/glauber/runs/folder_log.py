@@ -35,7 +35,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from glauber.call import Call
 from glauber.conditionals.base import PAD
 from glauber.disk import (
     DRAFT,
@@ -63,6 +64,7 @@ from glauber.runs.log import (
     MIN_SEGMENT_STEPS,
     TOKENS,
     Events,
+    LazyArrays,
     Log,
     Segment,
     check_described,
@@ -74,7 +76,7 @@ from glauber.runs.log import (
     split_events,
     stored_events,
 )
-from glauber.runs.spec import CHANGING, Spec, record_of, spec_digest, spec_of
+from glauber.runs.spec import CHANGING, Spec, is_call, record_of, spec_digest, spec_of
 
 FORMAT = 5  # up to 4, events were Zarr arrays
 START = "start.parquet"
@@ -186,13 +188,10 @@ class Table:
         """A column of a table with one row per chain, (chains, length)."""
         if self.n_rows != n_chains:
             raise ValueError(f"{self.n_rows} rows for {n_chains} chains")
-        return self._remember(name, lambda: self._lists(name))
-
-    def _lists(self, name: str) -> NDArray[Any]:
-        values = self.column(name)
-        if values.ndim != 2 or (name == TOKENS and values.min(initial=PAD) < PAD):
+        rows = self._remember(name, lambda: self.column(name))
+        if rows.ndim != 2 or (name == TOKENS and rows.min(initial=PAD) < PAD):
             raise ValueError(f"{name} is wrong")
-        return values
+        return rows
 
     def events(self, name: str, first: int, shape: tuple[int, int, int]) -> NDArray[Any]:
         """A field of a table with one row per event, as an array (chains, steps, slots).
@@ -286,7 +285,7 @@ def take_lock(folder: Path) -> int:
 
 
 def remove_strays(folder: Path, named: Mapping[str, str]) -> None:
-    """Remove what an interrupted writer left behind: drafts, and segments that are not named."""
+    """Remove what an interrupted writer left: drafts, and segments that are not named."""
     for parent in (folder, folder / EVENTS, folder / STATES, folder / TOKENIZER):
         for path in parent.iterdir() if parent.is_dir() and not parent.is_symlink() else ():
             name = path.relative_to(folder).as_posix()
@@ -310,12 +309,14 @@ class Manifest:
     segment_steps: int
     steps: int = 0
     files: dict[str, str] = field(default_factory=dict)  # digests by name
+    call: dict[str, Any] | None = None  # as `Call.to_dict` gives it
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> "Manifest":
         """The manifest with these entries; what is missing or wrong is a ValueError or its like."""
         names = ("run", "fields", "chains", "slots", "segment_steps", "steps", "files")
-        manifest = cls(spec_of(record["spec"]), **{name: record[name] for name in names})
+        entries = {name: record[name] for name in names} | {"call": record.get("call")}
+        manifest = cls(spec_of(record["spec"]), **entries)
         counts = (manifest.chains, manifest.slots, manifest.segment_steps, manifest.steps + 1)
         well_formed = (
             all(type(count) is int and count > 0 for count in counts)
@@ -325,6 +326,7 @@ class Manifest:
             and all(NAMED.fullmatch(name) and name.isprintable() for name in manifest.files)
             and manifest.n_full <= len(manifest.files)
             and manifest.files.keys() >= {*manifest.needed_files()}
+            and (manifest.call is None or is_call(manifest.call))
         )
         if not well_formed:
             raise ValueError("an entry is wrong")
@@ -388,12 +390,19 @@ class Manifest:
         """The file with the events of a segment; None where it has no steps."""
         return f"{EVENTS}/{number:08}.parquet" if number < self.n_full else self.tail
 
-    def needed_files(self) -> list[str]:
-        """The files that a run of so many steps consists of, without its tokenizer."""
-        names = [START]
+    def segment_files(self) -> Iterator[tuple[str, int, int]]:
+        """The files of a run of so many steps, and the steps (first, last] that each contains."""
+        yield START, 0, 0
         for number in range(self.n_full):
-            names += [f"{EVENTS}/{number:08}.parquet", state_file(number + 1)]
-        return names if self.tail is None else [*names, self.tail]
+            first, last = number * self.segment_steps, (number + 1) * self.segment_steps
+            yield f"{EVENTS}/{number:08}.parquet", first, last
+            yield state_file(number + 1), last, last
+        if self.tail is not None:
+            yield self.tail, self.n_full * self.segment_steps, self.steps
+
+    def needed_files(self) -> list[str]:
+        """The names of these files."""
+        return [name for name, _, _ in self.segment_files()]
 
     def with_steps(self, steps: int, spec: Spec, digests: Mapping[str, str]) -> "Manifest":
         """The manifest of a run of so many steps, with the digests of its files."""
@@ -452,6 +461,7 @@ class FolderLog(Log):
         rejects: bool = False,
         save_tokenizer: Callable[[Path], None] | None = None,
         segment_steps: int | None = None,
+        call: Call | None = None,
     ) -> "FolderLog":
         """A new log without steps, opened for writing.
 
@@ -467,7 +477,7 @@ class FolderLog(Log):
             "segment_steps": segment_steps or default_segment_steps(len(tokens), n_slots),
         }
         run = content_digest(columns, header | {"spec": spec_digest(spec)})
-        manifest = Manifest(spec, run, **header)
+        manifest = Manifest(spec, run, **header, call=None if call is None else call.to_dict())
 
         def fill(draft: Path) -> None:
             (draft / EVENTS).mkdir()
@@ -475,7 +485,8 @@ class FolderLog(Log):
             if save_tokenizer is not None:
                 save_tokenizer(draft / TOKENIZER)
             files = tokenizer_digests(draft)
-            about = {**header, "run": run, "spec": record_of(spec), "tokenizer": files}
+            about = {"run": run, "spec": record_of(spec), "tokenizer": files, "call": manifest.call}
+            about |= header
             start = encode(columns, about)
             (draft / START).write_bytes(start)
             files = {START: digest(start), **files}
@@ -488,6 +499,7 @@ class FolderLog(Log):
         self._manifest, self.spec, self.steps = manifest, manifest.spec, manifest.steps
         self.fields, self.segment_steps = manifest.fields, manifest.segment_steps
         self.n_chains, self.n_slots = manifest.chains, manifest.slots
+        self.call = None if manifest.call is None else Call(**manifest.call)
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -533,7 +545,8 @@ class FolderLog(Log):
         first = number * self.segment_steps
         if self._growing is not None and self._growing.first == first:
             return self._growing
-        return Segment(first, _StoredArrays(self, number))
+        read = cache(partial(self._array, number))
+        return Segment(first, LazyArrays((TOKENS, *self.fields), read))
 
     def _array(self, number: int, name: str) -> NDArray[Any]:
         """An array of a segment; a writer may replace the tail between two reads of a reader."""
@@ -679,41 +692,17 @@ class FolderLog(Log):
             self._lock = None
 
 
-class _StoredArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of a stored segment, each read when it is first used."""
-
-    def __init__(self, log: FolderLog, number: int) -> None:
-        self._log, self._number = log, number
-        self._arrays: Events = {}
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self._arrays:
-            self._arrays[name] = self._log._array(self._number, name)
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((TOKENS, *self._log.fields))
-
-    def __len__(self) -> int:
-        return 1 + len(self._log.fields)
-
-
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace run.json: the commit."""
     write_file(folder / MANIFEST, manifest.to_bytes())
     sync(folder)
 
 
-def tokenizer_files(folder: Path) -> list[str]:
-    """The names of the files of a tokenizer; hidden files are none of it."""
+def tokenizer_digests(folder: Path) -> dict[str, str]:
+    """The digests of the files of a tokenizer by their names; hidden files are none of it."""
     paths = [path for path in sorted((folder / TOKENIZER).rglob("*")) if not path.is_dir()]
     names = [path.relative_to(folder).as_posix() for path in paths]
-    return [name for name in names if NAMED.fullmatch(name)]
-
-
-def tokenizer_digests(folder: Path) -> dict[str, str]:
-    """The digests of the files of a tokenizer by their names."""
-    return {name: digest(read_file(folder, name)) for name in tokenizer_files(folder)}
+    return {name: digest(read_file(folder, name)) for name in names if NAMED.fullmatch(name)}
 
 
 class FileDamage(NamedTuple):
@@ -742,16 +731,8 @@ def file_damage(folder: Path, name: str, manifest: Manifest) -> str | None:
 
 def file_damages(folder: Path, manifest: Manifest) -> Iterator[FileDamage]:
     """The files that are not what the manifest says, in the order of steps."""
-    for name in manifest.needed_files():
-        number = int(re.findall(r"\d+", name)[0]) if name != START else 0
-        first = number * manifest.segment_steps
-        last = min(first + manifest.segment_steps, manifest.steps)
-        if name == manifest.tail:
-            first, last = manifest.n_full * manifest.segment_steps, manifest.steps
-        if name.startswith(STATES) or name == START:
-            last = first
-        reason = file_damage(folder, name, manifest)
-        if reason is not None:
+    for name, first, last in manifest.segment_files():
+        if reason := file_damage(folder, name, manifest):
             yield FileDamage(name, reason, first, last)
     yield from tokenizer_damages(folder, manifest)
 
@@ -763,8 +744,8 @@ def tokenizer_damages(folder: Path, manifest: Manifest) -> list[FileDamage]:
     """
     names = [name for name in manifest.files if name.startswith(f"{TOKENIZER}/")]
     reasons = {name: file_damage(folder, name, manifest) for name in names}
-    damages = [FileDamage(name, reason) for name, reason in reasons.items() if reason is not None]
     if f"{TOKENIZER}/tokenizer.json" not in names:
-        foreign = [name for name in tokenizer_files(folder) if name not in names]
-        damages += [FileDamage(name, "is not part of the run") for name in foreign]
-    return damages
+        paths = (path for path in sorted((folder / TOKENIZER).rglob("*")) if not path.is_dir())
+        others = {path.relative_to(folder).as_posix() for path in paths} - {*names}
+        reasons |= {n: "is not part of the run" for n in sorted(others) if NAMED.fullmatch(n)}
+    return [FileDamage(name, reason) for name, reason in reasons.items() if reason is not None]

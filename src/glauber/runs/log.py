@@ -8,13 +8,14 @@ not depend on how the steps were divided into calls of `append`. `MemoryLog` kee
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.call import Call
 from glauber.conditionals.base import PAD
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory
@@ -50,6 +51,11 @@ class Segment:
 
     first: int
     arrays: Mapping[str, NDArray[Any]]
+
+    @property
+    def last(self) -> int:
+        """The step of the run after which it ends."""
+        return self.first + int(self.arrays["site"].shape[1])
 
     def replay(self, values: NDArray[Any], first: int, last: int, *, field: str = "token") -> None:
         """Apply the events of the steps first <= step < last to tokens (chains, length) in place.
@@ -90,6 +96,7 @@ class Log(ABC):
     """Events of all chains, appended in the order of steps."""
 
     spec: Spec
+    call: Call | None  # that makes the run
     steps: int
     fields: list[str]
     n_chains: int
@@ -187,8 +194,9 @@ class MemoryLog(Log):
         *,
         rejects: bool = False,
         segment_steps: int | None = None,
+        call: Call | None = None,
     ) -> None:
-        self.spec, self.steps = spec, 0
+        self.spec, self.call, self.steps = spec, call, 0
         self._free = np.array(free, np.bool_)
         self.n_chains, self.n_slots = len(tokens), n_slots
         self.fields = event_fields(rejects)
@@ -221,7 +229,7 @@ class MemoryLog(Log):
             self.steps += part["site"].shape[1]
             if self.steps % self.segment_steps == 0:
                 segment = self.segment(len(self._full))
-                self._full.append(Segment(segment.first, SparseArrays(segment.arrays)))
+                self._full.append(Segment(segment.first, sparse_arrays(segment.arrays)))
                 self._tokens = segment.tokens_after(self.steps)
                 self._parts = []
 
@@ -236,28 +244,34 @@ class MemoryLog(Log):
         return Segment(first, {TOKENS: self._tokens, **self._parts[0]})
 
 
-class SparseArrays(Mapping[str, NDArray[Any]]):
-    """The arrays of a segment without its empty slots; each is filled up when it is used."""
+class LazyArrays(Mapping[str, NDArray[Any]]):
+    """Arrays by name, each read when it is used."""
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._tokens, self._shape = arrays[TOKENS], arrays["site"].shape
-        self._positions = np.flatnonzero(arrays["site"] >= 0)
-        self._values = {
-            name: values.ravel()[self._positions]
-            for name, values in arrays.items()
-            if name != TOKENS
-        }
+    def __init__(self, names: Sequence[str], read: Callable[[str], NDArray[Any]]) -> None:
+        self._names, self._read = names, read
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if name == TOKENS:
-            return self._tokens
-        return dense_events(name, self._values[name], self._positions, self._shape)
+        return self._read(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter((TOKENS, *self._values))
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return 1 + len(self._values)
+        return len(self._names)
+
+
+def sparse_arrays(arrays: Mapping[str, NDArray[Any]]) -> LazyArrays:
+    """The arrays of a segment without its empty slots; each is filled up when it is used."""
+    tokens, shape = arrays[TOKENS], arrays["site"].shape
+    positions = np.flatnonzero(arrays["site"] >= 0)
+    fields = {n: array.ravel()[positions] for n, array in arrays.items() if n != TOKENS}
+
+    def read(name: str) -> NDArray[Any]:
+        if name == TOKENS:
+            return tokens
+        return dense_events(name, fields[name], positions, shape)
+
+    return LazyArrays((TOKENS, *fields), read)
 
 
 def dense_events(

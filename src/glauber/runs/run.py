@@ -4,10 +4,11 @@ Events are stored by position, the special tokens included. People count sites f
 special tokens and prefix: `run.first_site` is the position of that site 0.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +44,19 @@ class Run(Result):
         self.log = source if isinstance(source, Log) else FolderLog(source)
         self.folder = self.log.folder if isinstance(self.log, FolderLog) else None
         self._model_vocabulary = vocabulary
+        if self.log.call is not None:
+            self.call = self.log.call
 
     @classmethod
     def of(cls, run: "Run | str | Path", *, generations: bool = False) -> "Run":
         """The run itself, or the one in that folder; of chains, unless generations are read too."""
-        found = run if isinstance(run, Run) else cls(run)
-        if found.spec.unmasking is not None and not generations:
+        run = run if isinstance(run, Run) else cls(run)
+        if run.spec.unmasking is not None and not generations:
             raise GlauberError(
-                f"{found.name} is a generation and no chain: `glauber show` shows its passes, "
-                "and the command that began it resumes it."
+                f"{run.name} is a generation and no chain: `glauber show` shows its passes, and "
+                "the command that began it resumes it."
             )
-        return record_run(found)
+        return record_run(run)
 
     @property
     def name(self) -> str:
@@ -90,6 +93,7 @@ class Run(Result):
             log.n_slots,
             rejects="accepted" in log.fields,
             save_tokenizer=self.model_vocabulary.save,
+            call=log.call,
         )
         with stored:
             for first in range(0, log.steps, log.segment_steps):
@@ -171,12 +175,10 @@ class Run(Result):
 
     @cached_property
     def first_site(self) -> int:
-        """The position of site 0: special tokens and the prefix stand before it."""
-        first = int(self.free.argmax(axis=1).min())
-        rank = next(
-            site for site in range(len(self.spec.frozen) + 1) if site not in self.spec.frozen
-        )
-        return max(0, first - rank)
+        """The position of site 0: special tokens and the prefix come before it."""
+        frozen = {*self.spec.frozen}
+        first_free_site = next(site for site in count() if site not in frozen)
+        return max(0, int(self.free.argmax(axis=1).min()) - first_free_site)
 
     @cached_property
     def text_spans(self) -> list[tuple[int, int]]:
@@ -217,19 +219,25 @@ class Run(Result):
 
     def texts(self, *, every: int) -> list[list[str]]:
         """The texts of each chain at step 0, every, 2 every, …"""
-        known: dict[bytes, str] = {}
-        found: list[list[str]] = [[] for _ in range(self.n_chains)]
-        for _, tokens in self.states(every):
-            for chain, row in enumerate(tokens):
-                key = row.tobytes()
-                if key not in known:
-                    known[key] = self.spelled(row)
-                found[chain].append(known[key])
-        return found
+        decode = self.decoder()
+        snapshots = [[decode(row) for row in tokens] for _, tokens in self.states(every)]
+        return [list(chain) for chain in zip(*snapshots, strict=True)]
 
     def spelled(self, tokens: Iterable[int]) -> str:
         """One row of this run's tokens as text."""
         return self.vocabulary.decode(tokens)
+
+    def decoder(self) -> Callable[[NDArray[Any]], str]:
+        """The same as a function that decodes equal rows once: many texts do not change."""
+        texts: dict[bytes, str] = {}
+
+        def decode(row: NDArray[Any]) -> str:
+            key = row.tobytes()
+            if key not in texts:
+                texts[key] = self.spelled(row)
+            return texts[key]
+
+        return decode
 
     def check_chain(self, chain: int) -> int:
         """That chain's number, if there is such a chain."""
@@ -291,12 +299,13 @@ class Run(Result):
         import pandas
 
         if events:
-            return pandas.DataFrame(self._event_columns())
+            columns = self.event_columns()
+            return pandas.DataFrame(columns | {"site": columns["site"] - self.first_site})
         first, last = self.tokens(0), self.tokens()
-        there = self.read("site") >= 0
-        spread = np.where(there, self.read("entropy"), 0.0).sum(axis=(1, 2))
+        redrawn = self.read("site") >= 0
+        spread = np.where(redrawn, self.read("entropy"), 0.0).sum(axis=(1, 2))
         with np.errstate(invalid="ignore"):  # a run of no steps has no shares
-            entropy = spread / there.sum(axis=(1, 2))
+            entropy = spread / redrawn.sum(axis=(1, 2))
             changed = self.read("changed").any(axis=2).sum(axis=1) / np.float64(self.steps)
         return pandas.DataFrame(
             {
@@ -311,15 +320,15 @@ class Run(Result):
             }
         )
 
-    def _event_columns(self) -> dict[str, Any]:
-        parts = {name: self.read(name) for name in self.fields}
-        chain, step, slot = np.nonzero(parts["site"] >= 0)
-        columns: dict[str, Any] = {"chain": chain, "step": step + 1}
-        columns |= {name: values[chain, step, slot] for name, values in parts.items()}
-        columns["site"] = columns["site"] - self.first_site
-        tokens, places = np.unique(columns["token"], return_inverse=True)
-        spelled = np.array([self.vocabulary.spell(int(token)) for token in tokens], dtype=object)
-        return columns | {"spelling": spelled[places] if len(tokens) else []}
+    def event_columns(self, first: int = 0, last: int | None = None) -> dict[str, Any]:
+        """The events of the steps first <= step < last, an entry each, by position as stored."""
+        arrays = {name: self.read(name, first, last) for name in self.fields}
+        chain, step, slot = np.nonzero(arrays["site"] >= 0)
+        columns: dict[str, Any] = {"chain": chain, "step": step + first + 1}
+        columns |= {name: values[chain, step, slot] for name, values in arrays.items()}
+        tokens, index = np.unique(columns["token"], return_inverse=True)
+        spellings = np.array([self.vocabulary.spell(token) for token in tokens.tolist()], object)
+        return columns | {"spelling": spellings[index]}
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.runs import run_figures
@@ -336,6 +345,9 @@ class Run(Result):
         state = "finished" if self.finished else f"of {self.spec.steps}"
         many = f"{counted(self.n_chains, 'chain')}, {self.steps} steps"
         return f"<Run {self.name}: {many}, {state}>"
+
+
+Folder = Annotated[Run | str | Path, "Folder of a run."]
 
 
 def text_span(

@@ -1,16 +1,16 @@
-"""What stood in each chain every so many steps? The one way to read texts along a run."""
+"""The texts of each chain every so many steps: the one way to read texts along a run."""
 
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_memory
-from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 
-COUNT = 50  # snapshots of a run, about, where nothing else is said
+COUNT = 50  # snapshots of a run, about, by default
 TEXT_BYTES = 200  # of one text in memory, about
 
 
@@ -35,10 +35,7 @@ class Snapshots:
     def after(self, step: int) -> "Snapshots":
         """Those after a step, such as the end of the burn-in."""
         late = self.steps > step
-        texts = tuple(
-            tuple(text for text, wanted in zip(row, late, strict=True) if wanted)
-            for row in self.texts
-        )
+        texts = tuple(tuple(compress(row, late)) for row in self.texts)
         return Snapshots(self.run, self.steps[late], self.tokens[:, late], texts, self.every)
 
 
@@ -53,14 +50,13 @@ def snapshots(
     length = run.free.shape[1]
     total = run.n_chains * (1 + run.steps // every)
     check_memory(total * (4 * length + TEXT_BYTES), f"{total:,} texts of {length} tokens")
-    known: dict[bytes, str] = {}
-    found = list(trajectory(run, every))
-    tokens = np.stack([rows for _, rows in found], axis=1).astype(np.int32)
+    steps, states = zip(*run.states(every), strict=True)
+    tokens, decode = np.stack(states, axis=1).astype(np.int32), run.decoder()
     texts = tuple(
-        tuple(_decode(run, row[free] if free_only else row, known) for row in chain)
+        tuple(decode(row[free] if free_only else row) for row in chain)
         for chain, free in zip(tokens, run.free, strict=True)
     )
-    return Snapshots(run, np.array([step for step, _ in found]), tokens, texts, every)
+    return Snapshots(run, np.array(steps), tokens, texts, every)
 
 
 def stride(run: Run, every: int | None = None, count: int = COUNT) -> int:
@@ -76,11 +72,3 @@ def stride(run: Run, every: int | None = None, count: int = COUNT) -> int:
             "apart: make it longer, or take them more often."
         )
     return every
-
-
-def _decode(run: Run, row: NDArray[np.int32], known: dict[bytes, str]) -> str:
-    """The text of a row of tokens; a text that stands still is decoded once."""
-    key = row.tobytes()
-    if key not in known:
-        known[key] = run.vocabulary.decode(row)
-    return known[key]

@@ -2,11 +2,10 @@
 
 import os
 import platform
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from glauber.conditionals.base import check_temperature
 from glauber.conditionals.constraints import Constraints
@@ -14,6 +13,7 @@ from glauber.conditionals.starts import spell_sites
 from glauber.disk import digest_of_json
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
+from glauber.json_text import has_type
 from glauber.progress import check_seed
 
 LONGEST = 40  # characters of a prefix in a signature
@@ -23,7 +23,7 @@ LONGEST = 40  # characters of a prefix in a signature
 class Spec:
     """Everything that decides a trajectory, apart from the starting tokens."""
 
-    model: str  # empty: an object without a name, which must be given again to go on
+    model: str  # empty: an object without a name, which must be given again to resume
     fingerprint: str
     device: str
     dtype: str
@@ -48,10 +48,15 @@ class Spec:
     own: bool = False  # the model is a rule of the user's own: its name leads to nothing
 
     @property
+    def different_temperatures(self) -> list[float]:
+        """The one temperature of all chains, or that of each."""
+        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
+
+    @property
     def temperatures(self) -> list[float]:
         """The temperature of each chain."""
         several = isinstance(self.temperature, list)
-        return list(self.temperature) if several else [self.temperature] * self.chains  # type: ignore[arg-type, list-item]
+        return self.different_temperatures * (1 if several else self.chains)
 
     @property
     def budget(self) -> int | None:
@@ -60,37 +65,42 @@ class Spec:
 
     @property
     def signature(self) -> str:
-        """The spec in one line, short enough to paste beside a result."""
+        """The spec in one line, short enough to paste next to a result."""
         return signature(self)
 
 
 def signature(spec: Spec) -> str:
-    """A run's spec in one line, short enough to paste beside a result."""
+    """A run's spec in one line, short enough to paste next to a result."""
+    unmasking = {k: v for k, v in (spec.unmasking or {}).items() if v and v != "none"}
+    prefix = " ".join(spec.prefix.replace("|", " ").split())
+    one_site = (
+        not spec.unmasking and spec.within == "sequential" and scan_named(spec.scan).size == 1
+    )
     parts = {
         "model": spec.model or "an object",
         "weights": spec.fingerprint[:12] or "unknown",
-        "temperature": ",".join(f"{one:g}" for one in _shown(spec)),
-        "scan": spec.scan,
-        "within": spec.within,
-        "fill": spec.fill,
-        **({"constraints": _kept_to(spec)} if spec.constraints else {}),
-        **({"length": str(spec.length)} if spec.length else {}),
-        **({"prefix": _one_line(spec.prefix)} if spec.prefix else {}),
-        **({"freeze": spell_sites(spec.frozen)} if spec.frozen and not spec.unmasking else {}),
-        **({"forbid": ",".join(spec.forbid)} if spec.forbid else {}),
-        **{k: str(v) for k, v in (spec.unmasking or {}).items() if v and v != "none"},
-        "chains": str(spec.chains),
-        "steps": str(spec.steps),
-        "seed": str(spec.seed),
+        "temperature": ",".join(f"{temperature:g}" for temperature in spec.different_temperatures),
+        # A generation draws at no sites that a scan picks; with one site all kinds are the same.
+        "scan": None if spec.unmasking else spec.scan,
+        "within": None if spec.unmasking or one_site else spec.within,
+        "fill": None if spec.unmasking else spec.fill,
+        "constraints": ",".join(
+            f"{name}={value}" if isinstance(value, int) else name
+            for name, value in (spec.constraints or {}).items()
+        ),
+        "length": spec.length,
+        "prefix": prefix if len(prefix) <= LONGEST else f"{prefix[: LONGEST - 1]}…",
+        "freeze": None if spec.unmasking else spell_sites(spec.frozen),
+        "forbid": ",".join(spec.forbid),
+        **unmasking,
+        "chains": spec.chains,
+        "steps": spec.steps,
+        "seed": spec.seed,
         "device": f"{spec.device}/{spec.dtype}",
         "glauber": spec.versions.get("glauber", "?"),
         "torch": spec.versions.get("torch", "?"),
     }
-    if spec.unmasking is not None:  # no redraws of sites that a scan picks
-        del parts["scan"], parts["within"], parts["fill"]
-    elif spec.within == "sequential" and scan_named(spec.scan).size == 1:
-        del parts["within"]  # with one site a step all kinds are the same
-    return "|".join(f"{key}:{value}" for key, value in parts.items())
+    return "|".join(f"{k}:{v}" for k, v in parts.items() if v is not None and v != "")
 
 
 def refuse_ties(spec: Spec, what: str) -> None:
@@ -101,33 +111,13 @@ def refuse_ties(spec: Spec, what: str) -> None:
         )
 
 
-def _kept_to(spec: Spec) -> str:
-    """The kinds of a run's constraints, and their numbers where they are numbers."""
-    found = spec.constraints or {}
-    return ",".join(f"{k}={v}" if isinstance(v, int) else k for k, v in found.items())
-
-
-def _one_line(text: str) -> str:
-    """A text as a signature can hold it: short, without what parts signatures."""
-    bare = " ".join(text.replace("|", " ").split())
-    return bare if len(bare) <= LONGEST else f"{bare[: LONGEST - 1]}…"
-
-
-def _shown(spec: Spec) -> list[float]:
-    return spec.temperatures if isinstance(spec.temperature, list) else [spec.temperature]
-
-
 def versions() -> dict[str, str]:
     """The versions that the bits of a trajectory may depend on."""
-    names = ("torch", "transformers", "tokenizers")
-    found = {"glauber": _own_version(), "python": platform.python_version()}
-    return found | {name: version(name) for name in names} | {"machine": platform.machine()}
-
-
-def _own_version() -> str:
     from glauber import __version__
 
-    return __version__
+    libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers")}
+    own = {"glauber": __version__, "python": platform.python_version()}
+    return own | libraries | {"machine": platform.machine()}
 
 
 def record_of(spec: Spec) -> dict[str, Any]:
@@ -150,44 +140,32 @@ def spec_digest(spec: Spec) -> str:
 def spec_of(record: dict[str, Any]) -> Spec:
     """The spec with these entries; a ValueError if one is missing or wrong."""
     hints = get_type_hints(Spec)
-    for one in fields(Spec):
-        required = one.default is MISSING and one.default_factory is MISSING
-        if required and one.name not in record:
-            raise ValueError(f"{one.name} is missing")
-        if one.name in record and not _fits(record[one.name], hints[one.name]):
-            raise ValueError(f"{one.name} is wrong")
-    spec = Spec(**{one.name: record[one.name] for one in fields(Spec) if one.name in record})
-    temperatures = _shown(spec)
-    wrong_count = isinstance(spec.temperature, list) and len(temperatures) != spec.chains
-    if spec.chains < 1 or spec.steps < 0 or wrong_count:
-        raise ValueError("a number is wrong")
+    entries = {name: value for name, value in record.items() if name in hints}
+    for name, value in entries.items():
+        if not has_type(value, hints[name]):
+            raise ValueError(f"{name} is wrong")
     try:
+        spec = Spec(**entries)
         check_seed(spec.seed)
         Constraints.from_dict(spec.constraints)
-        for value in set(temperatures):
-            if value != 0 or not spec.unmasking:
-                check_temperature(value)
-    except GlauberError as error:
+        for temperature in set(spec.different_temperatures):
+            if temperature != 0 or not spec.unmasking:
+                check_temperature(temperature)
+    except (GlauberError, TypeError) as error:
         raise ValueError(str(error)) from error
+    wrong_count = isinstance(spec.temperature, list) and len(spec.temperature) != spec.chains
+    if spec.chains < 1 or spec.steps < 0 or wrong_count:
+        raise ValueError("a number is wrong")
     return spec
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value that was read from JSON has the type of a field."""
-    if hint is Any:
-        return True
-    if isinstance(hint, UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if get_origin(hint) is list:
-        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
-    if get_origin(hint) is dict:
-        return isinstance(value, dict) and all(
-            _fits(item, get_args(hint)[1]) for item in value.values()
-        )
-    if hint in (int, float):
-        numbers = (int, float) if hint is float else (int,)
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    return isinstance(value, NoneType if hint is None else hint)
+def is_call(record: object) -> bool:
+    """Whether this is a call as `Call.to_dict` gives it."""
+    parts = record if isinstance(record, dict) else {}
+    arguments = parts.get("arguments")
+    return parts.keys() == {"study", "arguments"} and (
+        isinstance(parts["study"], str) and has_type(arguments, dict[str, Any])
+    )
 
 
 def check_trust(folder: Path | None, spec: Spec, trusted: bool) -> None:

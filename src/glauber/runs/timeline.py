@@ -1,54 +1,49 @@
-"""What changed in a chain's text over time?"""
+"""A chain's text over time, with what changed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.checks import Whole
 from glauber.errors import GlauberError
 from glauber.progress import check_count
-from glauber.result import Result, plain, study
-from glauber.runs.run import Run
+from glauber.result import Result, internal, plain, study
+from glauber.runs.run import Folder, Run
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
-
-    from glauber.conditionals.vocabulary import Text
 
 MOST = 10**5  # rows that anybody reads
 
 
 @study
 def show(
-    run: Annotated[Run | str | Path, "Folder of a run."],
+    run: Folder,
     *,
-    chain: Annotated[int, "Which chain."] = 0,
-    rows: Annotated[int, "How many moments, evenly spread."] = 20,
-    every: Annotated[int | None, "One moment every so many steps, instead of rows."] = None,
+    chain: Annotated[int, "Number of the chain, from 0."] = 0,
+    rows: Annotated[int, "Number of moments, evenly spread.", Whole(1, MOST)] = 20,
+    every: Annotated[
+        int | None, "One moment every so many steps, instead of rows.", Whole(1, 10**15)
+    ] = None,
 ) -> "Timeline":
     """Show a chain's text over time, with what changed since the row above.
 
-    Sites are counted from 0 without special tokens and prefix. What changed stands between
-    asterisks in the printed lines, for an alphabet of capital letters (proteins) in small letters,
-    and is highlighted in a notebook.
+    Sites are counted from 0 without special tokens and prefix. What changed is between
+    asterisks in the printed lines, in small letters for an alphabet of capital ones (proteins), and
+    highlighted in a notebook.
     """
-    check_count("number of rows", rows, most=MOST)
-    if every is not None:
-        check_count("number of steps between rows", every, most=10**15)
-    opened = Run.of(run, generations=True)
-    if every is not None and opened.steps // every >= MOST:
+    run = Run.of(run, generations=True)
+    if every is not None and run.steps // every >= MOST:
         raise GlauberError(f"every {every} steps makes more than {MOST:,} rows: take fewer.")
-    steps = moments(opened, rows) if every is None else list(range(0, opened.steps + 1, every))
-    found = timeline(opened, chain, steps)
-    return Timeline(opened, chain, found, opened.signature)
+    steps = moments(run, rows) if every is None else range(0, run.steps + 1, every)
+    return Timeline(chain, timeline(run, chain, steps), run)
 
 
 class Piece(NamedTuple):
-    """One token as it stands in the text."""
+    """One token in the text."""
 
     text: str  # with the space before it, if it has one
     changed: bool  # since the snapshot before
@@ -74,7 +69,7 @@ class Snapshot(NamedTuple):
     @property
     def marked(self) -> str:
         """The text with asterisks around what changed."""
-        return "".join(_marked(piece) for piece in self.pieces).strip()
+        return "".join(map(_marked, self.pieces)).strip()
 
     @property
     def lowered(self) -> str:
@@ -84,53 +79,49 @@ class Snapshot(NamedTuple):
 
 
 def _marked(piece: Piece) -> str:
-    bare = piece.text.lstrip(" ")
-    space = piece.text[: len(piece.text) - len(bare)]
-    return f"{space}*{bare}*" if piece.changed else piece.text
+    word = piece.text.lstrip(" ")
+    blanks = " " * (len(piece.text) - len(word))
+    return f"{blanks}*{word}*" if piece.changed else piece.text
+
+
+class Shown(NamedTuple):
+    """A row of a timeline."""
+
+    step: int
+    text: str
+    changed: list[int]  # sites
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline(Result):
     """A chain's text at some moments."""
 
-    run: Run
     chain: int
-    snapshots: list[Snapshot]
-    signature: str
+    snapshots: list[Snapshot] = internal()
+    run: Run = internal()
+
+    FIGURES = {"timeline": ("glauber.figures.runs:plot_timeline", "snapshots")}
 
     def to_dict(self) -> dict[str, Any]:
-        snapshots = [
-            {"step": snapshot.step, "text": self._text(snapshot), "changed": snapshot.changed}
-            for snapshot in self.snapshots
-        ]
-        return {
-            "run": plain(self.run.folder),
-            "chain": self.chain,
-            "snapshots": snapshots,
-            "signature": self.signature,
-        }
-
-    def _text(self, snapshot: Snapshot) -> str:
-        return self.run.text(self.chain, snapshot.step)
+        own = {"run": self.run.folder, "snapshots": self.table()}
+        return plain(own) | super().to_dict()
 
     def lines(self) -> Iterable[str]:
         letters = self.run.vocabulary.letters
-        capitals = bool(letters) and not any(one.islower() for one in letters)
+        capitals = bool(letters) and not any(letter.islower() for letter in letters)
         if capitals:  # an asterisk is a letter of some alphabets, and would shift the sites
             yield "small letters changed since the row above"
         for snapshot in self.snapshots:
             yield f"{snapshot.step:>8,} {snapshot.lowered if capitals else snapshot.marked}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[Shown]:
         """One row per moment."""
-        import pandas
-
-        return pandas.DataFrame(self.to_dict()["snapshots"])
+        texts = (self.run.text(self.chain, snapshot.step) for snapshot in self.snapshots)
+        rows = zip(self.snapshots, texts, strict=True)
+        return [Shown(snapshot.step, text, snapshot.changed) for snapshot, text in rows]
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.runs import plot_timeline, run_figures
-
-        return {"timeline": plot_timeline(self.snapshots)} | run_figures(self.run)
+        return super().figures() | self.run.figures()
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -142,8 +133,7 @@ class Timeline(Result):
 
 def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     """One chain after the given steps; changes are against the step before in that list."""
-    run.check_chain(chain)
-    free = run.free[chain]
+    free = run.free[run.check_chain(chain)]
     first, last = run.text_spans[chain]
     shown = slice(first, last)
     snapshots: list[Snapshot] = []
@@ -151,9 +141,9 @@ def timeline(run: Run, chain: int, steps: Iterable[int]) -> list[Snapshot]:
     for step in steps:
         tokens = run.tokens(step)[chain]
         changed = np.zeros(len(tokens), bool) if before is None else tokens != before
-        texts = spelled(run.vocabulary, tokens[shown])
-        marks = zip(texts, changed[shown], ~free[shown], strict=True)
-        pieces = [Piece(text, bool(new), bool(held)) for text, new, held in marks]
+        texts = run.vocabulary.parts(tokens[shown])
+        columns = texts, changed[shown].tolist(), (~free[shown]).tolist()
+        pieces = [Piece(*row) for row in zip(*columns, strict=True)]
         snapshots.append(Snapshot(step, pieces, first - run.first_site))
         before = tokens
     return snapshots
@@ -163,8 +153,3 @@ def moments(run: Run, count: int) -> list[int]:
     """About `count` steps of a run, evenly spread, the first and the last among them."""
     check_count("number of rows", count, most=MOST)
     return sorted({round(step) for step in np.linspace(0, run.steps, count)})
-
-
-def spelled(vocabulary: "Text", tokens: Iterable[int]) -> list[str]:
-    """Each token as it would be read, with a space before where a word begins."""
-    return vocabulary.parts(tokens)

@@ -1,19 +1,19 @@
-"""Is a run what was committed? And the repair that keeps its longest sound prefix."""
+"""Verification of a run, file by file, and the repair that keeps its longest sound prefix."""
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from glauber.conditionals.base import Conditionals
 from glauber.disk import RUN_HEADER as MANIFEST
 from glauber.disk import digest, explained_errors, read_file, sync, write_file
 from glauber.errors import DamagedRun, GlauberError
 from glauber.parameters import Trust
-from glauber.result import Result, counted, plain, signature, study
+from glauber.result import Result, counted, internal, reported, signature, study
 from glauber.runs.folder_log import (
     EVENTS,
     FORMAT,
@@ -34,14 +34,10 @@ from glauber.runs.folder_log import (
     write_manifest,
 )
 from glauber.runs.log import TOKENS, Segment
-from glauber.runs.run import Run
+from glauber.runs.run import Folder, Run
 from glauber.runs.spec import Spec, check_trust, record_of, spec_of
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
-Folder = Annotated[Run | str | Path, "Folder of a run."]
+PLOT = "glauber.figures.runs:plot_damages"
 
 
 @study
@@ -54,12 +50,12 @@ def verify(run: Folder) -> "Verified":
     inspection = inspect_log(folder)
     manifest = inspection.manifest
     return Verified(
-        folder=folder,
-        steps=None if manifest is None else manifest.steps,
+        run=folder,
+        steps=manifest.steps if manifest is not None and inspection.committed else None,
         sound=inspection.sound_steps,
-        planned=None if inspection.spec is None else inspection.spec.steps,
+        planned=None if manifest is None else manifest.spec.steps,
         damages=inspection.damages,
-        signature=signature() if inspection.spec is None else inspection.spec.signature,
+        signature=signature() if manifest is None else manifest.spec.signature,
     )
 
 
@@ -67,40 +63,34 @@ def verify(run: Folder) -> "Verified":
 class Verified(Result):
     """Which files of a run are what was committed."""
 
-    folder: Path  # of the run
+    run: Path
     steps: int | None  # committed; None where run.json is damaged
     sound: int  # steps of the longest sound prefix
     planned: int | None  # steps; None where nothing says how the run was made
     damages: tuple[FileDamage, ...]
     signature: str
+    format: int = FORMAT
 
-    @property
+    FIGURES = {"damages": (PLOT, "damages", "n_shown")}
+
+    @reported
     def finished(self) -> bool:
         """Whether all planned steps are committed."""
         return self.steps is not None and self.steps == self.planned
 
     @property
+    def n_shown(self) -> int:
+        """The steps that the figure shows."""
+        return self.steps or 0
+
+    @property
     def exit_code(self) -> int:
         return 1 if self.damages else 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return plain(
-            {
-                "run": str(self.folder),
-                "format": FORMAT,
-                "steps": self.steps,
-                "sound": self.sound,
-                "planned": self.planned,
-                "finished": self.finished,
-                "damages": [damage._asdict() for damage in self.damages],
-                "signature": self.signature,
-            }
-        )
 
     def lines(self) -> Iterable[str]:
         steps = "an unknown number of steps" if self.steps is None else counted(self.steps, "step")
         planned = "" if self.planned is None or self.finished else f" of {self.planned:,} planned"
-        yield f"{self.folder}: {steps}{planned} committed"
+        yield f"{self.run}: {steps}{planned} committed"
         yield from (f"damaged: {damage}" for damage in self.damages)
         if not self.damages:
             yield "sound: every file is what was committed"
@@ -111,18 +101,11 @@ class Verified(Result):
             )
         else:
             sound = f"steps 0 to {self.sound:,} are sound" if self.sound else "no step is sound"
-            yield f"{sound}; keep them with: glauber repair {self.folder}"
+            yield f"{sound}; keep them with: glauber repair {self.run}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> dict[str, list[Any]]:
         """One row per damaged file."""
-        import pandas
-
-        return pandas.DataFrame(list(self.damages), columns=list(FileDamage._fields))
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.runs import plot_damages
-
-        return {"damages": plot_damages(self.damages, steps=self.steps or 0)}
+        return damage_table(self.damages)
 
 
 @study
@@ -142,11 +125,19 @@ def repair(
     from glauber.conditionals.load import load
 
     folder = stored_folder(run)
-    if model is not None:
+    if model is not None:  # refused before anything is written
         model = load(model, device="cpu", trust_remote_code=trust_remote_code)
 
     def save_tokenizer(target: Path, spec: Spec) -> None:
-        _save_tokenizer(folder, target, spec, model, trust_remote_code)
+        """Write the tokenizer of a run's model; another model is refused."""
+        if model is None:
+            check_trust(folder, spec, trust_remote_code)
+        source = spec.model if model is None else model
+        dtype = spec.dtype if model is None else "float32"
+        loaded = load(source, device="cpu", dtype=dtype, trust_remote_code=trust_remote_code)
+        if loaded.fingerprint != spec.fingerprint:
+            raise GlauberError(f"{loaded.name or 'this model'} is not the model that made the run.")
+        loaded.vocabulary.save(target)
 
     return repair_log(folder, save_tokenizer=save_tokenizer)
 
@@ -161,61 +152,35 @@ def stored_folder(run: Run | str | Path) -> Path:
     return folder
 
 
-def _save_tokenizer(
-    folder: Path, target: Path, spec: Spec, model: str | Conditionals | None, trusted: bool
-) -> None:
-    """Write the tokenizer of a run's model; another model is refused."""
-    from glauber.conditionals.load import load
-
-    if model is None:
-        check_trust(folder, spec, trusted)
-    source = spec.model if model is None else model
-    dtype = spec.dtype if isinstance(source, str) else "float32"
-    loaded = load(source, device="cpu", dtype=dtype, trust_remote_code=trusted)
-    if loaded.fingerprint != spec.fingerprint:
-        raise GlauberError(f"{loaded.name or 'this model'} is not the model that made the run.")
-    loaded.vocabulary.save(target)
-
-
 @dataclass(frozen=True, eq=False)
 class Repaired(Result):
     """What was damaged, what was done about it, and what remains."""
 
-    folder: Path  # of the run
+    run: Path
     damages: tuple[FileDamage, ...]  # before
     done: tuple[str, ...]
     remains: tuple[str, ...]  # what is still damaged
     steps: int  # kept
     had: int | None  # steps committed before; None where run.json was damaged
-    spec: Spec
+    planned: int
+    generates: bool = internal()
+    signature: str = ""
 
-    @property
-    def signature(self) -> str:  # type: ignore[override]
-        return self.spec.signature
+    FIGURES = {"damages": (PLOT, "damages", "n_shown")}
 
-    @property
+    @reported
     def finished(self) -> bool:
         """Whether all planned steps are there."""
-        return self.steps == self.spec.steps
+        return self.steps == self.planned
+
+    @property
+    def n_shown(self) -> int:
+        """The steps that the figure shows."""
+        return max([self.steps, self.had or 0, *(damage.last or 0 for damage in self.damages)])
 
     @property
     def exit_code(self) -> int:
         return 1 if self.remains else 0
-
-    def to_dict(self) -> dict[str, Any]:
-        return plain(
-            {
-                "run": str(self.folder),
-                "damages": [damage._asdict() for damage in self.damages],
-                "done": self.done,
-                "remains": self.remains,
-                "steps": self.steps,
-                "had": self.had,
-                "planned": self.spec.steps,
-                "finished": self.finished,
-                "signature": self.signature,
-            }
-        )
 
     def lines(self) -> Iterable[str]:
         yield from (f"damaged: {damage}" for damage in self.damages)
@@ -224,23 +189,19 @@ class Repaired(Result):
         if not self.damages and not self.done:
             yield "nothing was damaged"
         had = "" if self.had in (None, self.steps) else f" of {self.had:,}"
-        yield f"{self.folder} has {self.steps:,}{had} steps, {self.spec.steps:,} planned"
+        yield f"{self.run} has {self.steps:,}{had} steps, {self.planned:,} planned"
         if not self.finished:
-            resume = f"glauber resume {self.folder}"
-            call = resume if self.spec.unmasking is None else "the call that began it"
+            call = "the call that began it" if self.generates else f"glauber resume {self.run}"
             yield f"the missing steps are made again, to the same bits, by: {call}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> dict[str, list[Any]]:
         """One row per file that was damaged."""
-        import pandas
+        return damage_table(self.damages)
 
-        return pandas.DataFrame(list(self.damages), columns=list(FileDamage._fields))
 
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.runs import plot_damages
-
-        had = max([self.steps, self.had or 0, *(damage.last or 0 for damage in self.damages)])
-        return {"damages": plot_damages(self.damages, steps=had)}
+def damage_table(damages: Sequence[FileDamage]) -> dict[str, list[Any]]:
+    """One row per damaged file."""
+    return {name: [getattr(damage, name) for damage in damages] for name in FileDamage._fields}
 
 
 # ---- inspection
@@ -250,11 +211,15 @@ class Repaired(Result):
 class Inspection:
     """The damaged files of a run."""
 
-    manifest: Manifest | None  # None where run.json is damaged
+    manifest: Manifest | None  # rebuilt where run.json is damaged; None if that is impossible
     damages: tuple[FileDamage, ...]
-    sound_steps: int  # of the longest prefix that is sound, or follows from what is sound
-    spec: Spec | None  # None where nothing says how the run was made
-    run: str | None  # whose files there are, as `Manifest` says it
+    committed: bool  # whether the manifest is that of run.json
+
+    @property
+    def sound_steps(self) -> int:
+        """The steps before the first damaged events; lost states can be made again by replay."""
+        lost = [d.first or 0 for d in self.damages if d.first != d.last or d.name == START]
+        return min(lost, default=0 if self.manifest is None else self.manifest.steps)
 
 
 def inspect_log(folder: Path) -> Inspection:
@@ -264,16 +229,16 @@ def inspect_log(folder: Path) -> Inspection:
             manifest = Manifest.read(folder)
         except DamagedRun:
             return _inspection_without_manifest(folder)
-        damages = tuple(file_damages(folder, manifest))
-        if damages and Manifest.read(folder) != manifest:
+        inspection = Inspection(manifest, tuple(file_damages(folder, manifest)), True)
+        if not inspection.damages:
+            return inspection
+        if Manifest.read(folder) != manifest:
             continue  # a writer replaced the tail
-        sound = sound_steps(manifest, damages)
-        if damages:  # run.json may be older than the other files, or that of another run
-            inspection = _inspection_without_manifest(folder)
-            further = inspection.sound_steps > manifest.steps
-            if further or (inspection.run != manifest.run and inspection.sound_steps > sound):
-                return inspection
-        return Inspection(manifest, damages, sound, manifest.spec, manifest.run)
+        # run.json may be older than the other files, or that of another run
+        other = _inspection_without_manifest(folder)
+        foreign = other.manifest is not None and other.manifest.run != manifest.run
+        limit = inspection.sound_steps if foreign else manifest.steps
+        return other if other.sound_steps > limit else inspection
 
 
 def _inspection_without_manifest(folder: Path) -> Inspection:
@@ -281,23 +246,8 @@ def _inspection_without_manifest(folder: Path) -> Inspection:
     try:
         manifest = rebuilt_manifest(folder)
     except DamagedRun:
-        start = FileDamage(START, "is damaged", 0, 0)
-        return Inspection(None, (broken, start), 0, None, None)
-    damages = (broken, *file_damages(folder, manifest))
-    sound = sound_steps(manifest, damages)
-    return Inspection(None, damages, sound, manifest.spec, manifest.run)
-
-
-def sound_steps(manifest: Manifest, damages: tuple[FileDamage, ...]) -> int:
-    """The steps before the first damaged events; lost states can be made again by replay."""
-    names = {item.name for item in damages}
-    if START in names:
-        return 0
-    number = 0
-    while number < manifest.n_full and manifest.events_file(number) not in names:
-        number += 1
-    complete = number == manifest.n_full and manifest.tail not in names
-    return manifest.steps if complete else number * manifest.segment_steps
+        return Inspection(None, (broken, FileDamage(START, "is damaged", 0, 0)), False)
+    return Inspection(manifest, (broken, *file_damages(folder, manifest)), False)
 
 
 # ---- repair
@@ -325,7 +275,7 @@ def repair_log(folder: Path, *, save_tokenizer: SaveTokenizer | None = None) -> 
 def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
     before = inspect_log(folder)
     manifest = before.manifest or rebuilt_manifest(folder)
-    done = [] if before.manifest else [f"{MANIFEST} was rebuilt from the footers of the segments"]
+    done = [] if before.committed else [f"{MANIFEST} was rebuilt from the footers of the segments"]
     damaged_names = {item.name for item in before.damages}
     if START in damaged_names:
         raise DamagedRun(
@@ -359,12 +309,23 @@ def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
             problem = f": {error} Give its model (--model)."
     sync(folder / EVENTS, folder / STATES, folder)
     repaired = manifest.with_steps(steps, manifest.spec, digests)
-    if repaired != before.manifest:
+    if repaired != manifest or not before.committed:
         write_manifest(folder, repaired)
     remove_strays(folder, repaired.files)
     remains = tuple(f"{item}{problem}" for item in tokenizer_damages(folder, repaired))
-    had = None if before.manifest is None else before.manifest.steps
-    return Repaired(folder, before.damages, tuple(done), remains, steps, had, repaired.spec)
+    had = manifest.steps if before.committed else None
+    spec = repaired.spec
+    return Repaired(
+        folder,
+        before.damages,
+        tuple(done),
+        remains,
+        steps,
+        had,
+        spec.steps,
+        generates=spec.unmasking is not None,
+        signature=spec.signature,
+    )
 
 
 def _remade_state(folder: Path, manifest: Manifest, number: int) -> bytes:

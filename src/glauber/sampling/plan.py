@@ -1,15 +1,16 @@
-"""What will a run do? Everything it needs, checked before anything is written."""
+"""The plan of a run: everything it needs, checked before anything is written."""
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, TypedDict, Unpack, get_args
 
 import torch
 from torch import Tensor
 
+from glauber.call import Call
+from glauber.checks import OneOf, Whole
 from glauber.conditionals.base import (
     PAD,
     Conditionals,
@@ -35,16 +36,17 @@ from glauber.dynamics.constrained import Constrained, Limits, check_scan, constr
 from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import Kernel, start
-from glauber.dynamics.scans import Scan, Within, scan_named
+from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
 from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.errors import GlauberError
-from glauber.progress import check_count, check_memory, check_seed
-from glauber.result import counted, one_of
+from glauber.parameters import Freeze, Length, Seed, Trust
+from glauber.progress import check_memory
+from glauber.result import Default, counted, defaults_of
 from glauber.runs.log import bytes_needed
 from glauber.runs.spec import Spec, versions
 
 UNMASKING_PARTS = tuple(part.name for part in fields(Unmasking))
-STEPS = 10**15  # no run is longer
+Steps = Annotated[int, "Steps of every chain, in all.", Whole(0, 10**15)]
 CHAIN_BYTES, SITE_BYTES = 2000, 40  # of memory that a chain and a site of it take, at least
 
 
@@ -57,6 +59,7 @@ class Plan:
     tokens: Tensor  # (chains, length)
     free: Tensor  # (chains, length)
     others: tuple[Model, ...] = ()  # the same model on further devices
+    call: Call | None = None  # that makes this run (default: that of the running study)
 
     @property
     def per_device(self) -> "list[Plan]":
@@ -84,46 +87,40 @@ class Plan:
 
     @cached_property
     def first(self) -> int:
-        """The column in which site 0 stands."""
+        """The column of site 0."""
         return positions_of(self.model.vocabulary.text, [0], prefix=self.spec.prefix)[0]
 
     @cached_property
     def conditionals(self) -> Conditionals:
         """What the run draws from: the tokens it may propose, and what each site allows."""
-        asked, found = self.constraints, self._proposing
-        if not (asked.allowed or asked.bias):
-            return found
-        return by_site(asked, found, self.model.vocabulary, self.first)
-
-    @property
-    def _proposing(self) -> Conditionals:
-        model, spec = self.model, self.spec
+        model, spec, limits = self.model, self.spec, self.constraints
+        vocabulary = model.vocabulary
+        conditionals: Conditionals = model
         if not spec.special_tokens:
-            found: Conditionals = model.conditionals(
-                standard_only=spec.standard_only, forbid=spec.forbid
-            )
-            return found
-        allowed = torch.ones(model.vocab_size, dtype=torch.bool)
-        allowed[[model.vocabulary.token(name) for name in spec.forbid]] = False
-        return Restricted(model, allowed.to(model.state_device)) if spec.forbid else model
+            conditionals = model.conditionals(standard_only=spec.standard_only, forbid=spec.forbid)
+        elif spec.forbid:
+            allowed = torch.ones(model.vocab_size, dtype=torch.bool)
+            allowed[[vocabulary.token(name) for name in spec.forbid]] = False
+            conditionals = Restricted(model, allowed.to(model.state_device))
+        if limits.allowed or limits.bias:
+            return by_site(limits, conditionals, vocabulary, self.first)
+        return conditionals
 
     @cached_property
     def limits(self) -> Limits | None:
         """The budget and the ties of the chains, if there are any."""
-        asked = self.constraints
-        if asked.budget is None and not asked.tied:
-            return None
-        place = self.model.state_device
-        groups = tuple(
-            tied_group(
-                self.conditionals,
-                tuple(self.first + site for site in group),
-                "=".join(map(str, group)),
-                device=place,
-            )
-            for group in asked.tied
+        budget, tied, device = (
+            self.constraints.budget,
+            self.constraints.tied,
+            self.model.state_device,
         )
-        return Limits(self.tokens.to(place), asked.budget, groups, self.model)
+        if budget is None and not tied:
+            return None
+        groups = []
+        for group in tied:
+            positions, name = tuple(self.first + site for site in group), "=".join(map(str, group))
+            groups.append(tied_group(self.conditionals, positions, name, device=device))
+        return Limits(self.tokens.to(device), budget, tuple(groups), self.model)
 
     @cached_property
     def unmasking(self) -> Unmasking | None:
@@ -148,19 +145,15 @@ class Plan:
 
     def kernel_of(self, free: Tensor) -> Kernel:
         """The kernel of chains with these free sites (chains, length)."""
+        conditionals = self.conditionals
         if self.unmasking is not None:
             hidden_token = mask_token_of(self.model)
-            return unmasking(
-                self.conditionals, self.unmasking, hidden_token=hidden_token, begin=free
-            )
+            return unmasking(conditionals, self.unmasking, hidden_token=hidden_token, begin=free)
+        scan, fill = self.scan, self.fill
         if self.limits is not None:
-            return constrained(self.conditionals, self.limits, scan=self.scan, fill=self.fill)
-        return glauber(
-            self.conditionals,
-            scan=self.scan,
-            fill=self.fill,
-            within=self.spec.within,  # type: ignore[arg-type]
-        )
+            return constrained(conditionals, self.limits, scan=scan, fill=fill)
+        within: Any = self.spec.within
+        return glauber(conditionals, scan=scan, fill=fill, within=within)
 
     @property
     def slots(self) -> int:
@@ -176,162 +169,182 @@ class Plan:
         return bytes_needed(self.spec.chains, self.spec.steps, self.slots, length)
 
 
+class ChainOptions(TypedDict, total=False):
+    """How chains are begun and run; the parameters of `sample` that decide the trajectory."""
+
+    steps: Annotated[Steps, Default(1000)]
+    temperature: Annotated[
+        float | Sequence[float],
+        "Softmax temperature; 1 samples from the model as it is. Or one per chain.",
+        Default(1.0),
+    ]
+    seed: Annotated[Seed, Default(0)]
+    chains: Annotated[
+        int | None,
+        "Number of chains; they take the texts in turn.",
+        Whole(1, 10**12),
+        Default(None),
+    ]
+    length: Annotated[Length, Whole(), Default(None)]
+    prefix: Annotated[str, "Text put before each start and never redrawn.", Default("")]
+    freeze: Annotated[Freeze, Default("")]
+    scan: Annotated[str, SCAN_HELP, Default("uniform")]
+    within: Annotated[
+        str | None,
+        "Sites of one step: sequential, product or parallel (default: sequential; parallel for "
+        "everywhere).",
+        OneOf(get_args(Within)),
+        Default(None),
+    ]
+    fill: Annotated[str, "inverse-cdf, gumbel-max or greedy.", Default("inverse-cdf")]
+    forbid: Annotated[Sequence[str] | str, "Tokens never proposed, such as X,B,Z.", Default("")]
+    allow: Annotated[Allow, "The tokens a site may have, such as 3:king|queen,5-7:ST.", Default("")]
+    bias: Annotated[Bias, "Added to the scores of a site, such as 3:king=1|queen=-2.", Default("")]
+    max_changes: Annotated[
+        int | None, "Sites that may differ from a chain's own start.", Default(None)
+    ]
+    tie: Annotated[
+        Tie, "Sites that always have the same token, such as 3=9,4-6=10-12.", Default("")
+    ]
+    special_tokens: Annotated[bool, "Let special and unused tokens be proposed.", Default(False)]
+    device: Annotated[
+        str, "auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains.", Default("auto")
+    ]
+    dtype: Annotated[
+        str | None,
+        "float32 (default), bfloat16, float64, or int8: faster on a CPU, coarser.",
+        Default(None),
+    ]
+    trust_remote_code: Annotated[Trust, Default(False)]
+
+
+DEFAULTS: ChainOptions = defaults_of(ChainOptions)
+
+
 def plan(
     model: str | Conditionals = "bundled:english",
     texts: str | Path | Sequence[str] | None = None,
-    *,
-    steps: int,
-    temperature: float | Sequence[float] = 1.0,
-    seed: int = 0,
-    chains: int | None = None,
-    length: int | None = None,
-    prefix: str = "",
-    freeze: Sequence[int] | str = (),
-    scan: str = "uniform",
-    within: str | None = None,
-    fill: str = "inverse-cdf",
-    forbid: Sequence[str] | str = (),
-    allow: Allow = "",
-    bias: Bias = "",
-    max_changes: int | None = None,
-    tie: Tie = "",
-    special_tokens: bool = False,
-    device: str = "auto",
-    dtype: str | None = None,
-    trust_remote_code: bool = False,
+    **options: Unpack[ChainOptions],
 ) -> Plan:
-    """Everything a run needs, checked, before anything is written; parameters as in `sample`."""
-    temperatures = read_temperature(temperature)
-    if isinstance(temperatures, list) and chains is None:
-        chains = len(temperatures)
-    steps, seed = _whole(steps), _whole(seed)
-    check_numbers(steps, chains, length, seed)
+    """Everything a run needs, checked, before anything is written."""
+    chosen: ChainOptions = {**DEFAULTS, **options}
+    steps, seed, length = chosen["steps"], chosen["seed"], chosen["length"]
+    prefix, trust_remote_code = chosen["prefix"], chosen["trust_remote_code"]
+    temperatures = read_temperature(chosen["temperature"])
+    n_temperatures = len(temperatures) if isinstance(temperatures, list) else None
+    chains = n_temperatures if chosen["chains"] is None else chosen["chains"]
+    check_chains(chains, length)
     if not isinstance(prefix, str):
         raise GlauberError(f"the prefix is {prefix!r}, but it must be one text.")
-    if within is not None:
-        one_of("within", within, get_args(Within))
-    scanned, filled, sites = scan_named(scan), fill_named(fill), read_sites(freeze)
-    if isinstance(temperatures, list) and len(temperatures) != chains:
+    scan, frozen = scan_named(chosen["scan"]), read_sites(chosen["freeze"])
+    fill = fill_named(chosen["fill"]).name
+    if n_temperatures not in (None, chains):
         raise GlauberError(
-            f"there are {len(temperatures)} temperatures, but {counted(chains or 0, 'chain')}."
+            f"there are {n_temperatures} temperatures, but {counted(chains or 0, 'chain')}."
         )
-    asked = read_constraints(allow=allow, bias=bias, max_changes=max_changes, tie=tie)
-    if asked.budget is not None or asked.tied:
-        check_scan(scanned)
+    limits = read_constraints(
+        allow=chosen["allow"],
+        bias=chosen["bias"],
+        max_changes=chosen["max_changes"],
+        tie=chosen["tie"],
+    )
+    if limits.budget is not None or limits.tied:
+        check_scan(scan)
     if isinstance(model, Constrained):
         raise GlauberError(
             "a run records its constraints: give it the model itself, and allow, bias and "
             "max_changes."
         )
-    opened, others = open_model(model, device, dtype, trust_remote_code)
+    loaded, others = open_model(model, chosen["device"], chosen["dtype"], trust_remote_code)
     chains = 8 if texts is None and chains is None else chains
-    cut: dict[str, Any] = {"chains": chains, "length": length, "prefix": prefix, "freeze": sites}
-    begun = named_starts(opened, texts, **cut)
-    tokens, free = begun.tokens, begun.free
+    begun = named_starts(loaded, texts, chains=chains, length=length, prefix=prefix, freeze=frozen)
     spec = Spec(
-        model=opened.name,
-        fingerprint=opened.fingerprint,
-        device=opened.device.type,
-        dtype=opened.dtype,
+        model=loaded.name,
+        fingerprint=loaded.fingerprint,
+        device=loaded.device.type,
+        dtype=loaded.dtype,
         seed=seed,
         steps=steps,
-        chains=len(tokens),
+        chains=len(begun.tokens),
         temperature=temperatures,
-        scan=scanned.name,
-        within=within or scanned.within,
-        fill=filled.name,
+        scan=scan.name,
+        within=chosen["within"] or scan.within,
+        fill=fill,
         length=length,
         prefix=prefix,
-        frozen=sites,
-        special_tokens=special_tokens,
+        frozen=frozen,
+        special_tokens=chosen["special_tokens"],
         trust_remote_code=trust_remote_code,
         versions=versions(),
-        forbid=_names(forbid),
+        forbid=_listed(chosen["forbid"]),
         standard_only=True,
-        constraints=asked.to_dict() or None,
+        constraints=limits.to_dict() or None,
         names=[] if texts is None else begun.names,
-        own=isinstance(opened, Own),
+        own=isinstance(loaded, Own),
     )
-    planned = Plan(opened, spec, tokens, free, others)
+    planned = Plan(loaded, spec, begun.tokens, begun.free, others)
     _check_plan(planned)
     return planned
 
 
-def _whole(value: Any) -> Any:
-    """numpy's whole numbers as Python's; everything else as it is."""
-    return operator.index(value) if hasattr(value, "__index__") else value
-
-
-def read_temperature(given: Any) -> float | list[float]:
+def read_temperature(temperature: Any) -> float | list[float]:
     """One temperature, or one of each chain; refuses what is none."""
-    several = isinstance(given, Sequence) or getattr(given, "ndim", 0) == 1
-    values = list(given) if several and not isinstance(given, str) else [given]
+    several = isinstance(temperature, Sequence) or getattr(temperature, "ndim", 0) == 1
+    values = list(temperature) if several and not isinstance(temperature, str) else [temperature]
     try:
-        found = [float(value) for value in values if not isinstance(value, bool | str)]
+        numbers = [float(value) for value in values if not isinstance(value, bool | str)]
     except (TypeError, ValueError):
-        found = []
-    if not values or len(found) < len(values):
-        raise GlauberError(f"the temperature is {given!r}, but it must be a number.")
-    for value in set(found):
+        numbers = []
+    if not values or len(numbers) < len(values):
+        raise GlauberError(f"the temperature is {temperature!r}, but it must be a number.")
+    for value in set(numbers):
         check_temperature(value)
-    return found if several else found[0]
+    return numbers if several else numbers[0]
 
 
-def check_numbers(steps: int, chains: int | None, length: int | None, seed: int) -> None:
-    """Refuses counts that are none, and what no machine has room for."""
-    check_count("number of steps", steps, least=0, most=STEPS)
-    check_seed(seed)
-    if length is not None:
-        check_count("length", length)
+def check_chains(chains: int | None, length: int | None = None) -> None:
+    """Refuse chains that the machine has no memory for."""
     if chains is not None:
-        check_count("number of chains", chains, most=10**12)
         needed = chains * (CHAIN_BYTES + SITE_BYTES * (length or 16))
         check_memory(needed, counted(chains, "chain"))
 
 
-def _names(given: Sequence[str] | str) -> list[str]:
-    listed = given.split(",") if isinstance(given, str) else list(given)
+def _listed(names: Sequence[str] | str) -> list[str]:
+    listed = names.split(",") if isinstance(names, str) else list(names)
     return [name.strip() for name in listed if name.strip()]
 
 
 def _check_plan(planned: Plan) -> None:
-    spec = planned.spec
+    """Refuse names that the model does not know, and starts that the run's rules do not allow."""
+    spec, fewest = planned.spec, planned.scan.fewest
     temperatures = torch.tensor(spec.temperatures, dtype=torch.float64)
     start(planned.tokens, planned.free, temperature=temperatures)
     _ = planned.kernel  # refuses unknown names
-    _check_constraints(planned)
-    fewest = planned.scan.fewest
+    if planned.constraints:
+        _check_constraints(planned)
     if int(planned.free.sum(dim=1).min()) < fewest:
         raise GlauberError(
             f"a block of {fewest} sites needs texts with at least {fewest} free sites."
         )
-    size = planned.tokens.shape[1]
-    check_memory(
-        spec.chains * (CHAIN_BYTES + SITE_BYTES * size),
-        f"{counted(spec.chains, 'chain')} of {size} tokens",
-    )
+    check_chains(spec.chains, planned.tokens.shape[1])
 
 
 def _check_constraints(planned: Plan) -> None:
-    """Refuses constraints that the starts break."""
-    if not planned.constraints:
-        return
-    if planned.constraints.tied and not planned.model.whole_vocabulary:
+    constraints, vocabulary = planned.constraints, planned.model.vocabulary
+    if constraints.tied and not planned.model.whole_vocabulary:
         raise GlauberError(
             f"tied sites need a model that scores its whole vocabulary at once, and "
             f"{planned.model.name} asks for each token by itself."
         )
-    around = sum(map(len, planned.model.vocabulary.text.around))
-    prefix = planned.first - len(planned.model.vocabulary.text.around[0])
-    shortest = int((planned.tokens != PAD).sum(dim=1).min()) - around - prefix
+    n_after = len(vocabulary.text.around[1])
     check_starts(
-        planned.constraints,
+        constraints,
         planned.conditionals,
-        planned.model.vocabulary,
+        vocabulary,
         planned.tokens,
         planned.free,
         first=planned.first,
-        shortest=shortest,
+        shortest=int((planned.tokens != PAD).sum(dim=1).min()) - n_after - planned.first,
     )
 
 
@@ -344,11 +357,10 @@ def open_model(
     """
     first, *further = device.split(",")
     if isinstance(model, str):
-        found = load(
-            model, device=first, dtype=dtype or "float32", trust_remote_code=trust_remote_code
-        )
+        dtype = dtype or "float32"
+        loaded = load(model, device=first, dtype=dtype, trust_remote_code=trust_remote_code)
     else:
-        found = load(model, device=first, trust_remote_code=trust_remote_code)
-        if dtype is not None and choose_dtype(dtype) and dtype != found.dtype:
-            raise GlauberError(f"the model is in {found.dtype}, but {dtype} was asked for.")
-    return found, tuple(found.to(device=one) for one in further)
+        loaded = load(model, device=first, trust_remote_code=trust_remote_code)
+        if dtype is not None and choose_dtype(dtype) and dtype != loaded.dtype:
+            raise GlauberError(f"the model is in {loaded.dtype}, but {dtype} was requested.")
+    return loaded, tuple(loaded.to(device=name) for name in further)

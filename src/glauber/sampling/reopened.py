@@ -1,13 +1,13 @@
-"""What did a stored run draw from? Its model, checked, over the tokens that it could propose.
+"""What a stored run drew from: its model, checked, over the tokens that it could propose.
 
 A run drawn in int8 or bfloat16 recorded conditionals that were rounded. What is measured about the
-model needs its own precision, so the same questions can be asked again, in float32, at the states
+model needs its own precision, so the conditionals can be evaluated again, in float32, at the states
 that the run visited.
 """
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from glauber.conditionals.batching import rows_at_once
 from glauber.dynamics.constrained import Ball
 from glauber.errors import GlauberError
 from glauber.progress import say, track
-from glauber.runs.export import forced, trajectory
+from glauber.runs.export import forced
 from glauber.runs.run import Run
 from glauber.runs.spec import check_trust
 from glauber.sampling.plan import Plan, open_model
@@ -29,7 +29,7 @@ COARSE = ("int8", "bfloat16")  # dtypes too coarse for what is measured about a 
 
 @dataclass(frozen=True)
 class DrawnFrom:
-    """What a run drew from, asked again."""
+    """What a run drew from."""
 
     conditionals: Conditionals  # of the tokens that the run could propose, in its own spec
     device: torch.device  # where states should live
@@ -58,22 +58,21 @@ def drawn_from(
     precise: in float64, for figures that are called exact. Of generations, if they are allowed,
     it is what the model says before top_k and top_p.
     """
-    opened = Run.of(run, generations=generations)
-    drawn = opened.spec.dtype
-    again = drawn in COARSE
-    dtype = "float32" if again and (model is None or isinstance(model, str)) else None
-    found = _model_of(opened, model, device, dtype, trust_remote_code)[0]
-    if found.dtype in COARSE:
-        raise GlauberError(f"the model is in {found.dtype}: give it in float32 or float64 here.")
-    if precise and found.dtype != "float64":
-        found = found.to(dtype="float64")
+    run = Run.of(run, generations=generations)
+    own_dtype = run.spec.dtype
+    coarse = own_dtype in COARSE
+    dtype = "float32" if coarse and (model is None or isinstance(model, str)) else None
+    loaded = _load(run, model, device, dtype, trust_remote_code)[0]
+    if loaded.dtype in COARSE:
+        raise GlauberError(f"the model is in {loaded.dtype}: give it in float32 or float64 here.")
+    if precise and loaded.dtype != "float64":
+        loaded = loaded.to(dtype="float64")
     note = (
-        f"The run was drawn in {drawn}; what is said about the model is of the same weights in "
-        f"{found.dtype}."
+        f"The run was drawn in {own_dtype}; what is said about the model is of the same weights in "
+        f"{loaded.dtype}."
     )
-    return DrawnFrom(
-        _planned(opened, found).conditionals, found.state_device, (note,) if again else ()
-    )
+    conditionals = _plan(run, loaded).conditionals
+    return DrawnFrom(conditionals, loaded.state_device, (note,) if coarse else ())
 
 
 def reopen(
@@ -88,19 +87,19 @@ def reopen(
 
     model is the model itself, or where it lies now, for one whose name does not lead to it.
     """
-    opened = Run.of(run)
-    spec = opened.spec if steps is None else replace(opened.spec, steps=steps)
-    found, others = _model_of(opened, model, device, None, trust_remote_code)
-    return replace(_planned(opened, found), spec=spec, others=others)
+    run = Run.of(run)
+    spec = run.spec if steps is None else replace(run.spec, steps=steps)
+    loaded, others = _load(run, model, device, None, trust_remote_code)
+    return replace(_plan(run, loaded), spec=spec, others=others)
 
 
-def _planned(run: Run, model: Model) -> Plan:
-    begun = torch.from_numpy(run.tokens(0))
-    if int(begun.max()) >= model.vocab_size:
+def _plan(run: Run, model: Model) -> Plan:
+    tokens = torch.from_numpy(run.tokens(0))
+    if int(tokens.max()) >= model.vocab_size:
         raise GlauberError(
             f"{model.name} is not the model of the run {run.name}: a token is unknown."
         )
-    return Plan(model, run.spec, begun, torch.from_numpy(run.free))
+    return Plan(model, run.spec, tokens, torch.from_numpy(run.free))
 
 
 def model_of(
@@ -111,11 +110,10 @@ def model_of(
     trust_remote_code: bool = False,
 ) -> Model:
     """The model that made a stored run, checked against the run's fingerprint."""
-    opened = Run.of(run, generations=True)
-    return _model_of(opened, None, device, dtype, trust_remote_code)[0]
+    return _load(Run.of(run, generations=True), None, device, dtype, trust_remote_code)[0]
 
 
-def _model_of(
+def _load(
     run: Run,
     model: str | Conditionals | None,
     device: str | None,
@@ -123,60 +121,41 @@ def _model_of(
     trust_remote_code: bool,
 ) -> tuple[Model, tuple[Model, ...]]:
     spec = run.spec
-    if isinstance(model, str) or model is None:
-        name = spec.model if model is None else model
-        if model is None:
-            check_trust(run.folder, spec, trust_remote_code)
-        where, kind = device or spec.device, dtype or spec.dtype
-        found, others = open_model(name, where, kind, trust_remote_code)
-    else:
-        found, others = open_model(model, device or "auto", dtype, trust_remote_code)
-    if found.fingerprint != spec.fingerprint:
+    if model is None:
+        check_trust(run.folder, spec, trust_remote_code)
+    source = spec.model if model is None else model
+    if isinstance(source, str):
+        device, dtype = device or spec.device, dtype or spec.dtype
+    loaded, others = open_model(source, device or "auto", dtype, trust_remote_code)
+    if loaded.fingerprint != spec.fingerprint:
         raise GlauberError(
-            f"{found.name or 'this model'} is not the model that made the run {run.name}: its "
+            f"{loaded.name or 'this model'} is not the model that made the run {run.name}: its "
             "weights or its vocabulary have changed."
         )
-    return found, others
+    return loaded, others
 
 
 def evaluate_again(run: Run, conditionals: Conditionals, begin: int) -> tuple[Floats, Floats]:
     """log_prob_old and entropy (chains, steps - begin) of a run's events from step `begin` on."""
-    sites = run.read("site")[:, :, 0]
-    temperatures = torch.from_numpy(run.temperatures)
-    steps = run.steps - begin
-    say(f"{steps * run.n_chains:,} conditionals to evaluate again in float32")
-    old, entropy = np.empty((run.n_chains, steps)), np.empty((run.n_chains, steps))
-    most = rows_at_once(8 * conditionals.vocab_size * run.n_chains)  # steps at once
-    held: list[NDArray[np.int64]] = []
-    with track("conditionals", steps * run.n_chains) as advance:
-        for step, tokens in trajectory(run):
-            if begin <= step < run.steps:
-                held.append(tokens)
-            if held and (len(held) == most or step == run.steps):
-                last = min(step + 1, run.steps) - begin
-                part = slice(last - len(held), last)
-                here = sites[:, begin + part.start : begin + part.stop]
-                old[:, part], entropy[:, part] = _asked_again(
-                    conditionals, np.stack(held, axis=1), here, temperatures
-                )
-                advance(len(held) * run.n_chains)
-                held = []
-    still = forced(run)[:, begin:]
-    old[still] = entropy[still] = 0.0
+    sites = torch.from_numpy(run.read("site")[:, :, 0].astype(np.int64))
+    n_conditionals = (run.steps - begin) * run.n_chains
+    say(f"{n_conditionals:,} conditionals to evaluate again in float32")
+    old, entropy = np.empty((2, run.n_chains, run.steps - begin))
+    states = (tokens for step, tokens in run.states() if step >= begin)
+    n_steps = rows_at_once(8 * conditionals.vocab_size * run.n_chains)  # at once
+    with track("conditionals", n_conditionals) as advance:
+        for first in range(begin, run.steps, n_steps):
+            last = min(first + n_steps, run.steps)
+            tokens = torch.from_numpy(np.stack([*islice(states, last - first)], axis=1))
+            rows, row_sites = tokens.flatten(0, 1), sites[:, first:last].reshape(-1, 1)
+            temperatures = torch.from_numpy(run.temperatures).repeat_interleave(last - first)
+            drawn_from = log_probs(conditionals, rows, row_sites, temperature=temperatures)
+            values = drawn_from[:, 0].cpu()
+            part = slice(first - begin, last - begin)
+            old[:, part] = values.gather(1, rows.gather(1, row_sites)).view(run.n_chains, -1)
+            spread = torch.special.entr(values.exp()).sum(dim=1)
+            entropy[:, part] = spread.view(run.n_chains, -1)
+            advance((last - first) * run.n_chains)
+    unmoved = forced(run)[:, begin:]
+    old[unmoved] = entropy[unmoved] = 0.0
     return old, entropy
-
-
-def _asked_again(
-    conditionals: Conditionals,
-    tokens: NDArray[np.int64],
-    sites: NDArray[Any],
-    temperatures: torch.Tensor,
-) -> tuple[Floats, Floats]:
-    """Of tokens (chains, steps, length) before the redraw of sites (chains, steps)."""
-    rows = torch.from_numpy(tokens).flatten(0, 1)
-    asked = torch.from_numpy(sites.astype(np.int64)).reshape(-1, 1)
-    by_row = temperatures.repeat_interleave(sites.shape[1])
-    found = log_probs(conditionals, rows, asked, temperature=by_row)[:, 0].cpu()
-    old = found.gather(1, rows.gather(1, asked))
-    entropy = torch.special.entr(found.exp()).sum(dim=1)
-    return old.view(sites.shape).numpy(), entropy.view(sites.shape).numpy()

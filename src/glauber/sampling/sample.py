@@ -2,42 +2,40 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict, Unpack
 
 import numpy as np
 
 from glauber import progress
+from glauber.call import Call, current_call
+from glauber.checks import Whole
 from glauber.conditionals.base import Conditionals
-from glauber.conditionals.constraints import Allow, Bias, Tie
 from glauber.conditionals.weights import check_device
 from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
-from glauber.dynamics.scans import SCAN_HELP
 from glauber.errors import GlauberError, TooLong
-from glauber.parameters import Freeze, Length, ModelOrName, Seed, Texts, Trust
-from glauber.progress import check_count, check_memory, say, track, watched
-from glauber.result import counted, study
+from glauber.parameters import ModelOrName, Texts, Trust
+from glauber.progress import check_memory, say, track, watched
+from glauber.result import Default, counted, defaults_of, study
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
-from glauber.runs.run import Run
+from glauber.runs.run import Folder, Run
 from glauber.runs.spec import CHANGING, record_of
-from glauber.sampling.advance import Session, check_batch_size, stopped_by_interrupt
-from glauber.sampling.engine import advance_chains, check_memo, rate
-from glauber.sampling.plan import STEPS, Plan, check_numbers, plan, read_temperature
+from glauber.sampling.advance import Session, advance_chains, rate, stopped_by_interrupt
+from glauber.sampling.plan import DEFAULTS, ChainOptions, Plan, Steps, check_chains, plan
+from glauber.sampling.reopened import reopen
 
 MEASURED_STEPS = 100_000  # a run of so many steps has its rate measured before it begins
+NOT_STORED = ("out", "keep_run", "device", "batch_size", "memo", "session")  # of a run's call
 MEMO_SPEEDUP = 10.0  # allowed for: remembered conditionals make later steps faster
-Folder = Annotated[Run | str | Path, "Folder of a run."]
-BatchSize = Annotated[int | None, "Chains advanced together (default: all)."]
-Remembered = Annotated[int | None, "MiB for remembered conditionals, 0 for none (CPU: 256)."]
-SessionOption = Annotated[Session | None, "Counts the steps, reports them and can stop the run."]
-OtherDevice = Annotated[str | None, "Another device than the run's own."]
-OtherModel = Annotated[
-    str | Conditionals | None, "The run's model, where its name does not lead to it any more."
+BatchSize = Annotated[int | None, "Chains advanced together (default: all).", Whole(1, 10**12)]
+Remembered = Annotated[
+    int | None, "MiB for remembered conditionals, 0 for none (CPU: 256).", Whole(0, 10**12)
 ]
+SessionOption = Annotated[Session | None, "Counts the steps, reports them and can stop the run."]
 
 
 @study
@@ -45,169 +43,117 @@ def sample(
     model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
-    steps: Annotated[int, "Steps of every chain, in all."] = 1000,
-    temperature: Annotated[
-        float | Sequence[float], "Cold (0.3) repeats itself, hot (2) is noise; or one per chain."
-    ] = 1.0,
-    seed: Seed = 0,
-    chains: Annotated[int | None, "Number of chains; they take the texts in turn."] = None,
-    length: Length = None,
-    prefix: Annotated[str, "Text put before each start and never redrawn."] = "",
-    freeze: Freeze = "",
-    scan: Annotated[str, SCAN_HELP] = "uniform",
-    within: Annotated[
-        str | None,
-        "Sites of one step: sequential, product or parallel (default: sequential; parallel for "
-        "everywhere).",
-    ] = None,
-    fill: Annotated[str, "inverse-cdf, gumbel-max or greedy."] = "inverse-cdf",
-    forbid: Annotated[Sequence[str] | str, "Tokens never proposed, such as X,B,Z."] = "",
-    allow: Annotated[Allow, "The tokens a site may hold, such as 3:king|queen,5-7:ST."] = "",
-    bias: Annotated[Bias, "Added to the scores of a site, such as 3:king=1|queen=-2."] = "",
-    max_changes: Annotated[int | None, "Sites that may differ from a chain's own start."] = None,
-    tie: Annotated[Tie, "Sites that always hold the same token, such as 3=9,4-6=10-12."] = "",
-    special_tokens: Annotated[bool, "Let special and unused tokens be proposed."] = False,
-    device: Annotated[str, "auto, cpu, cuda or mps; cuda:0,cuda:1 share the chains."] = "auto",
-    dtype: Annotated[
-        str | None,
-        "float32 (default), bfloat16, float64, or int8: faster on a CPU, coarser.",
-    ] = None,
     batch_size: BatchSize = None,
     memo: Remembered = None,
     out: Annotated[str | Path | None, "New folder of the run."] = None,
-    trust_remote_code: Trust = False,
     session: SessionOption = None,
+    **chain_options: Unpack[ChainOptions],
 ) -> Run:
     """Run Glauber dynamics from starting texts and store every event.
 
     Each step hides sites of every chain, asks the model for their conditionals and redraws them
-    (paper A, section 2). The run can be read while it goes on, stopped, resumed and made longer.
+    (paper A, section 2). The run can be read while it runs, stopped, resumed and made longer.
     Without `out`, Python keeps it in memory (`run.save(folder)` stores it), and the command line
     makes a folder under runs/. memo and batch_size change the speed and nothing else.
     """
-    check_batch_size(batch_size)
-    check_memo(memo)
-    check_device(device)
-    _check_cost(steps, temperature, seed, chains, length, out)
-    planned = plan(
-        model,
-        texts,
-        steps=steps,
-        temperature=temperature,
-        seed=seed,
-        chains=chains,
-        length=length,
-        prefix=prefix,
-        freeze=freeze,
-        scan=scan,
-        within=within,
-        fill=fill,
-        forbid=forbid,
-        allow=allow,
-        bias=bias,
-        max_changes=max_changes,
-        tie=tie,
-        special_tokens=special_tokens,
-        device=device,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-    )
+    options: ChainOptions = {**DEFAULTS, **chain_options}
+    check_device(options["device"])
+    check_memory((memo or 0) * 2**20, "the memo")
+    chains, length = options["chains"], options["length"]
+    check_chains(chains, length)
     folder = None if out is None else Path(str(out))
-    with _nothing_left(folder):
-        _check_size(folder, planned.size)
-        _check_time(planned, batch_size)
-        _say_cost(planned, folder, batch_size)
-        return _complete(planned, begin(planned, folder), batch_size, memo, session)
+    if folder is not None:
+        check_new(folder)
+    _check_size(folder, bytes_needed(chains or 1, options["steps"], 1, length or 1))
+    planned = plan(model, texts, **options)
+    _check_size(folder, planned.size)
+    _say_cost(planned, folder, batch_size)
+    log = begin(planned, folder)
+    try:
+        return _complete(planned, log, batch_size, memo, session)
+    except Exception as error:  # a start that fails leaves no folder; interrupts keep the steps
+        early = isinstance(error, TooLong) and error.early
+        if folder is not None and (early or log.steps == 0):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+class ResumeOptions(TypedDict, total=False):
+    """What may change when a run is resumed: where it runs and how fast."""
+
+    model: Annotated[
+        str | Conditionals | None,
+        "The run's model, where its name does not lead to it any more.",
+        Default(None),
+    ]
+    batch_size: Annotated[BatchSize, Default(None)]
+    memo: Annotated[Remembered, Default(None)]
+    device: Annotated[str | None, "Another device than the run's own.", Default(None)]
+    trust_remote_code: Annotated[Trust, Default(False)]
+    session: Annotated[SessionOption, Default(None)]
 
 
 @study
-def resume(
-    run: Folder,
-    *,
-    model: OtherModel = None,
-    batch_size: BatchSize = None,
-    memo: Remembered = None,
-    device: OtherDevice = None,
-    trust_remote_code: Trust = False,
-    session: SessionOption = None,
-) -> Run:
+def resume(run: Folder, **options: Unpack[ResumeOptions]) -> Run:
     """Resume a run that was stopped or killed; it ends with the same bytes as without the stop.
 
     What is there is compared with its checksums first: a run that was damaged is refused.
     """
-    return _continue(run, None, model, batch_size, memo, device, trust_remote_code, session)
+    return _continue(run, None, options)
 
 
 @study
-def extend(
-    run: Folder,
-    *,
-    steps: Annotated[int, "Steps of every chain, in all: the new total."],
-    model: OtherModel = None,
-    batch_size: BatchSize = None,
-    memo: Remembered = None,
-    device: OtherDevice = None,
-    trust_remote_code: Trust = False,
-    session: SessionOption = None,
-) -> Run:
+def extend(run: Folder, *, steps: Steps, **options: Unpack[ResumeOptions]) -> Run:
     """Make a run longer: steps is the new total, so the same command can be given again."""
-    check_count("number of steps", steps, least=0, most=STEPS)
-    return _continue(run, steps, model, batch_size, memo, device, trust_remote_code, session)
+    return _continue(run, steps, options)
 
 
-def _continue(
-    run: Run | str | Path,
-    steps: int | None,
-    model: str | Conditionals | None,
-    batch_size: int | None,
-    memo: int | None,
-    device: str | None,
-    trust_remote_code: bool,
-    session: Session | None,
-) -> Run:
-    from glauber.sampling.reopened import reopen
-
-    check_batch_size(batch_size)
-    check_memo(memo)
+def _continue(run: Run | str | Path, steps: int | None, options: ResumeOptions) -> Run:
+    chosen: ResumeOptions = {**defaults_of(ResumeOptions), **options}
+    model, batch_size, memo = chosen["model"], chosen["batch_size"], chosen["memo"]
+    device, trust_remote_code = chosen["device"], chosen["trust_remote_code"]
     check_device(device)
+    check_memory((memo or 0) * 2**20, "the memo")
     run = Run.of(run).newest()
     if steps is not None and steps < run.steps:
         raise GlauberError(
             f"the run has {run.steps} steps already, more than {steps}: steps is the new total."
         )
     run.verify()
-    if run.finished and steps in (None, run.spec.steps):
-        if model is not None:  # a wrong one is refused also where it has nothing to do
-            reopen(run, device=device, model=model, trust_remote_code=trust_remote_code)
+    finished = run.finished and steps in (None, run.spec.steps)
+    if finished and model is None:
         return run
-    total = run.spec.steps if steps is None else steps
-    missing = total - run.steps
+    missing = (run.spec.steps if steps is None else steps) - run.steps
     size = bytes_needed(run.n_chains, missing, run.log.n_slots, run.free.shape[1])
     _check_size(run.folder, size)
     planned = reopen(
         run, steps=steps, device=device, model=model, trust_remote_code=trust_remote_code
     )
-    _check_time(planned, batch_size, done=run.steps)
+    if finished:  # a wrong model is refused also where it has nothing to do
+        return run
     _say_cost(planned, run.folder, batch_size, done=run.steps)
-    return _complete(planned, open_log(run, planned), batch_size, memo, session)
+    return _complete(planned, open_log(run, planned), batch_size, memo, chosen["session"])
 
 
 def begin(planned: Plan, folder: Path | None = None) -> Log:
     """A log without steps, in a new folder or in memory."""
-    tokens, free = planned.tokens.numpy(), planned.free.numpy()
-    rejects = planned.rejects
+    arrays = planned.tokens.numpy(), planned.free.numpy(), planned.slots
+    call = planned.call or stored_call(current_call())
     if folder is None:
-        return MemoryLog(planned.spec, tokens, free, planned.slots, rejects=rejects)
+        return MemoryLog(planned.spec, *arrays, rejects=planned.rejects, call=call)
     check_new(folder)
+    save = planned.model.vocabulary.save
     return FolderLog.create(
-        folder,
-        planned.spec,
-        tokens,
-        free,
-        planned.slots,
-        rejects=rejects,
-        save_tokenizer=planned.model.vocabulary.save,
+        folder, planned.spec, *arrays, rejects=planned.rejects, save_tokenizer=save, call=call
     )
+
+
+def stored_call(call: Call | None) -> Call | None:
+    """A call as a run stores it: without what does not change the run."""
+    if call is None:
+        return None
+    arguments = {name: call.arguments[name] for name in call.arguments if name not in NOT_STORED}
+    return Call(call.study, arguments)
 
 
 def open_log(run: Run, planned: Plan) -> Log:
@@ -215,8 +161,8 @@ def open_log(run: Run, planned: Plan) -> Log:
     if isinstance(run.log, MemoryLog):
         log: Log = run.log.copy()
     else:
-        assert run.folder is not None
-        log = FolderLog(run.folder, write=True)
+        assert isinstance(run.log, FolderLog)
+        log = FolderLog(run.log.folder, write=True)
     try:
         log.describe(planned.spec)
     except BaseException:
@@ -260,46 +206,12 @@ def run_in_folder(planned: Plan, folder: Path) -> Run:
     return Run(folder)
 
 
-def _check_cost(
-    steps: int,
-    temperature: float | Sequence[float],
-    seed: int,
-    chains: int | None,
-    length: int | None,
-    out: str | Path | None,
-) -> None:
-    """Checks that need no model: numbers, the folder, and the size of so many events."""
-    read_temperature(temperature)
-    check_numbers(steps, chains, length, seed)
-    folder = None if out is None else Path(str(out))
-    if folder is not None:
-        check_new(folder)
-    _check_size(folder, bytes_needed(chains or 1, steps, 1, length or 1))
-
-
 def _check_size(folder: Path | None, size: int) -> None:
     """Refuse a run that the disk, or the memory, has no space for."""
     if folder is None:
         check_memory(size, "the events of the run, which is in memory without `out`,")
     else:
         check_space(folder, size)
-
-
-@contextmanager
-def _nothing_left(folder: Path | None) -> Iterator[None]:
-    """A start that fails leaves no folder; a run that has steps, or was interrupted, is kept.
-
-    A run that is refused in its first minute because it would take days is not kept either.
-    """
-    existed = folder is None or folder.exists()
-    try:
-        yield
-    except Exception as error:
-        refused = isinstance(error, TooLong) and error.early
-        created = folder is not None and not existed and folder.exists()
-        if folder is not None and created and (refused or Run(folder).steps == 0):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _complete(
@@ -324,43 +236,36 @@ def _complete(
     return run
 
 
-def _check_time(planned: Plan, batch_size: int | None, *, done: int = 0) -> None:
-    """Refuses a run that would take many days, by the rate of a few steps that are not kept.
+def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, done: int = 0) -> None:
+    """Say what the run will cost, by the rate of a few steps that are not kept.
 
-    Remembered conditionals can make a run several times as fast as its first steps.
+    One that would take many days is refused. Remembered conditionals can make a run several times
+    as fast as its first steps.
     """
     missing = planned.spec.steps - done
-    if missing >= MEASURED_STEPS:
-        seconds = planned.spec.chains * missing / rate(planned, batch_size=batch_size)
-        if seconds > MEMO_SPEEDUP * progress.LONGEST:
-            progress.refuse_days("steps", seconds)
-
-
-def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, done: int = 0) -> None:
-    """What the run will cost: steps, disk, time at the measured rate."""
-    if watched() and planned.spec.steps > done:
-        say(cost(planned, folder, rate(planned, batch_size=batch_size), done=done))
+    if missing < MEASURED_STEPS and not (watched() and missing > 0):
+        return
+    steps_per_second = rate(planned, batch_size=batch_size)
+    seconds = planned.spec.chains * missing / steps_per_second
+    if missing >= MEASURED_STEPS and seconds > MEMO_SPEEDUP * progress.LONGEST:
+        progress.refuse_days("steps", seconds)
+    say(cost(planned, folder, steps_per_second, done=done))
 
 
 def cost(planned: Plan, folder: Path | None, steps_per_second: float, *, done: int = 0) -> str:
-    """The cost of the missing steps in one line."""
-    spec = planned.spec
-    where = "memory" if folder is None else folder
+    """The cost of the missing steps in one line: steps, time and space."""
+    spec, adaptive = planned.spec, planned.scan.adaptive
     seconds = spec.chains * (spec.steps - done) / steps_per_second
+    rows = ""
+    if adaptive is not None:  # the state decides about the site of a step
+        n_free = int(planned.free.sum(dim=1).max())
+        n_rows = adaptive.rows(n_free, proposed(planned.conditionals))
+        rows = f"up to {n_rows:,} rows through the model a step, "
     return (
         f"{counted(spec.chains, 'chain')} x {spec.steps - done:,} steps on {spec.device} in "
-        f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, "
-        f"{_rows(planned)}at most {planned.size / 1e6:,.1f} MB in {where}"
+        f"{spec.dtype}: up to {_clock(seconds)} at {steps_per_second:,.0f} steps/s, {rows}"
+        f"at most {planned.size / 1e6:,.1f} MB in {'memory' if folder is None else folder}"
     )
-
-
-def _rows(planned: Plan) -> str:
-    """What a step costs whose site the state decides about."""
-    adaptive = planned.scan.adaptive
-    if adaptive is None:
-        return ""
-    rows = adaptive.rows(int(planned.free.sum(dim=1).max()), proposed(planned.conditionals))
-    return f"up to {rows:,} rows through the model a step, "
 
 
 def _clock(seconds: float) -> str:

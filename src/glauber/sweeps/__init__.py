@@ -15,7 +15,7 @@ __all__ = sorted(STUDIES)
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a study when it is asked for."""
+    """Import a study when it is used."""
     from importlib import import_module
 
     if name not in STUDIES:

@@ -1,37 +1,40 @@
-"""What do chains do at each temperature and length? Every cell is a stored run.
+"""Chains at each temperature and length of a grid: every cell is a stored run.
 
 A cell is (length, temperature): chains from the same passages at every temperature of a length.
 The run lies under runs/NAME in the sweep's folder and can be used like any other; one that was cut
 short is resumed.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import numpy as np
 
+from glauber.call import call_of
+from glauber.checks import Whole
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, read_texts
 from glauber.disk import check_space
 from glauber.dynamics.scans import SCAN_HELP, scan_named
 from glauber.errors import GlauberError
+from glauber.json_text import has_type
 from glauber.parameters import Freeze, Seed, Texts
 from glauber.progress import counter, say, track
 from glauber.result import Result as Answer
-from glauber.result import plain, signature, study
+from glauber.result import internal, reported, signature, study
 from glauber.runs.log import bytes_needed
 from glauber.runs.run import Run
-from glauber.sampling.plan import check_numbers, plan, read_temperature
-from glauber.sampling.sample import run_in_folder
+from glauber.sampling.plan import Steps, check_chains, plan, read_temperature
+from glauber.sampling.sample import run_in_folder, stored_call
+from glauber.sampling.sample import sample as sample_run
 from glauber.sweeps.executors import Result, Work, choose_executor, run_sweep
 from glauber.sweeps.folder import Cell, Sweep, begin, read_sweep, results
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 STUDY = "sweeps.sample"
@@ -51,9 +54,9 @@ def sample(
     *,
     out: Annotated[str | Path, "Folder; the same sweep in it is resumed."],
     temperatures: Annotated[Sequence[float], "Temperatures of the grid."] = (0.3, 0.7, 1, 1.5, 2),
-    lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens."] = (10, 20),
-    chains: Annotated[int, "Chains of each run."] = 8,
-    steps: Annotated[int, "Steps of every chain, in all."] = 500,
+    lengths: Annotated[Sequence[int], "Lengths of the grid, in tokens.", Whole()] = (10, 20),
+    chains: Annotated[int, "Chains of each run.", Whole(1, 10**12)] = 8,
+    steps: Steps = 500,
     scan: Annotated[str, SCAN_HELP] = "uniform",
     freeze: Freeze = "",
     seed: Seed = 0,
@@ -71,8 +74,7 @@ def sample(
     if not isinstance(model, str):
         raise GlauberError("a sweep needs a model by its name: its workers load it themselves.")
     read_temperature(list(temperatures))
-    for length in (None, *lengths):
-        check_numbers(steps, chains, length, seed)
+    check_chains(chains, max(lengths, default=1))
     axes: dict[str, list[Any]] = {
         "length": list(lengths),
         "temperature": [float(value) for value in temperatures],
@@ -130,40 +132,25 @@ def _call(folder: Path, sweep: Sweep) -> tuple[Callable[..., Answer], dict[str, 
     """
     import glauber
 
-    public = {name for group in glauber.STUDIES.values() for name in group}
     name = "sample" if sweep.study == STUDY else sweep.study
-    function = (
-        sample if sweep.study == STUDY else getattr(glauber, name) if name in public else None
-    )
-    kinds = {} if function is None else get_type_hints(function)
-    if function is None or not kinds.keys() >= set(PLACE):
+    public = {name for group in glauber.STUDIES.values() for name in group}
+    function = sample if sweep.study == STUDY else name in public and getattr(glauber, name)
+    types = get_type_hints(function) if function else {}
+    if not function or not types.keys() >= set(PLACE):
         raise GlauberError(f"{folder} is a sweep of {sweep.study!r:.80}, which is not known here.")
     arguments = sweep.arguments | {f"{axis}s": values for axis, values in sweep.axes.items()}
-    unknown = arguments.pop("unknown", "skip")
-    try:
-        if arguments.get("texts") is not None:
-            arguments["texts"] = read_texts(list(arguments["texts"]), unknown=unknown)
-    except (KeyError, TypeError) as error:
-        raise GlauberError(f"the sweep {folder} is damaged: its texts are wrong.") from error
+    texts, unknown = arguments.pop("texts", None), arguments.pop("unknown", "skip")
     for parameter, value in arguments.items():
-        if not _fits(value, kinds.get(parameter)):
+        if parameter not in types or not has_type(value, types[parameter]):
             raise GlauberError(
                 f"the sweep {folder} is damaged: {name} takes no {parameter} {value!r:.60}."
             )
+    try:
+        if texts is not None:
+            arguments["texts"] = read_texts(list(texts), unknown=unknown)
+    except (KeyError, TypeError) as error:
+        raise GlauberError(f"the sweep {folder} is damaged: its texts are wrong.") from error
     return function, arguments
-
-
-def _fits(value: object, kind: Any) -> bool:
-    """Whether a value has a type that a parameter takes; a type of ours is not asked."""
-    if get_origin(kind) in (Union, UnionType):
-        return any(_fits(value, option) for option in get_args(kind))
-    if get_origin(kind) is Sequence:
-        (item_kind,) = get_args(kind)
-        items = value if isinstance(value, Sequence) and not isinstance(value, str) else None
-        return items is not None and all(_fits(item, item_kind) for item in items)
-    if kind in (int, float):
-        return isinstance(value, int | kind) and not isinstance(value, bool)
-    return kind in (str, bool, type(None)) and isinstance(value, kind)
 
 
 def _cells(folder: Path) -> "Cells":
@@ -174,34 +161,32 @@ def _cells(folder: Path) -> "Cells":
         for name in ("model", "chains", "pairs", "steps", "scan", "seed")
         if isinstance(sweep.arguments.get(name), str | int | float)
     }
-    made = signature(sweep=sweep.study, cells=len(sweep.cells), **shown)
-    return Cells(folder, sweep, list(finished.values()), missing, made)
+    line = signature(sweep=sweep.study, cells=len(sweep.cells), **shown)
+    return Cells(folder, sweep.study, list(finished.values()), missing, sweep.axes, line)
 
 
 @dataclass(frozen=True, eq=False)
 class Cells(Answer):
     """The finished cells of a sweep, and the names of those that are left."""
 
-    folder: Path
-    sweep: Sweep
+    sweep: Path  # its folder
+    study: str
     cells: list[dict[str, Any]]  # in the grid's order
     left: list[str]
-    signature: str
+    axes: dict[str, list[Any]] = internal()
+    signature: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "sweep": str(self.folder),
-            "study": self.sweep.study,
-            "total": len(self.sweep.cells),
-            "finished": len(self.cells),
-            "left": self.left,
-            "cells": plain(self.cells),
-            "signature": self.signature,
-        }
+    @reported
+    def finished(self) -> int:
+        return len(self.cells)
+
+    @reported
+    def total(self) -> int:
+        return len(self.cells) + len(self.left)
 
     def lines(self) -> Iterable[str]:
-        axes = ", ".join(f"{len(values)} x {axis}" for axis, values in self.sweep.axes.items())
-        yield f"{axes}: {len(self.cells)} of {len(self.sweep.cells)} cells are finished"
+        axes = ", ".join(f"{len(values)} x {axis}" for axis, values in self.axes.items())
+        yield f"{axes}: {len(self.cells)} of {self.total} cells are finished"
         runs = [cell for cell in self.cells if "changed" in cell]
         for cell in runs:
             yield (
@@ -211,21 +196,19 @@ class Cells(Answer):
             )
         if runs:
             yield "changed: steps that changed a token; entropy: of a redraw, in nats;"
-            yield "kept: sites that hold their first token at the end; the text is chain 0's last"
+            yield "kept: sites with their first token at the end; the text is chain 0's last"
         yield from (f"  left: {name}" for name in self.left)
         if self.left:
-            yield f"resume with: glauber sweep resume {self.folder}"
+            yield f"resume with: glauber sweep resume {self.sweep}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, Any]] | dict[str, list[Any]]:
         """One row per finished cell."""
-        import pandas
-
-        return pandas.DataFrame(self.cells, columns=None if self.cells else list(self.sweep.axes))
+        return self.cells or {axis: [] for axis in self.axes}
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.sweeps import plot_cells
 
-        return plot_cells(self.cells, list(self.sweep.axes))
+        return plot_cells(self.cells, list(self.axes))
 
 
 def open_runs(arguments: dict[str, Any], folder: Path) -> Work:
@@ -235,17 +218,18 @@ def open_runs(arguments: dict[str, Any], folder: Path) -> Work:
     if texts is not None:
         texts = read_texts(texts, unknown=arguments["unknown"])
     same = {name: arguments[name] for name in ("steps", "chains", "scan", "freeze")}
+    sample_signature = inspect.signature(sample_run)
 
     def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Result]]:
         for cell in cells:
-            planned = plan(
-                model,
-                texts,
-                **same,
-                length=int(cell.values["length"]),
-                temperature=cell.values["temperature"],
-                seed=cell.seed(arguments["seed"]),
-            )
+            own = {
+                "length": int(cell.values["length"]),
+                "temperature": cell.values["temperature"],
+                "seed": cell.seed(arguments["seed"]),
+            }
+            bound = sample_signature.bind(arguments["model"], texts, **same, **own)
+            planned = plan(model, texts, **same, **own)
+            planned = replace(planned, call=stored_call(call_of("sample", bound)))
             path = Path("runs") / cell.name
             run = run_in_folder(planned, folder / path)
             yield cell, {"run": str(path), **_summary(run)}

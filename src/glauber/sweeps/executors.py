@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, redirect_stdout, suppress
+from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -46,12 +47,15 @@ def choose_executor(on: str, *, workers: int | None = None, address: str | None 
     one_of("the place where a sweep runs", on, PLACES)
     if workers is not None:
         check_count("number of workers", workers, most=MOST_WORKERS)
-    n_workers = usable_cores() if workers is None else workers
     if address is not None and on != "ray":
         raise GlauberError(f"an address was given, but the sweep runs on {on}: that is for ray.")
+    if on == "local":
+        return run_here
+    n_workers = usable_cores() if workers is None else workers
     if on == "processes":
-        return in_processes(n_workers)
-    return on_ray(n_workers, address) if on == "ray" else run_here
+        return partial(run_in_processes, n_workers=n_workers)
+    need("ray", "a sweep on Ray", otherwise="run it on processes")
+    return partial(run_on_ray, n_workers=n_workers, address=address)
 
 
 def run_sweep(
@@ -61,7 +65,7 @@ def run_sweep(
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Result]:
-    """Runs the unfinished cells; the results of all by cell.
+    """Run the unfinished cells; the results of all by cell.
 
     progress is called with the numbers of finished cells and of all, at the start and after each.
     """
@@ -85,10 +89,13 @@ def run_here(folder: Path, open_work: OpenWork, cells: Sequence[Cell]) -> Genera
 
 
 def tasks(cells: Sequence[Cell], n_tasks: int) -> list[list[Cell]]:
-    """The cells in at most n_tasks tasks of neighbours, as even as possible."""
+    """The cells in at most n_tasks tasks of neighbours, as even as possible; the last ones first.
+
+    The last cells of a grid have the longest texts.
+    """
     n_tasks = min(n_tasks, len(cells))
-    cuts = [round(i * len(cells) / n_tasks) for i in range(n_tasks + 1)] if n_tasks else []
-    return [list(cells[first:last]) for first, last in pairwise(cuts)]
+    cuts = [round(i * len(cells) / n_tasks) for i in range(n_tasks + 1)]
+    return [list(cells[first:last]) for first, last in pairwise(cuts)][::-1]
 
 
 _opened: dict[str, Work] = {}  # of this worker, by the sweep's execution
@@ -110,32 +117,31 @@ def run_task(
 # ---- processes of this machine
 
 
-def in_processes(n_workers: int) -> Executor:
-    """That many processes of this machine, each on one core."""
-
-    def execute(folder: Path, open_work: OpenWork, cells: Sequence[Cell]) -> Generator[Cell]:
-        failures = 0
-        while cells:
-            unfinished = {cell.name: cell for cell in cells}
-            try:
-                with _pool(n_workers) as pool:
-                    packed = reversed(tasks(cells, TASKS_PER_WORKER * n_workers))  # longest first
-                    futures = [pool.submit(_save_task, folder, open_work, task) for task in packed]
-                    for future in as_completed(futures):
-                        for cell in future.result():
-                            yield unfinished.pop(cell.name)
-            except BrokenProcessPool as error:  # a worker was killed, and its pool ends with it
-                saved = [cell for cell in unfinished.values() if is_finished(folder, cell)]
-                failures = 1 if saved or len(unfinished) < len(cells) else failures + 1
-                if failures == ATTEMPTS:
-                    raise GlauberError(
-                        f"workers died {ATTEMPTS} times without finishing a cell (is the memory "
-                        "too small?); finished cells are kept."
-                    ) from error
-                yield from saved
-            cells = [cell for cell in unfinished.values() if not is_finished(folder, cell)]
-
-    return execute
+def run_in_processes(
+    folder: Path, open_work: OpenWork, cells: Sequence[Cell], *, n_workers: int
+) -> Generator[Cell]:
+    """That many processes, each on one core; a pool ends with a killed worker and is replaced."""
+    unfinished = {cell.name: cell for cell in cells}
+    failures = 0
+    while unfinished:
+        n_before = len(unfinished)
+        parts = tasks(list(unfinished.values()), TASKS_PER_WORKER * n_workers)
+        try:
+            with _pool(n_workers) as pool:
+                futures = [pool.submit(_save_task, folder, open_work, part) for part in parts]
+                for future in as_completed(futures):
+                    for cell in future.result():
+                        yield unfinished.pop(cell.name)
+        except BrokenProcessPool as error:
+            saved = [name for name, cell in unfinished.items() if is_finished(folder, cell)]
+            failures = 1 if saved or len(unfinished) < n_before else failures + 1
+            if failures == ATTEMPTS:
+                raise GlauberError(
+                    f"workers died {ATTEMPTS} times without finishing a cell (is the memory too "
+                    "small?); finished cells are kept."
+                ) from error
+            for name in saved:
+                yield unfinished.pop(name)
 
 
 @contextmanager
@@ -153,56 +159,54 @@ def _pool(n_workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _begin_worker(alive: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-    threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
+    """Leave interrupts to the parent, and end when the other end of the pipe is closed."""
 
+    def end_with_parent() -> None:
+        with suppress(EOFError):
+            alive.recv()
+        os._exit(1)
 
-def _end_with_parent(alive: Connection) -> None:
-    """Ends this worker when the other end of the pipe is closed."""
-    with suppress(EOFError):
-        alive.recv()
-    os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _save_task(folder: Path, open_work: OpenWork, cells: Sequence[Cell]) -> list[Cell]:
     """The cells of a task, each saved as soon as it is finished."""
-    finished = []
-    for cell, result in run_task("", open_work, cells):
-        save(folder, cell, result)
-        finished.append(cell)
-    return finished
+    return list(run_here(folder, lambda: partial(run_task, "", open_work), cells))
 
 
 # ---- a Ray cluster
 
 
-def on_ray(n_workers: int, address: str | None = None) -> Executor:
+def run_on_ray(
+    folder: Path,
+    open_work: OpenWork,
+    cells: Sequence[Cell],
+    *,
+    n_workers: int,
+    address: str | None = None,
+) -> Generator[Cell]:
     """The cluster at the address, or one of this machine with that many workers.
 
     Only this process writes to the sweep's folder, so the machines need no common disk (unless
     cells are runs that are kept), but each needs glauber and the model.
     """
-    need("ray", "a sweep on Ray", otherwise="run it on processes")
-
-    def execute(folder: Path, open_work: OpenWork, cells: Sequence[Cell]) -> Generator[Cell]:
-        # Ray prints what it has to say about dead workers to stdout, which is for results.
-        with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
-            remote = ray.remote(num_cpus=1, num_returns="streaming", max_retries=ATTEMPTS - 1)
-            task, execution, work = remote(run_task), uuid.uuid4().hex, ray.put(open_work)
-            packed = reversed(tasks(cells, TASKS_PER_WORKER * n_workers))  # the longest first
-            streams = [task.remote(execution, work, part) for part in packed]
-            try:
-                while streams:
-                    (stream,), streams = ray.wait(streams, num_returns=1)
-                    if (finished := _next_cell(ray, stream)) is not None:
-                        streams.append(stream)
-                        save(folder, *finished)
-                        yield finished[0]
-            finally:  # a cluster that is not ours goes on
-                for stream in streams:
-                    ray.cancel(stream, force=True)
-
-    return execute
+    # Ray prints what it has to say about dead workers to stdout, which is for results.
+    with redirect_stdout(sys.stderr), _connected(n_workers, address) as ray:
+        remote = ray.remote(num_cpus=1, num_returns="streaming", max_retries=ATTEMPTS - 1)
+        task, execution, work = remote(run_task), uuid.uuid4().hex, ray.put(open_work)
+        parts = tasks(cells, TASKS_PER_WORKER * n_workers)
+        streams = [task.remote(execution, work, part) for part in parts]
+        try:
+            while streams:
+                (stream,), streams = ray.wait(streams, num_returns=1)
+                if (finished := _next_cell(ray, stream)) is not None:
+                    streams.append(stream)
+                    save(folder, *finished)
+                    yield finished[0]
+        finally:  # a cluster that is not ours goes on
+            for stream in streams:
+                ray.cancel(stream, force=True)
 
 
 def _next_cell(ray: Any, stream: Any) -> tuple[Cell, Result] | None:
@@ -224,17 +228,18 @@ def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
     """Ray, connected; a cluster of our own ends with us."""
     import ray
 
-    if address is not None:
-        _check_answers(address)
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     ours = not ray.is_initialized()
+    cluster: dict[str, Any] = {"num_cpus": n_workers, "include_dashboard": False}
     try:
-        if ours and address is None:
-            ray.init(num_cpus=n_workers, include_dashboard=False, **quiet)
-        elif ours:
-            ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise _no_answer(address) from error
+        if address is not None:
+            _check_listening(address)
+            cluster = {"address": address}
+        if ours:
+            ray.init(**cluster, log_to_driver=False, logging_level="ERROR")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise GlauberError(
+            f"no Ray cluster answers at {address}; finished cells are kept."
+        ) from error
     try:
         yield ray
     finally:
@@ -242,16 +247,8 @@ def _connected(n_workers: int, address: str | None) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
-    """Refuses an address where nothing listens; Ray itself would wait for minutes."""
+def _check_listening(address: str) -> None:
+    """An OSError or ValueError where nothing listens; Ray itself would wait for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host:  # such as auto: Ray looks on this machine, and knows at once
-        return
-    try:
+    if host:  # else a name such as auto: Ray looks on this machine, and knows at once
         socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
-    except (OSError, ValueError) as error:
-        raise _no_answer(address) from error
-
-
-def _no_answer(address: str | None) -> GlauberError:
-    return GlauberError(f"no Ray cluster answers at {address}; finished cells are kept.")

@@ -7,21 +7,21 @@ cells/NAME.json    the result of a finished cell, written atomically
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from glauber.disk import check_new, write_json
+from glauber.disk import check_new, explained_errors, write_json
 from glauber.errors import GlauberError
-from glauber.json_text import parse_json
+from glauber.json_text import has_type, parse_json
 from glauber.runs.spec import versions
 
 FORMAT = 2
 HEADER = "sweep.json"
+KEPT = "finished cells are kept"
 AXIS = re.compile(r"[a-z_]{1,40}")
 MOST_CELLS = 10**6
 
@@ -74,7 +74,7 @@ class Sweep:
 
 
 def begin(folder: Path, sweep: Sweep) -> None:
-    """Makes the folder; one that contains the very same sweep is resumed."""
+    """Make the folder; one that contains the very same sweep is resumed."""
     cells = sweep.cells  # refuses a bad grid before anything is written
     if os.path.isfile(folder / HEADER):
         if read_sweep(folder) != sweep:
@@ -88,7 +88,7 @@ def begin(folder: Path, sweep: Sweep) -> None:
     if not folder.is_dir():
         check_new(folder)
     header = {"format": FORMAT, **asdict(sweep), "n_cells": len(cells), "versions": versions()}
-    with _explained_errors(folder):
+    with explained_errors(folder, KEPT):
         (folder / "cells").mkdir(parents=True, exist_ok=True)
         write_json(folder / HEADER, header)
 
@@ -104,26 +104,20 @@ def read_sweep(folder: Path) -> Sweep:
             f"sweeps of the format {FORMAT}: use the version that made it."
         )
     study, arguments, axes = header.get("study"), header.get("arguments"), header.get("axes", {})
-    if not (isinstance(study, str) and isinstance(arguments, dict) and _are_axes(axes)):
+    if (
+        not isinstance(study, str)
+        or not isinstance(arguments, dict)
+        or not has_type(axes, dict[str, list[float]])
+        or not all(map(AXIS.fullmatch, axes))
+        or not all(abs(value) < 1e300 for values in axes.values() for value in values)
+    ):
         raise GlauberError(f"the sweep {folder} is damaged: an entry of {HEADER} is wrong.")
     return Sweep(study, arguments, axes)
 
 
-def _are_axes(axes: Any) -> bool:
-    """Whether these are names, each with numbers."""
-    return isinstance(axes, dict) and all(
-        AXIS.fullmatch(name) and isinstance(values, list) and all(map(_is_number, values))
-        for name, values in axes.items()
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-
-
 def save(folder: Path, cell: Cell, result: Mapping[str, Any]) -> None:
-    """Keeps the result of a finished cell."""
-    with _explained_errors(folder):
+    """Keep the result of a finished cell."""
+    with explained_errors(folder, KEPT):
         write_json(_path(folder, cell), {**cell.values, **result})
 
 
@@ -140,17 +134,6 @@ def is_finished(folder: Path, cell: Cell) -> bool:
 
 def _path(folder: Path, cell: Cell) -> Path:
     return folder / "cells" / f"{cell.name}.json"
-
-
-@contextmanager
-def _explained_errors(folder: Path) -> Iterator[None]:
-    """Turns what the disk refuses into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise GlauberError(
-            f"{folder} cannot be written: {error.strerror or error}; finished cells are kept."
-        ) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -22,10 +22,9 @@ from glauber.runs.curves import curves
 from glauber.runs.film import film, whole_film
 from glauber.runs.log import MemoryLog
 from glauber.runs.run import Run
-from glauber.sampling import engine
 from glauber.sampling.advance import Session, advance
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from conftest import make_model, make_tokenizer
 from run_bytes import contents, values
@@ -33,7 +32,7 @@ from run_bytes import contents, values
 __all__ = ["contents", "values"]
 SEGMENT_STEPS = 16
 STEPS = 40
-SCRATCH = tempfile.TemporaryDirectory(prefix="glauber-torture-")
+SCRATCH = tempfile.TemporaryDirectory(prefix="glauber-faults-")
 TEXTS = ["the cat sat on the mat .", "a big dog ran under the old tree .", "is it red or blue !"]
 
 
@@ -48,7 +47,7 @@ def small_parts(seconds: float = math.inf, stop: int | None = None) -> Iterator[
         session.stopping = session.stopping or end < until
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(engine, "advance", advance_in_parts))
+        stack.enter_context(patch("glauber.sampling.advance.advance", advance_in_parts))
         steps = patch.object(folder_log, "default_segment_steps", lambda *shape: SEGMENT_STEPS)
         stack.enter_context(steps)
         yield

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import glauber
-from bench.torture.subjects import (
+from tests.faults.subjects import (
     READERS,
     SEGMENT_STEPS,
     STEPS,
@@ -26,6 +25,8 @@ from bench.torture.subjects import (
     wrong_end,
     wrong_readings,
 )
+
+import glauber
 from glauber.errors import GlauberError
 from glauber.runs.run import Run
 

@@ -1,4 +1,4 @@
-"""Small versions of bench.torture, which tries hundreds: damage, kills, power cuts, readers."""
+"""Short fault trials: damage, kills, power cuts, readers next to a writer."""
 
 import os
 import random
@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.faults import interruptions
+from tests.faults.damage import KINDS, trial
+from tests.faults.subjects import SUBJECTS, small_parts
 
-from bench.torture import interruptions
-from bench.torture.damage import KINDS, trial
-from bench.torture.subjects import SUBJECTS, small_parts
 from glauber.runs import folder_log
 
 ROOT = Path(__file__).parents[2]
@@ -47,10 +47,10 @@ def test_a_power_cut_loses_nothing_that_was_committed(tmp_path, one_kind_of_run)
     assert interruptions.power(tmp_path / "trial", count=8, seed=1) == 0
 
 
-@pytest.mark.parametrize("writer", interruptions.BROKEN)
+@pytest.mark.parametrize("writer", interruptions.BROKEN_WRITERS)
 def test_power_cuts_reveal_a_broken_writer(writer, tmp_path, one_kind_of_run):
     _ = SUBJECTS["extended"].complete
-    with interruptions.BROKEN[writer]():
+    with interruptions.BROKEN_WRITERS[writer]():
         assert interruptions.power(tmp_path / "trial", count=8, seed=1) > 0
 
 
@@ -59,7 +59,7 @@ def test_power_cuts_reveal_a_broken_writer(writer, tmp_path, one_kind_of_run):
 )
 def test_kills_leave_a_run_that_continues_to_the_same_bytes(count, options):
     path = os.pathsep.join([str(ROOT), *sys.path])
-    command = [sys.executable, "-m", "bench.torture", "kills", "--count", str(count), *options]
+    command = [sys.executable, "-m", "tests.faults", "kills", "--count", str(count), *options]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
     )

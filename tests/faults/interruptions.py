@@ -23,11 +23,9 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-
-import glauber
-from bench.torture.damage import KINDS
-from bench.torture.disk import Disk, ragged
-from bench.torture.subjects import (
+from tests.faults.damage import KINDS
+from tests.faults.disk import Disk, ragged
+from tests.faults.subjects import (
     READERS,
     STEPS,
     SUBJECTS,
@@ -37,6 +35,8 @@ from bench.torture.subjects import (
     wrong_end,
     wrong_readings,
 )
+
+import glauber
 from glauber import disk
 from glauber.errors import GlauberError
 from glauber.runs import folder_log
@@ -280,4 +280,4 @@ def manifest_first() -> Iterator[None]:
         yield
 
 
-BROKEN = {"without-sync": without_sync, "manifest-first": manifest_first}
+BROKEN_WRITERS = {"without-sync": without_sync, "manifest-first": manifest_first}

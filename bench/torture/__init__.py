@@ -1,1 +1,0 @@
-"""Does a run's folder outlast what can befall it: damage, kills and power cuts?"""
