@@ -13,7 +13,7 @@ import glauber
 from conftest import TEXTS
 from glauber.errors import GlauberError
 from glauber.explorer.models import Models
-from glauber.explorer.source import StoredRun
+from glauber.explorer.stored import StoredRun
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from resealed import committed_to
@@ -86,7 +86,7 @@ def test_the_film_of_a_page_is_the_run(folders):
 
 
 def test_a_film_that_would_be_too_large_is_shorter(folders, monkeypatch):
-    monkeypatch.setattr("glauber.explorer.source.EVENTS", 30)
+    monkeypatch.setattr("glauber.explorer.stored.EVENTS", 30)
     stored = StoredRun(folders / "chains")
     assert stored.film("run", first=0, count=50)["count"] == 10
     assert stored.film("run", first=0, count=50, every=40)["count"] == 1
