@@ -368,7 +368,7 @@ def precisions(
     check_memory(16.0 * n * exact.vocab_size, f"the conditionals of {n:,} contexts")
     say(f"{n:,} contexts in float64 and in {', '.join(PRECISIONS)}.")
     with track("contexts", n * (1 + len(PRECISIONS))) as advance:
-        expected = [law for _, law in _conditionals(exact, sample, advance)]
+        expected = [log_prob for _, log_prob in _conditionals(exact, sample, advance)]
         device = exact.device.type
         del exact
         rows = [_precision(dtype, load_in, sample, expected, advance) for dtype in PRECISIONS]
@@ -409,11 +409,13 @@ def _precision(
         advance(len(sample.sites))
         return Precision(dtype, np.zeros((3, 0)), np.zeros(0, np.int64), str(error))
     values = []
-    for exact, (rows, law) in zip(expected, _conditionals(model, sample, advance), strict=True):
+    for exact, (rows, conditional) in zip(
+        expected, _conditionals(model, sample, advance), strict=True
+    ):
         hidden = sample.hidden_tokens[rows]
-        distance = (exact.exp() - law.exp()).abs().sum(dim=1) / 2
-        same = (exact.argmax(dim=1) == law.argmax(dim=1)).double()
-        nll = (exact.gather(1, hidden) - law.gather(1, hidden))[:, 0]
+        distance = (exact.exp() - conditional.exp()).abs().sum(dim=1) / 2
+        same = (exact.argmax(dim=1) == conditional.argmax(dim=1)).double()
+        nll = (exact.gather(1, hidden) - conditional.gather(1, hidden))[:, 0]
         values.append(torch.stack([distance, same, nll]))
     return Precision(dtype, torch.cat(values, dim=1).numpy(), sample.text.numpy())
 
@@ -429,9 +431,9 @@ def _conditionals(
     for first in range(0, len(sample.sites), CALL):
         rows = slice(first, first + CALL)
         tokens, sites = sample.tokens[rows].to(device), sample.sites[rows].to(device)
-        law = log_probs(conditionals, tokens, sites)
-        advance(len(law))
-        yield rows, law[:, 0].cpu()
+        log_prob = log_probs(conditionals, tokens, sites)
+        advance(len(log_prob))
+        yield rows, log_prob[:, 0].cpu()
 
 
 def _with_interval(mean: Measured, form: str = ".2g") -> str:
