@@ -64,7 +64,7 @@ NAMED = {
     "sweeps/__init__.py": {"any"},
     "cli/group.py": {"any"},  # as the tables of studies name them
     "cli/reference.py": {"any"},
-    "machine/facts.py": {"any"},  # packages, to see whether they can be imported
+    "machine/doctor.py": {"any"},  # packages, to see whether they can be imported
     "sweeps/executor.py": {"any", "mixing", "papers"},  # what workers may run
 }
 IMPORTERS = ("import_module", "__import__")

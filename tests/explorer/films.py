@@ -1,12 +1,16 @@
 """Films as a page plays them: columns decoded, states put together frame by frame."""
 
 import base64
+import gzip
 
 import numpy as np
 
 
 def numbers(column):
-    return np.frombuffer(base64.b64decode(column["data"]), np.dtype(column["dtype"]))
+    """The values of a column, of a saved page's too."""
+    packed = column.get("gzip")
+    raw = base64.b64decode(packed or column["data"])
+    return np.frombuffer(gzip.decompress(raw) if packed else raw, np.dtype(column["dtype"]))
 
 
 def states(film):

@@ -9,9 +9,8 @@ import torch
 import glauber
 from conftest import TEXTS
 from glauber.errors import GlauberError
-from glauber.explorer.bands import InTurns
 from glauber.explorer.models import Models, Turns
-from glauber.explorer.source import StoredRun
+from glauber.explorer.stored import InTurns, StoredRun
 from glauber.metastability.basins import basins
 from glauber.runs.run import Run
 from resealed import committed_to
@@ -96,7 +95,7 @@ def test_what_cannot_be_looked_for_is_said(tiny_folder, tmp_path):
 
 
 def test_a_long_path_is_not_held(folder, rule, monkeypatch):
-    monkeypatch.setattr("glauber.explorer.bands.PATHS", 10)
+    monkeypatch.setattr("glauber.explorer.stored.PATHS", 10)
     found = searched(StoredRun(folder, models=Models.of(rule)), "traps")
     assert found["state"] == "failed" and "glauber traps" in found["why"]
 

@@ -24,8 +24,8 @@ from glauber.dynamics.glauber import glauber as dynamics
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.explorer import live
+from glauber.explorer.live import LiveChains
 from glauber.explorer.models import Models
-from glauber.explorer.source import LiveChains
 from glauber.explorer.trail import EDITS, Trail
 from glauber.mixing.meeting import meet
 from glauber.runs.curves import curves
@@ -430,9 +430,9 @@ BAD = [
     (trail(frozen=[7]), "no site 7"),
     (trail(frozen=list(range(7))), "0 sites of the text"),
     (trail(edits={}), "must be a list"),
-    (trail(edits=[{"step": 1}]), "is none"),
+    (trail(edits=[{"step": 1}]), "is no edit"),
     (trail(edits=[{"temperature": 1}]), "needs a step"),
-    (trail(edits=[{"step": 1, "temperature": 1, "chain": 2}]), "is none"),
+    (trail(edits=[{"step": 1, "temperature": 1, "chain": 2}]), "is no edit"),
     (trail(edits=[{"step": -1, "chain": 2}]), "at least 0"),
     (trail(edits=[{"step": 10**9, "chain": 2}]), "cannot be done"),
     (trail(edits=[{"step": 1, "site": 7, "token": 12}]), "no site 7"),
@@ -440,7 +440,7 @@ BAD = [
     (trail(edits=[{"step": 1, "site": 0, "token": 10**6}]), "never drawn"),
     (trail(edits=[{"step": 2, "chain": 1}, {"step": 1, "chain": 1}]), "order of their steps"),
     (trail(edits=[{"step": 1, "freeze": site} for site in range(7)]), "0 sites of the text"),
-    (trail(edits=[{"step": 1, "chain": 1}] * (EDITS + 1)), "at most 5,000 are followed"),
+    (trail(edits=[{"step": 1, "chain": 1}] * (EDITS + 1)), "at most 5,000 are allowed"),
     ({"model": "/etc/passwd", "text": TEXT}, "start with --model"),
     ({"model": "tiny", "start": {"chain": 0}}, "a chain and a step"),
 ]

@@ -8,9 +8,9 @@ import pytest
 
 import glauber
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answers
 from glauber.explorer.explore import Explorer
 from glauber.explorer.notebook import Page
+from glauber.explorer.questions import Answers
 from waiting import SECONDS
 
 

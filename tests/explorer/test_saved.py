@@ -1,7 +1,6 @@
 """One page to send: what it carries, that nothing in it runs, and that it plays from a file."""
 
 import base64
-import gzip
 import hashlib
 import html
 import json
@@ -10,10 +9,15 @@ import re
 import numpy as np
 import pytest
 
+import conftest
 import glauber
+from explorer.films import numbers, played, states
+from glauber.conditionals.masked_lm import MaskedLM
 from glauber.errors import GlauberError
-from glauber.explorer import saved
-from glauber.explorer.answers import Answers
+from glauber.explorer import live, saved
+from glauber.explorer.live import LiveChains
+from glauber.explorer.models import Models
+from glauber.explorer.questions import Answers
 from glauber.runs.film import film, whole_film
 
 MARKUP = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)> & $note"
@@ -31,14 +35,30 @@ def run(tiny_folder, tmp_path_factory):
 def told_of(run):
     """Answers about a run, with a name that is markup."""
     told = {
-        "name": MARKUP, "title": MARKUP, "summary": MARKUP, "model": "tiny", "chains": run.n_chains,
-        "length": 9, "steps": run.steps, "planned": run.steps, "finished": False,
-        "temperatures": [1.0, 1.0], "scan": "uniform", "kind": "chain", "first_site": 1,
-        "damaged": None, "signature": run.signature,
-    }  # fmt: skip
+        "name": MARKUP,
+        "title": MARKUP,
+        "summary": MARKUP,
+        "model": "tiny",
+        "chains": run.n_chains,
+        "length": 9,
+        "steps": run.steps,
+        "planned": run.steps,
+        "finished": False,
+        "temperatures": [1.0, 1.0],
+        "scan": "uniform",
+        "kind": "chain",
+        "first_site": 1,
+        "damaged": None,
+        "signature": run.signature,
+    }
     found = {
-        "chain": 0, "first": 20, "last": 60, "name": "trap", "text": MARKUP, "lines": [MARKUP],
-    }  # fmt: skip
+        "chain": 0,
+        "first": 20,
+        "last": 60,
+        "name": "trap",
+        "text": MARKUP,
+        "lines": [MARKUP],
+    }
     bands = {
         "traps": {"state": "done", "why": "", "note": "", "bands": [found]},
         "basins": {"state": "working", "why": "", "note": "", "bands": []},
@@ -47,28 +67,24 @@ def told_of(run):
     curve = {"mean": [0.1, None, 0.3], "chains": [[0.1, float("nan"), 0.3]] * 2}
     curves = {"steps": [0, 150, 300], "series": {"changed": curve}, "names": {"changed": "changed"}}
     about = {
-        "version": "1", "models": ["tiny"], "run": told, "translator": True, "scans": ["uniform"],
-        "passages": [{"topic": "a", "text": "b"}], "views": ["run", "live", "pair", "fill"],
-    }  # fmt: skip
+        "version": "1",
+        "models": ["tiny"],
+        "run": told,
+        "translator": True,
+        "scans": ["uniform"],
+        "passages": [{"topic": "a", "text": "b"}],
+        "views": ["run", "live", "pair", "fill"],
+    }
     return Answers(
         {
             "about": lambda: about,
             "run": lambda: told,
             "bands": lambda kind: bands[kind],
             "curves": lambda source: curves | {"notes": []},
-            "film": lambda source, first, count: piece(run, first, count),
             "fill": lambda **given: {"asked": given},
             "translate": lambda **given: {"asked": given},
         }
     )
-
-
-def piece(run, first, count):
-    """A film of a chain that comes in pieces of at most 40 steps, after some replay."""
-    if first == 40 and not run.__dict__.setdefault("replayed", False):
-        run.replayed = True
-        return film(run, first=first, count=0).to_dict() | {"replayed": 20, "of": 40}
-    return film(run, first=first, count=min(count, 40), chains=[0]).to_dict()
 
 
 def carried(text):
@@ -78,19 +94,14 @@ def carried(text):
     return json.loads(found[0])
 
 
-def values(packed):
-    raw = gzip.decompress(base64.b64decode(packed["gzip"]))
-    return np.frombuffer(raw, saved.KINDS_OF[packed["dtype"]])
-
-
 def test_a_run_is_carried_whole(run):
-    answer = saved.save(told_of(run), run, {"view": "run", "step": 7, "chain": 1})
+    answer = saved.save(told_of(run), None, run, {"view": "run", "step": 7, "chain": 1})
     assert answer["name"] == "glauber-my-run-b.html"
     found, exact = carried(answer["html"]), whole_film(run)
     for name in ("frame", "chain", "site", "token"):
-        assert np.array_equal(values(found["film"][name]), getattr(exact, name))
+        assert np.array_equal(numbers(found["film"][name]), getattr(exact, name))
     for name in ("log_prob", "entropy"):
-        np.testing.assert_allclose(values(found["film"][name]), getattr(exact, name), rtol=2**-10)
+        np.testing.assert_allclose(numbers(found["film"][name]), getattr(exact, name), rtol=2**-10)
     told = found["answers"]["run"]
     assert (told["steps"], told["every"], told["finished"]) == (300, 1, True)
     assert found["answers"]["about"]["views"] == ["run"]
@@ -106,16 +117,16 @@ def test_a_run_is_carried_whole(run):
 
 def test_a_long_run_is_thinned_and_says_so(run, monkeypatch):
     monkeypatch.setattr(saved, "EVENTS", 150)
-    found = carried(saved.save(told_of(run), run, {"view": "run"})["html"])
+    found = carried(saved.save(told_of(run), None, run, {"view": "run"})["html"])
     every, count = found["film"]["every"], found["film"]["count"]
-    assert every > 1 and len(values(found["film"]["frame"])) <= 150
+    assert every > 1 and len(numbers(found["film"]["frame"])) <= 150
     assert found["answers"]["run"]["every"] == every
     assert found["answers"]["run"]["steps"] == every * count
     assert f"every {every}th step up to {every * count}." in found["note"]
 
 
 def test_nothing_in_a_text_becomes_markup(run):
-    text = saved.save(told_of(run), run, {"view": "run", "note": MARKUP})["html"]
+    text = saved.save(told_of(run), None, run, {"view": "run", "note": MARKUP})["html"]
     assert "<img" not in text and "document.title=" not in text.replace("\\u003c", "<")[:400]
     assert len(re.findall(r"<script", text)) == 2 == len(re.findall(r"</script", text))
     assert carried(text)["state"]["note"] == MARKUP
@@ -124,37 +135,62 @@ def test_nothing_in_a_text_becomes_markup(run):
 
 
 def test_only_the_pages_own_script_may_run(run):
-    text = saved.save(told_of(run), run, {"view": "run"})["html"]
+    text = saved.save(told_of(run), None, run, {"view": "run"})["html"]
     policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1])
     script = re.search(r"<script>(.*)</script>\n</body>", text, re.S)[1]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}';" in policy
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     assert not re.search(r'(src|href)="(?!data:)', text)
-
-
-def test_a_small_runs_page_is_small(run):
-    text = saved.save(told_of(run), run, {"view": "run"})["html"]
     assert len(text.encode()) < 400_000  # of which the modules and the chart code are 200 kB
 
 
-LIVE = {"view": "live", "model": "tiny", "text": "a", "seed": 3, "chain": 0, "temperature": 0.5,
-        "scan": "uniform", "step": 100, "edits": [{"step": 5, "freeze": 0}]}  # fmt: skip
+LIVE = {
+    "view": "live",
+    "model": "tiny",
+    "text": "a big dog ran",
+    "seed": 3,
+    "chain": 0,
+    "temperature": 0.5,
+    "scan": "uniform",
+    "step": 100,
+    "edits": [{"step": 50, "freeze": 0}],
+}
 
 
-def test_a_living_chain_is_carried_to_the_step_shown(run):
-    found = carried(saved.save(told_of(run), None, LIVE)["html"])
-    whole = film(run, first=0, count=100, chains=[0])
-    assert (found["film"]["count"], found["film"]["end"], found["film"]["first"]) == (100, 100, 0)
-    for name in ("frame", "site", "token", "log_prob"):
-        assert np.array_equal(values(found["film"][name]), getattr(whole, name), equal_nan=True)
-    assert found["film"]["words"] == whole.words
-    assert "every step up to 100" in found["note"]
+class Clock:
+    """Time that passes by a second whenever it is read."""
+
+    now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return Models.of(MaskedLM(conftest.make_model("bert"), conftest.make_tokenizer(), name="tiny"))
+
+
+def test_a_live_chain_is_carried_to_the_step_shown(run, tiny, monkeypatch):
+    """Made in slices of a step or two, after some of it was shown."""
+    monkeypatch.setattr(live, "SAVING", 1000.0)
+    chains = LiveChains(tiny, limit=1.5, clock=Clock())
+    source = {"trails": saved.trails_of(LIVE)}
+    while "replayed" in chains.film(source, 30, 1):
+        pass
+    page = carried(saved.save(told_of(run), chains, None, LIVE)["html"])
+    whole = played(LiveChains(tiny), source["trails"], 0, 100)[0]
+    film = page["film"]
+    assert (film["count"], film["end"], film["first"]) == (100, 100, 0)
+    assert "every step up to 100" in page["note"]
+    assert (states(film)[0][0] == whole).all()
 
 
 def test_the_trails_of_a_state():
     shared = {"model": "tiny", "seed": 3, "chain": 0, "temperature": 0.5, "scan": "uniform"}
-    first = shared | {"text": "a", "frozen": [], "edits": [{"step": 5, "freeze": 0}]}
+    first = shared | {"text": LIVE["text"], "frozen": [], "edits": LIVE["edits"]}
     assert saved.trails_of(LIVE) == [first]
     branch = [{"step": 9, "chain": 1}]
     assert saved.trails_of(LIVE | {"branch": branch}) == [first, first | {"edits": branch}]
@@ -174,61 +210,65 @@ def test_fillings_and_translations_are_asked_again():
         }
     )
     state = {"view": "fill", "model": "tiny", "text": "a ___ b", "order": "random", "seed": 2}
-    found = carried(saved.save(answers, None, state)["html"])
+    found = carried(saved.save(answers, None, None, state)["html"])
     asked = {"model": "tiny", "text": "a [MASK] b", "order": "random", "seed": 2}
     assert found["answers"]["fill"]["asked"] == asked
     state = {"view": "fill", "mode": "translate", "text": "a dog", "passes": 3}
-    found = carried(saved.save(answers, None, state)["html"])
+    found = carried(saved.save(answers, None, None, state)["html"])
     assert found["answers"]["translate"]["asked"] == {"text": "a dog", "steps": 3}
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"view": "run"}, {"view": "other"}, [], None, LIVE | {"step": -1},
-              LIVE | {"step": True}, LIVE | {"step": "4"}],
-)  # fmt: skip
+    "state",
+    [
+        {},
+        {"view": "run"},
+        {"view": "other"},
+        [],
+        None,
+        LIVE | {"step": -1},
+        LIVE | {"step": True},
+        LIVE | {"step": "4"},
+    ],
+)
 def test_a_state_that_shows_nothing_is_refused(state):
     with pytest.raises(GlauberError, match=r"nothing to be saved|whole number"):
-        saved.save(Answers({}), None, state)
+        saved.save(Answers({}), None, None, state)
 
 
-def test_what_is_too_much_is_refused(run, monkeypatch):
-    monkeypatch.setattr(saved, "MOST", 50)
-    with pytest.raises(GlauberError, match="at most 50 redraws"):
-        saved.save(told_of(run), None, LIVE)
+def test_what_is_too_much_is_refused(run, tiny, monkeypatch):
     monkeypatch.setattr(saved, "LARGEST", 1000)
     with pytest.raises(GlauberError, match="too much to save"):
-        saved.save(told_of(run), run, {"view": "run"})
-    monkeypatch.setattr(saved, "PATIENCE", -1.0)
+        saved.save(told_of(run), None, run, {"view": "run"})
+    monkeypatch.setattr(live, "SAVING", 3.0)
     with pytest.raises(GlauberError, match="too long"):
-        saved.save(told_of(run), None, LIVE | {"step": 2})
+        saved.save(told_of(run), LiveChains(tiny, limit=0.5, clock=Clock()), None, LIVE)
+    for scan, most in (("uniform", 99), ("block:2", 199)):
+        monkeypatch.setattr(live, "REDRAWS", most)
+        with pytest.raises(GlauberError, match=f"at most {most} redraws"):
+            saved.save(told_of(run), LiveChains(tiny), None, LIVE | {"scan": scan})
 
 
-def states(found):
-    """(place of a chain, frame) -> tokens and log-probabilities of a film as a page reads it."""
-    columns = {
-        name: np.frombuffer(
-            base64.b64decode(found[name]["data"]), saved.KINDS_OF[found[name]["dtype"]]
-        )
-        for name in saved.COLUMNS
-    }
-    shown = {}
-    for c in range(len(found["chains"])):
-        tokens = np.array(found["begin"][c])
-        sure = np.frombuffer(base64.b64decode(found["begin_log_prob"][c]["data"]), "<f4").copy()
-        for frame in range(found["count"] + 1):
-            here = (columns["frame"] == frame) & (columns["chain"] == c)
-            tokens[columns["site"][here]] = columns["token"][here]
-            sure[columns["site"][here]] = columns["log_prob"][here]
-            shown[c, frame] = [*tokens.tolist(), *np.nan_to_num(sure, nan=9.0).tolist()]
-    return shown
+def same_states(left, right):
+    pairs = zip(states(left), states(right), strict=True)
+    return all(
+        np.array_equal(tokens, others) and np.array_equal(sure, others_sure, equal_nan=True)
+        for (tokens, sure), (others, others_sure) in pairs
+    )
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("first", "count", "every", "chains"),
-    [(0, 300, 1, None), (17, 20, 1, [1]), (100, 12, 5, [1, 0]), (290, 50, 1, None),
-     (300, 5, 1, None), (8, 4, 7, None)],
-)  # fmt: skip
+    [
+        (0, 300, 1, None),
+        (17, 20, 1, [1]),
+        (100, 12, 5, [1, 0]),
+        (290, 50, 1, None),
+        (300, 5, 1, None),
+        (8, 4, 7, None),
+    ],
+)
 def test_a_stretch_of_a_carried_film_is_what_the_run_says(
     run, chromium, first, count, every, chains
 ):
@@ -244,7 +284,7 @@ def test_a_stretch_of_a_carried_film_is_what_the_run_says(
     exact = film(run, **asked).to_dict()
     for name in ("first", "every", "count", "chains", "lengths", "frozen", "end"):
         assert cut[name] == exact[name]
-    assert states(cut) == states(exact)
+    assert same_states(cut, exact)
 
 
 @pytest.mark.browser
@@ -257,7 +297,7 @@ def test_two_chains_of_one_number_stay_two(run, chromium):
     with chromium.new_page() as page:
         cut = page.evaluate(cut_out, pair)
     assert cut["chains"] == [3, 3]
-    assert states(cut) == states(film(run, first=9, count=300).to_dict())
+    assert same_states(cut, film(run, first=9, count=300).to_dict())
 
 
 @pytest.mark.browser
@@ -272,19 +312,28 @@ def test_a_stride_that_a_film_does_not_have_is_answered_by_the_nearest(run, chro
             thin,
         )
     assert [(one["first"], one["every"], one["count"]) for one in cut] == [
-        (40, 10, 3), (40, 10, 3), (40, 30, 3),
-    ]  # fmt: skip
+        (40, 10, 3),
+        (40, 10, 3),
+        (40, 30, 3),
+    ]
+
+
+def watched(chromium, faults, asked):
+    """A page whose errors and requests are noted."""
+    page = chromium.new_page()
+    page.on("pageerror", lambda fault: faults.append(str(fault)))
+    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda request: asked.append(request.url))
+    return page
 
 
 @pytest.mark.browser
 def test_a_saved_run_plays_from_a_file(run, chromium, tmp_path):
-    answer = saved.save(told_of(run), run, {"view": "run", "step": 7, "chain": 1})
+    answer = saved.save(told_of(run), None, run, {"view": "run", "step": 7, "chain": 1})
     place = tmp_path / answer["name"]
     place.write_text(answer["html"], encoding="utf-8")
-    page, faults, asked = chromium.new_page(), [], []
-    page.on("pageerror", lambda fault: faults.append(str(fault)))
-    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-    page.on("request", lambda request: asked.append(request.url))
+    faults, asked = [], []
+    page = watched(chromium, faults, asked)
     page.goto(place.as_uri())
     page.locator("[data-step='7']").first.wait_for()
     text = page.locator("[data-chain='1']").first
@@ -296,15 +345,6 @@ def test_a_saved_run_plays_from_a_file(run, chromium, tmp_path):
     assert page.title() != "owned"
     assert faults == [] and all(one.startswith(("file:", "data:")) for one in asked)
     page.close()
-
-
-def watched(chromium, faults, asked):
-    """A page whose errors and requests are noted."""
-    page = chromium.new_page()
-    page.on("pageerror", lambda fault: faults.append(str(fault)))
-    page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-    page.on("request", lambda request: asked.append(request.url))
-    return page
 
 
 def shown(page, step):

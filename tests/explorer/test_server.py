@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answers
+from glauber.explorer.questions import THREADS, WAITING, Answers, Busy, Workers
 from glauber.explorer.server import LARGEST, Server
-from glauber.explorer.workers import THREADS, WAITING, Busy, Workers
 from waiting import SECONDS, until
 
 MARKUP = "</script><script>alert('a')</script><img src=x onerror=alert(1)> \u2028 &amp;"
@@ -433,7 +432,7 @@ def test_workers_take_no_more_than_they_may(opened):
 COMMAND = """
 import sys, threading
 from glauber.explorer import explore as explorer
-from glauber.explorer.answers import Answers
+from glauber.explorer.questions import Answers
 began = threading.Event()
 def endless():
     print("began", flush=True)

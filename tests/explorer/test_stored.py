@@ -1,6 +1,5 @@
 """What a page is told about a stored run is what the run and its model say."""
 
-import base64
 import json
 import math
 import shutil
@@ -11,9 +10,10 @@ import torch
 
 import glauber
 from conftest import TEXTS
+from explorer.films import numbers, states
 from glauber.errors import GlauberError
 from glauber.explorer.models import Models
-from glauber.explorer.source import StoredRun
+from glauber.explorer.stored import StoredRun
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.run import Run
 from resealed import committed_to
@@ -46,22 +46,6 @@ def folder(folders, tmp_path):
     return shutil.copytree(folders / "chains", tmp_path / "run")
 
 
-def numbers(one):
-    raw = base64.b64decode(one["data"])
-    return np.frombuffer(raw, np.dtype(one["dtype"]).newbyteorder("<"))
-
-
-def texts(film, frame):
-    """The tokens of each chain at a frame."""
-    found = [list(row) for row in film["begin"]]
-    for f, chain, site, token in zip(
-        *(numbers(film[name]) for name in ("frame", "chain", "site", "token")), strict=True
-    ):
-        if f <= frame:
-            found[chain][site] = int(token)
-    return found
-
-
 def test_what_is_said_of_a_run(folders):
     said = StoredRun(folders / "chains").about()
     json.dumps(said, allow_nan=False)
@@ -82,11 +66,11 @@ def test_the_film_of_a_page_is_the_run(folders):
     assert found["count"] == 5 and found["end"] == 50 and found["chains"] == [2, 0]
     for place, chain in enumerate([2, 0]):
         row = run.tokens(33)[chain]
-        assert texts(found, 5)[place] == row[row > 4].tolist()
+        assert states(found)[place][0][5].tolist() == row[row > 4].tolist()
 
 
 def test_a_film_that_would_be_too_large_is_shorter(folders, monkeypatch):
-    monkeypatch.setattr("glauber.explorer.source.EVENTS", 30)
+    monkeypatch.setattr("glauber.explorer.stored.EVENTS", 30)
     stored = StoredRun(folders / "chains")
     assert stored.film("run", first=0, count=50)["count"] == 10
     assert stored.film("run", first=0, count=50, every=40)["count"] == 1
@@ -186,7 +170,7 @@ def test_what_is_not_there_is_refused(folders, asked):
 def test_a_run_that_grows_is_read_again(folder):
     whole = Run(folder)
     events = {name: whole.read(name) for name in whole.fields}
-    states = dict(whole.states())
+    rows = dict(whole.states())
     committed_to(folder, 20)
     stored = StoredRun(folder)
     assert stored.about()["steps"] == 20 and not stored.about()["finished"]
@@ -203,8 +187,8 @@ def test_a_run_that_grows_is_read_again(folder):
     found = stored.film("run", first=0, count=100)
     assert found["count"] == 50
     for frame in (20, 25, 50):
-        row = states[frame][1]
-        assert texts(found, frame)[1] == row[row > 4].tolist()
+        row = rows[frame][1]
+        assert states(found)[1][0][frame].tolist() == row[row > 4].tolist()
     assert stored.curves(points=10)["steps"][-1] == 50
 
 
@@ -224,12 +208,8 @@ def test_a_damaged_segment_is_reported_and_the_others_are_shown(folder):
     file.write_bytes(kept)
     assert stored.about()["damaged"] is None
     assert stored.film("run", first=CHUNK, count=4)["count"] == 4
-
-
-def test_a_missing_file_is_reported_before_it_is_read(folder):
-    stored = StoredRun(folder)
     (folder / "events" / "00000002.parquet").unlink()
-    assert "missing" in stored.about()["damaged"]
+    assert "missing" in stored.about()["damaged"]  # before it is read
 
 
 def test_a_run_that_is_deleted_stays_as_far_as_it_was_read(folder):
@@ -243,7 +223,7 @@ def test_a_run_that_is_deleted_stays_as_far_as_it_was_read(folder):
         stored.film("run", first=40, count=5)
 
 
-def test_another_run_in_the_same_place_is_read_anew(folder, folders):
+def test_another_run_in_the_same_folder_is_read_anew(folder, folders):
     stored = StoredRun(folder)
     stored.film("run", first=0, count=3)
     shutil.rmtree(folder)

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from glauber.conditionals.table import Joint
-from glauber.dynamics.correction import correction
 from glauber.dynamics.kernel import State, run, start
-from glauber.dynamics.unmasking import Unmasking, unmask
+from glauber.dynamics.unmasking import Unmasking, correction, unmask
 from glauber.errors import GlauberError
 
 JOINT = Joint.random(3, 3, seed=1)

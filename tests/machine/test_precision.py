@@ -1,4 +1,4 @@
-"""The error of a precision, beside mixtures whose distance is known and beside transformers."""
+"""The error of a precision, compared with known mixtures and with transformers."""
 
 import json
 
@@ -13,8 +13,7 @@ from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.errors import GlauberError
 from glauber.machine import models as listing
-from glauber.machine.models import models
-from glauber.machine.precision import precisions, some_contexts
+from glauber.machine.models import models, precisions, some_contexts
 
 
 class Mixed:
@@ -63,19 +62,19 @@ def test_mixtures_are_as_far_as_they_must_be(exact, tiny_folder, texts):
     allowed = exact.vocabulary.proposable().nonzero()[:, 0]
     p = by_transformers(tiny_folder, asked, exact.hidden_token, allowed)
     uniform = np.full(len(allowed), 1 / len(allowed))
-    stood = np.array([(allowed == token).nonzero().item() for token in asked.stood_there[:, 0]])
+    stood = np.array([(allowed == token).nonzero().item() for token in asked.hidden_tokens[:, 0]])
     there = p[np.arange(30), stood]
     assert found.n_contexts == 30 and found.n_texts == len(texts)
     for row in found.rows:
-        a = SHARES[row.dtype]
+        a, (distance, same, nll) = SHARES[row.dtype], row.values
         np.testing.assert_allclose(
-            row.total_variation, a * np.abs(p - uniform).sum(1) / 2, rtol=1e-8, atol=1e-12
+            distance, a * np.abs(p - uniform).sum(1) / 2, rtol=1e-8, atol=1e-12
         )
         more = np.log(there) - np.log((1 - a) * there + a / len(allowed))
-        np.testing.assert_allclose(row.nll_difference, more, rtol=1e-7, atol=1e-12)
-        assert (row.same_token == 1).all()  # mixing with the uniform law keeps the order
+        np.testing.assert_allclose(nll, more, rtol=1e-7, atol=1e-12)
+        assert (same == 1).all()  # mixing with the uniform distribution keeps the order
         mean = row.measured["total_variation"]
-        assert mean.value == pytest.approx(row.total_variation.mean()) and mean.n_chains == 5
+        assert mean.value == pytest.approx(distance.mean()) and mean.n_chains == 5
 
 
 def test_texts_take_turns_and_no_site_comes_twice(exact, texts):
@@ -84,14 +83,14 @@ def test_texts_take_turns_and_no_site_comes_twice(exact, texts):
     assert counts.sum() == 17 and counts.max() - counts.min() == 1
     pairs = list(zip(asked.text.tolist(), asked.sites[:, 0].tolist(), strict=True))
     assert len(set(pairs)) == 17
-    assert exact.vocabulary.proposable()[asked.stood_there].all()
+    assert exact.vocabulary.proposable()[asked.hidden_tokens].all()
     everything = some_contexts(exact, texts, contexts=10**6)
     assert len(everything.sites) == int(starts(exact, texts)[1].sum())
 
 
 def test_a_real_model_and_its_result(tiny_folder, texts, source, glauber):
     found = models(str(tiny_folder), error=True, texts=texts, contexts=20, device="cpu")
-    errors = {r.dtype: r.total_variation.mean() for r in found.error.rows if not r.reason}
+    errors = {r.dtype: r.values[0].mean() for r in found.error.rows if not r.reason}
     assert 0 < errors["float32"] < 1e-5 < errors["bfloat16"] < 0.1
     if int8_works():
         assert 1e-4 < errors["int8"] < 0.1

@@ -2,13 +2,11 @@
 
 import sys
 import warnings
-from typing import Any, NoReturn
+from typing import NoReturn, TextIO
 
 from glauber.errors import GlauberError, GlauberWarning
 
 INTERRUPTED = 130  # the exit code of what Ctrl-C stopped: 128 and the signal's number
-
-
 NO_MEMORY = "this machine's memory is too small for that; ask for less."
 NO_THREAD = (
     "this machine has no room for another thread (too little memory, or too many processes): "
@@ -20,7 +18,7 @@ def main() -> None:
     """Runs a command; a mistake in the input ends in one sentence and exit code 2."""
     from glauber.cli.group import app
 
-    warnings.showwarning = _say
+    warnings.showwarning = _show_warning
     try:
         app()
     except GlauberError as error:
@@ -54,14 +52,21 @@ def _shortage(error: RuntimeError) -> str | None:
     return NO_MEMORY if "can't allocate memory" in str(error) else None
 
 
-_plain = warnings.showwarning
+_show_other = warnings.showwarning
 
 
-def _say(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """What was repaired or left out is one line on stderr; other warnings stay as they are."""
     from glauber.result import one_line
 
     if issubclass(category, GlauberWarning):
         print(f"glauber: {one_line(str(message))}", file=sys.stderr)
     else:
-        _plain(message, category, *where, **more)
+        _show_other(message, category, filename, lineno, file, line)

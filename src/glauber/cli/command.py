@@ -1,8 +1,8 @@
-"""How does a study become a command? Its signature says everything.
+"""A study as a command: its signature says everything.
 
 What is positional in Python is an argument here, except the model, which is `--model`; the rest
 are options of the same names with the same defaults. `texts` are arguments or the lines of
-`--from FILE`. A parameter whose type has no spelling on a command line is left to Python. What a
+`--from FILE`. A parameter whose type has no form on a command line is left to Python. What a
 terminal needs is added: `--json`, `--yes`, and `--out` where the study has none of its own.
 """
 
@@ -11,11 +11,11 @@ import json
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -36,32 +36,43 @@ UNKNOWN = (
 )
 OUT = "Write the answer: .html (a page), .png, .json, .csv, or a new folder with all of it."
 JSON = "Print one JSON object and nothing else."
+YES = "Run even if the estimated time exceeds 48 hours."
 SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times
-YES = "Do it even if it takes days."
+
+Hint = Any  # a type or an annotation
+Values = dict[str, Any]  # arguments of a study, or what typer read, by parameter
 
 
-class Spelling(typing.NamedTuple):
+def _same(value: Any) -> Any:
+    return value
+
+
+class Form(NamedTuple):
+    """How values of a type are written on a command line."""
+
+    hint: Hint  # for typer
+    write: Callable[[Any], object] = _same  # a default of the study for typer
+    read: Callable[[Any], object] = _same  # typer's value for the study
+
+
+class Spelling(NamedTuple):
     """One parameter of a study on the command line."""
 
-    annotation: Any  # for typer
-    default: Any
-    read: Callable[[Any], Any]  # from typer's value to the study's argument
+    annotation: Hint  # for typer
+    default: object
+    read: Callable[[Any], object] = _same  # from typer's value to the study's argument
 
     def parameter(self, name: str) -> inspect.Parameter:
         """The parameter that typer reads."""
-        return inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=self.default,
-            annotation=self.annotation,
-        )
+        kind = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Parameter(name, kind, default=self.default, annotation=self.annotation)
 
 
-# Entered while the study works; it gets the arguments and gives those that it adds or replaces.
-Around = Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]
+# Entered while the study works; it gets the arguments and returns those that it adds or replaces.
+Around = Callable[[Values], AbstractContextManager[Values]]
 
 
-def command(study: Callable[..., Any], *, around: Around | None = None) -> Callable[..., None]:
+def command(study: Callable[..., Result], *, around: Around | None = None) -> Callable[..., None]:
     """A function with the signature that typer reads, which calls the study."""
     spelled = spellings(study)
     reading = READING if "texts" in spelled else {}
@@ -73,7 +84,7 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
         source = {name: values.pop(name) for name in reading}
         for name, value in values.items():
             check_characters(name, value)
-        arguments = {name: spelled[name].read(value) for name, value in values.items()}
+        arguments: Values = {name: spelled[name].read(value) for name, value in values.items()}
         if reading:
             arguments["texts"] = _texts(arguments["texts"], **source)
         if out is not None:
@@ -93,15 +104,27 @@ def command(study: Callable[..., Any], *, around: Around | None = None) -> Calla
     options = spelled | reading | ({} if own_out else {"out": _option(Path | None, None, OUT)})
     options |= {"yes": _option(bool, False, YES, "--yes")}
     options |= {"json": _option(bool, False, JSON, "--json")}
+    doc = inspect.getdoc(study) or ""
+    # Each paragraph is one line, which the terminal breaks as it needs.
+    return disguise(run, study.__name__, "\n\n".join(_one_line(doc)), options)
+
+
+def disguise(
+    function: Callable[..., None], name: str, doc: str, options: Mapping[str, Spelling]
+) -> Callable[..., None]:
+    """The function with the name, the help and the parameters that typer reads."""
     parameters = [spelling.parameter(name) for name, spelling in options.items()]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__name__, run.__doc__ = study.__name__, _reflowed(inspect.getdoc(study) or "")
-    return run
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__name__, function.__doc__ = name, doc
+    return function
 
 
-def show(answer: Any, *, silent: bool, out: Path | None = None) -> None:
+def _one_line(text: str) -> Iterator[str]:
+    return (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def show(answer: Result, *, silent: bool, out: Path | None = None) -> None:
     """Prints an answer as JSON or for a person, and writes it to a file or folder."""
-    assert isinstance(answer, Result)
     if out is not None:
         answer.write(out)
     if silent:
@@ -115,108 +138,95 @@ def show(answer: Any, *, silent: bool, out: Path | None = None) -> None:
         progress.say(f"written to {out}")
 
 
-def spellings(study: Callable[..., Any]) -> dict[str, Spelling]:
-    """The parameters of a study that have a spelling on the command line."""
+def spellings(study: Callable[..., object]) -> dict[str, Spelling]:
+    """The parameters of a study that have a form on the command line."""
     hints = typing.get_type_hints(study, include_extras=True)
-    spelled = {}
-    for name, parameter in inspect.signature(study).parameters.items():
-        spelling = _spelling(name, parameter, hints.get(name, parameter.annotation))
-        if spelling is not None:
-            spelled[name] = spelling
-    return spelled
+    parameters = inspect.signature(study).parameters.values()
+    spelled = {
+        parameter.name: _spelling(parameter, hints.get(parameter.name, parameter.annotation))
+        for parameter in parameters
+    }
+    return {name: spelling for name, spelling in spelled.items() if spelling is not None}
 
 
-def _spelling(name: str, parameter: inspect.Parameter, hint: Any) -> Spelling | None:
-    kind, help_text = hint, ""
-    if typing.get_origin(hint) is Annotated:
+def _spelling(parameter: inspect.Parameter, hint: Hint) -> Spelling | None:
+    name, kind, help_text = parameter.name, hint, ""
+    if _origin(hint) is Annotated:
         kind, *notes = typing.get_args(hint)
         help_text = next((note for note in notes if isinstance(note, str)), "")
     default = ... if parameter.default is parameter.empty else parameter.default
-    annotation: Any
     if name == "texts":
         annotation = Annotated[list[str] | None, typer.Argument(help=help_text)]
-        return Spelling(annotation, [default] if isinstance(default, str) else default, _same)
-    shape = _shape(kind)
-    if shape is None:
+        return Spelling(annotation, [default] if isinstance(default, str) else default)
+    form = _form(kind)
+    if form is None:
         return None
-    annotation, write, read = shape
-    if default is None:
-        annotation = annotation | None
-    option: Any
+    option: object
     if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name not in ("model", "models"):
         option = typer.Argument(help=help_text, metavar=name.upper().replace("_", "-"))
     else:
         flag = SINGULAR.get(name) or "--" + name.replace("_", "-")
         # A switch that is on can be switched off.
-        flags = f"{flag}/--no-{flag[2:]}" if annotation is bool and default else flag
+        flags = f"{flag}/--no-{flag[2:]}" if form.hint is bool and default else flag
         option = typer.Option(flags, help=help_text)
     return Spelling(
-        Annotated[annotation, option],
-        default if default in (None, ...) else write(default),
-        lambda value: None if value is None else read(value),
+        Annotated[form.hint | None if default is None else form.hint, option],
+        default if default in (None, ...) else form.write(default),
+        lambda value: None if value is None else form.read(value),
     )
 
 
-Shape = tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]
-
-
-def _shape(kind: Any) -> Shape | None:
-    """The type for typer, a function that writes a default for it, one that reads its value."""
-    options = _options(kind)
-    if bool in options:
-        return bool, _same, _same
-    if str in options or any(typing.get_origin(kind) is typing.Literal for kind in options):
-        if any(_element(kind) in (int, float, str) for kind in options):
-            return str, _comma, _same  # the study itself reads such lists
-        return str, str, _same
-    if Path in options:
-        return Path, _same, _same
-    for option in options:
-        element = _element(option)
-        if element is not None and str in _options(element):
-            return list[str], list, list
+def _form(kind: Hint) -> Form | None:
+    """The form of values of a type."""
+    members = _members(kind)
+    elements = [_element(member) for member in members]
+    if bool in members:
+        return Form(bool)
+    if str in members or any(_origin(member) is typing.Literal for member in members):
+        # The study itself reads lists.
+        return Form(str, _join if {int, float, str}.intersection(elements) else str)
+    if Path in members:
+        return Form(Path)
+    for element in elements:
+        if str in _members(element):
+            return Form(list[str], list, list)
         if element in (int, float):
-            several = not any(single in options for single in (int, float))
-            return str, _comma, partial(_numbers, element=element, several=several)
-    for number in (float, int):
-        if number in options:
-            return number, _same, _same
-    return None
+            several = not {int, float}.intersection(members)
+            return Form(str, _join, partial(_numbers, element=element, several=several))
+    return next((Form(number) for number in (float, int) if number in members), None)
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
+def _origin(hint: Hint) -> Hint:
+    return typing.get_origin(hint)
+
+
+def _members(kind: Hint) -> tuple[Hint, ...]:
     """The members of a union, without None."""
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        members: list[Any] = []
-        for member in typing.get_args(kind):
-            members.extend(_options(member))
+    if _origin(kind) in (typing.Union, types.UnionType):
+        members = [member for option in typing.get_args(kind) for member in _members(option)]
         return tuple(member for member in members if member is not type(None))
-    if typing.get_origin(kind) is Annotated:
-        return _options(typing.get_args(kind)[0])
+    if _origin(kind) is Annotated:
+        return _members(typing.get_args(kind)[0])
     return (kind,)
 
 
-def _element(kind: Any) -> Any:
+def _element(kind: Hint) -> Hint:
     """The type of the items of a sequence type, None for another type."""
-    origin = typing.get_origin(kind)
+    origin = _origin(kind)
     if isinstance(origin, type) and issubclass(origin, Sequence):
         return typing.get_args(kind)[0]
     return None
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _comma(values: Any) -> str:
+def _join(values: Any) -> str:
     if isinstance(values, str | int | float):
         return str(values)
     return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
 
 
-def _numbers(text: str, element: type, *, several: bool) -> Any:
+def _numbers(text: str, element: type, *, several: bool) -> object:
     try:
-        values = [element(part) for part in str(text).split(",") if part.strip()]
+        values = [element(number) for number in str(text).split(",") if number.strip()]
     except ValueError:
         kind = "whole numbers" if element is int else "numbers"
         raise GlauberError(f"{text!r} is not a list of {kind} such as 1,2,4.") from None
@@ -225,8 +235,8 @@ def _numbers(text: str, element: type, *, several: bool) -> Any:
     return values[0] if len(values) == 1 and not several else values
 
 
-def _option(kind: Any, default: Any, help_text: str, flag: str = "--out") -> Spelling:
-    return Spelling(Annotated[kind, typer.Option(flag, help=help_text)], default, _same)
+def _option(hint: Hint, default: object, help_text: str, flag: str = "--out") -> Spelling:
+    return Spelling(Annotated[hint, typer.Option(flag, help=help_text)], default)
 
 
 READING = {  # how texts are read
@@ -237,7 +247,9 @@ READING = {  # how texts are read
 }
 
 
-def _texts(texts: list[str] | None, *, source: Path | None, unknown: str, **columns: Any) -> Any:
+def _texts(
+    texts: list[str] | None, *, source: Path | None, unknown: str, **columns: str | None
+) -> object:
     """A `Corpus`, or None where the study has texts of its own."""
     import glauber
 
@@ -252,18 +264,11 @@ def _texts(texts: list[str] | None, *, source: Path | None, unknown: str, **colu
 @contextmanager
 def _terminal(*, silent: bool, yes: bool) -> Iterator[None]:
     """Progress for a person, silence for a program; Ctrl-C ends the command in one line."""
-    with ExitStack() as stack:
-        if silent:
-            stack.enter_context(progress.quiet())
-        if yes:
-            stack.enter_context(progress.allow_long())
+    quiet = progress.quiet() if silent else nullcontext()
+    long = progress.allow_long() if yes else nullcontext()
+    with quiet, long:
         try:
             yield
         except KeyboardInterrupt as error:  # typer would end without a word
             print(f"glauber: {one_line(str(error) or 'stopped.')}", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from error
-
-
-def _reflowed(text: str) -> str:
-    """A docstring as help: each paragraph on one line, which the terminal breaks as it needs."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))

@@ -1,10 +1,11 @@
-"""Which commands are there? Read off `glauber.STUDIES`, each made when it is called.
+"""The commands, read off `glauber.STUDIES`; each is made when it is called.
 
 The one-line help is the first line of each study's docstring, read without importing anything:
 torch takes seconds to load.
 """
 
 import ast
+from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -18,6 +19,7 @@ import glauber
 from glauber.cli.command import command
 from glauber.errors import GlauberError
 
+Vendored = Any  # contexts, commands and formatters: typer's copy of click has no public names
 PACKAGE = Path(glauber.__file__).parent
 OWN = {"sampling.sample", "papers.paper", "explorer.explore"}  # commands are made by cli/live.py
 MORE = {"Chains": {"explore": "explorer.explore"}}  # commands that are no studies: they stay open
@@ -42,18 +44,16 @@ class Studies(TyperGroup):
     homes: dict[str, str]  # command -> module
     titles: dict[str, list[str]]  # panel -> commands
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [name for names in self.titles.values() for name in names]
+    def list_commands(self, ctx: Vendored) -> list[str]:
+        return list(self.homes)
 
-    def get_command(self, ctx: Any, name: str) -> Any:
+    def get_command(self, ctx: Vendored, name: str) -> Vendored:
         name = ALIASES.get(name, name)
         if name not in self.homes:
             return None
-        if name in LABORATORIES:
-            return laboratory(name)
-        return single(name, self.homes[name])
+        return laboratory(name) if name in LABORATORIES else single(name, self.homes[name])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Vendored, args: list[str]) -> Vendored:
         name = ALIASES.get(args[0], args[0])
         if name not in self.homes and not name.startswith("-"):
             near = get_close_matches(name, self.homes, n=1)
@@ -61,7 +61,7 @@ class Studies(TyperGroup):
             raise GlauberError(f"there is no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Vendored, formatter: Vendored) -> None:
         from rich.console import Console
         from rich.markup import escape
         from rich.panel import Panel
@@ -75,30 +75,28 @@ class Studies(TyperGroup):
                 about = LABORATORIES.get(name) or summary(self.homes[name], name)
                 table.add_row(f"[bold]{name}[/]", escape(about))
             console.print(Panel(table, title=title, title_align="left"))
-        console.print(
-            f"{escape(ctx.command_path)} COMMAND --help tells more; --version, and ", end=""
-        )
+        more = f"{escape(ctx.command_path)} COMMAND --help tells more; --version, and "
+        console.print(more, end="")
         console.print("--install-completion for the shell.", highlight=False)
 
 
 @cache
-def single(name: str, home: str) -> Any:
+def single(name: str, home: str) -> Vendored:
     """The command of a study."""
     attribute = name.replace("-", "_")
     study = getattr(import_module(f"glauber.{home}"), attribute)
+    make: Callable[..., Callable[..., None]] = command
     if home in OWN:
         from glauber.cli.live import COMMANDS
 
-        function = COMMANDS[attribute](study)
-    else:
-        function = command(study)
+        make = COMMANDS[attribute]
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    holder.command(name)(function)
+    holder.command(name)(make(study))
     return typer.main.get_command(holder)
 
 
 @cache
-def laboratory(name: str) -> Any:
+def laboratory(name: str) -> Vendored:
     """The group of a laboratory's studies."""
     room = import_module(f"glauber.{ROOMS[name]}")
     return _group(name, {name: dict(room.STUDIES)}, (room.__doc__ or "").strip().splitlines()[0])
@@ -106,17 +104,16 @@ def laboratory(name: str) -> Any:
 
 def summary(home: str, name: str) -> str:
     """The first line of a study's docstring."""
-    path = PACKAGE / (home.replace(".", "/") + ".py")
-    if not path.exists():
-        path = PACKAGE / home.replace(".", "/") / "__init__.py"
-    tree = ast.parse(path.read_text(encoding="utf-8")) if path.exists() else ast.Module([], [])
-    for node in tree.body:
+    path = PACKAGE.joinpath(*home.split("."))
+    files = [path.with_suffix(".py"), path / "__init__.py"]
+    text = next((file.read_text(encoding="utf-8") for file in files if file.exists()), "")
+    for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef) and node.name == name.replace("-", "_"):
             return (ast.get_docstring(node) or "").split("\n")[0]
     return ""
 
 
-def _group(name: str, panels: dict[str, dict[str, str]], help_text: str) -> Any:
+def _group(name: str, panels: dict[str, dict[str, str]], help_text: str) -> Studies:
     holder = typer.Typer(
         cls=Studies,
         name=name,
@@ -135,8 +132,9 @@ def _group(name: str, panels: dict[str, dict[str, str]], help_text: str) -> Any:
             raise typer.Exit
 
     group = typer.main.get_command(holder)
-    group.homes = {n: h for listed in panels.values() for n, h in listed.items()}  # type: ignore[attr-defined]
-    group.titles = {title: list(listed) for title, listed in panels.items()}  # type: ignore[attr-defined]
+    assert isinstance(group, Studies)
+    group.homes = {name: home for studies in panels.values() for name, home in studies.items()}
+    group.titles = {title: list(studies) for title, studies in panels.items()}
     return group
 
 

@@ -7,36 +7,34 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 from glauber import progress
-from glauber.cli.command import command, spellings
-from glauber.result import one_line
+from glauber.cli.command import Values, command, disguise, spellings
+from glauber.result import Result, one_line
 from glauber.sampling import sample as sampling
 from glauber.sampling.advance import Progress, Session, stopped_by_interrupt
 
 
 @contextmanager
-def screen(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def screen(arguments: Values) -> Iterator[Values]:
     """A session for the study: a bar with one chain's live text, stopped by Ctrl-C."""
-    with ExitStack() as stack:
-        show = stack.enter_context(_live()) if progress.watched() else None
+    with _live_text() if progress.watched() else nullcontext(lambda now: None) as show:
 
         def report(now: Progress) -> None:
             progress.judge("steps", now.seconds, now.step, now.steps)
-            if show is not None:
-                show(now)
+            show(now)
 
         session = Session(report)
-        stack.enter_context(stopped_by_interrupt(session))
-        yield {"session": session}
+        with stopped_by_interrupt(session):
+            yield {"session": session}
 
 
 @contextmanager
-def new_folder(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def new_folder(arguments: Values) -> Iterator[Values]:
     """The same; a run without a name gets one under runs/, where it outlives the command."""
     names = (arguments["model"], arguments["temperature"], arguments["seed"])
     out = arguments["out"]
@@ -46,7 +44,7 @@ def new_folder(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _live() -> Iterator[Any]:
+def _live_text() -> Iterator[Callable[[Progress], None]]:
     from rich.console import Console, Group
     from rich.live import Live
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -82,37 +80,32 @@ def _live() -> Iterator[Any]:
 
 
 @contextmanager
-def papers_folder(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def papers_folder(arguments: Values) -> Iterator[Values]:
     """A piece without a folder is kept under papers/, where the next one finds its chains."""
     yield {"out": arguments["out"] or Path("papers")}
 
 
-def explore(*, browser: bool, **arguments: Any) -> None:
-    from glauber.explorer import explore as explorer
-
-    page = explorer.explore(**arguments, browser=False)
-    print(f"glauber explore: {page.url}\nCtrl-C stops it.", flush=True)
-    if browser:
-        page.open()
-    page.wait()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # an answer that is still computed writes nothing and is not waited for
-
-
 def explore_command(study: Callable[..., Any]) -> Callable[..., None]:
     """Prints the address of the page and answers it until Ctrl-C; --model may be repeated."""
+
+    def explore(*, browser: bool, **arguments: Any) -> None:
+        page = study(**arguments, browser=False)
+        print(f"glauber explore: {page.url}\nCtrl-C stops it.", flush=True)
+        if browser:
+            page.open()
+        page.wait()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # an answer that is still computed writes nothing and is not waited for
+
     spelled = spellings(study)
     option = get_args(spelled["model"].annotation)[1]
     spelled["model"] = spelled["model"]._replace(annotation=Annotated[list[str] | None, option])
-    parameters = [spelling.parameter(name) for name, spelling in spelled.items()]
-    explore.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    explore.__doc__ = " ".join((inspect.getdoc(study) or "").split())
-    return explore
+    return disguise(explore, "explore", " ".join((inspect.getdoc(study) or "").split()), spelled)
 
 
 # What makes a command of these studies.
-COMMANDS: dict[str, Callable[[Callable[..., Any]], Callable[..., None]]] = {
+COMMANDS: dict[str, Callable[[Callable[..., Result]], Callable[..., None]]] = {
     "sample": partial(command, around=new_folder),
     "resume": partial(command, around=screen),
     "extend": partial(command, around=screen),

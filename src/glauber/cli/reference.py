@@ -1,11 +1,10 @@
-"""python -m glauber.cli.reference: every command with its flags, as Markdown."""
+"""Every command with its flags, as Markdown: python -m glauber.cli.reference."""
 
 import inspect
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
 
-from glauber.cli.group import LABORATORIES, ROOMS, panels, single
+from glauber.cli.group import LABORATORIES, ROOMS, Vendored, panels, single
 
 
 def reference() -> str:
@@ -35,11 +34,11 @@ def _section(title: str, line: str, home: str, name: str) -> Iterator[str]:
         yield f"| `{_flag(parameter)}` | {shown} | {meaning} |"
 
 
-def _is_argument(parameter: Any) -> bool:
+def _is_argument(parameter: Vendored) -> bool:
     return bool(parameter.param_type_name == "argument")
 
 
-def _flag(parameter: Any) -> str:
+def _flag(parameter: Vendored) -> str:
     return str(parameter.name).upper() if _is_argument(parameter) else str(parameter.opts[0])
 
 

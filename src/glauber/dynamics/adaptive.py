@@ -1,4 +1,4 @@
-"""Which site next, if the state decides, and what does that do to the joint law?
+"""Scans whose site depends on the state, and redraws that keep the joint distribution.
 
 The site of a step is drawn from chances that depend on the state x,
 
@@ -12,21 +12,21 @@ where w_i says how unsure the model is of site i, at the chain's temperature:
 Where every weight is zero the choice is uniform. Then site i gets a token v; x' is x with it:
 
     naive         v ~ pi_i(. | x_-i), as if the site had been chosen blindly. Being chosen tells
-                  something about the token (paper B, Lemma 3): the joint law is not kept.
+                  something about the token (paper B, Lemma 3): the joint distribution is not kept.
     adaptive      the same v is only proposed: accepted with chance min(1, p_K(i | x') / p_K(i | x))
     conditioned   v ~ p(x_i | x_-i, K = {i}), proportional to pi_i(v | x_-i) p_K(i | x'): the
                   dynamics of paper B, Definition 8
 
-If the conditionals belong to a joint law p, the last two keep it, and are reversible. Let x and x'
-differ in site i only. Then p(x) pi_i(x'_i | x_-i) = p(x_-i) pi_i(x_i | x_-i) pi_i(x'_i | x_-i), the
-same with x and x' exchanged. The flow from x to x' is this number times
+If the conditionals belong to a joint distribution p, the last two keep it, and are reversible. Let
+x and x' differ in site i only. Then p(x) pi_i(x'_i | x_-i) = p(x_-i) pi_i(x_i | x_-i) pi_i(x'_i |
+x_-i), the same with x and x' exchanged. The flow from x to x' is this number times
 
     p_K(i | x) min(1, p_K(i | x') / p_K(i | x)) = min(p_K(i | x), p_K(i | x'))    adaptive
     p_K(i | x) p_K(i | x') / sum over v of pi_i(v | x_-i) p_K(i | x^v)            conditioned
 
 and both are symmetric too. It holds for any weights that are a function of the state, so rounding
-in them does no harm. Keeping the law says nothing about speed: by confidence, a proposal that
-removes the doubt for which its site was chosen is often rejected, the more so in the cold.
+in them does no harm. Keeping the distribution says nothing about speed: by confidence, a proposal
+that removes the doubt for which its site was chosen is often rejected, the more so in the cold.
 """
 
 from collections.abc import Callable
@@ -76,7 +76,7 @@ def adaptive_named(redraw: Redraw, spelled: str) -> Adaptive:
     if redraw != "naive" and sharpness == float("inf"):
         raise GlauberError(
             f"the scan is {redraw}:{spelled}, but an infinite sharpness leaves sites that are "
-            "never chosen, so no chain could reach its law: give a number."
+            "never chosen, so no chain could reach its distribution: give a number."
         )
     return Adaptive(redraw, measure, sharpness)  # type: ignore[arg-type]
 
@@ -89,7 +89,8 @@ def check_tokens(adaptive: Adaptive | None, conditionals: Conditionals) -> None:
         raise GlauberError(
             f"the scan {adaptive.name} weighs every token at every free site, which is done for at "
             f"most {MOST_TOKENS} tokens, but {proposed(conditionals):,} can be drawn here: "
-            f"{adaptive._replace(redraw='adaptive').name} keeps the same law by Metropolis."
+            f"{adaptive._replace(redraw='adaptive').name} keeps the same distribution by a "
+            "Metropolis step."
         )
 
 
@@ -99,19 +100,19 @@ def proposed(conditionals: Conditionals) -> int:
 
 
 class Chances:
-    """log p_K(i | x) of states; a state that came before is not asked about again.
+    """log p_K(i | x) of states; the model is evaluated once for each state.
 
     What is kept is a function of the state alone, so that it changes the speed and nothing else.
     """
 
     def __init__(self, conditionals: Conditionals, adaptive: Adaptive) -> None:
         self.conditionals, self.adaptive = conditionals, adaptive
-        self._kept: dict[bytes, Tensor] = {}
+        self._cache: dict[bytes, Tensor] = {}
 
     def __call__(self, state: State) -> Tensor:
         """(chains, length) float64; -inf where a site is not free."""
         keys = row_keys(state)
-        known = {key: self._kept[key] for key in keys if key in self._kept}
+        known = {key: self._cache[key] for key in keys if key in self._cache}
         new = {key: row for row, key in enumerate(keys) if key not in known}
         if new:
             rows = torch.tensor(list(new.values()), device=state.tokens.device)
@@ -123,13 +124,13 @@ class Chances:
         weights = log_weights(self.conditionals, state, self.adaptive.measure)
         return log_chances(weights, state.free, self.adaptive.sharpness)
 
-    def _keep(self, found: dict[bytes, Tensor]) -> None:
-        length = len(next(iter(found.values())))
+    def _keep(self, rows: dict[bytes, Tensor]) -> None:
+        length = len(next(iter(rows.values())))
         room = REMEMBERED // (14 * length + 300)  # a key, a row, and what Python adds
-        if len(self._kept) + len(found) > room:
-            self._kept.clear()
-        if len(found) <= room:
-            self._kept |= found
+        if len(self._cache) + len(rows) > room:
+            self._cache.clear()
+        if len(rows) <= room:
+            self._cache |= rows
 
 
 def log_weights(conditionals: Conditionals, state: State, measure: Measure) -> Tensor:
@@ -143,28 +144,28 @@ def log_weights(conditionals: Conditionals, state: State, measure: Measure) -> T
     for part in torch.arange(len(chain), device=chain.device).split(size):
         tokens, sites = state.tokens[chain[part]], site[part][:, None]
         scores = conditionals.scores(tokens, sites)[:, 0]
-        heat, held = state.temperature[chain[part]], tokens.gather(1, sites)
-        weights[chain[part], site[part]] = _measured(scores, heat, held, measure)
+        temperature, present = state.temperature[chain[part]], tokens.gather(1, sites)
+        weights[chain[part], site[part]] = _log_weight(scores, temperature, present, measure)
     return weights
 
 
-def _measured(scores: Tensor, temperature: Tensor, held: Tensor, measure: Measure) -> Tensor:
+def _log_weight(scores: Tensor, temperature: Tensor, present: Tensor, measure: Measure) -> Tensor:
     """log w (rows,) of scores (rows, vocab), the tokens held (rows, 1)."""
 
     def some(part: tuple[Tensor, ...]) -> tuple[Tensor]:
-        scores, temperature, held = part
+        scores, temperature, present = part
         log_probs = torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
-        return (MEASURES[measure](log_probs, held),)
+        return (MEASURES[measure](log_probs, present),)
 
-    return by_parts(some, (scores, temperature, held), vocab_size=scores.shape[1])[0]
+    return by_parts(some, (scores, temperature, present), vocab_size=scores.shape[1])[0]
 
 
-def _confidence(log_probs: Tensor, held: Tensor) -> Tensor:
+def _confidence(log_probs: Tensor, present: Tensor) -> Tensor:
     """log of the other tokens' mass: 1 - p would round small ones away."""
-    return log_probs.scatter(1, held, -torch.inf).logsumexp(dim=1)
+    return log_probs.scatter(1, present, -torch.inf).logsumexp(dim=1)
 
 
-def _entropy(log_probs: Tensor, held: Tensor) -> Tensor:
+def _entropy(log_probs: Tensor, present: Tensor) -> Tensor:
     return torch.special.entr(log_probs.exp()).sum(dim=1).log()
 
 
@@ -191,9 +192,9 @@ def log_chances(weights: Tensor, free: Tensor, sharpness: float) -> Tensor:
 def pick(chances: Tensor, u: Tensor) -> Tensor:
     """Sites (chains, 1) by inverse CDF over log chances (chains, length), u (chains,) uniform."""
     total = chances.exp().cumsum(dim=1)
-    whole = total[:, -1:]
+    mass = total[:, -1:]
     # Rounding may lift the point to the whole: then it is the last site that has a chance.
-    return ((total > u[:, None] * whole) | (total == whole)).int().argmax(dim=1, keepdim=True)
+    return ((total > u[:, None] * mass) | (total == mass)).int().argmax(dim=1, keepdim=True)
 
 
 def conditioned_scores(
@@ -204,12 +205,12 @@ def conditioned_scores(
     Where no token could have led to the choice, which only a start outside the support does, the
     conditional itself.
     """
-    found = log_probs(conditionals, state.tokens, sites, temperature=state.temperature)[:, 0]
-    chain, token = (found > -torch.inf).nonzero(as_tuple=True)
+    conditional = log_probs(conditionals, state.tokens, sites, temperature=state.temperature)[:, 0]
+    chain, token = (conditional > -torch.inf).nonzero(as_tuple=True)
     wide = state.rows(chain)
     tokens = wide.tokens.scatter(1, sites[chain], token[:, None])
-    there = chances(wide._replace(tokens=tokens)).gather(1, sites[chain])[:, 0]
-    scores = found.clone()
-    scores[chain, token] += there
+    chance = chances(wide._replace(tokens=tokens)).gather(1, sites[chain])[:, 0]
+    scores = conditional.clone()
+    scores[chain, token] += chance
     dead = scores.amax(dim=1, keepdim=True) == -torch.inf
-    return torch.where(dead, found, scores)
+    return torch.where(dead, conditional, scores)

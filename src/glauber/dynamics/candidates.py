@@ -1,6 +1,6 @@
-"""What could each hidden site hold next, how sure is the model, and which is filled first?
+"""A candidate token for each hidden site, how sure the model is of it, and the order of filling.
 
-One question to the model with all hidden sites hidden; of its answer, which may have many sites
+The model is evaluated once with all hidden sites hidden; of its scores, which may be many sites
 times a whole vocabulary, only a few numbers per site are kept. By them sites are ordered:
 
 random          each order alike
@@ -31,16 +31,17 @@ ORDERS = ("random", "left-to-right", "confidence", "margin", "entropy", "drawn")
 
 
 class Candidates(NamedTuple):
-    """A token for each hidden site and what its law says: (chains, length) each, else 0.
+    """A token for each hidden site and figures of its conditional: (chains, length) each, else 0.
 
-    The token is drawn from the law at the chain's temperature, truncated, and the figures are of
-    that law. At temperature 0 the token is the one with the largest score, and the figures are of
-    the model's own law, uncut: in a law with all mass on one token nothing could be compared.
+    The token is drawn from the conditional at the chain's temperature, truncated, and the figures
+    are of that distribution. At temperature 0 the token is the one with the largest score, and the
+    figures are of the model's own conditional, uncut: with all mass on one token nothing could be
+    compared.
     """
 
     tokens: Tensor  # int64
     log_prob: Tensor  # float64: of the token
-    log_prob_held: Tensor  # float64: of the token that the state holds there
+    log_prob_present: Tensor  # float64: of the token that is at the site now
     largest: Tensor  # float64: probability of the likeliest token
     margin: Tensor  # float64: by which it exceeds the second
     entropy: Tensor  # float64, in nats
@@ -59,28 +60,30 @@ def candidates(
 
     bits (chains, length) are the random bits of each site.
     """
-    whole = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
-    found = Candidates(torch.zeros_like(state.tokens), *(whole.clone() for _ in range(5)))
+    zeros = torch.zeros(hidden.shape, dtype=torch.float64, device=hidden.device)
+    columns = Candidates(torch.zeros_like(state.tokens), *(zeros.clone() for _ in range(5)))
     visible = state.tokens.masked_fill(hidden, 0)
     for rows, sites in questions(conditionals, visible, hidden):
         scores = conditionals.scores(visible[rows], sites)
-        there = (sites != PAD) & wanted[rows].gather(1, sites.clamp(min=0))
-        row, slot = there.nonzero(as_tuple=True)
+        used_slots = (sites != PAD) & wanted[rows].gather(1, sites.clamp(min=0))
+        row, slot = used_slots.nonzero(as_tuple=True)
         chain, site = rows[row], sites[row, slot]
         u = uniform(bits[chain, site])
-        heat = state.temperature[chain]
-        held = state.tokens[chain, site].clamp(max=conditionals.vocab_size - 1)
-        picked = row * sites.shape[1] + slot
-        figures = _figures_of(scores.flatten(0, 1), (picked, heat, u, held), truncation)
-        for into, figure in zip(found, figures, strict=True):
+        temperature = state.temperature[chain]
+        present = state.tokens[chain, site].clamp(max=conditionals.vocab_size - 1)
+        chosen_rows = row * sites.shape[1] + slot
+        figures = _figures_of(
+            scores.flatten(0, 1), (chosen_rows, temperature, u, present), truncation
+        )
+        for into, figure in zip(columns, figures, strict=True):
             into[chain, site] = figure
-    return found
+    return columns
 
 
 def questions(
     conditionals: Conditionals, tokens: Tensor, hidden: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Chains (rows,) and their hidden sites (rows, k), PAD behind, in parts that fit the memory.
+    """Chains (rows,) and their hidden sites (rows, k), PAD after them, as memory allows.
 
     On a CPU the bits of an answer depend on k, so k is a function of the chain alone.
     """
@@ -113,30 +116,30 @@ def _figures_of(
     """The figures of Candidates of some rows of scores; the first column is their numbers."""
 
     def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        rows, temperature, u, held = part
-        return _figures(scores[rows], temperature, u, held, truncation)
+        rows, temperature, u, present = part
+        return _figures(scores[rows], temperature, u, present, truncation)
 
     return by_parts(some, columns, vocab_size=scores.shape[1], together=TOGETHER)
 
 
 def _figures(
-    scores: Tensor, temperature: Tensor, u: Tensor, held: Tensor, truncation: Truncation
+    scores: Tensor, temperature: Tensor, u: Tensor, present: Tensor, truncation: Truncation
 ) -> tuple[Tensor, ...]:
     """The figures of Candidates of scores (rows, vocab), as columns (rows,)."""
     cold = temperature == 0
-    heat = torch.where(cold, 1.0, temperature)[:, None]
+    divisor = torch.where(cold, 1.0, temperature)[:, None]
     # A forbidden token gets a finite score, so that 0 log 0 below is 0.
-    log_probs = torch.log_softmax((scores.double() / heat).clamp_(min=LEAST), dim=-1)
+    log_probs = torch.log_softmax((scores.double() / divisor).clamp_(min=LEAST), dim=-1)
     if truncation.cuts:
         cut = truncation(log_probs).clamp_(min=LEAST)
         log_probs = torch.where(cold[:, None], log_probs, cut)
     probs = log_probs.exp()
     tokens = torch.where(cold, scores.argmax(dim=-1), first_above(probs, u))
-    log_prob, log_prob_held = (log_probs.gather(1, x[:, None])[:, 0] for x in (tokens, held))
+    log_prob, log_prob_present = (log_probs.gather(1, x[:, None])[:, 0] for x in (tokens, present))
     first, second = _two_largest(probs)
     entropy = -torch.mul(probs, log_probs).sum(dim=-1)
-    log_prob_held = torch.where(log_prob_held > LEAST / 2, log_prob_held, -torch.inf)
-    return tokens, log_prob, log_prob_held, first, first - second, entropy
+    log_prob_present = torch.where(log_prob_present > LEAST / 2, log_prob_present, -torch.inf)
+    return tokens, log_prob, log_prob_present, first, first - second, entropy
 
 
 def _two_largest(probs: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,12 +158,12 @@ def check_order(name: str) -> None:
         raise GlauberError(f"the order is {name}, but it must be one of {', '.join(ORDERS)}.")
 
 
-def ranks(order: str, found: Candidates, eligible: Tensor, bits: Tensor) -> Tensor:
-    """The place (chains, length) of each eligible site in the order, from 0; others come behind.
+def ranks(order: str, proposals: Candidates, eligible: Tensor, bits: Tensor) -> Tensor:
+    """The place (chains, length) of each eligible site in the order, from 0; others come after.
 
     Equal keys go by site. bits (chains, length) are the random bits of each site.
     """
-    return places(_keys(order, found, bits).masked_fill(~eligible, -torch.inf))
+    return places(_keys(order, proposals, bits).masked_fill(~eligible, -torch.inf))
 
 
 def places(keys: Tensor) -> Tensor:
@@ -170,12 +173,16 @@ def places(keys: Tensor) -> Tensor:
     return torch.empty_like(falling).scatter_(1, falling, column)
 
 
-def _keys(order: str, found: Candidates, bits: Tensor) -> Tensor:
+def _keys(order: str, proposals: Candidates, bits: Tensor) -> Tensor:
     if order == "random":
         return uniform(bits)
     if order == "left-to-right":
         site = torch.arange(bits.shape[1], device=bits.device)
         return -site.double().expand(bits.shape)
     if order == "drawn":
-        return found.log_prob.exp()
-    return {"confidence": found.largest, "margin": found.margin, "entropy": -found.entropy}[order]
+        return proposals.log_prob.exp()
+    return {
+        "confidence": proposals.largest,
+        "margin": proposals.margin,
+        "entropy": -proposals.entropy,
+    }[order]

@@ -1,19 +1,19 @@
-"""How does a chain keep to a budget of changes, and how are tied sites redrawn?
+"""Chains that keep to a budget of changes, and sites that are tied to one token.
 
 Budget: at most B sites may differ from the chain's own start. The heat bath on that ball: at site
 i, with d other sites that differ, any token if d < B, else the start's own. While the budget is
-kept such a forced site holds the start's token already (d is B there), so nothing changes and
-nobody is asked; the event has log-probability 0 and entropy 0, those of a point mass. Choosing
-among the m(x) movable sites only would need an acceptance of min(1, m(x) / m(y)) to keep the law:
-fewer steps, but no more moves for the same number of questions to the model.
+kept such a forced site holds the start's token already (d is B there), so nothing changes and the
+model is not evaluated; the event has log-probability 0 and entropy 0, those of a point mass.
+Choosing among the m(x) movable sites only would need an acceptance of min(1, m(x) / m(y)) to keep
+the distribution: fewer steps, but no more moves for the same number of model evaluations.
 
-Ties: a group of sites always holds one token, and a step redraws the whole group. Its law is
+Ties: the sites of a group always have the same token, and a step redraws all of them, from
 
     log p(all = v | rest) = sum over j of log p(site j = v | sites before j = v, later ones hidden,
                                                 rest),
 
-the chain rule at temperature 1, exact where the conditionals have a joint law. It is then divided
-by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sites.
+the chain rule at temperature 1, exact where the conditionals have a joint distribution. It is then
+divided by the temperature as scores are. It costs 1 + (k - 1) x (tokens) rows for k sites.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ MOST_TOKENS = 256  # that a tied group may draw from: each costs a row for every
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Sites that always hold one token."""
+    """Sites that always have the same token."""
 
     columns: tuple[int, ...]
     tokens: Tensor  # (tokens,) int64: those that every site may hold
@@ -59,21 +59,21 @@ class Group:
     def scores(self, joint: Conditionals, tokens: Tensor) -> Tensor:
         """Scores (rows, vocab) float64 of the tokens of the whole group; -inf at others."""
         each = 8 * joint.vocab_size * len(self.columns) * len(self.tokens)
-        found = [self._some(joint, rows) for rows in tokens.split(rows_at_once(each))]
-        whole = found[0].new_full((len(tokens), joint.vocab_size), -torch.inf)
-        whole[:, self.tokens] = torch.cat(found) + self.bias
-        return whole
+        log_probs = [self._some(joint, rows) for rows in tokens.split(rows_at_once(each))]
+        scores = log_probs[0].new_full((len(tokens), joint.vocab_size), -torch.inf)
+        scores[:, self.tokens] = torch.cat(log_probs) + self.bias
+        return scores
 
     def _some(self, joint: Conditionals, tokens: Tensor) -> Tensor:
         """The chain rule, (rows, tokens)."""
         sites = torch.tensor(self.columns, device=tokens.device)
         total = _log_probs(joint, tokens, sites)[:, self.tokens]
-        held = self.tokens.repeat(len(tokens))
+        group_tokens = self.tokens.repeat(len(tokens))
         wide = tokens.repeat_interleave(len(self.tokens), dim=0)
         for slot in range(1, len(sites)):
-            wide[:, sites[slot - 1]] = held
-            found = _log_probs(joint, wide, sites[slot:]).gather(1, held[:, None])
-            total = total + found.view_as(total)
+            wide[:, sites[slot - 1]] = group_tokens
+            log_prob = _log_probs(joint, wide, sites[slot:]).gather(1, group_tokens[:, None])
+            total = total + log_prob.view_as(total)
         return total
 
 
@@ -99,30 +99,30 @@ class Limits:
 
     @cached_property
     def members(self) -> Tensor:
-        """The sites redrawn with a chosen one, (length, size), PAD behind; itself first."""
-        length, place = self.starts.shape[1], self.starts.device
-        found = torch.full((length, self.size), PAD, device=place)
-        found[:, 0] = torch.arange(length, device=place)
+        """The sites redrawn with a chosen one, (length, size), PAD after them; itself first."""
+        length, device = self.starts.shape[1], self.starts.device
+        members = torch.full((length, self.size), PAD, device=device)
+        members[:, 0] = torch.arange(length, device=device)
         for group in self.groups:
-            found[group.columns[0], : len(group.columns)] = torch.tensor(group.columns).to(place)
-        return found
+            members[group.columns[0], : len(group.columns)] = torch.tensor(group.columns).to(device)
+        return members
 
     @cached_property
     def leading(self) -> Tensor:
         """Sites that can be chosen, (length,) bool: of a group the first."""
-        found = torch.ones(self.starts.shape[1], dtype=torch.bool, device=self.starts.device)
+        leading = torch.ones(self.starts.shape[1], dtype=torch.bool, device=self.starts.device)
         for group in self.groups:
-            found[list(group.columns[1:])] = False
-        return found
+            leading[list(group.columns[1:])] = False
+        return leading
 
     def forced(self, state: State, sites: Tensor) -> Tensor:
         """Whether the budget leaves the start's token only, (chains,), for sites (chains, size)."""
         if self.budget is None:
             return torch.zeros(len(sites), dtype=torch.bool, device=sites.device)
         differs = state.tokens != self.starts[state.chain]
-        there = sites != PAD
-        own = (differs.gather(1, sites.clamp(min=0)) & there).sum(dim=1)
-        return differs.sum(dim=1) - own + there.sum(dim=1) > self.budget
+        used = sites != PAD
+        own = (differs.gather(1, sites.clamp(min=0)) & used).sum(dim=1)
+        return differs.sum(dim=1) - own + used.sum(dim=1) > self.budget
 
     def is_forced(self, state: State) -> Callable[[int, bytes], bool]:
         """The same for the chains of a state and the rows of a memo, given as their keys."""
@@ -140,7 +140,7 @@ class Limits:
 class Ball:
     """The conditionals of a chain that may differ from its start (length,) at `budget` sites.
 
-    For one hidden site a row, which is what the chain itself asks.
+    For one hidden site a row, which is what the chain itself evaluates.
     """
 
     base: Conditionals
@@ -212,17 +212,17 @@ def constrained(
         members = limits.members[leading[:, 0].clamp(min=0)]
         sites = members.masked_fill(leading == PAD, PAD)
         forced = limits.forced(state, sites)
-        whole = state.tokens.is_cuda if one_shape is None else one_shape
-        if whole and not limits.groups:
-            info = _unless(forced, _held(state, sites), plain.step(chosen, noise)[1])
+        all_rows = state.tokens.is_cuda if one_shape is None else one_shape
+        if all_rows and not limits.groups:
+            info = _unless(forced, _unchanged(state, sites), plain.step(chosen, noise)[1])
         else:
             info = by_rows(chosen, noise, sites, forced)
         tokens = place(state.tokens, info.sites, info.tokens)
         return state._replace(tokens=tokens, step=state.step + 1), info
 
     def by_rows(state: State, noise: Noise, sites: Tensor, forced: Tensor) -> Info:
-        """Asks about the sites that can move, and about no others."""
-        info = _held(state, sites)
+        """Evaluates the sites that can move, and no others."""
+        info = _unchanged(state, sites)
         left = ~forced
         for group in limits.groups:
             mine = left & (sites[:, 0] == group.columns[0])
@@ -233,8 +233,10 @@ def constrained(
         rows = left.nonzero()[:, 0]
         if len(rows):
             some = Noise(noise.order[rows], noise.fill[rows])
-            found = plain.step(state.rows(rows), some)[1]
-            drawn = Drawn(found.tokens, found.log_prob_old, found.log_prob_new, found.entropy)
+            redrawn = plain.step(state.rows(rows), some)[1]
+            drawn = Drawn(
+                redrawn.tokens, redrawn.log_prob_old, redrawn.log_prob_new, redrawn.entropy
+            )
             _put(info, rows, drawn, 1)
         old = state.tokens.gather(1, sites.clamp(min=0))
         return info._replace(changed=(sites != PAD) & (info.tokens != old))
@@ -244,19 +246,19 @@ def constrained(
     return Kernel(plain.draw, step, lookup=plain.lookup._replace(is_forced=limits.is_forced))
 
 
-def _held(state: State, sites: Tensor) -> Info:
-    """A step that changes nothing: each site drawn from the point mass at what it holds."""
-    there = sites != PAD
-    none = torch.where(there, 0.0, torch.nan).double()
-    held = torch.where(there, state.tokens.gather(1, sites.clamp(min=0)), PAD)
-    still = torch.zeros_like(there)
-    return Info(sites, held, still, none, none.clone(), none.clone(), there)
+def _unchanged(state: State, sites: Tensor) -> Info:
+    """A step that changes nothing: each site drawn from the point mass at its token."""
+    used = sites != PAD
+    none = torch.where(used, 0.0, torch.nan).double()
+    present = torch.where(used, state.tokens.gather(1, sites.clamp(min=0)), PAD)
+    still = torch.zeros_like(used)
+    return Info(sites, present, still, none, none.clone(), none.clone(), used)
 
 
-def _unless(forced: Tensor, held: Info, info: Info) -> Info:
+def _unless(forced: Tensor, unchanged: Info, info: Info) -> Info:
     """held in the chains that are forced, info in the others."""
-    pairs = zip(held, info, strict=True)
-    return Info(*(torch.where(forced[:, None], one, other) for one, other in pairs))
+    pairs = zip(unchanged, info, strict=True)
+    return Info(*(torch.where(forced[:, None], still, moved) for still, moved in pairs))
 
 
 def _put(info: Info, rows: Tensor, drawn: Drawn, count: int) -> None:
@@ -281,19 +283,21 @@ def _whole(limits: Limits, group: Group, fill: Fill, state: State, bits: Tensor)
 def check_scan(scan: Scan) -> None:
     """Refuses scans that choose several sites, or by the state."""
     if not scan.is_single_and_blind:
-        only = "max-changes and ties keep their law with one site a step, chosen blindly, but the"
-        raise GlauberError(f"{only} scan is {scan.name}: take uniform or sweep.")
+        raise GlauberError(
+            "max-changes and ties keep their distribution with one site a step, chosen blindly, "
+            f"but the scan is {scan.name}: take uniform or sweep."
+        )
 
 
 class Constrained(BaseModel):
     """A model with constraints, for the studies that take a model: see `constrain`."""
 
-    def __init__(self, model: Model, asked: Constraints, start: str | None) -> None:
-        self.model, self.asked, self.start = model, asked, start
+    def __init__(self, model: Model, constraints: Constraints, start: str | None) -> None:
+        self.model, self.asked, self.start = model, constraints, start
         self.name, self.vocab_size, self.vocabulary = model.name, model.vocab_size, model.vocabulary
         self.longest, self.length, self.texts = model.longest, model.length, model.texts
         self.hidden_token, self.whole_vocabulary = model.hidden_token, model.whole_vocabulary
-        known = f"{model.fingerprint} {json.dumps(asked.to_dict())} {start}"
+        known = f"{model.fingerprint} {json.dumps(constraints.to_dict())} {start}"
         self._fingerprint = hashlib.sha256(known.encode()).hexdigest()  # of model and constraints
 
     @property
@@ -314,13 +318,15 @@ class Constrained(BaseModel):
         self, *, standard_only: bool = True, forbid: Iterable[str] = ()
     ) -> Conditionals:
         """What a constrained chain draws from."""
-        found: Conditionals = self.model.conditionals(standard_only=standard_only, forbid=forbid)
+        conditionals: Conditionals = self.model.conditionals(
+            standard_only=standard_only, forbid=forbid
+        )
         if self.asked.allowed or self.asked.bias:
             first = positions_of(self.vocabulary.text, [0])[0]
-            found = by_site(self.asked, found, self.vocabulary, first)
+            conditionals = by_site(self.asked, conditionals, self.vocabulary, first)
         if self.asked.budget is None:
-            return found
-        return Ball(found, starts(self.model, [str(self.start)])[0][0], self.asked.budget)
+            return conditionals
+        return Ball(conditionals, starts(self.model, [str(self.start)])[0][0], self.asked.budget)
 
     def to(self, *, device: str | None = None, dtype: str | None = None) -> "Constrained":
         """The same model and constraints on another device or in another precision."""
@@ -342,10 +348,10 @@ def constrain(
 
     allow, bias and max_changes are those of `sample`; max_changes counts from the text `start`.
     """
-    asked = read_constraints(allow=allow, bias=bias, max_changes=max_changes)
-    if (asked.budget is None) != (start is None):
+    constraints = read_constraints(allow=allow, bias=bias, max_changes=max_changes)
+    if (constraints.budget is None) != (start is None):
         raise GlauberError("max_changes and the start that it counts from are given together.")
-    opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    found = Constrained(opened, asked, start)
-    found.conditionals()  # refuses unknown tokens
-    return found
+    loaded = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    result = Constrained(loaded, constraints, start)
+    result.conditionals()  # refuses unknown tokens
+    return result

@@ -176,8 +176,8 @@ def run_until_met(
         if observe is not None:
             observe(places, elapsed, moving)
         over = elapsed >= np.where(met[places], at_least, limits[places])
-        for place in places[over].tolist():
-            yield Meeting(place, int(times[place]), bool(met[place]))
+        for pair_index in places[over].tolist():
+            yield Meeting(pair_index, int(times[pair_index]), bool(met[pair_index]))
         if over.any():
             advance(float((limits[places] - elapsed)[over].clip(min=0).sum()))
             stay = torch.from_numpy(~over).to(device)
@@ -202,36 +202,36 @@ def _scores(conditionals: Conditionals, tokens: Tensor, sites: Tensor, differ: T
     return scores[evaluated.cumsum(dim=0) - 1]  # a right row follows its left one
 
 
-def _draw_by_row(draws: Sequence[tuple[Tensor, Draw]], *parts: Tensor) -> Drawn:
+def _draw_by_row(draws: Sequence[tuple[Tensor, Draw]], *columns: Tensor) -> Drawn:
     """The rows of each mask (rows,) drawn in its own way; parts are the arguments of a draw."""
-    old = parts[-1]
+    old = columns[-1]
     drawn = Drawn(torch.empty_like(old), *torch.empty(3, len(old), device=old.device).double())
     for chosen, draw in draws:
         if bool(chosen.any()):
-            for column, values in zip(drawn, draw(*(x[chosen] for x in parts)), strict=True):
+            for column, values in zip(drawn, draw(*(x[chosen] for x in columns)), strict=True):
                 column[chosen] = values
     return drawn
 
 
-def _draw_maximal(*parts: Tensor) -> Drawn:
+def _draw_maximal(*columns: Tensor) -> Drawn:
     """Draws of pairs of rows by the maximal coupling, on a CPU on every core.
 
-    parts: scores (rows, vocab), temperature (rows,), bits (rows, 3), old tokens (rows,).
+    columns: scores (rows, vocab), temperature (rows,), bits (rows, 3), old tokens (rows,).
     """
-    if parts[0].is_cuda:
-        return _maximal(parts)
-    size = 2 * max(1, TOGETHER // parts[0].shape[1])
-    drawn = side_by_side(_maximal, list(zip(*(part.split(size) for part in parts), strict=True)))
+    if columns[0].is_cuda:
+        return _maximal(columns)
+    size = 2 * max(1, TOGETHER // columns[0].shape[1])
+    drawn = side_by_side(_maximal, list(zip(*(part.split(size) for part in columns), strict=True)))
     return Drawn(*(torch.cat(column) for column in zip(*drawn, strict=True)))
 
 
-def _maximal(parts: Sequence[Tensor]) -> Drawn:
+def _maximal(columns: Sequence[Tensor]) -> Drawn:
     """With probability 1 - TV(p, q) one token from min(p, q), else one from each residual.
 
     The residuals p - min(p, q) and q - min(p, q) have no token in common, so 1 - TV is all the
     agreement there is.
     """
-    scores, temperature, bits, old = parts
+    scores, temperature, bits, old = columns
     scores = scores.double()
     shifted = scores - scores.amax(dim=-1, keepdim=True)  # so that no quotient overflows
     probs = torch.softmax(shifted / temperature[:, None], dim=-1)
@@ -243,13 +243,13 @@ def _maximal(parts: Sequence[Tensor]) -> Drawn:
     # Rounding may leave the total a hair below u where nothing is left over: then the last token.
     point = torch.minimum(u, total.nextafter(torch.zeros_like(total)))
     tokens = first_beyond(mass, point)[:, None].repeat(1, 2)
-    rest = (u >= total).nonzero()[:, 0]
-    if len(rest):
-        residuals = [(side[rest] - overlap[rest]).cumsum(dim=1) for side in (p, q)]
-        points = [x[:, -1] * v[rest] for x, v in zip(residuals, others, strict=True)]
+    disagreeing = (u >= total).nonzero()[:, 0]
+    if len(disagreeing):
+        residuals = [(side[disagreeing] - overlap[disagreeing]).cumsum(dim=1) for side in (p, q)]
+        points = [x[:, -1] * v[disagreeing] for x, v in zip(residuals, others, strict=True)]
         apart = torch.stack(list(map(first_beyond, residuals, points)), dim=1)
         empty = (residuals[0][:, -1] <= 0) | (residuals[1][:, -1] <= 0)
-        tokens[rest] = torch.where(empty[:, None], tokens[rest], apart)
+        tokens[disagreeing] = torch.where(empty[:, None], tokens[disagreeing], apart)
     new = tokens.flatten()
     old_log_prob, new_log_prob = (probs.gather(1, x[:, None])[:, 0].log() for x in (old, new))
     return Drawn(new, old_log_prob, new_log_prob, torch.special.entr(probs).sum(dim=1))

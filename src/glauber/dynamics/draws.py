@@ -1,4 +1,4 @@
-"""How is a hidden site redrawn from its conditional, and which unlikely tokens are cut off before?
+"""Draws from a conditional, and truncations that cut off unlikely tokens before.
 
 A fill turns scores and 64 random bits a row into tokens. Draws are made in float64. Every row is
 worked out by itself, so its draw does not depend on its neighbours.
@@ -87,12 +87,12 @@ def draw_with_head(
 
     def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         scores, temperature, u, old = part
-        log_probs = _normalised(scores, temperature)
+        log_probs = _log_softmax(scores, temperature)
         tokens, order, mass = _by_inverse_cdf(scores, log_probs, u)
-        return *_drawn(log_probs, tokens, old), order, log_probs.gather(1, order), mass
+        return *_with_figures(log_probs, tokens, old), order, log_probs.gather(1, order), mass
 
-    whole = by_parts(some, (scores, temperature, u, old), vocab_size=scores.shape[1])
-    return Drawn(*whole[:4]), Head(*whole[4:])
+    values = by_parts(some, (scores, temperature, u, old), vocab_size=scores.shape[1])
+    return Drawn(*values[:4]), Head(*values[4:])
 
 
 def gumbel_max() -> Fill:
@@ -126,8 +126,8 @@ def _draw_by(choice: Choice) -> Draw:
 
     def some(part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         scores, temperature, bits, old = part
-        log_probs = _normalised(scores, temperature)
-        return _drawn(log_probs, choice(scores, log_probs, bits), old)
+        log_probs = _log_softmax(scores, temperature)
+        return _with_figures(log_probs, choice(scores, log_probs, bits), old)
 
     def draw(scores: Tensor, temperature: Tensor, bits: Tensor, old: Tensor) -> Drawn:
         return Drawn(*by_parts(some, (scores, temperature, bits, old), vocab_size=scores.shape[1]))
@@ -145,8 +145,8 @@ def by_parts(
     """function(rows of every column) over all rows, a few at a time, on a CPU on every core."""
     cuda = columns[0].is_cuda
     rows = max(1, (TOGETHER_CUDA if cuda else together) // vocab_size)
-    parts = list(zip(*(column.split(rows) for column in columns), strict=True))
-    results = [function(part) for part in parts] if cuda else side_by_side(function, parts)
+    batches = list(zip(*(column.split(rows) for column in columns), strict=True))
+    results = [function(part) for part in batches] if cuda else side_by_side(function, batches)
     return [torch.cat(column) for column in zip(*results, strict=True)]
 
 
@@ -171,11 +171,11 @@ def first_beyond(mass: Tensor, point: Tensor) -> Tensor:
     return beyond.clamp(max=mass.shape[-1] - 1)
 
 
-def _normalised(scores: Tensor, temperature: Tensor) -> Tensor:
+def _log_softmax(scores: Tensor, temperature: Tensor) -> Tensor:
     return torch.log_softmax(scores.double() / temperature[:, None], dim=-1)
 
 
-def _drawn(log_probs: Tensor, tokens: Tensor, old: Tensor) -> Drawn:
+def _with_figures(log_probs: Tensor, tokens: Tensor, old: Tensor) -> Drawn:
     surprise = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
     return Drawn(
         tokens,
@@ -193,8 +193,8 @@ def _by_inverse_cdf(scores: Tensor, log_probs: Tensor, u: Tensor) -> tuple[Tenso
     for size in sizes[1:]:
         left = (~settled).nonzero()[:, 0]
         if len(left):
-            found = _among(scores[left], log_probs[left], u[left], size)
-            tokens[left], settled[left] = found[:2]
+            deeper = _among(scores[left], log_probs[left], u[left], size)
+            tokens[left], settled[left] = deeper[:2]
     return tokens, order, mass
 
 
@@ -206,8 +206,8 @@ def _among(
     Tokens tied with the first one beyond the head are left out: their order is not known yet.
     Then the tokens in that order and their cumulative masses, (rows, size) each.
     """
-    whole = size == scores.shape[1]
-    if whole:
+    is_full = size == scores.shape[1]
+    if is_full:
         values, order = scores.sort(dim=1, descending=True, stable=True)
         sure = values > -torch.inf
     else:
@@ -220,7 +220,7 @@ def _among(
     beyond = mass > u[:, None]
     first = beyond.int().argmax(dim=1)
     settled = beyond.any(dim=1)
-    if whole:  # rounding may leave the total a hair below u: then it is the last possible token
+    if is_full:  # rounding may leave the total a hair below u: then it is the last possible token
         first = torch.where(settled, first, sure.sum(dim=1) - 1)
         settled = torch.ones_like(settled)
     tokens = order.gather(1, first[:, None])[:, 0]
@@ -251,12 +251,12 @@ def inverse_cdf_cuda(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor
 
 
 def _by_sorting(scores: Tensor, temperature: Tensor, u: Tensor, old: Tensor) -> Drawn:
-    log_probs = _normalised(scores, temperature)
+    log_probs = _log_softmax(scores, temperature)
     order = scores.sort(dim=1, descending=True, stable=True).indices
     mass = log_probs.gather(1, order).exp().cumsum(dim=1)
     last = (log_probs > -torch.inf).sum(dim=1) - 1
     first = torch.minimum((mass <= u[:, None]).sum(dim=1), last)
-    return _drawn(log_probs, order.gather(1, first[:, None])[:, 0], old)
+    return _with_figures(log_probs, order.gather(1, first[:, None])[:, 0], old)
 
 
 # ---- truncation
@@ -286,15 +286,15 @@ class Truncation:
         """log_probs (rows, vocab) renormalised over what is kept, -inf elsewhere.
 
         Tokens are taken in falling order of probability, equal ones by their number. Top-p is
-        measured in the law that top-k leaves, renormalised.
+        measured in the distribution that top-k leaves, renormalised.
         """
         if not self.cuts:
             return log_probs
         last, count = self._edge(log_probs)
         above, edge = log_probs > last, log_probs == last
         room = count - above.sum(dim=-1, keepdim=True)
-        kept = above | (edge & (edge.cumsum(dim=-1) <= room))
-        return torch.log_softmax(log_probs.masked_fill(~kept, -torch.inf), dim=-1)
+        inside = above | (edge & (edge.cumsum(dim=-1) <= room))
+        return torch.log_softmax(log_probs.masked_fill(~inside, -torch.inf), dim=-1)
 
     def _edge(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """The log-probability of the last token kept, and how many are kept: (rows, 1) each."""

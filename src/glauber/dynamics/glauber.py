@@ -1,14 +1,14 @@
-"""The Markov chain: hide sites, ask the conditionals, redraw.
+"""Glauber and block dynamics: hide sites, evaluate the conditionals, redraw.
 
 One step picks sites by the scan and redraws them. How the sites of one step relate:
 
 sequential  hidden together, filled one after the other in the scan's order; the ones not yet
-            filled stay hidden (block Gibbs when the conditionals have a joint law)
+            filled stay hidden (block Gibbs when the conditionals have a joint distribution)
 product     hidden together, filled independently from one evaluation
 parallel    each hidden alone, all redrawn at once given the old values of the others
 
 With one site a step the three are the same: single-site Glauber dynamics. Where the state decides
-about the site, `adaptive` says how it is redrawn and whether the joint law is kept.
+about the site, `adaptive` says how it is redrawn and whether the joint distribution is kept.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from glauber.dynamics.scans import Scan, Within, uniform
 from glauber.errors import GlauberError
 
 RedrawSites = Callable[[Conditionals, Fill, State, Tensor, Tensor], tuple[Tensor, Info]]
-ALONE = 256  # rows of a few chains whose sites are each hidden alone, asked together
+ALONE = 256  # rows of a few chains whose sites are each hidden alone, evaluated together
 
 
 def glauber(
@@ -74,7 +74,7 @@ def glauber(
 
 
 def _skipping(redraw: RedrawSites) -> RedrawSites:
-    """A redraw that asks about no chain whose sites are all PAD."""
+    """A redraw that evaluates no chain whose sites are all PAD."""
 
     def skipping(
         conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
@@ -84,8 +84,8 @@ def _skipping(redraw: RedrawSites) -> RedrawSites:
         if not len(rows):
             return state.tokens, info
         some = redraw(conditionals, fill, state.rows(rows), sites[rows], noise[rows])
-        parts = zip((state.tokens, *info), (some[0], *some[1]), strict=True)
-        tokens, *columns = (whole.index_copy(0, rows, part) for whole, part in parts)
+        pairs = zip((state.tokens, *info), (some[0], *some[1]), strict=True)
+        tokens, *columns = (column.index_copy(0, rows, part) for column, part in pairs)
         return tokens, Info(*columns)
 
     return skipping
@@ -98,8 +98,8 @@ def _seeing(
     check_tokens(adaptive, conditionals)
     if adaptive.redraw != "naive" and fill.name == "greedy":
         raise GlauberError(
-            f"the scan {adaptive.name} keeps the law of tokens that are drawn, but the fill is "
-            "greedy: take inverse-cdf or gumbel-max."
+            f"the scan {adaptive.name} keeps the distribution of tokens that are drawn, but the "
+            "fill is greedy: take inverse-cdf or gumbel-max."
         )
     chances = Chances(conditionals, adaptive)
     memos: dict[int, Memo] = {}  # by the length of the rows
@@ -116,21 +116,21 @@ def _seeing(
         here = chances(state)
         sites = pick(here, as_uniform(noise.order[:, 0]))
         if adaptive.redraw == "conditioned":
-            drawn = _conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
+            drawn = _redraw_conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
             return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
         drawn = redrawn(state, sites, noise.fill[:, :1])
         tokens, info = place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
         if adaptive.redraw == "naive":
             return tokens, info
-        there = chances(state._replace(tokens=tokens))
-        ratio = (there - here).gather(1, sites)
+        after = chances(state._replace(tokens=tokens))
+        ratio = (after - here).gather(1, sites)
         accepted = as_uniform(noise.order[:, 1:2]).log() < ratio
-        return torch.where(accepted, tokens, state.tokens), _rejected(state, info, ~accepted)
+        return torch.where(accepted, tokens, state.tokens), _reject(state, info, ~accepted)
 
     return step
 
 
-def _conditioned(
+def _redraw_conditioned(
     conditionals: Conditionals,
     chances: Chances,
     fill: Fill,
@@ -140,12 +140,12 @@ def _conditioned(
 ) -> Drawn:
     """The chosen sites redrawn given that they were chosen: (chains, 1) each."""
     scores = conditioned_scores(conditionals, chances, state, sites)
-    one = torch.ones_like(state.temperature)  # the scores are at the chain's temperature already
-    drawn = fill.draw(scores, one, bits, state.tokens.gather(1, sites)[:, 0])
+    ones = torch.ones_like(state.temperature)  # the scores are at the chain's temperature already
+    drawn = fill.draw(scores, ones, bits, state.tokens.gather(1, sites)[:, 0])
     return Drawn(*(part[:, None] for part in drawn))
 
 
-def _rejected(state: State, info: Info, rejected: Tensor) -> Info:
+def _reject(state: State, info: Info, rejected: Tensor) -> Info:
     """What a step did whose proposals were rejected in some chains (chains, 1)."""
     return info._replace(
         tokens=torch.where(rejected, state.tokens.gather(1, info.sites), info.tokens),
@@ -158,16 +158,16 @@ def _rejected(state: State, info: Info, rejected: Tensor) -> Info:
 def _sequential(
     conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
 ) -> tuple[Tensor, Info]:
-    tokens, parts = state.tokens, []
+    tokens, draws = state.tokens, []
     for slot in range(sites.shape[1]):
         # The first site asked about is the one to fill; those after it are still hidden.
         drawn = _redraw(
             conditionals, fill, state, tokens, sites[:, slot:], noise[:, slot : slot + 1], 1
         )
-        parts.append(drawn)
+        draws.append(drawn)
         tokens = place(tokens, sites[:, slot : slot + 1], drawn.tokens)
-    whole = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
-    return tokens, _info(state, sites, whole)
+    joined = Drawn(*(torch.cat(column, dim=1) for column in zip(*draws, strict=True)))
+    return tokens, _info(state, sites, joined)
 
 
 def _product(
@@ -181,15 +181,15 @@ def _product(
 def _parallel(
     conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
 ) -> tuple[Tensor, Info]:
-    parts = []
+    draws = []
     for slots in torch.arange(sites.shape[1]).split(max(1, ALONE // len(sites))):
         k = len(slots)
         each = state.rows(torch.arange(len(sites), device=sites.device).repeat_interleave(k))
-        asked, bits = (x[:, slots[0] : slots[0] + k].reshape(-1, 1) for x in (sites, noise))
-        drawn = _redraw(conditionals, fill, each, each.tokens, asked, bits, 1)
-        parts.append(Drawn(*(part.view(-1, k) for part in drawn)))
-    whole = Drawn(*(torch.cat(column, dim=1) for column in zip(*parts, strict=True)))
-    return place(state.tokens, sites, whole.tokens), _info(state, sites, whole)
+        hidden, bits = (x[:, slots[0] : slots[0] + k].reshape(-1, 1) for x in (sites, noise))
+        drawn = _redraw(conditionals, fill, each, each.tokens, hidden, bits, 1)
+        draws.append(Drawn(*(part.view(-1, k) for part in drawn)))
+    joined = Drawn(*(torch.cat(column, dim=1) for column in zip(*draws, strict=True)))
+    return place(state.tokens, sites, joined.tokens), _info(state, sites, joined)
 
 
 def _redraw(
@@ -207,34 +207,34 @@ def _redraw(
     """
     old = tokens.gather(1, sites[:, :count].clamp(min=0))
     size = rows_at_once(4 * sites.shape[1] * conditionals.vocab_size, tokens.device)
-    parts = []
+    draws = []
     for rows in torch.arange(len(tokens), device=tokens.device).split(size):
         scores = conditionals.scores(tokens[rows], sites[rows])[:, :count].flatten(0, 1)
         temperature = state.temperature[rows].repeat_interleave(count)
         drawn = fill.draw(scores, temperature, noise[rows].flatten(), old[rows].flatten())
-        parts.append(Drawn(*(x.view(-1, count) for x in drawn)))
-    return Drawn(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        draws.append(Drawn(*(x.view(-1, count) for x in drawn)))
+    return Drawn(*(torch.cat(column) for column in zip(*draws, strict=True)))
 
 
 def place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:
     """tokens with the new ones at their sites; PAD sites change nothing."""
-    there = sites != PAD
+    used = sites != PAD
     safe = sites.clamp(min=0)
     # Where a slot is empty, the scatter would race with site 0, so it goes to a spare column.
     wide = torch.cat([tokens, tokens[:, :1]], dim=1)
-    return wide.scatter(1, torch.where(there, safe, tokens.shape[1]), new)[:, :-1]
+    return wide.scatter(1, torch.where(used, safe, tokens.shape[1]), new)[:, :-1]
 
 
 def _info(state: State, sites: Tensor, drawn: Drawn) -> Info:
-    there = sites != PAD
+    used = sites != PAD
     old = state.tokens.gather(1, sites.clamp(min=0))
-    old_log_prob, new_log_prob, entropy = (torch.where(there, x, torch.nan) for x in drawn[1:])
+    old_log_prob, new_log_prob, entropy = (torch.where(used, x, torch.nan) for x in drawn[1:])
     return Info(
         sites=sites,
-        tokens=torch.where(there, drawn.tokens, PAD),
-        changed=there & (drawn.tokens != old),
+        tokens=torch.where(used, drawn.tokens, PAD),
+        changed=used & (drawn.tokens != old),
         log_prob_old=old_log_prob,
         log_prob_new=new_log_prob,
         entropy=entropy,
-        accepted=there,
+        accepted=used,
     )

@@ -1,6 +1,6 @@
-"""What is a chain's state, what is random in a step, and what does a step report?
+"""The state of a chain, the noise of a step, what a step reports, and the plain loop.
 
-`run` is the plain loop; `remembered` makes the same steps with fewer passes through the model.
+`remembered` makes the same steps with fewer passes through the model.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ HIDDEN = -2  # at the hidden site of a key: no token, and not PAD
 class State(NamedTuple):
     """Many chains at once; each has its own step, length, temperature and free sites."""
 
-    tokens: Tensor  # (chains, length) int64, PAD behind shorter chains
+    tokens: Tensor  # (chains, length) int64, PAD after shorter chains
     step: Tensor  # (chains,) int64: steps made so far
     chain: Tensor  # (chains,) int64: the chain's number, part of its noise's key
     free: Tensor  # (chains, length) bool: sites that may be redrawn
@@ -99,7 +99,7 @@ def start(
         if not (greedy and value == 0):
             check_temperature(value)
     if bool((free & (tokens == PAD)).any()):
-        raise GlauberError("a site behind the end of its text is marked as free.")
+        raise GlauberError("a site after the end of its text is marked as free.")
     if not bool(free.any(dim=1).all()):
         raise GlauberError("every site of a text is frozen, so there is nothing to redraw.")
     chains = torch.arange(n_chains) if chain is None else chain
@@ -149,6 +149,6 @@ def row_keys(state: State, sites: Tensor | None = None) -> list[bytes]:
     Without sites, the free sites are part of the key.
     """
     rows = state.tokens if sites is None else state.tokens.scatter(1, sites, HIDDEN)
-    parts = [rows.int(), state.temperature, *([state.free] if sites is None else [])]
-    columns = zip(*(part.cpu().numpy() for part in parts), strict=True)
+    arrays = [rows.int(), state.temperature, *([state.free] if sites is None else [])]
+    columns = zip(*(part.cpu().numpy() for part in arrays), strict=True)
     return [b"".join(value.tobytes() for value in row) for row in columns]

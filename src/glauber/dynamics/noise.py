@@ -1,6 +1,6 @@
-"""Where does the randomness of a step come from?
+"""The randomness of a step: a counter-based generator.
 
-From a counter-based generator, Philox-4x32 with ten rounds (Salmon and others, 2011): a fixed
+Philox-4x32 with ten rounds (Salmon and others, 2011): a fixed
 function of (seed, chain, step, slot). There is no hidden generator, so a trajectory does not
 depend on batch size, workers or restarts, and integer arithmetic gives the same bits everywhere.
 """

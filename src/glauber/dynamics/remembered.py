@@ -1,4 +1,4 @@
-"""How are the same steps made with fewer passes through the model? By memory and by looking ahead.
+"""The same steps with fewer passes through the model: memory and looking ahead.
 
 Chains advance on their own. A chain runs through the steps whose conditional is remembered and
 joins the next batch with the first one that is not, so every row that reaches the model is new
@@ -72,7 +72,7 @@ class Memo:
         size = min(HEAD, vocab_size)
         self.capacity = budget // entry_bytes(vocab_size, length)
         self.hits = 0  # steps that were answered here
-        self.misses = 0  # steps for which the model was asked
+        self.misses = 0  # steps for which the model was evaluated
         self._slots: dict[bytes, int] = {}
         self._keys: list[bytes] = []  # of each slot
         self._used = bytearray(self.capacity)
@@ -99,16 +99,16 @@ class Memo:
         if slot is None:
             return None
         head, tokens = self._mass[slot], self._tokens[slot]
-        place = head.searchsorted(u, "right")  # the first token whose cumulative mass exceeds u
-        if place == len(head):
+        rank = head.searchsorted(u, "right")  # the first token whose cumulative mass exceeds u
+        if rank == len(head):
             return None
-        token, new = int(tokens[place]), float(self._log_probs[slot, place])
+        token, new = int(tokens[rank]), float(self._log_probs[slot, rank])
         before = new
         if token != old:
-            held = (tokens == old).nonzero()[0]
-            if not len(held):
+            ranks_of_old = (tokens == old).nonzero()[0]
+            if not len(ranks_of_old):
                 return None
-            before = float(self._log_probs[slot, held[0]])
+            before = float(self._log_probs[slot, ranks_of_old[0]])
         self._used[slot] = 1
         return token, before, new, float(self._entropy[slot])
 
@@ -160,8 +160,8 @@ class Memo:
             for row, *answer in zip(some.tolist(), *(x.tolist() for x in drawn), strict=True):
                 answers[row] = (answer[0], answer[1], answer[2], answer[3])
         tokens, *figures = zip(*(answer for answer in answers if answer is not None), strict=True)
-        parts = (torch.tensor(part, dtype=torch.float64)[:, None] for part in figures)
-        return Drawn(torch.tensor(tokens)[:, None], *parts)
+        columns = (torch.tensor(part, dtype=torch.float64)[:, None] for part in figures)
+        return Drawn(torch.tensor(tokens)[:, None], *columns)
 
 
 def entry_bytes(vocab_size: int, length: int) -> int:
@@ -176,7 +176,7 @@ def entry_bytes(vocab_size: int, length: int) -> int:
 class Asking(NamedTuple):
     chain: int
     column: int
-    old: int  # the token that stands at the hidden site
+    old: int  # the token at the hidden site
     chance: float = 1.0  # of being used
 
 
@@ -286,9 +286,9 @@ class Scheduler:
         """
         wanted: Wanted = {}
         for chain in range(len(self.at)):
-            found = self._walk(chain)
-            if found is not None:
-                wanted.setdefault(*found)
+            request = self._walk(chain)
+            if request is not None:
+                wanted.setdefault(*request)
         return wanted
 
     def _walk(self, chain: int) -> tuple[bytes, Asking] | None:
@@ -299,14 +299,14 @@ class Scheduler:
                 self._skip(chain, column)
                 continue
             key, old = _hidden(row, sites[column])
-            answer = self._known(chain, column, key, old)
+            answer = self._lookup(chain, column, key, old)
             if answer is None:
                 return key, Asking(chain, column, old)
             self.memo.hits += 1
             self._make(chain, column, answer)
         return None
 
-    def _known(self, chain: int, column: int, key: bytes, old: int) -> Answer | None:
+    def _lookup(self, chain: int, column: int, key: bytes, old: int) -> Answer | None:
         """What a step gives in that row, if it was drawn ahead, or the memo or the budget tells."""
         if self.is_forced(chain, key):
             return old, 0.0, 0.0, 0.0
@@ -333,10 +333,10 @@ class Scheduler:
         self.at[chain] += 1
 
     def ask(self, wanted: Wanted) -> None:
-        """Asks the model for what is wanted and for what may be wanted soon; makes the steps."""
+        """Evaluates what is wanted and what may be wanted soon; makes the steps."""
         self.memo.misses += len(wanted)
-        asked = wanted | self._prefetch(wanted)
-        keys, askings = list(asked), list(asked.values())
+        requested = wanted | self._prefetch(wanted)
+        keys, askings = list(requested), list(requested.values())
         question = self._question(keys, askings)
         size = rows_at_once(4 * self.conditionals.vocab_size, self.device)
         answers: list[Answer] = []
@@ -352,7 +352,7 @@ class Scheduler:
     def _question(
         self, keys: list[bytes], askings: list[Asking]
     ) -> tuple[NDArray[np.generic], ...]:
-        """Tokens, sites, temperature, u and old token of each row; nothing stands hidden there."""
+        """Tokens, sites, temperature, u and old token of each row; no token is hidden."""
         chains, columns, old = (np.array(part) for part in list(zip(*askings, strict=True))[:3])
         sites = self.sites[chains, columns]
         rows = np.frombuffer(b"".join(keys), np.int32).reshape(len(keys), -1)
@@ -389,7 +389,7 @@ class Scheduler:
 
     def _likely(self, chain: int) -> Wanted:
         """Rows of a chain's next steps if every guess is right, while that is likely enough."""
-        row, found = self.rows[chain].copy(), Wanted()
+        row, likely = self.rows[chain].copy(), Wanted()
         at, most = self.at[chain], MOST if self.prefetch is None else self.prefetch
         chance = 1.0
         for step in range(at, min(at + most + 1, self.horizon)):
@@ -399,11 +399,11 @@ class Scheduler:
                 continue
             if step > at:
                 key, old = _hidden(row, site)
-                answer = self._known(chain, column, key, old)
+                answer = self._lookup(chain, column, key, old)
                 if answer is not None:
                     row[site] = answer[0]
                     continue
-                found.setdefault(key, Asking(chain, column, old, chance))
+                likely.setdefault(key, Asking(chain, column, old, chance))
             drawn = self.ahead[chain].get(column)
             if drawn is not None:
                 row[site] = drawn.answer[0]
@@ -411,7 +411,7 @@ class Scheduler:
                 chance *= 1.0 - self.moving[chain] if drawn is None else self.sure[chain]
                 if chance < LEAST:
                     break
-        return found
+        return likely
 
     def _send(self, values: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(values).to(self.device)
@@ -426,8 +426,8 @@ class Scheduler:
         changed[rows] = self.tokens[rows, sites[rows]] != new[rows]
         self.tokens[rows, sites[rows]] = new[rows]
         self.handed_out += 1
-        parts = (sites, new, changed, *self.figures[:, column].T.copy(), redrawn)
-        info = Info(*(self._send(part[:, None]) for part in parts))
+        columns = (sites, new, changed, *self.figures[:, column].T.copy(), redrawn)
+        info = Info(*(self._send(part[:, None]) for part in columns))
         state = self.begun._replace(
             tokens=self._send(self.tokens.copy()), step=self.begun.step + self.handed_out
         )
@@ -435,7 +435,7 @@ class Scheduler:
 
 
 def _hidden(row: NDArray[np.int32], site: int) -> tuple[bytes, int]:
-    """The key of a row with that site hidden, and the token that stands there."""
+    """The key of a row with that site hidden, and the token at it."""
     old = int(row[site])
     row[site] = HIDDEN
     key = row.tobytes()
@@ -444,7 +444,7 @@ def _hidden(row: NDArray[np.int32], site: int) -> tuple[bytes, int]:
 
 
 def overhead(device: torch.device) -> float:
-    """What a call costs beside its rows, in rows.
+    """What a call costs besides its rows, in rows.
 
     On one core and the bundled model at 20 tokens, calls of 1, 2, 4, 8 and 16 rows take 17.6, 21,
     28, 40 and 71 ms: about four rows and the rows. On a GPU a few rows cost as much as one.

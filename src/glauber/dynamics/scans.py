@@ -1,4 +1,4 @@
-"""Which sites does a step redraw? Every scan is declared here, once.
+"""Scans, which say what sites a step redraws; every scan is declared here, once.
 
 A scan turns the random bits of a step into sites (chains, k). It sees the conditionals, because a
 scan may depend on the state. The rest of a `Scan` is what other code needs to know about it: which
@@ -82,7 +82,7 @@ def uniform() -> Scan:
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
         n_free = state.free.sum(dim=1)
         rank = (as_uniform(order[:, 0]) * n_free).long()
-        return _ranked(state.free, rank)[:, None]
+        return _site_of_rank(state.free, rank)[:, None]
 
     return Scan(
         "uniform",
@@ -99,7 +99,7 @@ def lazy() -> Scan:
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
         u = 2.0 * as_uniform(order[:, 0])  # below 1: no site; else u - 1 is uniform
         rank = ((u - 1.0).clamp(min=0.0) * state.free.sum(dim=1)).long()
-        return torch.where(u < 1.0, PAD, _ranked(state.free, rank))[:, None]
+        return torch.where(u < 1.0, PAD, _site_of_rank(state.free, rank))[:, None]
 
     return Scan(
         "lazy",
@@ -116,7 +116,7 @@ def sweep() -> Scan:
     """The free sites in order, one each step: step t redraws free site t mod n."""
 
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
-        return _ranked(state.free, state.step % state.free.sum(dim=1))[:, None]
+        return _site_of_rank(state.free, state.step % state.free.sum(dim=1))[:, None]
 
     return Scan(
         "sweep",
@@ -172,7 +172,7 @@ def everywhere() -> Scan:
 
 
 def by_state(redraw: Redraw, measure: Measure, sharpness: float = 1.0) -> Scan:
-    """One free site, chosen by how unsure the model is there; `adaptive` says how, and the law."""
+    """One free site, chosen by how unsure the model is there; see `adaptive`."""
     adaptive = Adaptive(redraw, measure, sharpness)
 
     def choose(conditionals: Conditionals, state: State, order: Tensor) -> Tensor:
@@ -256,6 +256,6 @@ def scan_named(name: str) -> Scan:
         raise GlauberError(f"the scan is {name}, but it must be one of {known}.") from None
 
 
-def _ranked(free: Tensor, rank: Tensor) -> Tensor:
+def _site_of_rank(free: Tensor, rank: Tensor) -> Tensor:
     """The free site of that rank (0 is the first) in each chain, (chains,)."""
     return (free.cumsum(dim=1) == rank[:, None] + 1).int().argmax(dim=1)

@@ -1,4 +1,4 @@
-"""How many hidden sites does a pass fill, and which filled ones are hidden again?
+"""How many hidden sites a pass fills, and which filled ones are hidden again.
 
 Counts:
 
@@ -60,48 +60,48 @@ class Count:
         """Whether the number is a plan over T passes."""
         return self.kind in PLANS
 
-    def chosen(self, found: Candidates, eligible: Tensor, ranks: Tensor) -> Tensor:
+    def chosen(self, proposals: Candidates, eligible: Tensor, ranks: Tensor) -> Tensor:
         """The sites filled (chains, length) bool, of the eligible ones; not for plans.
 
         ranks (chains, length) is the place of each eligible site in the order, from 0.
         """
         if self.kind == "threshold":
-            return eligible & ((found.largest >= self.value) | (ranks == 0))
+            return eligible & ((proposals.largest >= self.value) | (ranks == 0))
         if self.kind == "entropy-bound":
-            return eligible & (ranks < _within(found.entropy, eligible, ranks, self.value))
+            return eligible & (ranks < _within(proposals.entropy, eligible, ranks, self.value))
         return eligible & (ranks < int(self.value))
 
 
 def count_named(name: str | int) -> Count:
     """The count that a name such as `4`, `linear` or `threshold:0.9` means."""
-    kind, _, rest = str(name).partition(":")
-    if kind in PLANS and not rest:
+    kind, _, argument = str(name).partition(":")
+    if kind in PLANS and not argument:
         return Count(kind)
     try:
         if kind == "threshold":
-            return _threshold(float(rest))
+            return _threshold_count(float(argument))
         if kind == "entropy-bound":
-            return _entropy_bound(float(rest))
-        if not rest and not isinstance(name, bool):
-            return _number(int(kind))
+            return _entropy_bound_count(float(argument))
+        if not argument and not isinstance(name, bool):
+            return _number_count(int(kind))
     except ValueError:
         pass
     raise GlauberError(f"the count is {name}, but it must be one of {COUNTS}.")
 
 
-def _number(k: int) -> Count:
+def _number_count(k: int) -> Count:
     if k < 1:
         raise GlauberError(f"{k} tokens are filled a pass, but it must be at least 1.")
     return Count("number", k)
 
 
-def _threshold(value: float) -> Count:
+def _threshold_count(value: float) -> Count:
     if not 0 < value <= 1:
         raise GlauberError(f"the threshold is {value:g}, but it must lie in (0, 1].")
     return Count("threshold", value)
 
 
-def _entropy_bound(value: float) -> Count:
+def _entropy_bound_count(value: float) -> Count:
     if not 0 <= value < math.inf:
         raise GlauberError(
             f"the entropy bound (gamma) is {value:g} nats, but it must be a number from 0 on."
@@ -117,7 +117,7 @@ def plan(kind: str, n: int, passes: int | None, *, pauses: bool = False) -> list
     for hiding again, one may only replace what it hides, and there may be more passes than sites.
     """
     total = passes or max(1, n)
-    wanted = [_planned(kind, n, j, total) for j in range(total)] + [0]
+    wanted = [_n_hidden(kind, n, j, total) for j in range(total)] + [0]
     if pauses:
         return wanted[: wanted.index(0) + 1]
     left = [n]
@@ -126,7 +126,7 @@ def plan(kind: str, n: int, passes: int | None, *, pauses: bool = False) -> list
     return left
 
 
-def _planned(kind: str, n: int, j: int, total: int) -> int:
+def _n_hidden(kind: str, n: int, j: int, total: int) -> int:
     """How many of n sites the schedule wants hidden after pass j of so many."""
     if kind == "linear" and total > n:  # one at once, the last with the last pass
         return n if j == 0 else n - 1 - (j - 1) * (n - 1) // (total - 1)
@@ -138,8 +138,8 @@ def _planned(kind: str, n: int, j: int, total: int) -> int:
 def _within(entropy: Tensor, eligible: Tensor, ranks: Tensor, bound: float) -> Tensor:
     """How many sites (chains, 1) are the longest head of the order within the bound, at least 1."""
     length = entropy.shape[1]
-    place = torch.where(eligible, ranks, length)
-    in_order = entropy.new_zeros(len(entropy), length + 1).scatter(1, place, entropy)[:, :length]
+    rank = torch.where(eligible, ranks, length)
+    in_order = entropy.new_zeros(len(entropy), length + 1).scatter(1, rank, entropy)[:, :length]
     spread = in_order.cumsum(dim=1) - in_order.cummax(dim=1).values
     return (spread <= bound).int().cumprod(dim=1).sum(dim=1, keepdim=True).clamp(min=1)
 
@@ -161,7 +161,7 @@ class Remask:
         if self.kind != "loop":
             return plan(count.kind, n, passes, pauses=self.kind != "none")
         total = passes or max(1, n)
-        times = [self._warped(1 - j / total, count) for j in range(total + 1)]
+        times = [self._plan_time(1 - j / total, count) for j in range(total + 1)]
         left = [math.floor(n * _share(count, time) + ROUNDING) for time in times]
         return [n, *left[1:-1], 0]
 
@@ -181,7 +181,7 @@ class Remask:
             return [min(self.eta, sigma) for sigma in most]
         return [self.eta * sigma for sigma in most] if self.kind == "rescale" else most
 
-    def again(self, filled: Tensor, placed: Tensor, sigma: Tensor, bits: Tensor) -> Tensor:
+    def hide_again(self, filled: Tensor, placed: Tensor, sigma: Tensor, bits: Tensor) -> Tensor:
         """The sites (chains, length) bool that are hidden again, of the filled ones.
 
         sigma (chains, 1) is that of the pass; placed holds log-probabilities at placement.
@@ -192,20 +192,20 @@ class Remask:
             sigma = sigma * torch.softmax(doubt.masked_fill(~filled.any(1, True), 0.0), dim=1)
         return filled & (uniform(bits) < sigma)
 
-    def held(
-        self, found: Candidates, hidden: Tensor, filled: Tensor, placed: Tensor, n: Tensor
+    def sites_to_hold(
+        self, proposals: Candidates, hidden: Tensor, filled: Tensor, placed: Tensor, n: Tensor
     ) -> Tensor:
         """The n (chains, 1) sites (chains, length) bool that are held after a planned pass."""
         # Both in float32, in which what was placed is stored.
-        kept = self.eta * placed if self.eta else torch.full_like(placed, torch.inf)
-        values = torch.where(hidden, found.log_prob.float(), kept)
+        placed_values = self.eta * placed if self.eta else torch.full_like(placed, torch.inf)
+        values = torch.where(hidden, proposals.log_prob.float(), placed_values)
         values = values.masked_fill(~(hidden | filled), -torch.inf)
         return (hidden | filled) & (places(values) < n)
 
     def _loops(self, time: float) -> bool:
         return self.off - ROUNDING <= time < self.on - ROUNDING
 
-    def _warped(self, time: float, count: Count) -> float:
+    def _plan_time(self, time: float, count: Count) -> float:
         """Where on the plan's own time the loop's plan stands."""
         pause = _time_of(count, 1 - LOOP_ALPHA)
         if time >= self.on - ROUNDING:
@@ -215,22 +215,22 @@ class Remask:
 
 def remask_named(name: str) -> Remask:
     """The remasking that a name such as `cap:0.1` means."""
-    kind, _, rest = str(name).partition(":")
+    kind, _, argument = str(name).partition(":")
     try:
-        numbers = [float(number) for number in rest.split(",")] if rest else []
+        numbers = [float(number) for number in argument.split(",")] if argument else []
     except ValueError:
         numbers = [math.nan] * 9
     if NUMBERS.get(kind) != len(numbers):
         raise GlauberError(f"the remasking is {name}, but it must be one of {REMASKS}.")
-    found = Remask(kind, *numbers)
-    _check(found, numbers)
-    return found
+    remask = Remask(kind, *numbers)
+    _check(remask, numbers)
+    return remask
 
 
 def check_remask(name: str, count: Count) -> None:
-    """Refuses an unknown remasking, and one that needs a plan beside a count without one."""
-    found = remask_named(name)
-    if found.kind != "none" and not count.planned:
+    """Refuses an unknown remasking, and one that needs a plan with a count without one."""
+    remask = remask_named(name)
+    if remask.kind != "none" and not count.planned:
         raise GlauberError(
             f"the remasking {name} keeps a plan over a number of passes, so the count must be "
             "linear or cosine."
@@ -274,7 +274,7 @@ def blocks_of(begin: Tensor, block: int | None) -> Tensor:
 class Now(NamedTuple):
     """Where each chain stands in its plan, (chains, 1) each."""
 
-    block: Tensor  # int64: the block filled in this pass; -1 behind the last pass
+    block: Tensor  # int64: the block filled in this pass; -1 after the last pass
     n: Tensor  # int64: sites of the block
     left: Tensor  # int64: those hidden after this pass
     sigma: Tensor  # float64: with which probability filled ones are hidden again
@@ -291,13 +291,13 @@ class Timetable:
         kinds, self._kind = sizes.unique(dim=0, return_inverse=True)
         rows = [_row(kind, count, remask, passes) for kind in kinds[:, :-1].tolist()]
         longest = max(len(row) for row in rows)
-        over = (-1, 0, 0, 0.0)  # behind the last pass
-        whole = torch.tensor(
+        over = (-1, 0, 0, 0.0)  # after the last pass
+        plans = torch.tensor(
             [row + [over] * (longest + 1 - len(row)) for row in rows],
             dtype=torch.float64,
             device=blocks.device,
         )
-        self._whole = whole
+        self._whole = plans
         self.passes = torch.tensor([len(row) for row in rows], device=blocks.device)[self._kind]
 
     def now(self, step: Tensor) -> Now:

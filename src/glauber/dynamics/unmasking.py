@@ -1,24 +1,29 @@
-"""How is a text filled that begins with hidden sites?
+"""Kernels that fill a text with hidden sites, and that revise what was filled.
 
-A pass asks the model once, with all hidden sites hidden, draws a candidate for each, and fills
+A pass evaluates the model once, with all hidden sites hidden, draws a candidate for each, and fills
 some of them: in which order, how many, and which are hidden again are parts of `Unmasking`. A pass
 is a step of a `Kernel`, so a generation is a run like any other. Slot s of its noise and its events
 belongs to site s.
+
+Correction revises a filled text by Glauber dynamics on its filled sites. A sweep redraws every
+filled free site once, in random order, each from its conditional with it and what is still hidden
+hidden. With blocks the sites are cut into groups in that order, each group hidden together and
+redrawn at once (block dynamics with product draws). For the conditionals of a joint distribution a
+sweep of single sites keeps that distribution.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
 from glauber.conditionals.base import PAD, Conditionals
-from glauber.dynamics.candidates import Candidates, candidates, check_order, ranks
-from glauber.dynamics.correction import corrected, correction
+from glauber.dynamics.candidates import Candidates, candidates, check_order, places, ranks
 from glauber.dynamics.draws import Truncation
-from glauber.dynamics.kernel import Info, Kernel, Noise, State, run
-from glauber.dynamics.noise import random_bits
+from glauber.dynamics.kernel import Info, Kernel, Noise, State, no_events, run
+from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.schedules import (
     Count,
     Now,
@@ -30,6 +35,8 @@ from glauber.dynamics.schedules import (
     remask_named,
 )
 from glauber.progress import check_count
+
+APART = 2**31  # slots from here on are those of sweeps, so that a sweep shares no noise with a pass
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ class Unmasking:
         return ""
 
     def slots(self, length: int) -> int:
-        """Events of one step: a site each, for the pass and for every sweep behind it."""
+        """Events of one step: a site each, for the pass and for every sweep after it."""
         return length * (1 + self.correct)
 
 
@@ -135,9 +142,9 @@ def unmask(
     return run(kernel, state, int(missing.max()), seed=seed)
 
 
-def draw(seed: Tensor, state: State) -> Noise:
-    """The noise of the next pass of each chain: two numbers a site."""
-    site = torch.arange(state.tokens.shape[1], device=state.step.device)
+def draw(seed: Tensor, state: State, *, first_slot: int = 0) -> Noise:
+    """The noise of the next pass, or sweep, of each chain: two numbers a site."""
+    site = torch.arange(state.tokens.shape[1], device=state.step.device) + first_slot
     bits = random_bits(seed.reshape(-1, 1), state.chain[:, None], state.step[:, None], site)
     return Noise(*bits)
 
@@ -184,20 +191,25 @@ class Passes:
         inside = self.begin & (self.blocks == block)
         eligible, filled = hidden & inside, inside & ~hidden
         cut = self.how.truncation
-        found = candidates(
+        proposals = candidates(
             self.conditionals, state, hidden, wanted=eligible, bits=noise.fill, truncation=cut
         )
-        placed = state.memory if state.memory.shape[1] else torch.zeros_like(found.largest).float()
+        placed = (
+            state.memory if state.memory.shape[1] else torch.zeros_like(proposals.largest).float()
+        )
         if now is None:
-            place = ranks(self.how.order, found, eligible, noise.order)
-            fill, again = self.how.counted.chosen(found, eligible, place), torch.zeros_like(filled)
+            rank = ranks(self.how.order, proposals, eligible, noise.order)
+            fill, rehidden = (
+                self.how.counted.chosen(proposals, eligible, rank),
+                torch.zeros_like(filled),
+            )
         else:
-            fill, again = self._planned(found, eligible, filled, placed, now, noise)
-        return _after(state, found, placed, fill, again, self.hidden_token)
+            fill, rehidden = self._keep_plan(proposals, eligible, filled, placed, now, noise)
+        return _after(state, proposals, placed, fill, rehidden, self.hidden_token)
 
-    def _planned(
+    def _keep_plan(
         self,
-        found: Candidates,
+        proposals: Candidates,
         eligible: Tensor,
         filled: Tensor,
         placed: Tensor,
@@ -207,12 +219,12 @@ class Passes:
         """Which sites (chains, length) are filled, and which hidden again, to keep the plan."""
         remask = self.how.remasked
         if remask.kind == "planned":
-            held = remask.held(found, eligible, filled, placed, now.n - now.left)
-            return held & eligible, filled & ~held
-        again = remask.again(filled, placed, now.sigma, noise.order)
-        count = (eligible | again).sum(dim=1, keepdim=True) - now.left
-        place = ranks(self.how.order, found, eligible, noise.order)
-        return eligible & (place < count), again
+            holding = remask.sites_to_hold(proposals, eligible, filled, placed, now.n - now.left)
+            return holding & eligible, filled & ~holding
+        rehidden = remask.hide_again(filled, placed, now.sigma, noise.order)
+        count = (eligible | rehidden).sum(dim=1, keepdim=True) - now.left
+        rank = ranks(self.how.order, proposals, eligible, noise.order)
+        return eligible & (rank < count), rehidden
 
 
 def _first_block(blocks: Tensor, hidden: Tensor) -> Tensor:
@@ -223,29 +235,140 @@ def _first_block(blocks: Tensor, hidden: Tensor) -> Tensor:
 
 def _after(
     state: State,
-    found: Candidates,
+    proposals: Candidates,
     placed: Tensor,
     fill: Tensor,
-    again: Tensor,
+    rehidden: Tensor,
     hidden_token: int,
 ) -> tuple[State, Info]:
     """The state with some sites filled and others hidden again, and the events of it.
 
     In the events a hidden site counts as certain: its log-probability is 0.
     """
-    acted = fill | again
+    acted = fill | rehidden
     site = torch.arange(fill.shape[1], device=fill.device).expand_as(fill)
-    new = torch.where(fill, found.tokens, hidden_token)
+    new = torch.where(fill, proposals.tokens, hidden_token)
     nothing = torch.where(acted, 0.0, torch.nan).double()
     info = Info(
         sites=torch.where(acted, site, PAD),
         tokens=torch.where(acted, new, PAD),
         changed=acted,
-        log_prob_old=torch.where(again, placed.double(), nothing),
-        log_prob_new=torch.where(fill, found.log_prob, nothing),
-        entropy=torch.where(fill, found.entropy, nothing),
+        log_prob_old=torch.where(rehidden, placed.double(), nothing),
+        log_prob_new=torch.where(fill, proposals.log_prob, nothing),
+        entropy=torch.where(fill, proposals.entropy, nothing),
         accepted=acted,
     )
     tokens = torch.where(acted, new, state.tokens)
-    placed = torch.where(fill, found.log_prob.float(), placed)
+    placed = torch.where(fill, proposals.log_prob.float(), placed)
     return state._replace(tokens=tokens, step=state.step + 1, memory=placed), info
+
+
+# ---- correction
+
+
+def correction(
+    conditionals: Conditionals,
+    *,
+    block: int | None = None,
+    hidden_token: int,
+    truncation: Truncation | None = None,
+) -> Kernel:
+    """The kernel of one sweep; state.step is the number of sweeps made so far.
+
+    Sites that hold hidden_token stay hidden, so a sweep may come between two passes.
+    """
+    size = 1 if block is None else block
+    check_count("size of a block", size)
+    cut = truncation or Truncation()
+    cut.check()
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        hidden = state.free & (state.tokens == hidden_token)
+        filled = state.free & ~hidden
+        group = _groups(filled, noise.order, size)
+        events = no_events(state.tokens)
+        for number in range(-(-int(filled.sum(dim=1).max()) // size)):
+            now = group == number
+            proposals = candidates(
+                conditionals, state, hidden | now, wanted=now, bits=noise.fill, truncation=cut
+            )
+            events = Info(
+                *(
+                    torch.where(now, new, old)
+                    for new, old in zip(_redrawn(state, proposals), events, strict=True)
+                )
+            )
+            state = _after_sweep(state, proposals, now)
+        return state._replace(step=state.step + 1), events
+
+    return Kernel(partial(draw, first_slot=APART), step)
+
+
+def corrected(passes: Kernel, sweep: Kernel, sweeps: int, *, between: bool) -> Kernel:
+    """A pass with so many sweeps after it: after every pass, or only after a chain's last one.
+
+    Both are one step, so that a generation can go on from the state after any step. Its noise and
+    events have `length` slots for the pass and as many for each sweep.
+    """
+
+    ended = passes.ended
+    assert ended is not None
+
+    def draw(seed: Tensor, state: State) -> Noise:
+        columns = [passes.draw(seed, state)]
+        columns += [sweep.draw(seed, _at(state, sweeps, number)) for number in range(sweeps)]
+        return Noise(*(torch.cat(column, dim=1) for column in zip(*columns, strict=True)))
+
+    def step(state: State, noise: Noise) -> tuple[State, Info]:
+        length = state.tokens.shape[1]
+        noises = [
+            Noise(*part) for part in zip(*(x.split(length, dim=1) for x in noise), strict=True)
+        ]
+        active = ~ended(state)
+        after, first = passes.step(state, noises[0])
+        rows = (active if between else active & ended(after)).nonzero()[:, 0]
+        events, some = [first], after.rows(rows)
+        for part in noises[1:]:
+            info = no_events(after.tokens)
+            if len(rows):
+                some, done = sweep.step(some, Noise(*(x[rows] for x in part)))
+                info = Info(*(x.index_copy(0, rows, y) for x, y in zip(info, done, strict=True)))
+            events.append(info)
+        tokens = after.tokens.index_copy(0, rows, some.tokens)
+        memory = after.memory.index_copy(0, rows, some.memory)
+        joined = Info(*(torch.cat(column, dim=1) for column in zip(*events, strict=True)))
+        return after._replace(tokens=tokens, memory=memory), joined
+
+    return Kernel(draw, step, ended)
+
+
+def _at(state: State, sweeps: int, number: int) -> State:
+    """The state with the number of the sweep as its step."""
+    return state._replace(step=state.step * sweeps + number)
+
+
+def _groups(filled: Tensor, bits: Tensor, size: int) -> Tensor:
+    """The group (chains, length) with which each filled site is redrawn; PAD elsewhere."""
+    rank = places(uniform(bits).masked_fill(~filled, -1.0))
+    return torch.where(filled, rank // size, PAD)
+
+
+def _after_sweep(state: State, proposals: Candidates, now: Tensor) -> State:
+    memory = state.memory
+    if memory.shape[1]:
+        memory = torch.where(now, proposals.log_prob.float(), memory)
+    return state._replace(tokens=torch.where(now, proposals.tokens, state.tokens), memory=memory)
+
+
+def _redrawn(state: State, proposals: Candidates) -> Info:
+    """The events if every site took its candidate."""
+    site = torch.arange(state.tokens.shape[1], device=state.step.device)
+    return Info(
+        sites=site.expand_as(state.tokens),
+        tokens=proposals.tokens,
+        changed=proposals.tokens != state.tokens,
+        log_prob_old=proposals.log_prob_present,
+        log_prob_new=proposals.log_prob,
+        entropy=proposals.entropy,
+        accepted=torch.ones_like(state.free),
+    )

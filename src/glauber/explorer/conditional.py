@@ -1,11 +1,13 @@
-"""How sure is the model of one token, and what else could stand there?
+"""How sure the model is of one token, and what else could be there.
 
-Shared by stored runs and living chains. A page counts sites in the shown text: site 0 is the first
+Shared by stored runs and live chains. A page counts sites in the shown text: site 0 is the first
 token after the special ones, a prefix included. A model counts positions in the row of tokens.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +18,11 @@ from glauber.conditionals.base import PAD, Conditionals
 from glauber.conditionals.batching import in_parts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError
+from glauber.explorer.questions import Answer
 from glauber.metastability.holding import as_numbers, margins_from
 from glauber.progress import check_count
 from glauber.result import plain
+from glauber.runs.film import column
 from glauber.runs.run import text_span
 
 TOP = 20  # tokens that are listed
@@ -52,6 +56,51 @@ class Shown(NamedTuple):
         return self.first + site
 
 
+class Moment(NamedTuple):
+    """A chain after a step, and what it draws from."""
+
+    conditionals: Conditionals
+    vocabulary: Text
+    tokens: Tensor  # (length,)
+    free: NDArray[np.bool_]  # (length,)
+    shown: Shown
+    temperature: float
+    notes: Sequence[str] = ()
+
+
+class Source(ABC):
+    """Chains that a page shows; each method answers one question (`film`, `curves` and these)."""
+
+    @abstractmethod
+    def moment(self, source: object, chain: int, step: int) -> AbstractContextManager[Moment]:
+        """A chain after a step, while nobody else uses the model."""
+
+    def conditional(
+        self, source: object, chain: int, step: int, site: int, whole: bool = False
+    ) -> Answer:
+        """The conditional at a site of a chain after a step."""
+        with self.moment(source, chain, step) as now:
+            position = now.shown.position(site)
+            answer = conditional_at(
+                now.conditionals,
+                now.vocabulary,
+                now.tokens,
+                position,
+                now.temperature,
+                whole=whole,
+            )
+        note = " ".join([answer["note"], *now.notes])
+        return {"site": site, "frozen": not now.free[position], **answer, "note": note}
+
+    def sure(self, source: object, chain: int, step: int) -> Answer:
+        """How sure the model is of every shown token of a chain after a step."""
+        with self.moment(source, chain, step) as now:
+            log_prob, entropy = sure_at(
+                now.conditionals, now.tokens, now.shown.positions, now.temperature
+            )
+        return {"log_prob": column(log_prob), "entropy": column(entropy)}
+
+
 def words(vocabulary: Text | Vocabulary, tokens: Sequence[int]) -> dict[str, str]:
     """Each token's spelling as a text shows it, with a blank before where a word begins."""
     listed = [int(token) for token in tokens if token != PAD]
@@ -71,12 +120,12 @@ def conditional_at(
     temperature: float,
     *,
     whole: bool = False,
-) -> dict[str, Any]:
+) -> Answer:
     """The conditional at one position of tokens (length,), as a page shows it.
 
-    Probabilities, entropy (nats) and holding are at that temperature. margin is the gap in score
-    to the best other token, before the temperature; holding counts redraws of this site until it
-    changes, 1 / (1 - p). whole adds the probabilities of the vocabulary, 0 where a token may not
+    Probabilities, entropy (nats) and holding are at that temperature. margin is the difference in
+    score to the best other token, before the temperature; holding counts redraws of this site until
+    it changes, 1 / (1 - p). whole adds the probabilities of the vocabulary, 0 where a token may not
     be proposed.
     """
     site = torch.tensor([position], device=tokens.device)
@@ -87,8 +136,7 @@ def conditional_at(
     n_tokens = int((scores > -torch.inf).sum())
     top = torch.topk(log_probs, min(TOP, n_tokens)).indices.tolist()
     spellings = words(vocabulary, [token, *top])
-    kind = "exact" if scores.dtype == torch.float64 else "estimate"
-    answer = {
+    answer: Answer = {
         "token": token,
         "text": spellings[str(token)],
         "temperature": temperature,
@@ -104,26 +152,21 @@ def conditional_at(
         "rest": max(0.0, 1.0 - float(probs[top].sum())),
         "n_tokens": n_tokens,
         "entropy": float(torch.special.entr(probs).sum()),
-        "kind": kind,
-        **_holding(scores, tokens, site, temperature, kind),
+        "kind": "exact" if scores.dtype == torch.float64 else "estimate",
+        "margin": None,
+        "holding": {"steps": None, "log10": None},
+        "note": "This token may never be proposed.",
     }
+    if bool(scores[0, token] > -torch.inf):
+        margins = margins_from(scores, tokens, site, temperature=temperature)
+        steps = as_numbers(-float(margins.log_leaving[0]))
+        answer["margin"] = plain(margins.margin)
+        answer["holding"] = {"steps": steps["value"], "log10": steps["log10"]}
+        answer["note"] = (
+            f"Redraws of this site are counted, in expectation; scores are in {margins.dtype}."
+        )
+    answer["holding"]["kind"] = answer["kind"]
     return answer | ({"probabilities": probs.tolist()} if whole else {})
-
-
-def _holding(
-    scores: Tensor, tokens: Tensor, site: Tensor, temperature: float, kind: str
-) -> dict[str, Any]:
-    """Margin and holding of the present token; none for one that is never drawn."""
-    if bool(scores[0, tokens[site]] == -torch.inf):
-        holding = {"steps": None, "log10": None, "kind": kind}
-        return {"margin": None, "holding": holding, "note": "This token may never be proposed."}
-    margins = margins_from(scores, tokens, site, temperature=temperature)
-    steps = as_numbers(-float(margins.log_leaving[0]))
-    return {
-        "margin": plain(margins.margin),
-        "holding": {"steps": steps["value"], "log10": steps["log10"], "kind": kind},
-        "note": f"Redraws of this site are counted, in expectation; scores are in {margins.dtype}.",
-    }
 
 
 def sure_at(

@@ -1,34 +1,48 @@
-"""What opens when somebody explores? A run, models, and the page that shows them."""
+"""The public entrance of the explorer: a run, models, and the page that shows them."""
 
 import os
 import sys
+import webbrowser
 from collections.abc import Sequence
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from glauber.conditionals.base import Conditionals
+from glauber.conditionals.load import load
+from glauber.conditionals.shelf import bundled_folder, bundled_names
+from glauber.conditionals.texts import passages
+from glauber.conditionals.weights import check_device, reachable, split_name
 from glauber.dynamics.scans import OFFERED
 from glauber.errors import GlauberError
+from glauber.explorer.models import Loader, Models, named_loader
+from glauber.explorer.questions import Answer, Answers, Question
 from glauber.extras import need
 from glauber.parameters import Device, Trust
 from glauber.runs.run import Run
+from glauber.sampling.reopened import model_of
 
-if TYPE_CHECKING:
-    from glauber.explorer.answers import Answer, Answers, Question
-    from glauber.explorer.models import Models
+if TYPE_CHECKING:  # of the extra `explore`
+    from glauber.explorer.live import LiveChains
     from glauber.explorer.notebook import Page
     from glauber.explorer.server import Server
-    from glauber.explorer.source import LiveChains, StoredRun
+    from glauber.explorer.stored import StoredRun
 
 PASSAGES = 20  # starting texts that a page offers
-BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of living chains
+BY_SOURCE = ("film", "curves", "conditional", "sure")  # asked of a run and of live chains
 
 What = Annotated[Run | str | Path | Conditionals | None, "Folder of a run; or a model."]
 Several = Annotated[
     str | Conditionals | Sequence[str | Conditionals] | None,
     "Model to use besides the bundled one and the run's own; several times for more.",
 ]
+
+
+class LoadOptions(TypedDict):
+    """How models are loaded."""
+
+    device: str
+    trust_remote_code: bool
 
 
 def explore(
@@ -47,9 +61,9 @@ def explore(
     in blanks and translates. Only this machine can reach it.
     """
     need("explore", "the explorer")
-    how = {"device": device, "trust_remote_code": trust_remote_code}
-    run, models = _run_and_models(what, model, **how)
-    explorer = Explorer(_answers(run, models, **how), link=link, port=port)
+    options = LoadOptions(device=device, trust_remote_code=trust_remote_code)
+    run, models = _run_and_models(what, model, options)
+    explorer = Explorer(_answers(run, models, options), link=link, port=port)
     if browser and not in_notebook():
         explorer.open()
     return explorer
@@ -58,7 +72,7 @@ def explore(
 class Explorer:
     """An open explorer: `url` in a browser, or shown by a notebook; `stop()` ends it."""
 
-    def __init__(self, answers: "Answers", *, link: str = "", port: int = 0) -> None:
+    def __init__(self, answers: Answers, *, link: str = "", port: int = 0) -> None:
         self.answers = answers  # what the page asks for
         self.link = "#" + link.lstrip("#") if link else ""
         self._port = port
@@ -79,8 +93,6 @@ class Explorer:
 
     def open(self) -> bool:
         """Open the page in a browser; whether there was one."""
-        import webbrowser
-
         address = self.url
         try:
             return has_screen() and webbrowser.open(address)
@@ -111,20 +123,17 @@ class Explorer:
     def __repr__(self) -> str:
         return "<Explorer>" if self._server is None else f"<Explorer {self.url}>"
 
-    def _widget(self) -> "Page":
+    def _repr_mimebundle_(self, **options: object) -> object:
+        """What Jupyter and VS Code show."""
+        return self._display_()._repr_mimebundle_(**options)
+
+    def _display_(self) -> "Page":
+        """What marimo shows."""
         if self._page is None:
             from glauber.explorer.notebook import Page
 
             self._page = Page(self.answers, link=self.link)
         return self._page
-
-    def _repr_mimebundle_(self, **chosen: Any) -> Any:
-        """What Jupyter and VS Code show."""
-        return self._widget()._repr_mimebundle_(**chosen)
-
-    def _display_(self) -> Any:
-        """What marimo shows."""
-        return self._widget()
 
 
 def has_screen() -> bool:
@@ -134,7 +143,7 @@ def has_screen() -> bool:
 
 
 def in_notebook() -> bool:
-    """Whether a notebook shows what the last line gives."""
+    """Whether a notebook shows the value of a cell's last line."""
     marimo = getattr(sys.modules.get("marimo"), "running_in_notebook", None)
     if marimo is not None and marimo():
         return True
@@ -142,61 +151,51 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _run_and_models(what: Any, model: Any, **how: Any) -> tuple[Run | None, "Models"]:
-    """The run, if one was given, and all models that the page may use; none is loaded yet."""
-    from glauber.conditionals.shelf import bundled_names
-    from glauber.conditionals.weights import check_device
-    from glauber.explorer.models import Models, named_loader
-
-    check_device(how["device"])
-    run = _run(what)
-    several = model if isinstance(model, list | tuple) else [model]
-    chosen = [name for name in (what if run is None else None, *several) if name is not None]
-    for name in chosen:
-        _check_name(name)
-    loaders = dict(named_loader(name, **how) for name in chosen)
+def _run_and_models(
+    what: Run | str | Path | Conditionals | None,
+    model: str | Conditionals | Sequence[str | Conditionals] | None,
+    options: LoadOptions,
+) -> tuple[Run | None, Models]:
+    """The run, if there is one, and all models that the page may use; none is loaded yet."""
+    check_device(options["device"])
+    run = what if isinstance(what, Run) else _open_run(what)
+    more = model if isinstance(model, list | tuple) else [model]
+    choices = [
+        choice for choice in (None if run is not None else what, *more) if choice is not None
+    ]
+    for choice in choices:
+        _check_name(choice)
+    loaders: dict[str, Loader] = dict(named_loader(choice, **options) for choice in choices)
     if run is not None and run.spec.model not in ("", *loaders):
-        loaders[run.spec.model] = _own_loader(run, how)
+        # The model of chains is compared with the run's fingerprint.
+        loaders[run.spec.model] = (
+            partial(model_of, run, **options)
+            if run.spec.unmasking is None
+            else partial(load, run.spec.model, dtype=run.spec.dtype, **options)
+        )
     for name in bundled_names():
-        loaders.setdefault(*named_loader(f"bundled:{name}", **how))
+        loaders.setdefault(*named_loader(f"bundled:{name}", **options))
     return run, Models(loaders)
 
 
-def _own_loader(run: Run, how: dict[str, Any]) -> Any:
-    """What opens the model of a run; that of chains is compared with the run's fingerprint."""
-    from glauber.conditionals.load import load
-    from glauber.sampling.reopened import model_of
-
-    if run.spec.unmasking is not None:
-        return partial(load, run.spec.model, dtype=run.spec.dtype, **how)
-    return partial(model_of, run, **how)
-
-
-def _run(what: Any) -> Run | None:
-    """The run that was given; None for a model or nothing."""
-    if isinstance(what, Run):
-        return what
+def _open_run(what: object) -> Run | None:
+    """The run in a folder; None for a model or nothing."""
     if not isinstance(what, str | Path):
         return None
-    folder = Path(what)
-    is_name = str(what).startswith("bundled:") or str(what).endswith(".gguf")
-    if is_name or (folder / "config.json").is_file():
+    folder, name = Path(what), str(what)
+    if name.startswith("bundled:") or name.endswith(".gguf") or (folder / "config.json").is_file():
         return None
-    if isinstance(what, str) and not folder.exists() and _is_model(what):
+    if isinstance(what, str) and not folder.exists() and _is_model(name):
         return None
     return Run.of(folder, generations=True)
 
 
 def _is_model(name: str) -> bool:
-    from glauber.conditionals.weights import reachable, split_name
-
     return reachable(split_name(name)[0])
 
 
 def _check_name(model: object) -> None:
     """Refuse a name that leads to no model, before the page opens."""
-    from glauber.conditionals.shelf import bundled_folder
-
     if not isinstance(model, str | Path):
         return
     name = str(model)
@@ -206,50 +205,51 @@ def _check_name(model: object) -> None:
         raise GlauberError(f"there is no model {name}: neither a folder nor on the hub.")
 
 
-def _answers(run: Run | None, models: "Models", **how: Any) -> "Answers":
+def _answers(run: Run | None, models: Models, options: LoadOptions) -> Answers:
     """Everything that the page can ask."""
-    from glauber.explorer.answers import Answers
     from glauber.explorer.filling import Filling
+    from glauber.explorer.live import LiveChains
     from glauber.explorer.saved import save
-    from glauber.explorer.source import LiveChains, StoredRun
+    from glauber.explorer.stored import StoredRun
 
-    stored = None if run is None else StoredRun(run, models=models, **how)
+    stored = None if run is None else StoredRun(run, models=models, **options)
     live = LiveChains(models, from_run=None if stored is None else stored.begin)
     filling = Filling(models)
-
-    def save_page(state: Any) -> "Answer":
-        return save(answers, None if stored is None else stored.now(), state)
-
-    questions: dict[str, Any] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
-    questions |= {"encode": live.encode, "tokens": live.tokens}
-    questions |= {"fill": filling.fill, "translate": filling.translate}
-    questions |= {"about": partial(_about, stored, models), "save": save_page}
+    questions: dict[str, Question] = {name: _by_source(live, stored, name) for name in BY_SOURCE}
+    questions |= {
+        "encode": live.encode,
+        "tokens": live.tokens,
+        "fill": filling.fill,
+        "translate": filling.translate,
+        "about": partial(_about, stored, models),
+        "save": lambda state: save(answers, live, None if stored is None else stored.now(), state),
+    }
     if stored is not None:
         questions |= {"run": stored.about, "bands": stored.bands}
-    answers = Answers(questions, close=None if stored is None else stored.close)
+    close = (lambda: None) if stored is None else stored.close
+    answers: Answers = Answers(questions, close=close)
     return answers
 
 
-def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> "Question":
-    """A question about the opened run or about living chains, as the source says."""
+def _by_source(live: "LiveChains", stored: "StoredRun | None", name: str) -> Question:
+    """A question about the opened run or about live chains, as the source says."""
 
     @wraps(getattr(live, name))
-    def question(source: Any, **arguments: Any) -> "Answer":
+    def question(source: object, **arguments: object) -> Answer:
         if source == "run" and stored is None:
             raise GlauberError("no run is open here: start with its folder.")
         chains = arguments.get("chains")
         if chains is not None and not (isinstance(chains, list) and chains):
             raise GlauberError("chains are a list of numbers.")
-        answer: Answer = getattr(stored if source == "run" else live, name)(source, **arguments)
-        return answer
+        method: Question = getattr(stored if source == "run" else live, name)
+        return method(source, **arguments)
 
     return question
 
 
-def _about(stored: "StoredRun | None", models: "Models") -> "Answer":
+def _about(stored: "StoredRun | None", models: Models) -> Answer:
     """What the page shows before anything is asked."""
     from glauber import __version__
-    from glauber.conditionals.texts import passages
     from glauber.translation.translate import translator_folder
 
     return {

@@ -1,12 +1,12 @@
-"""How are blanks filled and sentences translated? Pass by pass, as films of one text.
+"""Films of blanks being filled and of sentences being translated, pass by pass.
 
-What comes out is what `glauber.infill` and `glauber.translate` give for the same parameters. A
-frame is a pass; sweeps of correction after the last pass are frames too.
+The texts are those of `glauber.infill` and `glauber.translate` for the same parameters. A frame is
+a pass; sweeps of correction after the last pass are frames too.
 """
 
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from glauber.conditionals.vocabulary import Vocabulary
 from glauber.errors import GlauberError, GlauberWarning
-from glauber.explorer.answers import Answer
 from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
+from glauber.explorer.questions import Answer
 from glauber.generation.infill import BLANK, infill
 from glauber.generation.writing import Written
 from glauber.result import counted
 from glauber.runs.film import Begin, Film, Spelling, film_of
+from glauber.translation.data import Vocabulary as TranslatorVocabulary
 from glauber.translation.data import load_vocabulary
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.model import MASK, load
@@ -28,20 +29,9 @@ from glauber.translation.translate import signature_of, translator_folder
 
 CHARACTERS = 20_000
 CALLS = 2000  # of the model that one answer may take
-OPTIONS = {
-    "order",
-    "count",
-    "passes",
-    "block",
-    "remask",
-    "temperature",
-    "top_k",
-    "top_p",
-    "correct",
-    "correct_block",
-    "seed",
-}
-DEFAULTS: dict[str, Any] = {"count": "1", "temperature": 1.0}  # where those of `infill` differ
+OPTIONS = set(["order", "count", "passes", "block", "remask", "temperature", "top_k", "top_p"])
+OPTIONS |= {"correct", "correct_block", "seed"}
+DEFAULTS: dict[str, str | float] = {"count": "1", "temperature": 1.0}  # unlike those of `infill`
 
 
 class Filling:
@@ -49,9 +39,10 @@ class Filling:
 
     def __init__(self, models: Models) -> None:
         self.models = models
-        self._part = cache(self._load_part)
+        self._translator = cache(partial(load, translator_folder(None)))  # student or teacher
+        self._vocabulary = cache(lambda: load_vocabulary(translator_folder(None)))
 
-    def fill(self, model: str, text: str, **options: Any) -> Answer:
+    def fill(self, model: str, text: str, **options: object) -> Answer:
         """The passes that fill the blanks of a text; options are parameters of `infill`."""
         unknown = sorted(options.keys() - OPTIONS)
         if unknown:
@@ -60,15 +51,18 @@ class Filling:
         with self.models.lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GlauberWarning)
             loaded = self.models[self.models.check(model)]
-            generation = infill(loaded, [text], **DEFAULTS | options)
-        written, vocabulary = generation.written, loaded.vocabulary
-        shown = Shown.of(vocabulary, _begin(written), written.begin[0])
+            generation = infill(loaded, [text], **DEFAULTS | options)  # type: ignore[arg-type]
+        written = generation.written
+        begin = np.where(written.begin[0], written.hidden_token, written.tokens[0])
+        shown = Shown.of(loaded.vocabulary, begin, written.begin[0])
         hidden = (np.flatnonzero(written.begin[0]) - shown.first).tolist()
-        film = _film_of_passes(written, shown, vocabulary)
+        film = _film_of_passes(written, begin, shown, loaded.vocabulary)
+        drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
         return {
             "film": film.to_dict(),
             "hidden": hidden,
-            "order": _passes_of_sites(film, hidden, written),
+            # the passes in which each hidden site was filled: several, if it was hidden again
+            "order": [film.frame[drawn & (film.site == site)].tolist() for site in hidden],
             "passes": int(written.passes[0]),
             "text": generation.texts[0],
             "log_prob": None if generation.without_path else float(generation.log_probs[0]),
@@ -106,11 +100,9 @@ class Filling:
             raise GlauberError("the decoder ar writes word by word: it has no passes to show.")
         if steps * lengths > CALLS:
             raise GlauberError(f"{steps} passes over {lengths} lengths are too many for a page.")
-        folder = translator_folder(None)
         with self.models.lock:
-            vocabulary = self._part("vocabulary")
-            student = self._part("student")
-            teacher = self._part("teacher") if decoding.asks_teacher else None
+            vocabulary, student = self._vocabulary(), self._translator("student")
+            teacher = self._translator("teacher") if decoding.asks_teacher else None
             translation = translate_texts(
                 student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
             )[0]
@@ -120,14 +112,9 @@ class Filling:
             "text": translation.text,
             "score": translation.score,
             "passes": translation.n_passes,
-            "signature": signature_of(folder, student, decoding, 1),
+            "signature": signature_of(translator_folder(None), student, decoding, 1),
             "notes": _notes(decoding, translation),
         }
-
-    def _load_part(self, name: str) -> Any:
-        """Vocabulary, student or teacher of the bundled translator."""
-        folder = translator_folder(None)
-        return load_vocabulary(folder) if name == "vocabulary" else load(folder, name)
 
 
 def _check_text(text: object) -> None:
@@ -159,18 +146,15 @@ def _check_blanks(text: str, correct: object) -> None:
 # ---- films of passes
 
 
-def _begin(written: Written) -> NDArray[np.int64]:
-    """The tokens before the first pass."""
-    return np.where(written.begin[0], written.hidden_token, written.tokens[0])
-
-
-def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
+def _film_of_passes(
+    written: Written, begin: NDArray[np.int64], shown: Shown, vocabulary: Vocabulary
+) -> Film:
     """A frame for each pass, and for each sweep of correction after the last one."""
     trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)
     frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
     drawn = trace.token != written.hidden_token
     return _film(
-        _begin(written)[span],
+        begin[span],
         written.begin[0, span],
         vocabulary.text,
         count=max([passes, *frame.tolist()]),
@@ -181,22 +165,16 @@ def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> F
     )
 
 
-def _passes_of_sites(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
-    """The passes in which each hidden site was filled: several, where it was hidden again."""
-    drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
-    return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]
-
-
-class Words(NamedTuple):
+class Pieces(NamedTuple):
     """The spellings of a translator's tokens, with a blank before where a word begins."""
 
-    vocabulary: Any
+    vocabulary: TranslatorVocabulary
 
     def parts(self, tokens: Sequence[int]) -> list[str]:
         return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
 
 
-def _film_of_translation(translation: Translation, vocabulary: Any) -> Film:
+def _film_of_translation(translation: Translation, vocabulary: TranslatorVocabulary) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
     tokens, log_probs = np.array(translation.trace), np.array(translation.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
@@ -205,7 +183,7 @@ def _film_of_translation(translation: Translation, vocabulary: Any) -> Film:
     return _film(
         before[0],
         np.ones(len(before[0]), np.bool_),
-        Words(vocabulary),
+        Pieces(vocabulary),
         count=len(tokens),
         frame=step + 1,
         site=site,
@@ -215,12 +193,12 @@ def _film_of_translation(translation: Translation, vocabulary: Any) -> Film:
 
 
 def _film(
-    tokens: NDArray[Any],
+    tokens: NDArray[np.integer[Any]],
     free: NDArray[np.bool_],
     vocabulary: Spelling,
     *,
     count: int,
-    **events: NDArray[Any],
+    **events: NDArray[np.generic],
 ) -> Film:
     """The film of one text from its hidden sites on."""
     begin = Begin(0, vocabulary, tokens, np.full(len(tokens), np.nan, np.float32), free)
@@ -236,5 +214,5 @@ def _notes(decoding: Decoding, translation: Translation) -> list[str]:
     if decoding.schedule.random_start:
         notes.append("The first draft is random words, which are shown as hidden.")
     if translation.trace and tuple(translation.trace[-1]) != translation.tokens:
-        notes.append("Words that repeat their neighbour are dropped behind the last pass.")
+        notes.append("Words that repeat their neighbour are dropped after the last pass.")
     return notes

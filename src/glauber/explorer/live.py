@@ -1,18 +1,23 @@
-"""The steps of living chains, in logs that are shared, forgotten and made again.
+"""Live chains: the questions of a page about them, and the cache of their steps.
 
-A stretch has the steps of a trail from one edit to the next, in pieces of one log each. Trails that
-agree up to some edit share the stretches up to there, so going on, going back, branching and
-editing cost only the new steps. The events of pieces that were not used for long are forgotten, and
-made again from the state before them, to the bit on a CPU: noise is keyed by (seed, chain, step).
+A page asks with a trail (`trail`) for the steps that it shows. What the cache contains is answered
+at once; new steps are made for a few hundredths of a second, and the page asks again. Whoever else
+waits for the model comes next.
+
+A stretch is the steps of a trail from one edit to the next, in pieces of one log each. Trails that
+agree up to some edit share the stretches up to there, so continuing, going back, branching and
+editing cost only the new steps. The events of the pieces used longest ago are forgotten, and made
+again from the state before them, to the bit on a CPU: noise is keyed by (seed, chain, step).
 """
 
+import time
 import warnings
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,15 +34,25 @@ from glauber.dynamics.kernel import Kernel, State, run, start
 from glauber.dynamics.remembered import Memo, memoised
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError, GlauberWarning
-from glauber.explorer.conditional import Shown
+from glauber.explorer.conditional import Moment, Shown, Source, words
 from glauber.explorer.models import Models
+from glauber.explorer.questions import Answer
 from glauber.explorer.trail import STEPS, Edit, Trail
+from glauber.progress import check_count
 from glauber.result import counted
-from glauber.runs.film import FIELDS, Parts, segment_events
+from glauber.runs.curves import NAMES, POINTS, Curves, window_of
+from glauber.runs.film import FIELDS, Begin, Film, Parts, film_of, last_events, segment_events
 from glauber.runs.log import Events, MemoryLog, Segment
 from glauber.runs.spec import Spec
 from glauber.sampling.advance import Batch, Session, Stream, advance
 
+LIMIT = 0.08  # seconds of new steps in one answer, less where somebody else waits
+PATIENCE = 2.0  # seconds that a click waits for steps that are not made yet
+SAVING = 60.0  # seconds for chains of a saved page to be made again
+REDRAWS = 200_000  # of live chains in a saved page
+TRAILS = 8  # in one question
+FRAMES = 20_000  # of one film
+TOKENS = 200  # that a search lists, at most
 PIECE = 128  # steps of a log
 STRETCHES = 4096  # that are kept
 EVENTS = 64 * 2**20  # bytes of events that are kept
@@ -455,7 +470,7 @@ def allowed_tokens(conditionals: Conditionals) -> NDArray[np.bool_]:
     return np.ones(conditionals.vocab_size, np.bool_)
 
 
-def _pad(rows: Iterable[NDArray[Any]], fill: int) -> Tensor:
+def _pad(rows: Iterable[NDArray[np.generic]], fill: int) -> Tensor:
     """Rows of different lengths as one tensor, filled up after the shorter ones."""
     tensors = [torch.from_numpy(row) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=fill)
@@ -474,3 +489,225 @@ def _put_tokens(step: int, edits: Sequence[Edit]) -> Parts:
         "entropy": unknown,
         "drawn": np.zeros(len(put), np.bool_),
     }
+
+
+class LiveChains(Source):
+    """Chains that are run live."""
+
+    def __init__(
+        self,
+        models: Models,
+        *,
+        from_run: FromRun | None = None,
+        limit: float = LIMIT,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.models, self._limit, self._clock = models, limit, clock
+        self.steps = StepCache(models, from_run)
+        self._spellings: dict[str, list[tuple[int, str, str]]] = {}
+
+    def film(
+        self,
+        source: object,
+        first: int,
+        count: int,
+        every: int = 1,
+        chains: Sequence[int] | None = None,
+    ) -> Answer:
+        """The states of some trails from a step on; fewer frames than asked for if time is up."""
+        check_count("first step", first, least=0, most=STEPS)
+        check_count("number of frames", count, least=0, most=FRAMES)
+        check_count("number of steps in a frame", every, most=STEPS)
+        trails = _trails(source, chains)
+        if count and first + every > STEPS:
+            raise GlauberError(f"a live chain has at most {STEPS:,} steps: begin a new one.")
+        with self.models.lock:
+            stop = self._stop()
+            cursors = self.steps.cursors(trails, first)
+            self.steps.bring(cursors, first, stop)
+            cursors = self._together(cursors)
+            begin, now = [self._begin(cursor) for cursor in cursors], cursors[0].step
+            if now == first:
+                self.steps.bring(cursors, _last(trails, first, count, every), stop)
+            reached = min(cursor.step for cursor in cursors)
+            film = self._film(trails, begin, now, (reached - now) // every, every)
+        if now == first and (film.count or not count):
+            return film.to_dict()
+        return film.to_dict() | {"replayed": reached, "of": first + every * (now == first)}
+
+    def whole_film(self, source: object, last: int) -> Film:
+        """Every step of some trails up to `last`, which are made now where they are not there."""
+        trails, end = _trails(source), self._clock() + SAVING
+        too_many = f"a page contains at most {REDRAWS:,} redraws: save an earlier step."
+        if last * len(trails) > REDRAWS:
+            raise GlauberError(too_many)
+        while True:
+            with self.models.lock:
+                cursors = self.steps.cursors(trails, 0)
+                begin = [self._begin(cursor) for cursor in cursors]
+                self.steps.bring(cursors, last, self._stop())
+                if all(cursor.step == last for cursor in cursors):
+                    film = self._film(trails, begin, 0, last, 1)
+                    break
+            if self._clock() > end:
+                raise GlauberError(f"{last:,} steps take too long to be made again.")
+        if len(film.frame) > REDRAWS:
+            raise GlauberError(too_many)
+        return film
+
+    def curves(self, source: object, points: int = POINTS) -> Answer:
+        """How some trails moved so far, as the curves of a run."""
+        check_count("number of points", points, least=2, most=10_000)
+        trails = _trails(source)
+        with self.models.lock:
+            last = min(cursor.step for cursor in self.steps.cursors(trails, STEPS))
+            first = max(self.steps.known_from(trail, last) for trail in trails)
+            steps = np.unique(np.linspace(first, last, points).round().astype(np.int64))
+            window = window_of(last - first)
+            sums = np.stack([self._sums(trail, steps, window) for trail in trails], axis=1)
+            left = np.array([self._left(trail, steps) for trail in trails])
+        sums = np.ascontiguousarray(sums)  # means over the chains add them up in their order
+        answer = Curves.of(steps, window, sums, left, NAMES, first).to_dict()
+        if first:
+            answer["notes"].append(f"What happened up to step {first:,} is not kept any more.")
+        return answer
+
+    @contextmanager
+    def moment(self, source: object, chain: int, step: int) -> Iterator[Moment]:
+        """Steps that are not there are made now, if that does not take long."""
+        check_count("step", step, least=0, most=STEPS)
+        trails = _trails(source)
+        check_count("chain", chain, least=0, most=len(trails) - 1)
+        trail, patience = trails[chain], self._clock() + PATIENCE
+        while True:
+            with self.models.lock:
+                cursors = self.steps.cursors([trail], step)
+                self.steps.bring(cursors, step, self._stop())
+                cursor = cursors[0]
+                if cursor.step == step:
+                    model, stretch = self.models[trail.model], cursor.stretch
+                    yield Moment(
+                        self.models.conditionals(trail.model),
+                        model.vocabulary.text,
+                        torch.from_numpy(cursor.state.tokens).to(model.state_device),
+                        stretch.free,
+                        stretch.shown,
+                        stretch.temperature,
+                    )
+                    return
+            if self._clock() >= patience:
+                raise GlauberError(
+                    f"this chain was made up to step {cursor.step:,} so far, and not to {step:,}: "
+                    "play it up to there first."
+                )
+
+    def encode(self, model: str, text: str) -> Answer:
+        """The tokens of a text, or why no chain can begin there."""
+        trail = Trail.of({"model": model, "text": text})
+        with self.models.lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", GlauberWarning)
+            begin = self.steps.begin(trail, warn=True)
+            vocabulary = self.models[trail.model].vocabulary
+        tokens = begin.pieces[0].tokens[begin.shown.positions].tolist()
+        return {
+            "tokens": tokens,
+            "words": words(vocabulary, tokens),
+            "sites": len(tokens),
+            "note": " ".join(str(warning.message) for warning in caught),
+        }
+
+    def tokens(self, model: str, query: str, count: int = 20) -> Answer:
+        """Tokens that can be put, whose spelling begins with the query or contains it."""
+        check_count("number of tokens", count, most=TOKENS)
+        if not isinstance(query, str):
+            raise GlauberError("a search for tokens needs a text.")
+        wanted = query.strip().lower()
+        with self.models.lock:
+            spellings = self._all_spellings(self.models.check(model))
+        ranked = [
+            (bare != wanted, not bare.startswith(wanted), len(bare), token, text)
+            for token, text, bare in spellings
+            if wanted in bare
+        ]
+        best = sorted(ranked)[:count]
+        return {"tokens": [{"token": token, "text": text} for *_, token, text in best]}
+
+    def _stop(self) -> Callable[[], bool]:
+        """Whether time is up, or somebody else waits for the model."""
+        until = self._clock() + self._limit
+        return lambda: self._clock() >= until or self.models.lock.waited_for
+
+    def _together(self, cursors: list[Cursor]) -> list[Cursor]:
+        """The cursors where all are; those ahead go back."""
+        last = min(cursor.step for cursor in cursors)
+        while any(cursor.step > last for cursor in cursors):
+            cursors = [self.steps.seek(cursor.trail, last) for cursor in cursors]
+            last = min(cursor.step for cursor in cursors)
+        return cursors
+
+    def _begin(self, cursor: Cursor) -> Begin:
+        """The shown part of a state."""
+        stretch, state = cursor.stretch, cursor.state
+        shown = slice(stretch.shown.first, stretch.shown.last)
+        spelling = self.models[cursor.trail.model].vocabulary.text
+        tokens, log_prob, free = state.tokens[shown], state.log_prob[shown], stretch.free[shown]
+        return Begin(cursor.trail.chain, spelling, tokens, log_prob, free)
+
+    def _film(
+        self, trails: Sequence[Trail], begin: Sequence[Begin], first: int, count: int, every: int
+    ) -> Film:
+        parts = [self.steps.events(trail, first, first + count * every) for trail in trails]
+        events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        events["chain"] = np.repeat(np.arange(len(parts)), [len(part["step"]) for part in parts])
+        events["frame"] = -((first - events["step"]) // every)
+        events = last_events(events, (len(begin), max(len(row.tokens) for row in begin)))
+        end = min(self.steps.seek(trail, STEPS).step for trail in trails)
+        return film_of(begin, events, first=first, count=count, every=every, end=end)
+
+    def _sums(self, trail: Trail, steps: NDArray[np.int64], window: int) -> NDArray[np.float64]:
+        """Sums (3, steps) over the window that ends at each step, as `Curves.of` takes them."""
+        first, last = int(steps[0]), int(steps[-1])
+        events = self.steps.events(trail, first, last)
+        events = {name: values[events["drawn"]] for name, values in events.items()}
+        sums = np.zeros((3, last - first + 1))  # of each step, then up to it
+        sums[0, events["step"][events["changed"]] - first] = 1
+        np.add.at(sums[1], events["step"] - first, events["entropy"])
+        np.add.at(sums[2], events["step"] - first, 1)
+        sums = np.cumsum(sums, axis=1)
+        return sums[:, steps - first] - sums[:, np.maximum(steps - first - window, 0)]
+
+    def _left(self, trail: Trail, steps: NDArray[np.int64]) -> list[float]:
+        """The share of the free sites that have their first tokens, after some steps."""
+        begin = self.steps.seek(trail, 0)
+        states = (self.steps.seek(trail, step).state.tokens for step in steps.tolist())
+        return [float((row == begin.state.tokens)[begin.stretch.free].mean()) for row in states]
+
+    def _all_spellings(self, model: str) -> list[tuple[int, str, str]]:
+        """Token, spelling and bare spelling of all tokens that can be drawn."""
+        if model not in self._spellings:
+            tokens = np.flatnonzero(allowed_tokens(self.models.conditionals(model))).tolist()
+            spellings = words(self.models[model].vocabulary, tokens).values()
+            self._spellings[model] = [
+                (token, text, text.strip().lower())
+                for token, text in zip(tokens, spellings, strict=True)
+            ]
+        return self._spellings[model]
+
+
+def _trails(source: object, chains: Sequence[int] | None = None) -> list[Trail]:
+    """The trails that a page asks about."""
+    if not isinstance(source, Mapping) or source.keys() != {"trails"}:
+        raise GlauberError("live chains are asked for by their trails.")
+    if not isinstance(source["trails"], list | tuple) or not 1 <= len(source["trails"]) <= TRAILS:
+        raise GlauberError(f"between 1 and {TRAILS} trails are shown at once.")
+    trails = [Trail.of(trail) for trail in source["trails"]]
+    for chain in chains or ():
+        check_count("chain", chain, least=0, most=len(trails) - 1)
+    return trails if chains is None else [trails[chain] for chain in chains]
+
+
+def _last(trails: Sequence[Trail], first: int, count: int, every: int) -> int:
+    """The last step of a film, which ends with the frame in which a site is frozen or released."""
+    edits = [edit for trail in trails for edit in trail.edits if edit.kind in ("freeze", "free")]
+    frames = [-((first - edit.step) // every) for edit in edits if edit.step > first]
+    return first + min(count, (STEPS - first) // every, *frames) * every

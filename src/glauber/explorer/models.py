@@ -1,7 +1,7 @@
-"""The models that a page may use, and whose turn it is.
+"""The models that a page may use, and a lock that is handed on in the order of asking.
 
-A fixed list of names, each opened when it is first needed. All who use a model take their turn,
-first come, first served: a click waits for one short piece of work, not for a whole film.
+A fixed list of names, each loaded when it is first needed. All who use a model take their turn: a
+click waits for one short piece of work, not for a whole film.
 """
 
 import threading
@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load
@@ -28,7 +27,7 @@ class Turns:
 
     @property
     def waited_for(self) -> bool:
-        """Whether somebody else waits."""
+        """Whether another thread waits."""
         return len(self._line) > 1
 
     def __enter__(self) -> None:
@@ -53,18 +52,18 @@ class Turns:
 
 
 class Models:
-    """Models by name, opened once each; whoever uses one takes the `lock`."""
+    """Models by name, loaded once each; whoever uses one takes the `lock`."""
 
     def __init__(self, loaders: Mapping[str, Loader]) -> None:
         self.lock = Turns()
         self._loaders = dict(loaders)
-        self._opened: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
         self._conditionals: dict[str, Conditionals] = {}
 
     @classmethod
-    def of(cls, *models: str | Path | Conditionals, **how: Any) -> "Models":
-        """Of names and objects, as `glauber.load` takes them; `how` goes to it for names."""
-        return cls(dict(named_loader(model, **how) for model in models))
+    def of(cls, *models: str | Path | Conditionals, **options: str | bool) -> "Models":
+        """Of names and objects, as `glauber.load` takes them; the options are for names."""
+        return cls(dict(named_loader(model, **options) for model in models))
 
     @property
     def names(self) -> list[str]:
@@ -72,22 +71,22 @@ class Models:
         return list(self._loaders)
 
     def check(self, name: object) -> str:
-        """The name itself; refused if it is none of the list."""
+        """The name itself; refused if it is not in the list."""
         if not isinstance(name, str) or name not in self._loaders:
-            listed = ", ".join(self._loaders) or "none"
+            names = ", ".join(self._loaders) or "none"
             raise GlauberError(
-                f"the model {name!r:.80} is not open here ({listed}): start with --model to use "
+                f"the model {name!r:.80} is not open here ({names}): start with --model to use "
                 "another one."
             )
         return name
 
     def __getitem__(self, name: str) -> Model:
-        """The model of that name, opened now if it was not before."""
+        """The model of that name, loaded now if it was not before."""
         self.check(name)
         with self.lock:
-            if name not in self._opened:
-                self._opened[name] = self._loaders[name]()
-            return self._opened[name]
+            if name not in self._models:
+                self._models[name] = self._loaders[name]()
+            return self._models[name]
 
     def conditionals(self, name: str) -> Conditionals:
         """What a chain draws from, over the tokens that it may propose."""
@@ -97,9 +96,9 @@ class Models:
             return self._conditionals[name]
 
 
-def named_loader(model: str | Path | Conditionals, **how: Any) -> tuple[str, Loader]:
-    """A model's name and what opens it; an object is a model already."""
+def named_loader(model: str | Path | Conditionals, **options: str | bool) -> tuple[str, Loader]:
+    """A model's name and a function that loads it; an object is a model already."""
     if isinstance(model, str | Path):
-        return str(model), partial(load, str(model), **how)
+        return str(model), partial(load, str(model), **options)  # type: ignore[arg-type]
     loaded = load(model)
     return loaded.name, lambda: loaded

@@ -4,14 +4,13 @@ The same page as in a browser, joined into one script. A question comes with a n
 a few threads, so that cells can run meanwhile; its answer goes back with the same number.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 import anywidget
 import traitlets
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answers
-from glauber.explorer.workers import Workers
+from glauber.explorer.questions import Answers, Workers
 from glauber.figures import bundle
 from glauber.result import plain
 
@@ -30,19 +29,20 @@ class Page(anywidget.AnyWidget):  # type: ignore[misc]
         super().__init__(link=link)
         self.on_msg(self._on_message)
 
-    def _on_message(self, _: Any, content: Any, buffers: Any) -> None:
-        """A message of the page: {id, name, args}."""
-        if not isinstance(content, dict) or not {"id", "name", "args"} <= content.keys():
+    def _on_message(self, _: object, message: object, buffers: object) -> None:
+        """Answers a message of the page: {id, name, args}."""
+        if not isinstance(message, Mapping) or not {"id", "name", "args"} <= message.keys():
             return
-        number, name, args = content["id"], content["name"], content["args"]
+        number, name, args = message["id"], str(message["name"]), message["args"]
+
+        def answer() -> None:
+            _, reply = self._answers.reply(name, args if isinstance(args, dict) else {})
+            self.send({"id": number, "answer": plain(reply)})
+
         try:
-            self._workers.submit(lambda: self._answer(number, name, args))
+            self._workers.submit(answer)
         except GlauberError as error:
             self.send({"id": number, "answer": {"error": str(error)}})
-
-    def _answer(self, number: Any, name: Any, args: Any) -> None:
-        _, answer = self._answers.reply(str(name), args if isinstance(args, dict) else {})
-        self.send({"id": number, "answer": plain(answer)})
 
     def stop(self) -> bool:
         """End the page; whether no answer is still being computed."""

@@ -1,9 +1,9 @@
-"""How does a page in a browser reach its answers? A server that only this machine can ask.
+"""The server of a page in a browser, which only this machine can reach.
 
-It listens on 127.0.0.1, and everything lies under a random secret, so that no other user and no
-other page that happens to be open can ask it. Requests that name another host (a name that was
-made to point here), another origin or no JSON are refused. Files are a fixed list, read once; no
-part of a request becomes a path. Models' and users' texts leave as JSON only.
+It listens on 127.0.0.1, and everything is under a random secret, so that no other user and no other
+page that happens to be open can ask it. Requests that name another host (a name that was made to
+point here), another origin or no JSON are refused. Files are a fixed list that is read once; no
+part of a request becomes a path. Texts of models and users leave as JSON only.
 """
 
 import asyncio
@@ -15,8 +15,6 @@ import socket
 import sys
 import threading
 from contextlib import ExitStack, suppress
-from functools import partial
-from typing import Any
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -25,18 +23,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from glauber.errors import GlauberError
-from glauber.explorer.answers import Answer, Answers, to_json
-from glauber.explorer.workers import Busy, Workers
+from glauber.explorer.questions import Answer, Answers, Busy, Workers, to_json
 from glauber.figures.bundle import WEB
 
 HOST = "127.0.0.1"
 LARGEST = 256 * 1024  # bytes of a question
 DEEPEST = 64  # brackets inside brackets of a question
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-}
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -69,13 +62,13 @@ def make_app(answers: Answers, workers: Workers, *, secret: str, port: int) -> A
         if area == "ask" and request.method == "POST":
             return await _answer(request, answers, workers, name)
         if path in files and request.method in ("GET", "HEAD"):
-            body, kind = files[path]
-            return Response(body, media_type=kind)
+            body, media_type = files[path]
+            return Response(body, media_type=media_type)
         return Response(status_code=404)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         first, _, path = scope["path"].lstrip("/").partition("/")
-        response = Response(status_code=404)  # not a word for whoever does not know the secret
+        response = Response(status_code=404)  # reveals nothing without the secret
         if secrets.compare_digest(first.encode("utf-8", "replace"), secret.encode()):
             response = await respond(Request(scope, receive), path)
             for header, value in HEADERS.items():
@@ -90,9 +83,7 @@ def _refusal(headers: Headers, port: int) -> str | None:
     hosts = [f"{HOST}:{port}", f"localhost:{port}"]
     if headers.getlist("host") not in [[host] for host in hosts]:
         return f"the explorer only answers as {HOST}:{port}."
-    if any(
-        origin not in [f"http://{host}" for host in hosts] for origin in headers.getlist("origin")
-    ):
+    if not {f"http://{host}" for host in hosts}.issuperset(headers.getlist("origin")):
         return "another page may not ask the explorer."
     if "cross-site" in headers.getlist("sec-fetch-site"):
         return "another page may not lead here: type the address instead."
@@ -100,35 +91,28 @@ def _refusal(headers: Headers, port: int) -> str | None:
 
 
 async def _answer(request: Request, answers: Answers, workers: Workers, name: str) -> Response:
-    """The answer when it is there; what has not begun is dropped if the client goes away."""
+    """The answer when it is ready; a question that still waits is dropped if the client leaves."""
     try:
         arguments = read_question(await _body(request))
-        future = workers.submit(partial(_reply, answers, name, arguments))
+        # JSON is written in a worker too: a large film would keep the server's thread busy.
+        future = workers.submit(lambda: _json(*answers.reply(name, arguments)))
         answer = asyncio.ensure_future(asyncio.wrap_future(future))
-        gone = asyncio.ensure_future(request.receive())
+        disconnect = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({answer, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise ClientDisconnect
-            return Response(answer.result()[1], answer.result()[0], media_type="application/json")
+            return answer.result()
         finally:
             future.cancel()
-            for task in (answer, gone):
+            for task in (answer, disconnect):
                 task.cancel()
                 with suppress(BaseException):
                     await task
-    except Busy as error:
-        return _json(503, {"error": str(error)})
     except GlauberError as error:
-        return _json(400, {"error": str(error)})
+        return _json(503 if isinstance(error, Busy) else 400, {"error": str(error)})
     except (asyncio.CancelledError, ClientDisconnect):
         return _json(503, {"error": "the explorer was stopped."})
-
-
-def _reply(answers: Answers, name: str, arguments: dict[str, Any]) -> tuple[int, bytes]:
-    """Status and JSON of an answer; large films are written here too, off the server's thread."""
-    status, answer = answers.reply(name, arguments)
-    return status, to_json(answer)
 
 
 def _json(status: int, answer: Answer) -> Response:
@@ -136,53 +120,46 @@ def _json(status: int, answer: Answer) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    """The JSON of a question, refused before it is read whole if it is too long."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    """The JSON of a question; one that is too long is refused before all of it is read."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
         raise GlauberError("a question is asked in JSON (Content-Type: application/json).")
     body = b""
-    async for part in request.stream():
-        body += part
+    async for chunk in request.stream():
+        body += chunk
         if len(body) > LARGEST:
             raise GlauberError(f"a question has at most {LARGEST // 1024} KiB.")
     return body
 
 
-def read_question(body: bytes) -> dict[str, Any]:
+def read_question(body: bytes) -> dict[str, object]:
     """A question: a JSON object of finite numbers and whole characters."""
     try:
         question = json.loads(body.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         json.dumps(question, ensure_ascii=False).encode("utf-8")  # no half characters
+        _check_depth(question)
     except RecursionError:
         raise GlauberError("a question is not nested that deeply.") from None
     except ValueError:
         raise GlauberError("a question is a JSON object of finite numbers.") from None
     if not isinstance(question, dict):
         raise GlauberError("a question is a JSON object.")
-    if _depth(question) > DEEPEST:
-        raise GlauberError("a question is not nested that deeply.")
     return question
 
 
-def _finite(written: str) -> float:
-    number = float(written)
+def _finite(text: str) -> float:
+    number = float(text)
     if not math.isfinite(number):
-        raise ValueError(written)
+        raise ValueError(text)
     return number
 
 
-def _depth(question: dict[str, Any]) -> int:
-    """How many brackets enclose the innermost value; level by level, without recursion."""
-    depth = 0
-    level: list[Any] = [question]
-    while level:
-        items = [
-            item
-            for outer in level
-            for item in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        depth, level = depth + 1, [item for item in items if isinstance(item, dict | list)]
-    return depth
+def _check_depth(value: object, depth: int = 0) -> None:
+    if isinstance(value, dict | list):
+        if depth == DEEPEST:
+            raise RecursionError
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_depth(item, depth + 1)
 
 
 class Server(uvicorn.Server):  # type: ignore[misc]
@@ -214,7 +191,7 @@ class Server(uvicorn.Server):  # type: ignore[misc]
         )
 
     def start(self) -> "Server":
-        """Begin to answer."""
+        """Start to answer."""
         self._thread.start()
         if not self._answering.wait(60):
             raise GlauberError("the explorer's server does not start.")
@@ -242,14 +219,14 @@ class Server(uvicorn.Server):  # type: ignore[misc]
         self._socket.close()
         return self._workers.join(0.1)
 
-    async def startup(self, sockets: Any = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         self._answering.set()
 
-    async def shutdown(self, sockets: Any = None) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._workers.close()
         for task in self.server_state.tasks:
-            task.cancel()  # who waits for an answer hears that there will be none
+            task.cancel()  # whoever waits for an answer hears that there will be none
         await super().shutdown(sockets=sockets)
 
 

@@ -1,28 +1,28 @@
-"""What determines a living chain? Its trail: where it begins, its noise, and every edit.
+"""What determines a live chain: its trail, which is its start, its noise, and every edit.
 
-The state after n steps is a function of the trail alone, so whatever a page shows can be worked
-out again from its address. An edit with step s changes the state after s steps: step s + 1 is made
-from what it leaves. Sites are counted in the shown text.
+The state after n steps is a function of the trail alone, so whatever a page shows can be computed
+again from its address. An edit with step s changes the state after s steps: step s + 1 starts from
+the edited state. Sites are counted in the shown text.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from glauber.conditionals.base import check_temperature
 from glauber.dynamics.scans import scan_named
 from glauber.errors import GlauberError
 from glauber.progress import check_count, check_seed
 
-STEPS = 10**6  # a living chain is followed so far
+STEPS = 10**6  # the most of a live chain
 EDITS = 5000
 CHARACTERS = 20_000
 SITES = 2**24
-CHAINS = 2**32 - 1  # what the key of the noise holds
+CHAINS = 2**32 - 1  # the largest that the key of the noise can contain
 
 
 class Edit(NamedTuple):
@@ -35,7 +35,7 @@ class Edit(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The steps from one edit to the next: which edits open it, and a key of all so far."""
+    """The steps from one edit to the next: the edits at its start, and a key of all so far."""
 
     first: int
     edits: tuple[Edit, ...]
@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Trail:
-    """Everything that determines a living chain."""
+    """Everything that determines a live chain."""
 
     model: str
     text: str | None = None
@@ -57,31 +57,32 @@ class Trail:
     edits: tuple[Edit, ...] = ()
 
     @classmethod
-    def of(cls, given: object) -> "Trail":
+    def of(cls, question: object) -> "Trail":
         """From a page's JSON; whatever is not a trail is refused in one sentence."""
-        if not isinstance(given, Mapping):
-            raise GlauberError(f"{given!r:.80} is no trail.")
-        unknown = sorted(map(str, given.keys() - READERS.keys()))
+        if not isinstance(question, Mapping):
+            raise GlauberError(f"{question!r:.80} is no trail.")
+        unknown = sorted(map(str, question.keys() - READERS.keys()))
         if unknown:
             raise GlauberError(f"a trail has no {unknown[0]!r:.40}.")
-        if ("text" in given) == ("start" in given):
+        if ("text" in question) == ("start" in question):
             raise GlauberError("a trail begins from a text, or from a start in the opened run.")
-        if not isinstance(given.get("model"), str):
+        if not isinstance(question.get("model"), str):
             raise GlauberError("a trail needs the name of a model.")
-        return cls(**{name: READERS[name](value) for name, value in given.items()})
+        values = {name: READERS[name](value) for name, value in question.items()}
+        return cls(**values)  # type: ignore[arg-type]
 
     @property
     def offset(self) -> int:
-        """Steps of the run before it: with the run's seed and chain, a trail goes on as the run."""
+        """Steps of the run before it: with the run's seed and chain, a trail continues the run."""
         return 0 if self.start is None else self.start[1]
 
     @cached_property
     def segments(self) -> list[Segment]:
         """The trail cut at its edits. Trails that agree so far have the same keys so far."""
         digest = hashlib.sha256(repr(replace(self, edits=())).encode())
-        cuts = {0: (), **{step: tuple(edits) for step, edits in groupby(self.edits, _step)}}
+        groups = groupby(self.edits, lambda edit: edit.step)
         segments = []
-        for step, edits in cuts.items():
+        for step, edits in {0: (), **{step: tuple(edits) for step, edits in groups}}.items():
             digest.update(repr((step, edits)).encode())
             segments.append(Segment(step, edits, digest.digest()))
         return segments
@@ -92,24 +93,21 @@ class Trail:
         return [*(segment.first for segment in self.segments[1:]), STEPS]
 
 
-def _step(edit: Edit) -> int:
-    return edit.step
-
-
 # ---- values of a page's JSON
 
 
-def _count(name: str, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        check_count(name, value, least=0, most=most)
-        return int(value)
+def _count(name: str, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        number = cast("int", value)
+        check_count(name, number, least=0, most=most)
+        return number
 
     return read
 
 
-def _seed(value: Any) -> int:
-    check_seed(value)
-    return int(value)
+def _seed(value: object) -> int:
+    check_seed(cast("int", value))
+    return cast("int", value)
 
 
 def _text(value: object) -> str:
@@ -117,7 +115,7 @@ def _text(value: object) -> str:
         raise GlauberError("the text is empty: there is no token to redraw.")
     if len(value) > CHARACTERS:
         raise GlauberError(
-            f"the text has {len(value):,} characters, but a living chain takes at most "
+            f"the text has {len(value):,} characters, but a live chain takes at most "
             f"{CHARACTERS:,}."
         )
     return value
@@ -142,12 +140,12 @@ def _scan(value: object) -> str:
     return scan_named(value).name
 
 
-def _list(name: str, value: object, most: int) -> list[object]:
+def _list(name: str, value: object, most: int) -> Sequence[object]:
     if not isinstance(value, list | tuple):
         raise GlauberError(f"the {name} of a trail are {value!r:.40}, but they must be a list.")
     if len(value) > most:
-        raise GlauberError(f"a trail has {len(value):,} {name}, but at most {most:,} are followed.")
-    return list(value)
+        raise GlauberError(f"a trail has {len(value):,} {name}, but at most {most:,} are allowed.")
+    return value
 
 
 def _frozen(value: object) -> tuple[int, ...]:
@@ -158,20 +156,23 @@ def _frozen(value: object) -> tuple[int, ...]:
 def _edit(value: object) -> Edit:
     if not isinstance(value, Mapping) or "step" not in value:
         raise GlauberError(f"{value!r:.80} is no edit: it needs a step.")
-    step = _count("step of an edit", STEPS - 1)(value["step"])
+    step, site = (
+        _count("step of an edit", STEPS - 1)(value["step"]),
+        _count("site of an edit", SITES),
+    )
     match sorted(value.keys() - {"step"}):
         case ["temperature"]:
             return Edit(step, "temperature", _temperature(value["temperature"]))
         case ["site", "token"]:
             token = _count("token of an edit", 2**31 - 1)(value["token"])
-            return Edit(step, "token", token, _count("site of an edit", SITES)(value["site"]))
+            return Edit(step, "token", token, site(value["site"]))
         case ["freeze" | "free" as kind]:
-            return Edit(step, kind, _count("site of an edit", SITES)(value[kind]))
+            return Edit(step, kind, site(value[kind]))
         case ["chain"]:
             return Edit(step, "chain", _count("chain of an edit", CHAINS)(value["chain"]))
     raise GlauberError(
-        f"the edit {dict(value)!r:.80} is none: it has a temperature, a site and a token, "
-        "freeze, free or chain."
+        f"{dict(value)!r:.80} is no edit: it has a temperature, a site and a token, freeze, free "
+        "or chain."
     )
 
 
@@ -180,13 +181,13 @@ def _edits(value: object) -> tuple[Edit, ...]:
     for before, after in pairwise(edits):
         if after.step < before.step:
             raise GlauberError(
-                f"an edit at step {after.step:,} stands behind one at step {before.step:,}, but "
+                f"an edit at step {after.step:,} comes after one at step {before.step:,}, but "
                 "edits are listed in the order of their steps."
             )
     return edits
 
 
-READERS: dict[str, Callable[[Any], Any]] = {
+READERS: dict[str, Callable[[object], object]] = {
     "model": str,
     "text": _text,
     "start": _start,

@@ -28,9 +28,9 @@ from glauber.conditionals.base import (
 from glauber.conditionals.batching import in_parts
 from glauber.conditionals.starts import read_sites, starts
 from glauber.dynamics.candidates import ORDERS, check_order
-from glauber.dynamics.correction import correction as sweep_of
 from glauber.dynamics.kernel import State, start
 from glauber.dynamics.unmasking import Unmasking, unmask
+from glauber.dynamics.unmasking import correction as sweep_of
 from glauber.errors import GlauberError
 from glauber.generation.corrected_law import Distances, exact_distances
 from glauber.generation.filling import NOTHING

@@ -1,33 +1,50 @@
-"""Which models are on this machine, what are they, and how far does a precision take them?"""
+"""The models on this machine, what they are, and the error of each precision.
 
-from collections.abc import Iterable, Sequence
+The error is that of a model's conditionals in int8, bfloat16 and float32, compared with float64. A
+context is a text with one hidden site; its conditional is the one that a chain at temperature 1
+draws from. All errors are estimates, and only texts count as independent: contexts of one text
+resemble each other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from glauber.conditionals.base import Model
+from glauber.conditionals.base import PAD, Model, log_probs
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
 from glauber.conditionals.forward.families import ENCODERS
 from glauber.conditionals.load import load
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.shelf import INVERSE_FOLDING, bundled_names, cached_names, place_of
+from glauber.conditionals.starts import starts
+from glauber.conditionals.texts import Texts
 from glauber.conditionals.weights import choose_device, kind_of
 from glauber.errors import GlauberError
-from glauber.machine.precision import Precisions, precisions
+from glauber.json_text import Record
 from glauber.parameters import Length, Seed, Trust
-from glauber.progress import check_count, check_seed
+from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
 from glauber.proteins.inverse_folding import InverseFolding
 from glauber.proteins.inverse_folding import about as about_inverse_folding
 from glauber.proteins.weights import fetch
 from glauber.result import Result, plain, signature, study
+from glauber.statistics import Measured, mean_by_chain
+from glauber.tables import table
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+PRECISIONS = ("int8", "bfloat16", "float32")
+CALL = 64  # contexts between two moves of the bar
+FIGURES = ("total_variation", "same_token", "nll_difference")
 
 
 @study
@@ -65,7 +82,7 @@ def models(
     Any other masked or autoregressive LM of transformers can be given by its folder or its name
     on the hub, and so can the diffusion LMs LLaDA, Dream and MDLM.
     """
-    fetched = {} if get is None else _fetch(get, name)
+    fetched: Record = {} if get is None else _fetch(get, name)
     name = get or name
     if error or texts is not None:
         check_count("number of contexts", contexts)
@@ -90,7 +107,7 @@ def models(
     return Models(rows, sorted(ENCODERS), signature(models=name, **settings), errors)
 
 
-def _verify(model: Model) -> dict[str, float]:
+def _verify(model: Model) -> Record:
     """How far our pass is from transformers', in spreads of the scores; refused where too far."""
     if not isinstance(model, MaskedLM):
         raise GlauberError(f"{model.name} is not a masked LM that transformers computes too.")
@@ -103,7 +120,7 @@ def _verify(model: Model) -> dict[str, float]:
     return {"difference": difference, "tolerated": tolerated}
 
 
-def _fetch(get: str, name: str | None) -> dict[str, str]:
+def _fetch(get: str, name: str | None) -> Record:
     """Where the model is that is in the cache afterwards, and its licence."""
     if name not in (None, get):
         raise GlauberError(f"get fetches {get}, but the model to look at is {name}: ask for one.")
@@ -128,17 +145,14 @@ def _load_in(name: str, device: torch.device, trust_remote_code: bool, dtype: st
 
 @dataclass(frozen=True)
 class Models(Result):
-    """What is there to ask: a row for each model.
+    """A row for each model; `forward` is the pass: `described` (ours) or `transformers`."""
 
-    `forward` says by which pass: `described` (ours) or `transformers`.
-    """
-
-    rows: list[dict[str, Any]]  # one for each model
+    rows: list[Record]  # one for each model
     known_shapes: list[str]  # those whose head is applied at the hidden sites only
     signature: str
-    error: Precisions | None = None
+    error: "Precisions | None" = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "models": plain(self.rows),
             "known_shapes": self.known_shapes,
@@ -173,7 +187,7 @@ class Models(Result):
         return {"error": self.error.figure(), "parameters": figure}
 
 
-def _installed(name: str) -> dict[str, Any]:
+def _installed(name: str) -> Record:
     """A bundled or fetched model, with its size on disk."""
     folder = Path(place_of(name))
     row = (
@@ -185,7 +199,7 @@ def _installed(name: str) -> dict[str, Any]:
     return row | {"megabytes": round(size / 1e6, 1)}
 
 
-def _about(model: Model) -> dict[str, Any]:
+def _about(model: Model) -> Record:
     if isinstance(model, InverseFolding):
         return model.about | {"fingerprint": model.fingerprint}
     assert isinstance(model, MaskedLM | CausalLM | DiffusionLM)
@@ -203,7 +217,7 @@ def _about(model: Model) -> dict[str, Any]:
     }
 
 
-def _shape(model: MaskedLM | CausalLM | DiffusionLM) -> dict[str, Any]:
+def _shape(model: MaskedLM | CausalLM | DiffusionLM) -> Record:
     if isinstance(model, DiffusionLM):
         layers, width = len(model.described.layers), model.described.width
         return {"kind": "diffusion", "shape": model.shape, "layers": layers, "width": width}
@@ -225,3 +239,206 @@ def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
     if isinstance(model, MaskedLM):
         return model.weights.parameters
     return sum(weight.numel() for weight in model.model.parameters())
+
+
+# ---- the error of a precision
+
+
+class Contexts(NamedTuple):
+    """Texts with one hidden site each."""
+
+    tokens: Tensor  # (contexts, length)
+    sites: Tensor  # (contexts, 1)
+    text: Tensor  # (contexts,): the number of its text
+
+    @property
+    def hidden_tokens(self) -> Tensor:
+        """The tokens of the texts at the sites, (contexts, 1)."""
+        return self.tokens.gather(1, self.sites)
+
+
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """The differences of one precision from float64, one for each context."""
+
+    dtype: str
+    values: NDArray[np.float64]  # (3, contexts), in the order of FIGURES: total variation, 1 where
+    # the most probable token is the same, difference in nll (nats) of the hidden token
+    text: NDArray[np.int64]  # (contexts,)
+    reason: str = ""  # why the precision is not available
+
+    @property
+    def measured(self) -> dict[str, Measured]:
+        """The means, with intervals clustered by text."""
+        bounds = [(0, 1), (0, 1), None]
+        rows = zip(FIGURES, self.values, bounds, strict=True)
+        return {name: mean_by_chain(row, self.text, bounds=limits) for name, row, limits in rows}
+
+    def to_dict(self) -> Record:
+        if self.reason:
+            return {"precision": self.dtype, "reason": self.reason}
+        largest = float(self.values[0].max())
+        record = {"precision": self.dtype, **self.measured, "largest_total_variation": largest}
+        return dict(plain(record))
+
+    def row(self) -> Record:
+        """A row of the table that a person reads."""
+        if self.reason:
+            return {"precision": self.dtype, "not there": self.reason}
+        distance, same, nll = self.measured.values()
+        return {
+            "precision": self.dtype,
+            "total variation": _with_interval(distance),
+            "largest": f"{self.values[0].max():.2g}",
+            "same most probable token": _with_interval(same, ".1%"),
+            "nll, difference": _with_interval(nll),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Precisions:
+    """The error of each precision on one model and one machine."""
+
+    rows: list[Precision]
+    device: str
+    n_contexts: int
+    n_texts: int
+
+    def to_dict(self) -> Record:
+        return {
+            "beside": "float64",
+            "device": self.device,
+            "contexts": self.n_contexts,
+            "texts": self.n_texts,
+            "precisions": [row.to_dict() for row in self.rows],
+        }
+
+    def lines(self) -> Iterable[str]:
+        yield (
+            f"error compared with float64 on {self.device}, over {self.n_contexts} contexts of "
+            f"{self.n_texts} texts at temperature 1:"
+        )
+        yield from (line for line in table([row.row() for row in self.rows]) if line.strip())
+        yield "All figures are estimates; 95% intervals over texts. Total variation: mean and"
+        yield "largest over contexts. nll: of the hidden token, in nats, minus that in float64."
+
+    def frame(self) -> "pandas.DataFrame":
+        """One row per precision and context."""
+        import pandas
+
+        columns = [
+            {
+                "precision": row.dtype,
+                **dict(zip(FIGURES, row.values, strict=True)),
+                "text": row.text,
+            }
+            for row in self.rows
+            if not row.reason
+        ]
+        return pandas.concat(map(pandas.DataFrame, columns), ignore_index=True)
+
+    def figure(self) -> "go.Figure":
+        """The share of contexts whose error is at most so large."""
+        from glauber.figures.style import empty_figure
+
+        under = f"total variation to float64, {self.n_contexts} contexts of {self.n_texts} texts"
+        figure = empty_figure("Error of each precision", under)
+        for row in self.rows:
+            if not row.reason:
+                error = np.sort(row.values[0]).clip(1e-16)
+                share = np.arange(1, len(error) + 1) / len(error)
+                figure.add_scatter(x=error, y=share, name=row.dtype, line_shape="hv")
+        figure.update_xaxes(type="log", title="total variation", tickformat=".0e")
+        figure.update_yaxes(title="share of contexts at most that far", tickformat=".0%")
+        return figure
+
+
+def precisions(
+    load_in: Callable[[str], Model],
+    texts: Texts,
+    *,
+    contexts: int,
+    length: int | None = None,
+    seed: int = 0,
+) -> Precisions:
+    """The error of every precision; load_in gives the model in a precision."""
+    exact = load_in("float64")
+    sample = some_contexts(exact, texts, contexts=contexts, length=length, seed=seed)
+    n = len(sample.sites)
+    check_memory(16.0 * n * exact.vocab_size, f"the conditionals of {n:,} contexts")
+    say(f"{n:,} contexts in float64 and in {', '.join(PRECISIONS)}.")
+    with track("contexts", n * (1 + len(PRECISIONS))) as advance:
+        expected = [log_prob for _, log_prob in _conditionals(exact, sample, advance)]
+        device = exact.device.type
+        del exact
+        rows = [_precision(dtype, load_in, sample, expected, advance) for dtype in PRECISIONS]
+    return Precisions(rows, device, n, len(sample.text.unique()))
+
+
+def some_contexts(
+    model: Model, texts: Texts, *, contexts: int, length: int | None = None, seed: int = 0
+) -> Contexts:
+    """Contexts that the texts take turns in giving, each with a site of its own.
+
+    Only sites whose token may be proposed are hidden.
+    """
+    tokens, free = starts(model, texts, length=length)
+    free = free & model.vocabulary.proposable()[tokens.clamp(min=0)] & (tokens != PAD)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.rand(free.shape, generator=generator).masked_fill_(~free, 2).argsort(dim=1)
+    texts_in_turn = torch.randperm(len(tokens), generator=generator)
+    turns = torch.arange(tokens.shape[1])[:, None] < free.sum(dim=1)[texts_in_turn]
+    turn, column = turns.nonzero()[:contexts].unbind(dim=1)
+    if not len(turn):
+        raise GlauberError("no text has a token that may be proposed, so nothing can be hidden.")
+    text = texts_in_turn[column]
+    return Contexts(tokens[text], order[text, turn][:, None], text)
+
+
+def _precision(
+    dtype: str,
+    load_in: Callable[[str], Model],
+    sample: Contexts,
+    expected: list[Tensor],
+    advance: Advance,
+) -> Precision:
+    """The differences in one precision, or why it is not available."""
+    try:
+        model = load_in(dtype)
+    except GlauberError as error:
+        advance(len(sample.sites))
+        return Precision(dtype, np.zeros((3, 0)), np.zeros(0, np.int64), str(error))
+    values = []
+    for exact, (rows, conditional) in zip(
+        expected, _conditionals(model, sample, advance), strict=True
+    ):
+        hidden = sample.hidden_tokens[rows]
+        distance = (exact.exp() - conditional.exp()).abs().sum(dim=1) / 2
+        same = (exact.argmax(dim=1) == conditional.argmax(dim=1)).double()
+        nll = (exact.gather(1, hidden) - conditional.gather(1, hidden))[:, 0]
+        values.append(torch.stack([distance, same, nll]))
+    return Precision(dtype, torch.cat(values, dim=1).numpy(), sample.text.numpy())
+
+
+def _conditionals(
+    model: Model, sample: Contexts, advance: Advance
+) -> Iterator[tuple[slice, Tensor]]:
+    """The log-probabilities (rows, vocab) of some contexts after the others, and which these are.
+
+    A precision that differs from float64 is compared while it is computed: none is stored.
+    """
+    conditionals, device = model.conditionals(), model.state_device
+    for first in range(0, len(sample.sites), CALL):
+        rows = slice(first, first + CALL)
+        tokens, sites = sample.tokens[rows].to(device), sample.sites[rows].to(device)
+        log_prob = log_probs(conditionals, tokens, sites)
+        advance(len(log_prob))
+        yield rows, log_prob[:, 0].cpu()
+
+
+def _with_interval(mean: Measured, form: str = ".2g") -> str:
+    """A figure and its interval, in few characters."""
+    if mean.interval is None:
+        return f"{mean.value:{form}}"
+    low, high = mean.interval
+    return f"{mean.value:{form}} ({low:{form}} to {high:{form}})"

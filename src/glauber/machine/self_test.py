@@ -1,7 +1,7 @@
-"""Does this machine compute what it should? About ten seconds against what is known exactly.
+"""A self-test of about ten seconds: does this machine compute what is known exactly?
 
 Seeds are fixed and noise is a function of (seed, chain, step), so a sound machine gives the same
-numbers every time: a check that fails once has found something. An exception is a line as well.
+numbers every time: a check that fails once has found an error. An exception is a line as well.
 """
 
 import tempfile
@@ -10,21 +10,33 @@ import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from glauber.machine.facts import devices, reason, tidy
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import gammaincc
+from torch import Tensor
+
+from glauber.conditionals.base import log_probs
+from glauber.conditionals.forward.description import Affine
+from glauber.conditionals.forward.encoder_int8 import LEVELS, Product, check_machine
+from glauber.conditionals.forward.guard import TOLERANCE
+from glauber.conditionals.masked_lm import MaskedLM
+from glauber.conditionals.table import Table
+from glauber.dynamics import kernel
+from glauber.dynamics.glauber import glauber
+from glauber.dynamics.kernel import State, run
+from glauber.dynamics.remembered import memoised
+from glauber.errors import GlauberError
+from glauber.exact.space import Space
+from glauber.exact.stationary import stationary
+from glauber.exact.transition import transition_matrix
+from glauber.machine.doctor import Check, devices, reason, tidy
 from glauber.progress import say, track
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from glauber.conditionals.masked_lm import MaskedLM
-    from glauber.conditionals.table import Table
-    from glauber.dynamics.kernel import State
-    from glauber.exact.space import Space
-    from glauber.runs.run import Run
+from glauber.runs.run import Run
+from glauber.sampling.sample import extend, sample
+from glauber.threads import one_thread_each
 
 LEVEL = 1e-3  # of a chi-square; the seeds are fixed, so that a sound machine is never below it
 CHAINS_PER_STATE = 2000  # of the 27 states
@@ -46,24 +58,9 @@ class Outcome(NamedTuple):
 Test = Callable[[], Outcome]
 
 
-class Check(NamedTuple):
-    """One line of the self-test."""
-
-    name: str
-    device: str
-    passed: bool
-    number: float | None  # None: an exception
-    limit: float | None
-    said: str
-    seconds: float
-
-
 def self_test() -> list[Check]:
     """Every check on every device, in turn."""
-    try:
-        planned = [(name, device, test) for device in devices() for name, test in _tests(device)]
-    except Exception as error:  # no torch, or a broken one
-        return [Check("torch", "cpu", False, None, None, reason(error), 0.0)]
+    planned = [(name, device, test) for device in devices() for name, test in _tests(device)]
     say("a self-test of about ten seconds a device")
     checks = []
     with track("checks", len(planned)) as advance:
@@ -79,16 +76,16 @@ def _tests(device: str) -> list[tuple[str, Test]]:
     """The checks of a device. On Apple's GPU chains are on the CPU and only the model is there."""
     engine: list[tuple[str, Test]] = [
         ("one step from every state", partial(one_step, device)),
-        ("the law in the long run", partial(long_run, device)),
+        ("stationary distribution", partial(long_run, device)),
     ]
     model: list[tuple[str, Test]] = [("our forward pass", partial(forward_pass, device))]
     if device != "cpu":
-        model.append(("a run beside the CPU", partial(compared_run, device)))
+        model.append(("a run compared with the CPU", partial(compare_run, device)))
         return model if device == "mps" else engine + model
     return [
         *engine,
         *model,
-        ("steps that ask ahead", prefetched_steps),
+        ("steps that look ahead", prefetched_steps),
         ("products of bytes", byte_products),
         ("batches of 1, 3 and all", batches),
         ("a run stopped and resumed", resumed_run),
@@ -114,11 +111,6 @@ def _check(name: str, device: str, test: Test) -> Check:
 
 def one_step(device: str) -> Outcome:
     """Where chains from every state are after one step, against the exact transition matrix."""
-    import numpy as np
-
-    from glauber.dynamics.glauber import glauber
-    from glauber.dynamics.kernel import run
-
     table, space, matrix = _small_model()
     states = space.states().repeat_interleave(CHAINS_PER_STATE, dim=0)
     *_, (last, _) = run(glauber(table), _start(states, device), 1, seed=SEED)
@@ -132,12 +124,6 @@ def one_step(device: str) -> Outcome:
 
 def long_run(device: str) -> Outcome:
     """Where chains are after many steps, against the exact stationary distribution."""
-    import numpy as np
-
-    from glauber.dynamics.glauber import glauber
-    from glauber.dynamics.kernel import run
-    from glauber.exact.stationary import stationary
-
     table, space, matrix = _small_model()
     states = space.states()[:1].repeat(LONG_CHAINS, 1)
     for last, _ in run(glauber(table), _start(states, device), LONG_STEPS, seed=SEED):
@@ -148,14 +134,13 @@ def long_run(device: str) -> Outcome:
 
 
 def _chi_square(
-    counts: "NDArray[np.float64]", expected: "NDArray[np.float64]", n_sums: int, sample: str
+    counts: NDArray[np.float64], expected: NDArray[np.float64], n_sums: int, sample: str
 ) -> Outcome:
-    """Pearson's chi-square of counts of which so many sums are fixed; rare cells are one cell."""
-    import numpy as np
-    from scipy.special import gammaincc
-
+    """Pearson's chi-square of counts of which so many sums are fixed; rare cells are pooled."""
     often, rare = expected >= 5, (expected > 0) & (expected < 5)
-    counts, expected = (np.append(part[often], part[rare].sum()) for part in (counts, expected))
+    counts, expected = (
+        np.append(values[often], values[rare].sum()) for values in (counts, expected)
+    )
     statistic = float(((counts - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
     freedom = int((expected > 0).sum()) - n_sums
     p = float(gammaincc(freedom / 2, statistic / 2))
@@ -164,37 +149,24 @@ def _chi_square(
 
 
 @cache
-def _small_model() -> "tuple[Table, Space, NDArray[np.float64]]":
+def _small_model() -> tuple[Table, Space, NDArray[np.float64]]:
     """Incompatible conditionals on three sites of three tokens, and their exact chain."""
-    from glauber.conditionals.table import Table
-    from glauber.exact.space import Space
-    from glauber.exact.transition import transition_matrix
-
     table, space = Table.random(3, 3, seed=2, strength=2.0), Space(3, 3)
     return table, space, transition_matrix(table, space).toarray()
 
 
-def _start(tokens: "Tensor", device: str) -> "State":
-    import torch
-
-    from glauber.dynamics.kernel import start
-
-    return start(tokens, torch.ones_like(tokens, dtype=torch.bool), device=device)
+def _start(tokens: Tensor, device: str) -> State:
+    return kernel.start(tokens, torch.ones_like(tokens, dtype=torch.bool), device=device)
 
 
 def prefetched_steps() -> Outcome:
-    """Memoised chains that ask for several steps at once, against the plain loop."""
-    from glauber.dynamics.glauber import glauber
-    from glauber.dynamics.kernel import run
-    from glauber.dynamics.remembered import memoised
-
+    """Memoised chains that evaluate several steps at once, against the plain loop."""
     table, space, _ = _small_model()
     begin = _start(space.states(), "cpu")
-    kernel = glauber(table)
-    plain = run(kernel, begin, LONG_STEPS, seed=SEED)
-    ahead = memoised(kernel, begin, LONG_STEPS, seed=SEED, prefetch=2)
+    plain = run(glauber(table), begin, LONG_STEPS, seed=SEED)
+    ahead = memoised(glauber(table), begin, LONG_STEPS, seed=SEED, prefetch=2)
     pairs = zip(plain, ahead, strict=True)
-    n_different = sum(int((one.tokens != two.tokens).sum()) for (one, _), (two, _) in pairs)
+    n_different = sum(int((left.tokens != right.tokens).sum()) for (left, _), (right, _) in pairs)
     return _equal(n_different, f"the tokens of {LONG_STEPS} steps of {space.size} chains")
 
 
@@ -202,18 +174,12 @@ def prefetched_steps() -> Outcome:
 
 
 @cache
-def _model(device: str) -> "MaskedLM":
-    from glauber.conditionals.masked_lm import MaskedLM
-
+def _model(device: str) -> MaskedLM:
     return MaskedLM.load("bundled:english", device=device)
 
 
 def forward_pass(device: str) -> Outcome:
     """Our pass against transformers' own, logits of all positions formed."""
-    import torch
-
-    from glauber.conditionals.forward.guard import TOLERANCE
-
     model, limit = _model(device), TOLERANCE[torch.float32]
     tokens = model.vocabulary.encode([TEXT])[0]
     sites = torch.arange(1, tokens.shape[1] - 1)[:, None]
@@ -233,12 +199,6 @@ def forward_pass(device: str) -> Outcome:
 
 def byte_products() -> Outcome:
     """Products of random bytes against whole numbers; nothing to test without int8."""
-    import torch
-
-    from glauber.conditionals.forward.description import Affine
-    from glauber.conditionals.forward.encoder_int8 import LEVELS, Product, check_machine
-    from glauber.errors import GlauberError
-
     try:
         check_machine()
     except GlauberError as error:
@@ -253,8 +213,6 @@ def byte_products() -> Outcome:
 
 def batches() -> Outcome:
     """The same events for batches of 1, 3 and all chains, and for one thread."""
-    from glauber.threads import one_thread_each
-
     events = [_events(_sample(steps=4, batch_size=size)) for size in (None, 3, 1)]
     with one_thread_each():
         events.append(_events(_sample(steps=4)))
@@ -264,31 +222,24 @@ def batches() -> Outcome:
 
 def resumed_run() -> Outcome:
     """A run that was stopped, read and continued, against one that was not."""
-    from glauber.runs.run import Run
-    from glauber.sampling.sample import extend
-
     with tempfile.TemporaryDirectory(prefix="glauber-doctor-") as folder:
         uninterrupted = _events(_sample(steps=8, out=Path(folder) / "uninterrupted"))
-        _sample(steps=3, out=Path(folder) / "parts")
-        extend(Path(folder) / "parts", steps=8, model=_model("cpu"))
-        run = Run(Path(folder) / "parts")
-        run.verify()
-        n_different = int((_events(run) != uninterrupted).sum())
+        _sample(steps=3, out=Path(folder) / "resumed")
+        extend(Path(folder) / "resumed", steps=8, model=_model("cpu"))
+        resumed = Run(Path(folder) / "resumed")
+        resumed.verify()
+        n_different = int((_events(resumed) != uninterrupted).sum())
     return _equal(n_different, f"of {len(uninterrupted):,} bytes of events and texts")
 
 
-def compared_run(device: str) -> Outcome:
+def compare_run(device: str) -> Outcome:
     """What a GPU's run recorded of its draws, against what the CPU gives for the same texts."""
-    import torch
-
-    from glauber.conditionals.base import log_probs
-
-    run = _sample(steps=12, device=device)
+    chains = _sample(steps=12, device=device)
     conditionals, distance = _model("cpu").conditionals(), 0.0
-    states = [torch.from_numpy(tokens) for _, tokens in run.states()]
-    for step in range(run.steps):
+    states = [torch.from_numpy(tokens) for _, tokens in chains.states()]
+    for step in range(chains.steps):
         sites, drawn, recorded = (
-            torch.from_numpy(run.read(name, step, step + 1)[:, 0])
+            torch.from_numpy(chains.read(name, step, step + 1)[:, 0])
             for name in ("site", "token", "log_prob_new")
         )
         computed = log_probs(conditionals, states[step], sites.long())
@@ -305,15 +256,12 @@ def _sample(
     temperature: float = 1.0,
     batch_size: int | None = None,
     out: Path | None = None,
-) -> "Run":
-    """A short run of seven chains, of lengths that differ."""
-    from glauber.sampling.sample import sample
-
+) -> Run:
+    """A short run of seven chains, of different lengths."""
     words = TEXT.split()
-    texts = [" ".join(words[: 6 + number]) for number in range(7)]
     return sample(
         _model(device),
-        texts,
+        [" ".join(words[: 6 + number]) for number in range(7)],
         steps=steps,
         temperature=temperature,
         seed=SEED,
@@ -323,12 +271,10 @@ def _sample(
     )
 
 
-def _events(run: "Run") -> "NDArray[np.uint8]":
+def _events(chains: Run) -> NDArray[np.uint8]:
     """Every byte that a run recorded of its events, and of its texts at the end."""
-    import numpy as np
-
-    parts = [run.read(name) for name in run.fields] + [run.tokens()]
-    return np.concatenate([np.ascontiguousarray(part).view(np.uint8).ravel() for part in parts])
+    arrays = [chains.read(name) for name in chains.fields] + [chains.tokens()]
+    return np.concatenate([np.ascontiguousarray(array).view(np.uint8).ravel() for array in arrays])
 
 
 def _equal(n_different: int, values: str) -> Outcome:
