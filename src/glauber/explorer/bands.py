@@ -133,7 +133,7 @@ class Bands:
             return _answer("failed", f"{type(error).__name__}: {reason}.")
 
     def _traps(self, run: Run, closed: Callable[[], bool]) -> Answer:
-        from glauber.figures.report_parts import what_a_trap_is
+        from glauber.figures.report import what_a_trap_is
         from glauber.figures.watch import found_bands, trap_bands
         from glauber.metastability.trap_census import check_kernel
         from glauber.metastability.traps import usual_traps
@@ -179,7 +179,7 @@ class Bands:
 
     def _read(self, run: Run) -> tuple[Snapshots | str, Embedder, str]:
         """Snapshots of the run and what embeds them, as a report reads them; read once."""
-        from glauber.figures.report_parts import read_texts
+        from glauber.figures.report import read_texts
 
         if self._texts is None or self._texts[0] is not run:
             self._texts = run, read_texts(run, self._embedder, self._device, self._trusted)

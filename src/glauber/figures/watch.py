@@ -45,13 +45,15 @@ def watched(
     """
     n = min(run.n_chains, MOST)
     film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
-    held = plain({
-        "run": _about(run, film),
-        "film": film.with_three_digits().to_dict(),
-        "curves": said | {"notes": [*said["notes"], *notes]},
-        "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
-        "chain": min(chain, n - 1),
-    })  # fmt: skip
+    held = plain(
+        {
+            "run": _about(run, film),
+            "film": film.with_three_digits().to_dict(),
+            "curves": said | {"notes": [*said["notes"], *notes]},
+            "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
+            "chain": min(chain, n - 1),
+        }
+    )
     text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
     return Watched(packed, _note(run, film), n)
@@ -101,10 +103,14 @@ def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
         when, text, *rest = trap.lines()
         episode = trap.episode
         yield {
-            "chain": episode.chain, "first": episode.first, "last": episode.last,
-            "name": "perfect trap" if trap.perfect else "trap", "text": text,
-            "lines": [when, *rest], "at": first_seen(run, trap),
-        }  # fmt: skip
+            "chain": episode.chain,
+            "first": episode.first,
+            "last": episode.last,
+            "name": "perfect trap" if trap.perfect else "trap",
+            "text": text,
+            "lines": [when, *rest],
+            "at": first_seen(run, trap),
+        }
 
 
 def first_seen(run: Run, trap: Trap) -> int:

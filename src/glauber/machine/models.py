@@ -162,9 +162,9 @@ class Models(Result):
         return pandas.DataFrame(self.rows) if self.error is None else self.error.frame()
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import Chart
 
-        figure = empty_figure("Models", "parameters of each")
+        figure = Chart("Models", "parameters of each")
         names = [row["name"] for row in self.rows]
         figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
         figure.update_xaxes(title="parameters")

@@ -130,10 +130,10 @@ class Precisions:
 
     def figure(self) -> "go.Figure":
         """The share of contexts whose error is at most so large."""
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import Chart
 
         under = f"total variation to float64, {self.n_contexts} contexts of {self.n_texts} texts"
-        drawn = empty_figure("Error of each precision", under)
+        drawn = Chart("Error of each precision", under)
         for row in self.rows:
             if not row.reason:
                 error = np.sort(row.total_variation).clip(1e-16)

@@ -130,12 +130,10 @@ class Citation(Result):
     def figures(self) -> "dict[str, go.Figure]":
         if self.run is not None:
             return self.run.figures()
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import table
 
-        drawn = empty_figure("What the signature says", "its parts")
-        columns = [list(self.parts), list(self.parts.values())]
-        drawn.add_table(header={"values": ["part", "value"]}, cells={"values": columns})
-        return {"signature": drawn}
+        rows = list(self.parts.items())
+        return {"signature": table("Parts of the signature", "", ["part", "value"], rows)}
 
 
 # ---- in words

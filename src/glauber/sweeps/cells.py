@@ -223,7 +223,7 @@ class Cells(Answer):
         return pandas.DataFrame(self.cells, columns=None if self.cells else list(self.sweep.axes))
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.sweeps import plot_cells
+        from glauber.figures.runs import plot_cells
 
         return plot_cells(self.cells, list(self.sweep.axes))
 

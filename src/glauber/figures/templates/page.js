@@ -63,7 +63,7 @@
 
   function wrapped(text, most) {
     const [, before, small, after] = /^(.*?<span[^>]*>)(.*)(<\/span>)$/s.exec(text) ?? [null, "", text, ""];
-    const rows = small.split("<br>").flatMap((row) => {
+    const rows = [small.replaceAll("<br>", " ")].flatMap((row) => {
       const found = [""];
       for (const word of row.split(" ")) {
         const longer = found.at(-1) ? `${found.at(-1)} ${word}` : word;
