@@ -75,7 +75,7 @@ Interval = tuple[float, float, float]  # value, low, high
 Values = ArrayLike | Sequence[float | None] | Sequence[str] | Sequence[Measured]
 
 
-class Chart(go.Figure):
+class Chart(go.Figure):  # type: ignore[misc]  # Plotly is untyped
     """A figure with a title, a subtitle and two axes (x is the step unless it is given).
 
     `height` is that of a chart with one line of subtitle; further lines make it higher. A legend
@@ -170,7 +170,8 @@ class Chart(go.Figure):
     ) -> None:
         """Points; `text` is for the hover text. Estimates (`Measured`) get their error bars."""
         if isinstance(y, Sequence) and len(y) and isinstance(y[0], Measured):
-            y, error = [one.value for one in y], bars(y) | (error or {})
+            estimates = [one for one in y if isinstance(one, Measured)]
+            y, error = [one.value for one in estimates], bars(estimates) | (error or {})
         color = self.next_color() if color is None else color
         bar: dict[str, Any] = dict(color=color if isinstance(color, str) else QUIET, thickness=1)
         more = dict(trace or {})
