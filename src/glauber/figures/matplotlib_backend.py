@@ -94,6 +94,9 @@ def draw(figure: go.Figure, canvas: Figure | None = None) -> Any:
 
     Without a canvas it becomes a figure of `pyplot`, which a notebook shows.
     """
+    for trace in figure.data:
+        if not hasattr(_Panel, f"_add_{trace.type}"):
+            raise GlauberError(f"Matplotlib draws no marks of the kind {trace.type}: write .html.")
     with matplotlib.rc_context(STYLE):
         if canvas is None:
             from matplotlib import pyplot
@@ -217,7 +220,8 @@ def color_of(value: object, opacity: float | None = None) -> Any:
     return rgba if opacity is None else (*rgba[:3], rgba[3] * opacity)
 
 
-def _colormap(scale: Iterable[Any]) -> LinearSegmentedColormap:
+def _colormap(scale: Iterable[Any] | None) -> LinearSegmentedColormap:
+    scale = ((0, WHITE), (1, COLOURS[0])) if scale is None else scale
     stops = [(float(at), color_of(color)) for at, color in scale]
     return LinearSegmentedColormap.from_list("chart", stops)
 
