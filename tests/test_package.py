@@ -50,8 +50,6 @@ LACKING = {
     "phase --on ray --out phase": "ray",
     "sweep sample --on ray --out sweep": "ray",
     "paper A-table1 --on ray": "ray",
-    "rectangles --out answer.png": "png",
-    "couple --out folder/answer.PNG": "png",
     "design QVQLVQSGVEVKKPGASVKV --free H3": "proteins",
     "mutate QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
 }

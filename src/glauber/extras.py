@@ -11,7 +11,6 @@ EXTRAS = {
     "basins": ("deeptime", "sklearn"),
     "umap": ("umap",),
     "ray": ("ray",),
-    "png": ("kaleido",),
     "translation": ("sacrebleu",),
     "explore": ("starlette", "uvicorn", "anywidget"),
     "proteins": ("anarcii",),

@@ -127,9 +127,18 @@ class Result:
         values = [value() if callable(value) else value for value in attributes]
         return None if any(value is None for value in values) else load_function(plot[0])(*values)
 
-    def figure(self) -> "go.Figure":
-        """The most telling picture."""
-        return next(iter(self.figures().values()))
+    def figure(self, name: str | None = None, *, backend: str = "plotly") -> Any:
+        """A picture, by default the most telling one: a Plotly figure, or Matplotlib's axes.
+
+        backend is plotly or matplotlib; axes of several panels come as an array.
+        """
+        figures = self.figures()
+        name = next(iter(figures)) if name is None else one_of("the figure", name, figures)
+        if one_of("the backend", backend, ("plotly", "matplotlib")) == "plotly":
+            return figures[name]
+        from glauber.figures.matplotlib_backend import draw
+
+        return draw(figures[name])
 
     @property
     def exit_code(self) -> int:
@@ -148,7 +157,11 @@ class Result:
         return f"<pre>{printed}</pre>{table}<p><small>{escape(self.signature)}</small></p>"
 
     def write(self, path: str | Path) -> Path:
-        """Writes the answer: a page (.html), pictures (.png), .json, .csv, or a folder of all."""
+        """Writes the answer to the kind of file that the name asks for, or to a new folder.
+
+        A page (.html), pictures for a paper (.pdf, .svg, .png, .pgf), the table (.csv, .tex,
+        .jsonl, .parquet), or everything (.json); a folder gets all of it.
+        """
         from glauber.figures.page import write_result
 
         return write_result(self, Path(path))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from glauber.figures.chart import MOST_NUMBERED
 from glauber.figures.mixing import plot_influence
-from glauber.figures.style import FEW
 from glauber.mixing.influence_matrix import InfluenceMatrix
 
 
@@ -25,6 +25,6 @@ def test_the_cells_are_the_matrix_and_the_largest_column_is_framed() -> None:
 
 
 def test_many_tokens_have_no_figures_in_their_cells() -> None:
-    many = FEW + 1
+    many = MOST_NUMBERED + 1
     figure = plot_influence(measured([[0.0] * many] * many), ["x"] * many)
     assert figure.data[0].texttemplate is None

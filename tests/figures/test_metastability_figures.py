@@ -22,7 +22,7 @@ def test_the_network_has_a_readable_circle_for_each_basin(found):
     area = np.array(circles.marker.size) ** 2
     np.testing.assert_allclose(area / area.sum(), found.shares.value, atol=1e-9)
     labels = [note.text for note in figure.layout.annotations if note.text]
-    assert len(labels) == 3 and "text &amp; &lt;0&gt;" in labels[0]
+    assert len(labels) == 4 and "0: text &amp; &lt;0&gt;<br>1: text" in labels[-1]
     assert "word2" in circles.hovertext[2] and "4 chains" in circles.hovertext[2]
     arrows = {(line.text.split(":")[0]): line.line.width for line in figure.data[:-1]}
     # The law turns from token 0 to 1 to 2, so of each pair one way is busier, by far.
@@ -52,9 +52,15 @@ def test_a_passage_in_words(found):
 def test_the_timescales_and_their_bands(found):
     figure = plot_implied_timescales(found.timescales, lag=2)
     lines = [trace for trace in figure.data if trace.name]
-    assert len(lines) == 5 and len(figure.data) == 11  # with bands, and the shade
+    assert len(lines) == 5 and len(figure.data) == 6  # and the shade
+    steps = found.timescales.steps
+    np.testing.assert_allclose(lines[1].y + lines[1].error_y.array, steps.high[:, 1])
+    np.testing.assert_allclose(lines[1].y - lines[1].error_y.arrayminus, steps.low[:, 1])
     np.testing.assert_array_equal(lines[0].y, found.timescales.steps.value[:, 0])
     assert figure.layout.shapes[0].x0 == 2
     alone = basin_model(state_labels(turning_wells(), n_chains=1, n_steps=400), lag=2)
     figure = plot_implied_timescales(alone.timescales)
-    assert "too few chains for bands" in figure.layout.title.text and len(figure.layout.shapes) == 0
+    assert (
+        "too few chains for intervals" in figure.layout.title.text
+        and len(figure.layout.shapes) == 0
+    )

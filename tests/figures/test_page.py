@@ -5,19 +5,19 @@ import gzip
 import json
 import os
 import re
-import sys
-import types
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import pandas
 import plotly.graph_objects as go
 import pytest
+from matplotlib.text import Text
 from plotly.offline import get_plotlyjs, get_plotlyjs_version
 
 import glauber
+from glauber import paper
 from glauber.errors import GlauberError
+from glauber.figures.chart import BLUE, DARK, Chart, plot_rows
 from glauber.figures.page import CARTESIAN, check_place, write_picture
-from glauber.figures.style import DARK, plot_rows
 
 
 def test_a_page_holds_every_figure_and_the_script_once(tmp_path):
@@ -59,7 +59,7 @@ def test_every_colour_by_name_has_one_for_the_dark():
     """Colours as numbers a page makes light by itself; it knows no names but these."""
     for path in (Path(glauber.__file__).parent / "figures").glob("*.py"):
         named = re.findall(r'color\w*(?:=|": )"([a-z]+)"', path.read_text(encoding="utf-8"))
-        assert set(named) <= set(DARK), path
+        assert set(named) - {"none"} <= set(DARK), path
 
 
 def test_a_table_needs_no_code(tmp_path):
@@ -67,7 +67,7 @@ def test_a_table_needs_no_code(tmp_path):
     write_picture(plot_rows("Rows", "of <b>two</b>", rows), path=tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text()
     assert 'id="plotly"' not in page and len(page) < 20_000
-    assert "<caption>Rows: of two</caption>" in page
+    assert "<caption>Rows: of &lt;b&gt;two&lt;/b&gt;</caption>" in page
     assert '<td dir="auto">&lt;i&gt;a&lt;/i&gt;</td><td dir="auto">3</td>' in page
 
 
@@ -81,26 +81,56 @@ def test_data_cannot_leave_its_place(tmp_path):
     assert json.loads(data)["data"][0]["name"] == name
 
 
-def test_png_files_are_numbered(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(go.Figure, "write_image", lambda self, name, **how: written.append(name))
-    write_picture(go.Figure(), go.Figure(), path=tmp_path / "p.png")
-    assert [name.name for name in written] == ["p.png", "p-2.png"]
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_pictures_are_numbered_and_written_again(tmp_path, suffix, start):
+    figures = [go.Figure(go.Scatter(y=[1, 2])), go.Figure(go.Bar(y=[3]))]
+    path = tmp_path / f"p.{suffix}"
+    write_picture(*figures, path=path)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"p-2.{suffix}", f"p.{suffix}"]
+    content = path.read_bytes()
+    assert content.startswith(start) and content != (tmp_path / f"p-2.{suffix}").read_bytes()
+    check_place(path)  # of ours, so that it may be written again
+    write_picture(*figures, path=path)
+    assert path.read_bytes() == content
+    path.write_bytes(start)
+    with pytest.raises(GlauberError, match="was not written by glauber"):
+        check_place(path)
 
 
-def test_a_png_without_a_browser_is_one_sentence(tmp_path, monkeypatch):
-    def fail(self, name, **how):
-        raise RuntimeError("no browser\nat all")
+def test_a_pgf_needs_tex_and_escapes_every_text(tmp_path, monkeypatch):
+    figure = Chart("50% of {a_b} & $c^2$", "#1\\~", x=dict(tickformat=".0%"), y={})
+    figure.columns(["x_y", "z&w"], [1, 2], "100%", color=BLUE)
+    texts = []
+    monkeypatch.setattr(
+        "matplotlib.figure.Figure.savefig",
+        lambda self, file, **_: texts.extend(one.get_text() for one in self.findobj(Text)),
+    )
+    monkeypatch.setattr("shutil.which", lambda name: name == "pdflatex" or None)
+    write_picture(figure, path=tmp_path / "p.pgf")
+    assert r"50\% of \{a\_b\} \& \$c\textasciicircum{}2\$" in texts
+    assert r"\#1\textbackslash{}\textasciitilde{}" in texts and {r"x\_y", r"z\&w"} <= set(texts)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(GlauberError, match="a PGF needs a TeX installation"):
+        write_picture(figure, path=tmp_path / "p.pgf")
 
-    monkeypatch.setattr(go.Figure, "write_image", fail)
-    monkeypatch.setitem(sys.modules, "kaleido", None)
-    with pytest.raises(GlauberError, match="a PNG needs kaleido: pip install"):
-        write_picture(go.Figure(), path=tmp_path / "p.png")
-    there = types.ModuleType("kaleido")
-    there.__spec__ = ModuleSpec("kaleido", None)
-    monkeypatch.setitem(sys.modules, "kaleido", there)
-    with pytest.raises(GlauberError, match=r"\(no browser\): it needs a Chrome"):
-        write_picture(go.Figure(), path=tmp_path / "p.png")
+
+def test_tables_are_written_for_papers_and_programs(tmp_path):
+    found = paper("list")
+    rows = found.frame().to_dict("records")
+    lines = found.write(tmp_path / "t.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == rows
+    assert pandas.read_parquet(found.write(tmp_path / "t.parquet")).to_dict("records") == rows
+    first, *tex = found.write(tmp_path / "t.tex").read_text().splitlines()
+    assert first == f"% {found.signature}" and tex[0].startswith(r"\begin{tabular}")
+    assert sum(line.endswith(r"\\") for line in tex) == len(rows) + 1
+    for name in ("t.docx", "t.pickle"):
+        with pytest.raises(GlauberError, match=r"is no format of an answer: use \.html, \.pdf"):
+            found.write(tmp_path / name)
+    with pytest.raises(GlauberError, match="contains no sequences"):
+        found.write(tmp_path / "t.fasta")
+    assert (found.write(tmp_path / "version-0.5") / "result.csv").exists()  # a folder's name
 
 
 def test_a_place_that_cannot_be_written(tmp_path):
@@ -110,8 +140,6 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 
 def test_files_of_others_are_not_overwritten(tmp_path):
-    from glauber import paper
-
     found = paper("list")
     for name in ("mine.html", "mine.json", "mine.csv"):
         (tmp_path / name).write_text('{"mine": 1}')

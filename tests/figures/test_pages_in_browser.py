@@ -4,9 +4,9 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from glauber.figures.chart import BLUE, INK, Chart
 from glauber.figures.page import CARTESIAN, write_picture
 from glauber.figures.runs import plot_survival
-from glauber.figures.style import INK, STRONG, empty_figure
 
 pytestmark = pytest.mark.browser
 LIMITS = (
@@ -100,8 +100,8 @@ def test_a_finger_scrolls_until_it_is_asked_to_zoom(opened):
 
 def test_pictures_follow_the_colours_of_the_reader(opened):
     """Ink is light on dark; every other colour is light enough; texts are left alone."""
-    figure = empty_figure("white", "a word")
-    figure.add_bar(x=["white", "#1f2328"], y=[1, 2], marker=dict(color=["#882255", STRONG]))
+    figure = Chart("white", "a word")
+    figure.add_bar(x=["white", "#1f2328"], y=[1, 2], marker=dict(color=["#882255", BLUE]))
     page = opened(figure, color_scheme="dark", viewport={"width": 1280, "height": 800})
     shown = "document.querySelector('.picture')"
     words = page.locator(".xtick text").all_text_contents()

@@ -9,9 +9,8 @@ import pytest
 
 from conftest import TEXTS
 from glauber import GlauberError, sample
-from glauber.figures import report_parts
-from glauber.figures.report import report
-from glauber.figures.report_parts import remembered
+from glauber.figures import report as report_parts
+from glauber.figures.report import remembered, report
 from glauber.runs.embedding import Embedder
 from resealed import said_otherwise
 

@@ -59,7 +59,8 @@ def test_survival_is_drawn_as_given_at_its_steps() -> None:
     assert steps.tolist() == [0, 10, 20]
     np.testing.assert_array_equal(chains, survival)
     np.testing.assert_array_equal(mean, [1.0, 0.75, 0.5])
-    assert [line.meta for line in figure.data] == ["chain 0", "chain 1", "mean"]
+    names = [line.hovertemplate.partition(",")[0] for line in figure.data]
+    assert names == ["chain 0", "chain 1", "mean"]
 
 
 def test_a_single_chain_is_one_line() -> None:

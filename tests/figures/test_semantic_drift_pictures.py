@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glauber.figures.semantic_drift import (
+from glauber.figures.mixing import (
     plot_distance_by_length,
     plot_scaling,
     plot_semantic_drift,
@@ -16,9 +16,10 @@ def test_the_median_and_the_band_of_the_distances():
     values = np.random.default_rng(0).uniform(size=(30, 12))
     found = Distances(np.arange(12) * 5, values, 5)
     figure = plot_semantic_drift(found, saturation(found), threshold=0.4)
-    high, low, middle = figure.data
+    band, middle = figure.data
+    high, low = np.array(band.y[:12]), np.array(band.y[:11:-1])
     assert np.allclose(middle.y, np.median(values, axis=0))
-    assert ((values > np.array(high.y)).sum(axis=0) <= 2).all() and (low.y < middle.y).all()
+    assert ((values > high).sum(axis=0) <= 2).all() and (low < middle.y).all()
     assert [line.y0 for line in figure.layout.shapes] == [values[:, -6:].mean(), 0.4]
     assert len(plot_semantic_drift(found).layout.shapes) == 0
 

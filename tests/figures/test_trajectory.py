@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glauber.figures.trajectory import MOST, TRACES, plot_trajectory
+from glauber.figures.landscape import MOST, TRACES, plot_trajectory
 from glauber.landscape.trajectory import trajectory_in_plane
 
 
@@ -17,10 +17,12 @@ def plane_of(n_chains, n=90):
 def test_the_trajectory_goes_from_warm_to_cool():
     plane = plane_of(3)
     figure = plot_trajectory(plane, chain=1, traps=[(1, 300, 500), (2, 0, 50), (1, 5_000, 6_000)])
-    points = next(trace for trace in figure.data if trace.hovertext and len(trace.hovertext) == 90)
+    points = next(
+        trace for trace in figure.data if trace.text is not None and len(trace.text) == 90
+    )
     np.testing.assert_array_equal(points.x, plane.points[1, :, 0])
     assert points.marker.color.tolist() == (np.arange(90) * 10).tolist()
-    assert "&lt;1&gt; 7" in points.hovertext[7]
+    assert "&lt;1&gt; 7" in points.text[7]
     lines = [trace for trace in figure.data if trace.mode == "lines"]
     assert len(lines) == 40 and sum(len(line.x) - 1 for line in lines) == 89
     reds, blues = (

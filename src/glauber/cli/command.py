@@ -34,7 +34,10 @@ UNKNOWN = (
     "Texts with characters outside the vocabulary: skip (leave them out and report them), error, "
     "or token (read them as the unknown token)."
 )
-OUT = "Write the answer: .html (a page), .png, .json, .csv, or a new folder with all of it."
+OUT = (
+    "Write the answer: .html (a page), .pdf, .svg, .png, .pgf, .csv, .tex, .jsonl, .parquet, .json, "
+    "or a new folder."
+)
 JSON = "Print one JSON object and nothing else."
 YES = "Run even if the estimated time exceeds 48 hours."
 SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times

@@ -28,7 +28,7 @@ from glauber.errors import DamagedRun, GlauberError
 from glauber.explorer.conditional import Moment, Shown, Source
 from glauber.explorer.models import Models, Turns
 from glauber.explorer.questions import Answer, Workers
-from glauber.figures.report_parts import read_texts, what_a_trap_is
+from glauber.figures.report import read_texts, what_a_trap_is
 from glauber.figures.watch import basin_bands, found_bands, topic_bands, trap_bands
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.metastability.basins import basins

@@ -1,15 +1,12 @@
-"""Could it be one law? Rectangles, entropy production, potentials and scores as pictures."""
+"""Charts of compatibility: rectangles, entropy production, potentials and scores."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, QUIET, STRONG, empty_figure
-from glauber.result import visible
+from glauber.figures.chart import BLUE, QUIET, WHITE, Chart, bars, ends
 
 if TYPE_CHECKING:
     import pandas
@@ -17,282 +14,201 @@ if TYPE_CHECKING:
     from glauber.compatibility.ratios import Ratio
     from glauber.statistics import Estimate
 
+NATS = dict(title="nats per token")
 
-def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:
+
+def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> Chart:
     """The histogram of Delta; delta (count,) in nats, with its mean and the noise floor."""
     counts, edges = np.histogram(delta, bins=n_bins, range=(0.0, float(delta.max()) or 1.0))
-    figure = empty_figure(
-        "How far rectangles are from closing",
-        f"Delta of {len(delta):,} rectangles in nats; 0 for every one if a joint law existed",
+    chart = Chart(
+        "Delta of the rectangles",
+        f"{len(delta):,} rectangles, in nats; all are 0 if there is a joint distribution",
+        x=dict(title="Delta", tickformat="~g", rangemode="tozero"),
+        y=dict(title="rectangles"),
     )
-    figure.update_xaxes(title_text="Delta", tickformat="~g")
-    figure.update_yaxes(title=dict(text="rectangles", font_size=13))
-    figure.add_bar(
-        x=(edges[:-1] + edges[1:]) / 2,
-        y=counts,
+    chart.columns(
+        (edges[:-1] + edges[1:]) / 2,
+        counts,
+        hover="Delta near %{x:.2f}: %{y} rectangles",
+        color=BLUE,
+        marker=dict(line=dict(color=WHITE, width=1)),
         width=np.diff(edges),
-        marker=dict(color=STRONG, line=dict(color="white", width=1)),
-        hovertemplate="Delta near %{x:.2f}: %{y} rectangles<extra></extra>",
-        showlegend=False,
     )
-    _mark(figure, float(delta.mean()), f"mean {delta.mean():.3f}", "solid")
-    _mark(figure, noise_floor, f"noise floor {noise_floor:.1e}", "dot")
-    return figure
+    chart.rule(f"mean {delta.mean():.3f}", x=float(delta.mean()))
+    chart.rule(f"noise floor {noise_floor:.1e}", x=noise_floor, dash="dot")
+    return chart
 
 
-def plot_delta_against_influence(influence: NDArray[Any], delta: NDArray[Any]) -> go.Figure:
+def plot_delta_against_influence(influence: NDArray[Any], delta: NDArray[Any]) -> Chart:
     """Delta (count,) against the influence (count,) between the two sites, both not negative."""
-    figure = empty_figure(
+    chart = Chart(
         "Delta and the influence between the two sites",
         "Delta in nats against the total variation that changing one site makes at the other",
+        x=dict(title="influence, mean of both directions", tickformat="~g", rangemode="tozero"),
+        y=dict(title="Delta", rangemode="tozero"),
     )
-    figure.update_xaxes(title_text="influence, mean of both directions", tickformat="~g")
-    figure.update_yaxes(title=dict(text="Delta", font_size=13))
-    figure.add_scatter(
-        x=influence,
-        y=delta,
-        mode="markers",
-        marker=dict(color=STRONG, size=6, opacity=0.5),
-        name="a rectangle",
-        hovertemplate="influence %{x:.3f}, Delta %{y:.2f}<extra></extra>",
-    )
-    middles, medians = _binned_medians(influence, delta)
-    figure.add_scatter(
-        x=middles,
-        y=medians,
-        mode="lines",
-        line=dict(color=QUIET, width=2.5),
-        name="median of each tenth",
-        hovertemplate="influence %{x:.3f}, median Delta %{y:.2f}<extra></extra>",
-    )
-    return figure
+    hover = "influence %{x:.3f}, Delta %{y:.2f}"
+    chart.dots(influence, delta, "a rectangle", hover, size=6, opacity=0.5)
+    tenths = np.array_split(np.argsort(influence, kind="stable"), min(10, len(influence)))
+    x, y = ([np.median(values[tenth]) for tenth in tenths] for values in (influence, delta))
+    chart.line(x, y, "median of each tenth", f"median: {hover}", color=QUIET)
+    return chart
 
 
-def plot_ratios(ratios: Sequence["Ratio"]) -> go.Figure:
+def plot_ratios(ratios: "Sequence[Ratio]") -> Chart:
     """The chain's log-ratio of two tokens against the single mask's, a dot for each text."""
-    figure = empty_figure(
-        "Does a single mask tell what the chain does?",
-        "log-ratio of two tokens at one site, nats; on the line if a joint law existed",
+    chart = Chart(
+        "Log-ratios of a single mask and of the chain",
+        "two tokens at one site, in nats; on the line if there is a joint distribution",
+        x=dict(title="single mask", tickformat="~g"),
+        y=dict(title="chain"),
     )
-    figure.update_xaxes(title_text="by a single mask", tickformat="~g")
-    figure.update_yaxes(title=dict(text="of the chain", font_size=13), rangemode="normal")
-    single = [one.single for one in ratios]
-    chain = [one.stationary for one in ratios]
-    ends = [min([*single, *chain]), max([*single, *chain])]
-    figure.add_scatter(
-        x=ends,
-        y=ends,
-        mode="lines",
-        name="equal",
-        line=dict(color=QUIET, width=1.5, dash="dot"),
-        hoverinfo="skip",
+    single, chain = [one.single for one in ratios], [one.stationary for one in ratios]
+    diagonal = [min(single + chain), max(single + chain)]
+    chart.line(diagonal, diagonal, "equal", color=QUIET, width=1.5, dash="dot")
+    counted = [(one.single, one.seen) for one in ratios if one.seen and one.seen.interval]
+    if counted:
+        x, y = zip(*counted, strict=True)
+        name = "counted, 95% interval over chains"
+        chart.dots(list(x), list(y), name, "counted %{y:+.2f}", color=QUIET, size=5)
+    chart.dots(
+        single,
+        chain,
+        "a text, enumerated",
+        "%{text}\nsingle mask %{x:+.2f}, chain %{y:+.2f}",
+        text=[f"{one.tokens[0]} / {one.tokens[1]}: {one.context}" for one in ratios],
+        color=BLUE,
+        size=9,
+        opacity=0.7,
     )
-    counted = [(one.single, one.seen) for one in ratios if one.seen is not None]
-    seen = [(single, each.value, each.interval) for single, each in counted if each.interval]
-    if seen:
-        means = [(value, *ends) for _, value, ends in seen]
-        figure.add_scatter(
-            x=[single for single, _, _ in seen], y=[value for value, _, _ in means], mode="markers",
-            marker=dict(color=QUIET, size=5), name="counted, 95% interval over chains",
-            error_y=dict(
-                type="data", symmetric=False, color=QUIET, thickness=1,
-                array=[high - value for value, _, high in means],
-                arrayminus=[value - low for value, low, _ in means],
-            ),
-            hovertemplate="counted %{y:+.2f}<extra></extra>",
-        )  # fmt: skip
-    figure.add_scatter(
-        x=single,
-        y=chain,
-        mode="markers",
-        marker=dict(color=STRONG, size=9, opacity=0.7),
-        name="a text, enumerated",
-        text=[_plain(f"{one.tokens[0]} / {one.tokens[1]}: {one.context}") for one in ratios],
-        hovertemplate="%{text}<br>single mask %{x:+.2f}, chain %{y:+.2f}<extra></extra>",
-    )
-    return figure
+    return chart
 
 
-def plot_production(chains: "pandas.DataFrame", rate: "Estimate") -> go.Figure:
+def plot_production(chains: "pandas.DataFrame", rate: "Estimate") -> Chart:
     """Entropy production: one row for each chain (chain, temperature, rate with its interval)."""
-    figure = empty_figure(
+    chart = Chart(
         "Entropy production of each chain",
-        "nats per step, with the 95% interval of its own batch means; 0 if one joint law existed",
+        "nats per step, 95% intervals from batch means; 0 if there is a joint distribution",
+        x=dict(title="chain", tickformat="d", rangemode="tozero"),
+        y=dict(title="nats per step", rangemode="tozero"),
     )
-    figure.update_xaxes(title_text="chain", tickformat="d")
-    figure.update_yaxes(title=dict(text="nats per step", font_size=13))
     shaded = "too few chains for an interval"
     if rate.interval is not None:
-        low, high = rate.interval
-        figure.add_hrect(y0=low, y1=high, fillcolor=FAINT, line_width=0, layer="below")
+        chart.region(y=rate.interval)
         shaded = "shaded: the 95% interval over chains"
-    figure.add_hline(
-        y=rate.value,
-        line=dict(color=QUIET, width=2),
-        name=f"all chains: {rate.value:.4f}; {shaded}",
-        showlegend=True,
+    chart.rule(f"all chains: {rate.value:.4f}; {shaded}", y=rate.value)
+    chart.dots(
+        chains["chain"],
+        chains["rate"],
+        "a chain",
+        "chain %{x}, temperature %{customdata:g}: %{y:.4f}",
+        size=8,
+        error=ends(chains["rate"], chains["rate_low"], chains["rate_high"]),
+        trace=dict(customdata=chains["temperature"]),
     )
-    figure.add_scatter(
-        x=chains["chain"],
-        y=chains["rate"],
-        error_y=dict(
-            array=chains["rate_high"] - chains["rate"],
-            arrayminus=chains["rate"] - chains["rate_low"],
-            color=STRONG,
-            thickness=1,
-        ),
-        mode="markers",
-        marker=dict(color=STRONG, size=8),
-        customdata=chains["temperature"],
-        name="a chain",
-        hovertemplate="chain %{x}, temperature %{customdata:g}: %{y:.4f}<extra></extra>",
-    )
-    return figure
+    return chart
 
 
-def plot_scores(pieces: list[str], variants: dict[str, list[float]], text: str) -> go.Figure:
+def plot_scores(pieces: list[str], variants: dict[str, list[float]], text: str) -> Chart:
     """Log-probability of each token of a text, (tokens,) for each variant."""
     shown = text if len(text) <= 60 else f"{text[:60]}…"
-    figure = empty_figure(
-        "Which tokens does the model not expect?",
-        f"log-probability of each token given the others, in nats: {_plain(shown)}",
-    )
     places = list(range(len(pieces)))
-    figure.update_xaxes(
-        title_text="", tickvals=places, ticktext=[_plain(one) for one in pieces], tickangle=-45
+    chart = Chart(
+        "Log-probability of each token",
+        f"given the others, in nats: {shown}",
+        x=dict(tickvals=places, ticktext=pieces, tickangle=-45),
+        y=dict(title="nats"),
+        barmode="group",
     )
-    figure.update_yaxes(title=dict(text="nats", font_size=13))
-    for (name, values), colour in zip(variants.items(), (STRONG, QUIET), strict=False):
-        figure.add_bar(
-            x=places,
-            y=values,
-            marker_color=colour,
-            name=name,
-            text=[_plain(one) for one in pieces],
-            textposition="none",
-            hovertemplate="%{text}: %{y:.3f} nats<extra></extra>",
-        )
-    figure.update_layout(barmode="group", margin_b=80)
-    return figure
+    for (name, values), color in zip(variants.items(), (BLUE, QUIET), strict=False):
+        chart.columns(places, values, name, "%{text}: %{y:.3f} nats", text=pieces, color=color)
+    return chart
 
 
-def plot_totals(texts: list[str], totals: dict[str, list[float]]) -> go.Figure:
+def _by_text(title: str, subtitle: str, texts: Sequence[str]) -> Chart:
+    ticks = dict(title="text", tickformat="d", dtick=1 if len(texts) <= 20 else None)
+    return Chart(title, subtitle, x=ticks, y=NATS)
+
+
+def plot_totals(texts: list[str], totals: dict[str, list[float]]) -> Chart:
     """Pseudo-log-likelihood per token of several texts, (texts,) for each variant."""
-    figure = empty_figure(
-        "Which text fits its own conditionals best?",
-        "pseudo-log-likelihood per token, in nats; hover to read a text",
-    )
-    figure.update_xaxes(title_text="text", tickformat="d", dtick=1 if len(texts) <= 20 else None)
-    figure.update_yaxes(title=dict(text="nats per token", font_size=13))
-    for (name, values), colour in zip(totals.items(), (STRONG, QUIET), strict=False):
-        figure.add_scatter(
-            x=list(range(1, len(texts) + 1)),
-            y=values,
-            mode="markers",
-            marker=dict(color=colour, size=8),
-            name=name,
-            text=[_plain(text[:80]) for text in texts],
-            hovertemplate="%{text}<br>%{y:.3f} nats per token<extra></extra>",
-        )
-    return figure
+    chart = _by_text("Pseudo-log-likelihood of each text", "per token, in nats", texts)
+    short = [text[:80] for text in texts]
+    for (name, values), color in zip(totals.items(), (BLUE, QUIET), strict=False):
+        hover = "%{text}\n%{y:.3f} nats per token"
+        chart.dots(range(1, len(texts) + 1), values, name, hover, text=short, color=color, size=8)
+    return chart
 
 
-def plot_hidden_share(curve: Sequence[tuple[float, "Estimate"]]) -> go.Figure:
+def plot_hidden_share(curve: "Sequence[tuple[float, Estimate]]") -> Chart:
     """Mean nll of a hidden token against the hidden share: (share, nats) for each tenth."""
-    figure = empty_figure(
-        "How hard is a token when more is hidden?",
-        "-log probability of a hidden token, nats, mean over texts; the bound is their average",
+    chart = Chart(
+        "Loss of a hidden token by the hidden share",
+        "-log probability in nats, mean over texts; the bound is the average over shares",
+        x=dict(title="hidden share", tickformat=".0%", range=[0, 1]),
+        y=NATS | dict(rangemode="tozero"),
     )
-    figure.update_xaxes(title_text="hidden share", tickformat=".0%", range=[0, 1])
-    figure.update_yaxes(title=dict(text="nats a token", font_size=13))
-    values = [found.value for _, found in curve]
-    ends = [found.interval or (found.value, found.value) for _, found in curve]
-    figure.add_scatter(
-        x=[share for share, _ in curve],
-        y=values,
-        mode="lines+markers",
-        line=dict(color=STRONG, width=2),
-        error_y=dict(
-            type="data", symmetric=False, color=STRONG, thickness=1,
-            array=[high - value for (_, high), value in zip(ends, values, strict=True)],
-            arrayminus=[value - low for (low, _), value in zip(ends, values, strict=True)],
-        ),
-        name="mean of a tenth, 95% interval over texts",
-        hovertemplate="%{x:.0%} hidden: %{y:.3f} nats<extra></extra>",
-    )  # fmt: skip
-    return figure
+    shares, estimates = zip(*curve, strict=True)
+    chart.line(
+        shares,
+        [one.value for one in estimates],
+        "mean of a tenth, 95% interval over texts",
+        "%{x:.0%} hidden: %{y:.3f} nats",
+        dots=True,
+        width=2,
+        error=bars(estimates),
+    )
+    return chart
 
 
-def plot_orders(texts: list[str], along: Sequence[NDArray[Any]]) -> go.Figure:
-    """log p_o(x) a token of each order (orders,), text by text."""
-    figure = empty_figure(
-        "Does the order matter?",
-        "log-likelihood a token along each order, nats; one point a text if one law owned them",
+def plot_orders(texts: list[str], along: Sequence[NDArray[Any]]) -> Chart:
+    """log p_o(x) per token of each order (orders,), text by text."""
+    chart = _by_text(
+        "Log-likelihood of each text along several orders",
+        "nats per token; one point per text if there is a joint distribution",
+        texts,
     )
-    few = len(texts) <= 20
-    figure.update_xaxes(title_text="text", tickformat="d", dtick=1 if few else None)
-    figure.update_yaxes(title=dict(text="nats a token", font_size=13), rangemode="normal")
-    numbers = range(1, len(texts) + 1)
-    for name, x, y, colour, size in (
-        ("an order", np.repeat(numbers, [len(one) for one in along]), along, QUIET, 5),
-        (
-            "mean over orders",
-            np.array(numbers),
-            [one.mean(keepdims=True) for one in along],
-            STRONG,
-            9,
-        ),
-    ):
-        figure.add_scatter(
-            x=x,
-            y=np.concatenate(y),
-            mode="markers",
-            marker=dict(color=colour, size=size, opacity=0.7),
-            name=name,
-            text=[_plain(texts[number - 1][:80]) for number in x],
-            hovertemplate="%{text}<br>%{y:.3f} nats a token<extra></extra>",
-        )
-    return figure
+    hover = "%{text}\n%{y:.3f} nats per token"
+    numbers = np.repeat(range(1, len(texts) + 1), [len(values) for values in along])
+    named = [texts[number - 1][:80] for number in numbers]
+    chart.dots(
+        numbers,
+        np.concatenate(along),
+        "an order",
+        hover,
+        text=named,
+        color=QUIET,
+        size=5,
+        opacity=0.7,
+    )
+    chart.dots(
+        np.arange(1, len(texts) + 1),
+        [values.mean() for values in along],
+        "mean over orders",
+        hover,
+        text=[text[:80] for text in texts],
+        color=BLUE,
+        size=9,
+        opacity=0.7,
+    )
+    return chart
 
 
 def plot_potential(
     potential: NDArray[Any], pll: NDArray[Any], counts: NDArray[Any], texts: list[str]
-) -> go.Figure:
+) -> Chart:
     """Potential and pseudo-log-likelihood (states,), each from its mean, against visits."""
-    figure = empty_figure(
-        "Who knows how often a text is visited?",
+    chart = Chart(
+        "Predicting visit counts: potential and pseudo-log-likelihood",
         "nats from the mean, against the steps that chains spent in the text",
+        x=dict(title="steps spent there", type="log", tickformat="~g"),
+        y=dict(title="nats"),
     )
-    figure.update_xaxes(title_text="steps spent there", type="log", tickformat="~g")
-    figure.update_yaxes(title=dict(text="nats", font_size=13), rangemode="normal")
-    values = {"pseudo-log-likelihood": (pll, QUIET), "potential": (potential, STRONG)}
-    for name, (value, colour) in values.items():
-        figure.add_scatter(
-            x=counts,
-            y=value - np.mean(value),
-            mode="markers",
-            marker=dict(color=colour, size=7, opacity=0.6),
-            name=name,
-            text=[_plain(text) for text in texts],
-            hovertemplate="%{text}<br>%{x} steps, %{y:.2f} nats<extra></extra>",
-        )
-    return figure
-
-
-def _plain(text: str) -> str:
-    """A text as Plotly shows it: no markup of its own."""
-    return escape(visible(text), quote=False)
-
-
-def _binned_medians(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Medians of x and of y over tenths of the points in order of x (fewer if points are few)."""
-    tenths = np.array_split(np.argsort(x, kind="stable"), min(10, len(x)))
-    return (
-        np.array([np.median(x[tenth]) for tenth in tenths]),
-        np.array([np.median(y[tenth]) for tenth in tenths]),
-    )
-
-
-def _mark(figure: go.Figure, x: float, name: str, dash: str) -> None:
-    """A vertical line over the whole height, named in the legend."""
-    figure.add_vline(x=x, line=dict(color=QUIET, width=2, dash=dash), name=name, showlegend=True)
+    for name, values, color in (
+        ("pseudo-log-likelihood", pll, QUIET),
+        ("potential", potential, BLUE),
+    ):
+        hover = "%{text}\n%{x} steps, %{y:.2f} nats"
+        centred = values - np.mean(values)
+        chart.dots(counts, centred, name, hover, text=texts, color=color, opacity=0.6)
+    return chart

@@ -1,47 +1,57 @@
-"""Which hidden tokens must not be filled at once, and how does the cost grow?"""
+"""Charts of unmasking: the cost of filling tokens at once, and of fewer passes."""
 
 from collections.abc import Sequence
-from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
+from glauber.figures.chart import (
+    AMBER,
+    BLUE,
+    COLOURS,
+    FAINT,
+    GREEN,
+    ORANGE,
+    QUIET,
+    THIN,
+    Chart,
+    bars,
+    token_map,
+)
 from glauber.generation.calibration import Rung
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
 from glauber.statistics import Estimate
 
-COSTLY = "#d55e00"
-LINE = 110  # characters of a text above a figure
-FEW_SITES = 40  # up to this many sites have their tokens in the cells
+if TYPE_CHECKING:
+    from glauber.generation.corrected import Correction
+    from glauber.generation.frontier import Frontier
+    from glauber.generation.frontier_cells import Cell
+
+SCHEDULES = (BLUE, ORANGE, GREEN, COLOURS[3], COLOURS[5], AMBER)
+DASHES = ("solid", "dash", "dot", "dashdot")
+MOST_CHARACTERS = 110  # of a text above a chart
+MOST_SITES = 40  # with tokens in the cells
+TOTAL_VARIATION = dict(title="total variation", rangemode="tozero")
 
 
-def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> go.Figure:
+def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> Chart:
     """The cost of each ordered pair as a heat map; pairs above the error are framed."""
     kind = "exact" if not pairs.rest.any() else f"lower bounds, {pairs.rest.max():.2g} missing"
-    figure = empty_figure(
+    chart = token_map(
         "What filling two hidden tokens at once costs",
-        f"total variation from filling the row first ({kind})<br>"
+        f"total variation from filling the row first ({kind}); "
         f"framed: above {error:g} as a mean of both orders",
-    )
-    add_token_map(
-        figure,
         pairs.total_variation,
         words,
         hover=[[f"{first} → {second}" for second in words] for first in words],
         across="the token filled second",
         down="the token filled first",
-        above=220,
     )
-    figure.update_layout(margin_t=100)
     for row, column in np.argwhere(pairs.mean > error).tolist():
-        figure.add_shape(
-            type="rect", x0=column - 0.46, x1=column + 0.46, y0=row - 0.46, y1=row + 0.46,
-            line=dict(color=COSTLY, width=2),
-        )  # fmt: skip
-    return figure
+        chart.region(x=(column - 0.46, column + 0.46), y=(row - 0.46, row + 0.46), frame=ORANGE)
+    return chart
 
 
 def plot_filling(
@@ -50,130 +60,220 @@ def plot_filling(
     moments: Sequence[str],
     sites: Sequence[str],
     text: str,
-) -> go.Figure:
+) -> Chart:
     """When each site was filled and with which probability: probs (moments, sites), NaN else."""
-    figure = empty_figure(
-        "In which order was it filled?", escape(text if len(text) < LINE else text[:LINE] + "…")
+    chart = Chart(
+        "Order in which the sites were filled",
+        text if len(text) < MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…",
+        x=dict(title="site", type="category"),
+        y=dict(title="pass", type="category", autorange="reversed", nticks=40),
+        height=min(1200, 180 + 24 * len(moments)),
+        plot_bgcolor=FAINT,
     )
-    few = len(sites) <= FEW_SITES
-    figure.add_heatmap(
+    chart.cells(
+        probs,
+        "pass %{y}, site %{x}: %{text}, probability %{z:.3f}",
         x=list(sites),
         y=list(moments),
-        z=probs,
-        text=[[escape(token) for token in row] for row in tokens],
-        texttemplate="%{text}" if few else None,
-        hovertemplate="pass %{y}, site %{x}: %{text}, probability %{z:.3f}<extra></extra>",
-        hoverongaps=False,
-        colorscale=[[0, "white"], [1, STRONG]],
-        zmin=0,
-        zmax=1,
-        colorbar=dict(
-            title=dict(text="probability when placed", side="right", font_size=13), thickness=12
-        ),
+        text=tokens,
+        texttemplate="%{text}" if len(sites) <= MOST_SITES else None,
+        bar="probability when placed",
+        gap=0,
     )
-    figure.update_layout(height=min(1200, 180 + 24 * len(moments)), plot_bgcolor=FAINT)
-    figure.update_xaxes(title_text="site", type="category")
-    figure.update_yaxes(title_text="pass", type="category", autorange="reversed", nticks=40)
-    return figure
+    return chart
 
 
-def plot_cost_by_count(counts: Sequence[FillCost]) -> go.Figure:
+def plot_cost_by_count(counts: Sequence[FillCost]) -> Chart:
     """Total variation against k, with 95% intervals."""
-    figure = empty_figure(
+    sizes = [one.n_sites for one in counts]
+    chart = Chart(
         "What filling k hidden tokens at once costs",
-        "total variation from filling them one by one, mean over sets and orders<br>"
+        "total variation from filling them one by one, mean over sets and orders; "
         "bars: 95% intervals",
+        x=dict(title="tokens filled at once, k", tickvals=sizes),
+        y=TOTAL_VARIATION | dict(range=[0, 1.02]),
     )
-    found = [one.total_variation for one in counts]
-    figure.add_scatter(
-        x=[one.n_sites for one in counts],
-        y=[one.value for one in found],
-        error_y=bars(found) | dict(color=QUIET, width=3),
-        mode="lines+markers",
-        line=dict(color=STRONG, width=2.5),
-        hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
-        showlegend=False,
+    costs = [one.total_variation for one in counts]
+    chart.line(
+        sizes,
+        [one.value for one in costs],
+        hover="k = %{x}: %{y:.3f}",
+        dots=True,
+        error=bars(costs) | dict(color=QUIET, width=3),
     )
-    figure.update_layout(margin_t=100)
-    figure.update_xaxes(title_text="tokens filled at once, k", rangemode="normal")
-    figure.update_xaxes(tickvals=[one.n_sites for one in counts])
-    figure.update_yaxes(title=dict(text="total variation", font_size=13), range=[0, 1.02])
-    return figure
+    return chart
 
 
-def plot_cost_by_distance(pairs: PairCosts) -> go.Figure:
-    """The cost of each pair against how far apart the two tokens stand, and the mean."""
-    figure = empty_figure(
-        "Does the cost fall with distance?",
+def plot_cost_by_distance(pairs: PairCosts) -> Chart:
+    """The cost of each pair against the distance of the two tokens, and the mean."""
+    chart = Chart(
+        "Cost of a pair by its distance",
         "each pair of hidden tokens, mean of both orders; line: mean at each distance",
+        x=dict(title="tokens apart", tickformat=",d", rangemode="tozero"),
+        y=TOTAL_VARIATION,
     )
-    n = len(pairs.sites)
-    couples = [(a, b) for a in range(n) for b in range(a + 1, n)]
-    figure.add_scatter(
-        x=[abs(pairs.sites[a] - pairs.sites[b]) for a, b in couples],
-        y=[pairs.mean[a, b] for a, b in couples],
-        mode="markers",
-        marker=dict(color=THIN, size=6),
-        hovertemplate="distance %{x}: %{y:.3f}<extra></extra>",
-        showlegend=False,
-    )
+    a, b = np.triu_indices(len(pairs.sites), 1)
+    sites, hover = np.asarray(pairs.sites), "distance %{x}: %{y:.3f}"
+    chart.dots(np.abs(sites[a] - sites[b]), pairs.mean[a, b], "", hover, color=THIN, size=6)
     means = pairs.by_distance()
-    figure.add_scatter(
-        x=list(means),
-        y=[mean for mean, _ in means.values()],
-        mode="lines+markers",
-        line=dict(color=STRONG, width=2.5),
-        hovertemplate="distance %{x}: mean %{y:.3f}<extra></extra>",
-        showlegend=False,
-    )
-    figure.update_xaxes(title_text="tokens apart")
-    figure.update_yaxes(title=dict(text="total variation", font_size=13))
-    return figure
+    values = [mean for mean, _ in means.values()]
+    chart.line(list(means), values, "", f"mean at {hover}", color=BLUE, dots=True)
+    return chart
 
 
-def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> go.Figure:
+def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> Chart:
     """Nll at each share that is hidden, a line for each kind of training mask."""
-    figure = empty_figure(
+    chart = Chart(
         "How well do masked LMs fill in text, by the masks of their training?",
-        "nll a hidden token in nats, means over training seeds; lower is better",
+        "nll of a hidden token in nats, means over training seeds; lower is better",
+        x=dict(title="hidden at once in the test", type="category"),
+        y=dict(title="nll, nats"),
+        height=460,
+        legend="below",
     )
     for kind, values in by_masks.items():
-        figure.add_scatter(x=shares, y=values, name=kind, mode="lines+markers")
-    figure.update_xaxes(title_text="hidden at once in the test", tickformat=None, type="category")
-    figure.update_yaxes(title_text="nll, nats", rangemode="normal")
-    figure.update_layout(height=460, legend=dict(orientation="v", x=1.02, y=1, yanchor="top"))
-    return figure
+        chart.line(shares, values, kind, f"{kind}, %{{x}}: %{{y:.3f}} nats", dots=True, width=2)
+    return chart
 
 
-def plot_calibration(rungs: Sequence[Rung], error: float) -> go.Figure:
+def plot_calibration(rungs: Sequence[Rung], error: float) -> Chart:
     """Measured cost and bound of the passes against the entropy bound gamma."""
-    figure = empty_figure(
+    chart = Chart(
         "What a pass within an entropy bound costs",
         "nats of KL that 95% of the passes on the calibration texts do not exceed",
+        x=dict(title="entropy bound, gamma (nats)", rangemode="tozero"),
+        y=dict(title="nats", rangemode="tozero"),
     )
-    some = [rung for rung in rungs if rung.tokens > 1]
-    gammas = [float(rung.count.partition(":")[2]) for rung in some]
-    for name, colour, values in (
-        ("entropy bound", QUIET, [rung.bound for rung in some]),
-        ("measured cost", STRONG, [rung.cost for rung in some]),
+    rows = [rung for rung in rungs if rung.tokens > 1]
+    gammas = [float(rung.count.partition(":")[2]) for rung in rows]
+    for name, color, values in (
+        ("entropy bound", QUIET, [rung.bound for rung in rows]),
+        ("measured cost", BLUE, [rung.cost for rung in rows]),
     ):
-        figure.add_scatter(
-            x=gammas, y=values, name=name, mode="lines+markers", line_color=colour,
-            hovertemplate="gamma %{x:.3g}: %{y:.3g} nats<extra>" + name + "</extra>",
-        )  # fmt: skip
-    figure.add_hline(y=error, line=dict(color=COSTLY, dash="dot"), annotation_text="error")
-    figure.update_xaxes(title_text="entropy bound, gamma (nats)", tickformat=None)
-    figure.update_yaxes(title_text="nats")
-    return figure
+        hover = f"{name}, gamma %{{x:.3g}}: %{{y:.3g}} nats"
+        chart.line(gammas, values, name, hover, dots=True, color=color, width=2)
+    chart.rule(y=error, dash="dot", color=ORANGE, note="error")
+    return chart
 
 
-def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Estimate]) -> go.Figure:
+def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Estimate]) -> Chart:
     """How many tokens each calibrated rule fills in a pass, with 95% intervals."""
-    figure = empty_figure("How many tokens a pass?", "mean over held-out passes; bars: 95%")
-    figure.add_bar(
-        x=list(names), y=[one.value for one in tokens], marker_color=STRONG,
-        error_y=bars(tokens) | dict(color=QUIET, width=3),
-    )  # fmt: skip
-    figure.update_xaxes(title_text="", tickformat=None, type="category")
-    figure.update_yaxes(title_text="tokens a pass")
-    return figure
+    chart = Chart(
+        "Tokens per pass",
+        "mean over held-out passes; bars: 95%",
+        x=dict(type="category"),
+        y=dict(title="tokens per pass"),
+    )
+    errors = bars(tokens) | dict(color=QUIET, width=3)
+    chart.columns(list(names), [one.value for one in tokens], "", "%{x}: %{y:.3g}", error_y=errors)
+    return chart
+
+
+def plot_frontier(result: "Frontier") -> Chart:
+    """Quality against cost on a logarithmic axis, one line a schedule, dashed where corrected."""
+    name, what = _quality(result)
+    ticks = sorted({cell.cost for cell in result.cells if cell.how is not None})
+    powers = [tick for tick in ticks if tick == int(tick) and int(tick) & (int(tick) - 1) == 0]
+    chart = Chart(
+        "What fewer passes cost",
+        f"{what} against rows of a text through the model; bars: 95% intervals over texts",
+        x=dict(type="log", title="passes", tickvals=powers or ticks),
+        y=dict(title=what),
+        height=420,
+        legend="below",
+    )
+    for schedule, cells in _by_schedule(result).items():
+        measured = [cell.figures[name] for cell in cells]
+        chart.line(
+            [cell.cost for cell in cells],
+            [one.value for one in measured],
+            schedule,
+            "%{x} passes: %{y:.3f}\n%{customdata}",
+            dots=True,
+            **_style(result, cells),
+            error=bars(measured) | dict(color=THIN, width=2),
+            customdata=[cell.texts[0] for cell in cells],
+        )
+    for cell in result.cells:
+        if cell.how is None:
+            chart.rule(y=cell.figures[name].value, dash="dot", note=cell.schedule)
+    return chart
+
+
+def plot_quality_diversity(result: "Frontier") -> Chart:
+    """Likelihood under the judge against the entropy of a text's tokens."""
+    chart = Chart(
+        "Likelihood and diversity",
+        "each schedule and cost; texts that repeat themselves are likely and are on the left",
+        x=dict(title="entropy of a text's tokens, nats", tickformat=".2f"),
+        y=dict(title="nats per character"),
+        height=420,
+        legend="below",
+    )
+    alone = {cell.schedule: [cell] for cell in result.cells if cell.how is None}
+    for schedule, cells in (_by_schedule(result) | alone).items():
+        chart.line(
+            [cell.figures["entropy"].value for cell in cells],
+            [cell.figures["nats_a_character"].value for cell in cells],
+            schedule,
+            "entropy %{x:.3f}, %{y:.3f} nats per character",
+            dots=True,
+            textposition="top center",
+            labels=[f"{cell.cost:g}" if cell.how else "" for cell in cells],
+            **_style(result, cells),
+        )
+    return chart
+
+
+def _quality(result: "Frontier") -> tuple[str, str]:
+    """The measure on the vertical axis, and its name."""
+    if result.judge is None:
+        return "entropy", "entropy of a text's tokens, nats"
+    return "nats_a_character", "nats per character under the judge"
+
+
+def _by_schedule(result: "Frontier") -> "dict[str, list[Cell]]":
+    """The written cells of each line, by cost."""
+    lines: dict[str, list[Cell]] = {}
+    for cell in sorted((one for one in result.cells if one.how), key=lambda one: one.cost):
+        sweeps = cell.how.correct if cell.how else 0
+        ending = f", {sweeps} sweep{'s' if sweeps > 1 else ''}" if sweeps else ""
+        lines.setdefault(f"{cell.schedule}{ending}", []).append(cell)
+    return dict(sorted(lines.items()))
+
+
+def _style(result: "Frontier", cells: "list[Cell]") -> dict[str, Any]:
+    """A colour for each schedule, a dash for each number of sweeps."""
+    how = cells[0].how
+    if how is None:
+        return dict(color=QUIET)
+    schedules = list(dict.fromkeys(cell.schedule for cell in result.cells))
+    sweeps = sorted({cell.how.correct for cell in result.cells if cell.how})
+    color = SCHEDULES[schedules.index(cells[0].schedule) % len(SCHEDULES)]
+    return dict(color=color, dash=DASHES[sweeps.index(how.correct) % len(DASHES)])
+
+
+def plot_correction(result: "Correction") -> Chart:
+    """Distance from filling one by one against cost, a line for each number of passes."""
+    exact = result.exact is not None
+    what = "total variation from filling one by one (exact)" if exact else "share in a trap"
+    chart = Chart(
+        "What correction buys",
+        f"{what} against rows of a text through the model; each further point has more sweeps",
+        x=dict(title="cost, passes and redraws", tickformat=",d", rangemode="tozero"),
+        y=dict(title=what, rangemode="tozero"),
+    )
+    for place, passes in enumerate(dict.fromkeys(row.passes for row in result.rows)):
+        rows = [row for row in result.rows if row.passes == passes]
+        chart.line(
+            [row.cost for row in rows],
+            [row.distances[0] if row.distances else row.traps.value for row in rows],
+            f"{passes} pass{'es' * (passes > 1)}",
+            "%{x} passes: %{y:.3f}",
+            dots=True,
+            color=SCHEDULES[place % len(SCHEDULES)],
+            width=2,
+        )
+    if result.exact is not None:
+        chart.rule(y=result.exact.apart, dash="dot", note="where the sweeps lead")
+    return chart

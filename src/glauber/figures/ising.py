@@ -1,303 +1,266 @@
-"""What do Ising models show: estimates and their errors, gaps, and steps between two modes?"""
+"""Charts of Ising models: estimates and their errors, gaps, and steps between two modes."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
-from glauber.figures.style import INK, QUIET, STRONG, empty_figure
+from glauber.figures.chart import AMBER, BLUE, COLOURS, GREEN, INK, ORANGE, QUIET, Chart
 from glauber.ising.mode_race import Race, Runner
 from glauber.ising.block_gaps import Dependency
 from glauber.ising.error_curves import ErrorCurves
 from glauber.ising.sampler_separation import Separation
 
-ORANGE, GREEN = "#d55e00", "#009e73"
-COLOURS = ("#e69f00", "#56b4e9", GREEN, STRONG, "#cc79a7", ORANGE)
-LINES = ((STRONG, "solid", "circle"), (ORANGE, "dash", "square"), (QUIET, "dot", "diamond"))
+SIZES = (AMBER, COLOURS[5], GREEN, BLUE, COLOURS[3], ORANGE)  # of k = 1, 2, …
+LINES = ((BLUE, "solid", "circle"), (ORANGE, "dash", "square"), (QUIET, "dot", "diamond"))
 BOUNDS = (
-    (STRONG, "solid"),
+    (BLUE, "solid"),
     (GREEN, "dash"),
-    ("#e69f00", "dashdot"),
+    (AMBER, "dashdot"),
     (ORANGE, "dot"),
     (QUIET, "longdash"),
 )
 ROUNDING = 1e-12
-MANY = 60  # parameters that are no longer named on the axis
+MOST_NAMED = 60  # parameters with names on the axis
+LOG = dict(type="log", tickformat="~g", dtick=1)
+POWERS = dict(type="log", exponentformat="power", tickfont_size=11)
 
 
 def plot_estimates(
     names: Sequence[str], estimate: NDArray[Any], error: NDArray[Any], *, truth: NDArray[Any] | None
-) -> go.Figure:
-    """Estimates (d,) with two standard errors (d,), and the truth where it is known."""
-    if len(names) > MANY:
-        return _plot_many(names, estimate, error, truth)
-    figure = empty_figure(
-        "Estimated fields and couplings", "bars: two standard errors of the sandwich"
-    )
-    figure.update_xaxes(title_text="", rangemode="normal", type="category", tickformat=None)
-    figure.update_yaxes(rangemode="normal", tickformat="~g", automargin=True)
-    figure.add_scatter(
-        x=list(names),
-        y=estimate,
-        mode="markers",
-        name="estimate",
-        marker=dict(color=STRONG, size=8),
-        error_y=dict(array=2 * error, color=STRONG, thickness=1.5, width=3),
-        hovertemplate="%{x}: %{y:.4f}<extra></extra>",
-    )
-    if truth is not None:
-        figure.add_scatter(
-            x=list(names),
-            y=truth,
-            mode="markers",
-            name="truth",
-            marker=dict(color=ORANGE, size=9, symbol="x-thin", line=dict(color=ORANGE, width=2)),
-            hovertemplate="%{x}: %{y:.4f}<extra>truth</extra>",
-        )
-    figure.update_layout(showlegend=True)
-    return figure
+) -> Chart:
+    """Estimates (d,) with two standard errors (d,), and the truth where it is known.
 
-
-def _plot_many(
-    names: Sequence[str], estimate: NDArray[Any], error: NDArray[Any], truth: NDArray[Any] | None
-) -> go.Figure:
-    """Estimates in order of size, with two standard errors, and the truth of each."""
-    order = np.argsort(estimate)
-    figure = empty_figure(
-        f"{len(names):,} estimated fields and couplings",
-        "in order of size; bars: two standard errors of the sandwich",
-    )
-    figure.update_xaxes(title_text="parameter", rangemode="normal", tickformat=",d")
-    figure.update_yaxes(rangemode="normal", tickformat="~g", automargin=True)
+    Many parameters are drawn in order of size, without their names on the axis.
+    """
+    few, bars = len(names) <= MOST_NAMED, "bars: two standard errors of the sandwich"
+    order = np.arange(len(names)) if few else np.argsort(estimate)
     named = [names[slot] for slot in order]
-    figure.add_scatter(
-        x=np.arange(len(order)), y=estimate[order], mode="markers", text=named, name="estimate",
-        marker=dict(color=STRONG, size=4),
-        error_y=dict(array=2 * error[order], color=STRONG, thickness=0.7, width=0),
-        hovertemplate="%{text}: %{y:.4f}<extra></extra>",
-    )  # fmt: skip
+    chart = Chart(
+        "Estimated fields and couplings"
+        if few
+        else f"{len(names):,} estimated fields and couplings",
+        bars if few else f"in order of size; {bars}",
+        x=dict(type="category") if few else dict(title="parameter", tickformat=",d"),
+        y=dict(tickformat="~g"),
+        showlegend=True,
+    )
+    x = named if few else np.arange(len(order))
+    chart.dots(
+        x,
+        estimate[order],
+        "estimate",
+        "%{text}: %{y:.4f}",
+        text=named,
+        size=8 if few else 4,
+        error=dict(array=2 * error[order], thickness=1.5 if few else 0.7, width=3 * few),
+    )
     if truth is not None:
-        figure.add_scatter(
-            x=np.arange(len(order)), y=truth[order], mode="markers", text=named, name="truth",
-            marker=dict(color=ORANGE, size=4),
-            hovertemplate="%{text}: %{y:.4f}<extra>truth</extra>",
-        )  # fmt: skip
-    figure.update_layout(showlegend=True)
-    return figure
+        cross: dict[str, Any] = (
+            dict(symbol="x-thin", line=dict(color=ORANGE, width=2)) if few else {}
+        )
+        chart.dots(
+            x,
+            truth[order],
+            "truth",
+            "%{text}: truth %{y:.4f}",
+            text=named,
+            color=ORANGE,
+            size=9 if few else 4,
+            **cross,
+        )
+    return chart
 
 
 def plot_by_size(
     ks: Sequence[int], lines: Mapping[str, Sequence[float]], *, title: str, subtitle: str
-) -> go.Figure:
+) -> Chart:
     """Up to three named lines over k = 1, …, N, on a logarithmic axis."""
-    figure = empty_figure(title, subtitle)
-    figure.update_xaxes(title_text="hidden sites k", tickvals=list(ks), rangemode="normal")
-    figure.update_yaxes(type="log", rangemode="normal", tickformat="~g", automargin=True)
-    figure.update_yaxes(title=dict(text="trace, n times the error", font_size=13))
-    for (name, values), (colour, dash, symbol) in zip(lines.items(), LINES, strict=False):
-        figure.add_scatter(
-            x=list(ks), y=list(values), mode="lines+markers", name=name,
-            line=dict(color=colour, width=2.5, dash=dash), marker=dict(symbol=symbol, size=8),
-            hovertemplate=f"k = %{{x}}: %{{y:.4g}}<extra>{name}</extra>",
-        )  # fmt: skip
-    figure.update_layout(showlegend=True, legend_font_color=INK)
-    return figure
+    chart = Chart(
+        title,
+        subtitle,
+        x=dict(title="hidden sites k", tickvals=list(ks)),
+        y=dict(title="trace, n times the error", type="log", tickformat="~g"),
+        showlegend=True,
+    )
+    for (name, values), (color, dash, symbol) in zip(lines.items(), LINES, strict=False):
+        chart.line(
+            list(ks),
+            list(values),
+            name,
+            f"{name}, k = %{{x}}: %{{y:.4g}}",
+            dots=True,
+            color=color,
+            dash=dash,
+            marker=dict(symbol=symbol, size=8),
+        )
+    return chart
 
 
-def plot_error_curves(curves: ErrorCurves) -> go.Figure:
+def plot_error_curves(curves: ErrorCurves) -> Chart:
     """Mean squared error against samples, bars of half a standard deviation; dotted: trace/n."""
-    count = curves.squared_errors.shape[2]
-    masks = curves.per_sample
+    count, masks = curves.squared_errors.shape[2], curves.per_sample
     how = "all masks averaged" if masks is None else f"{masks} random mask{'s'[: masks > 1]} each"
-    figure = empty_figure(
+    chart = Chart(
         "Squared error of the estimate, k sites hidden",
-        f"{count} repetitions, {how}; bars: half a standard deviation<br>"
+        f"{count} repetitions, {how}; bars: half a standard deviation; "
         "dotted: trace of the exact covariance / n",
+        x=dict(title="samples n", type="log", tickformat=",d", tickvals=curves.sizes),
+        y=dict(title="squared error") | LOG,
+        height=400,
     )
-    _taller(figure, 420, 130)
-    figure.update_xaxes(type="log", title_text="samples n", rangemode="normal", tickformat=",d")
-    figure.update_xaxes(tickvals=curves.sizes)
-    figure.update_yaxes(type="log", rangemode="normal", tickformat="~g", automargin=True, dtick=1)
-    figure.update_yaxes(title=dict(text="squared error", font_size=13))
     for row, k in enumerate(curves.ks):
-        colour = COLOURS[row % len(COLOURS)]
-        shifted = [n * 1.03 ** (row - (len(curves.ks) - 1) / 2) for n in curves.sizes]
-        figure.add_scatter(
-            x=shifted, y=curves.mean[row], mode="markers", name=f"k = {k}",
-            marker=dict(color=colour, size=8),
-            error_y=dict(array=curves.spread[row] / 2, color=colour, thickness=1.5, width=3),
-            customdata=curves.sizes,
-            hovertemplate=f"k = {k}, n = %{{customdata:,}}: %{{y:.3g}}<extra></extra>",
-        )  # fmt: skip
-        figure.add_scatter(
-            x=curves.sizes, y=curves.predicted[row], mode="lines", showlegend=False,
-            line=dict(color=colour, width=1.5, dash="dot"), hoverinfo="skip",
-        )  # fmt: skip
-    return figure
+        color = SIZES[row % len(SIZES)]
+        shift = 1.03 ** (row - (len(curves.ks) - 1) / 2)
+        chart.dots(
+            [n * shift for n in curves.sizes],
+            curves.mean[row],
+            f"k = {k}",
+            f"k = {k}, n = %{{customdata:,}}: %{{y:.3g}}",
+            color=color,
+            size=8,
+            error=dict(array=curves.spread[row] / 2, thickness=1.5, width=3),
+            trace=dict(customdata=curves.sizes),
+        )
+        chart.line(curves.sizes, curves.predicted[row], color=color, width=1.5, dash="dot")
+    return chart
 
 
-def plot_bounds(sizes: Sequence[int], lines: Mapping[str, Sequence[float | None]]) -> go.Figure:
+def plot_bounds(sizes: Sequence[int], lines: Mapping[str, Sequence[float | None]]) -> Chart:
     """The true total variation and up to four bounds against the sequences; 1 is no promise."""
-    figure = empty_figure(
-        "Distance of what is learnt, and its bounds",
-        "total variation against the number of sequences; above 1 a bound says nothing<br>"
+    chart = Chart(
+        "Total variation of the estimate, and its bounds",
+        "against the number of sequences; a bound above 1 is vacuous; "
         "optimistic: lower than the theorem's bound",
+        x=dict(title="sequences n", type="log", tickformat=",d", tickvals=list(sizes)),
+        y=dict(title="total variation") | LOG,
+        height=420,
+        legend="below",
     )
-    _taller(figure, 440, 140)
-    figure.update_xaxes(type="log", title_text="sequences n", rangemode="normal", tickformat=",d")
-    figure.update_xaxes(tickvals=list(sizes))
-    figure.update_yaxes(type="log", rangemode="normal", tickformat="~g", automargin=True, dtick=1)
-    figure.update_yaxes(title=dict(text="total variation", font_size=13))
-    for (name, values), (colour, dash) in zip(lines.items(), BOUNDS, strict=False):
-        figure.add_scatter(
-            x=list(sizes), y=list(values), mode="lines+markers", name=name,
-            line=dict(color=colour, width=2.5, dash=dash),
-            hovertemplate=f"n = %{{x:,}}: %{{y:.3g}}<extra>{name}</extra>",
-        )  # fmt: skip
-    figure.add_hline(y=1, line=dict(color=QUIET, width=1.5))
-    figure.update_layout(legend_font_color=INK)
-    return figure
+    for (name, values), (color, dash) in zip(lines.items(), BOUNDS, strict=False):
+        hover = f"{name}, n = %{{x:,}}: %{{y:.3g}}"
+        chart.line(list(sizes), list(values), name, hover, dots=True, color=color, dash=dash)
+    chart.rule(y=1, width=1.5)
+    return chart
 
 
-def plot_dependency(found: Sequence[Dependency]) -> go.Figure:
+def plot_dependency(rows: Sequence[Dependency]) -> Chart:
     """The gap of each block size and the total variation of the parallel sampler, against J."""
-    figure = empty_figure(
-        "Stronger dependency: slower mixing, and what filling at once costs",
-        "lines: spectral gap of k-block dynamics; dashed: total variation from p of the<br>parallel"
-        " sampler's stationary distribution (exact) and of the product of p's marginals",
+    chart = Chart(
+        "Mixing and the error of filling at once, by dependency",
+        "lines: spectral gap of k-block dynamics; dashed: total variation from p of the parallel "
+        "sampler's stationary distribution (exact) and of the product of p's marginals",
+        x=dict(title="coupling J", tickformat="~g", rangemode="tozero"),
+        y=POWERS,
+        height=400,
+        legend="below",
     )
-    strengths = [one.coupling for one in found]
-    for slot, k in enumerate(found[0].gaps):
-        gaps = [one.gaps[k] for one in found]
-        figure.add_scatter(
-            x=strengths,
-            y=[gap.value if gap.value > gap.error else None for gap in gaps],
-            mode="lines+markers",
-            line=dict(color=COLOURS[(3, 2, 0, 4, 1, 5)[slot % 6]], width=2.5),
-            name=f"gap, k = {k}",
-            hovertemplate=f"k = {k}, J = %{{x:g}}: gap %{{y:.3g}}<extra></extra>",
+    strengths = [one.coupling for one in rows]
+    for slot, k in enumerate(rows[0].gaps):
+        gaps = [one.gaps[k] for one in rows]
+        chart.line(
+            strengths,
+            [gap.value if gap.value > gap.error else None for gap in gaps],
+            f"gap, k = {k}",
+            f"k = {k}, J = %{{x:g}}: gap %{{y:.3g}}",
+            dots=True,
+            color=SIZES[(3, 2, 0, 4, 1, 5)[slot % 6]],
         )
     errors = {
-        "parallel sampler": [one.parallel.total_variation for one in found],
-        "one pass": [one.one_pass.at_most for one in found],
+        "parallel sampler": [one.parallel.total_variation for one in rows],
+        "one pass": [one.one_pass.at_most for one in rows],
     }
     for (name, values), dash in zip(errors.items(), ("dash", "dot"), strict=True):
-        figure.add_scatter(
-            x=strengths,
-            y=[value if value > ROUNDING else None for value in values],
-            mode="lines+markers",
-            line=dict(color=ORANGE, width=2.5, dash=dash),
-            name=name,
-            hovertemplate=f"{name}, J = %{{x:g}}: total variation %{{y:.3g}}<extra></extra>",
+        chart.line(
+            strengths,
+            [value if value > ROUNDING else None for value in values],
+            name,
+            f"{name}, J = %{{x:g}}: total variation %{{y:.3g}}",
+            dots=True,
+            color=ORANGE,
+            dash=dash,
         )
-    _taller(figure, 420, 130)
-    figure.update_xaxes(title_text="coupling J", tickformat="~g")
-    figure.update_yaxes(type="log", exponentformat="power", rangemode="normal", automargin=True)
-    figure.update_yaxes(tickfont_size=11)
-    return figure
+    return chart
 
 
-def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> go.Figure:
+def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> Chart:
     """Exact mean steps of each k as lines, simulated means as dots, on a logarithmic axis.
 
-    up_to cuts the axis there, so that the fast samplers can be told apart.
+    `up_to` cuts the axis there, so that the fast samplers are distinguishable.
     """
     first = races[0]
-    figure = empty_figure(
-        "Steps from all -1 to all 1 in the clique" + ("" if up_to is None else ", the fast ones"),
+    cut = {} if up_to is None else dict(range=[-0.1, float(np.log10(up_to))], dtick=1)
+    chart = Chart(
+        "Steps from all -1 to all 1 in the clique" + (", the fast ones" if cut else ""),
         f"N = {first.model.n_sites}, |C| = {first.model.size}, h = {first.model.field:g}; lines: "
-        f"exact means; dots: simulated, where all chains came<br>dotted: the budget of "
+        f"exact means; dots: simulated, where all chains came; dotted: the budget of "
         f"{first.budget:,} steps",
+        x=dict(title="coupling J", tickformat="~g"),
+        y=dict(title="steps", nticks=12) | POWERS | cut,
+        height=500,
+        legend="below",
     )
-    couplings = [one.model.coupling for one in races]
-    n = len(first.gibbs)
-    colours = sample_colorscale("Viridis", list(np.linspace(0.05, 0.9, max(n, 2))))
+    couplings, n = [one.model.coupling for one in races], len(first.gibbs)
+    colors = sample_colorscale("Viridis", list(np.linspace(0.05, 0.9, max(n, 2))))
     for slot in range(n):
-        name = f"k = {first.gibbs[slot].k}"
-        _add(figure, couplings, [one.gibbs[slot] for one in races], name, colours[slot])
-    _add(figure, couplings, [one.parallel for one in races], "parallel", ORANGE, dash="dash")
-    figure.add_hline(y=first.budget, line=dict(color=QUIET, width=1, dash="dot"))
-    _taller(figure, 520, 150)
-    figure.update_xaxes(title_text="coupling J", rangemode="normal", tickformat="~g")
-    figure.update_yaxes(
-        type="log", title=dict(text="steps", font_size=13), exponentformat="power",
-        rangemode="normal", automargin=True, nticks=12, tickformat=None, tickfont_size=11,
-    )  # fmt: skip
-    if up_to is not None:
-        figure.update_yaxes(range=[-0.1, float(np.log10(up_to))], dtick=1)
-    return figure
+        runners = [one.gibbs[slot] for one in races]
+        _add_runners(chart, couplings, runners, f"k = {first.gibbs[slot].k}", colors[slot])
+    parallel = [one.parallel for one in races]
+    _add_runners(chart, couplings, parallel, "parallel", ORANGE, dash="dash")
+    chart.rule(y=first.budget, dash="dot", width=1)
+    return chart
 
 
-def plot_separation(found: Sequence[Separation]) -> go.Figure:
-    """The two chances of failure against |C|, as powers of ten, and what the corollary promises."""
-    first = found[0]
-    steps = "one step" if first.n_steps == 1 else f"{first.n_steps:,} steps"
-    figure = empty_figure(
-        "One step of N-Gibbs against the parallel sampler",
-        f"exact chances, as powers of ten; dotted: delta = {first.delta:g}, which corollary 3 "
-        f"promises from<br>{found[-1].model.size} sites on; the parallel sampler has {steps}, from "
-        "a sum of -2 (even |C|) or -3",
-    )
-    sizes = [one.model.size for one in found]
-    chances = {
-        "N-Gibbs is not in R1": ([log10(one.gibbs_misses) for one in found], STRONG),
-        "the parallel sampler is in R1": ([one.log10_parallel() for one in found], ORANGE),
-    }
-    for name, (values, colour) in chances.items():
-        figure.add_scatter(
-            x=sizes,
-            y=values,
-            mode="lines+markers",
-            line=dict(color=colour, width=2.5),
-            marker_size=5,
-            name=name,
-            hovertemplate=f"{name}, |C| = %{{x}}: 10^%{{y:.1f}}<extra></extra>",
-        )
-    figure.add_hline(y=log10(first.delta), line=dict(color=QUIET, width=1, dash="dot"))
-    _taller(figure, 400, 130)
-    figure.update_xaxes(title_text="sites of the clique |C|", rangemode="normal")
-    figure.update_yaxes(
-        title=dict(text="log10 of the chance", font_size=13), rangemode="normal", automargin=True
-    )
-    return figure
-
-
-def _add(
-    figure: go.Figure,
+def _add_runners(
+    chart: Chart,
     couplings: list[float],
     runners: list[Runner],
     name: str,
-    colour: str,
+    color: str,
     dash: str = "solid",
 ) -> None:
     """The exact means of one sampler as a line, the simulated ones as dots."""
-    figure.add_scatter(
-        x=couplings,
-        y=[runner.mean for runner in runners],
-        mode="lines",
-        line=dict(color=colour, width=2.5, dash=dash),
-        name=name,
-        hovertemplate=f"{name}, J = %{{x:g}}: mean %{{y:.3g}} steps<extra></extra>",
-    )
-    came = [
-        (j, one.simulated)
-        for j, one in zip(couplings, runners, strict=True)
-        if one.simulated is not None and one.simulated.arrived.all()
+    hover, means = f"{name}, J = %{{x:g}}: ", [runner.mean for runner in runners]
+    chart.line(couplings, means, name, f"{hover}mean %{{y:.3g}} steps", color=color, dash=dash)
+    arrived = [
+        (coupling, runner.simulated)
+        for coupling, runner in zip(couplings, runners, strict=True)
+        if runner.simulated is not None and runner.simulated.arrived.all()
     ]
-    figure.add_scatter(
-        x=[j for j, _ in came],
-        y=[seen.mean for _, seen in came],
-        error_y=dict(array=[seen.standard_error for _, seen in came], color=colour, width=3),
-        mode="markers",
-        marker=dict(color=colour, size=6, line=dict(color=INK, width=0.5)),
-        showlegend=False,
-        hovertemplate=f"{name}, J = %{{x:g}}: simulated %{{y:.3g}}<extra></extra>",
+    chart.dots(
+        [coupling for coupling, _ in arrived],
+        [one.mean for _, one in arrived],
+        "",
+        f"{hover}simulated %{{y:.3g}}",
+        color=color,
+        size=6,
+        line=dict(color=INK, width=0.5),
+        error=dict(array=[one.standard_error for _, one in arrived], width=3),
     )
 
 
-def _taller(figure: go.Figure, height: int, top: int) -> None:
-    figure.update_layout(height=height, margin_t=top, title_y=1 - 12 / height)
+def plot_separation(rows: Sequence[Separation]) -> Chart:
+    """Both probabilities of failure against |C|, as powers of ten, and the corollary's promise."""
+    first = rows[0]
+    steps = "one step" if first.n_steps == 1 else f"{first.n_steps:,} steps"
+    chart = Chart(
+        "One step of N-Gibbs against the parallel sampler",
+        f"exact probabilities, as powers of ten; dotted: delta = {first.delta:g}, which corollary 3"
+        f" promises from {rows[-1].model.size} sites on; the parallel sampler has {steps}, from "
+        "a sum of -2 (even |C|) or -3",
+        x=dict(title="sites of the clique |C|", tickformat=",d"),
+        y=dict(title="log10 of the probability"),
+        height=380,
+    )
+    sizes = [one.model.size for one in rows]
+    for name, color, values in (
+        ("N-Gibbs is not in R1", BLUE, [log10(one.gibbs_misses) for one in rows]),
+        ("the parallel sampler is in R1", ORANGE, [one.log10_parallel() for one in rows]),
+    ):
+        hover = f"{name}, |C| = %{{x}}: 10^%{{y:.1f}}"
+        chart.line(sizes, values, name, hover, dots=True, color=color, marker=dict(size=5))
+    chart.rule(y=log10(first.delta), dash="dot", width=1)
+    return chart

@@ -1,9 +1,11 @@
-"""How does an answer become a file? A page that needs no network, a picture, JSON or CSV."""
+"""Results become files: pages that need no network, pictures for a paper, tables and JSON."""
 
 import base64
 import gzip
+import io
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,46 +16,78 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from glauber.errors import GlauberError
-from glauber.extras import need
 from glauber.figures.bundle import WEB
-from glauber.figures.style import DARK, HEIGHT
+from glauber.figures.chart import CREATOR, DARK, HEIGHT
 from glauber.json_text import parse_json
-from glauber.result import Result, visible
+from glauber.result import Result, plain, visible
 from glauber.tables import csv_text
 
 PLOTLY = WEB / "vendor" / "plotly-cartesian.js.gz"
 CARTESIAN = frozenset({"bar", "box", "contour", "heatmap", "histogram", "scatter"})  # it draws
-WIDTH, SHARPNESS = 1000, 2  # of a PNG: pixels across, and how many of them for each
 MARK = '<meta name="generator" content="glauber">'  # pages of ours may be written again
+PICTURES = (".pdf", ".pgf", ".png", ".svg")
+TABLES = (".csv", ".jsonl", ".parquet", ".tex")
+SEQUENCES = (".fasta", ".fa", ".gz")  # of results that contain sequences
 
 
 def write_result(result: Result, path: Path) -> Path:
-    """Writes a result to a page (.html), pictures (.png), .json, .csv, or a new folder of all."""
+    """Writes a result to the kind of file that the name asks for, or to a new folder.
+
+    A page (.html), pictures (.pdf, .svg, .png, .pgf), a table (.csv, .tex, .jsonl, .parquet),
+    everything as .json; a folder gets the page of each picture, the table, the text and the JSON.
+    """
     check_place(path)
-    figures = result.figures()
+    suffix = path.suffix.lower()
+    if suffix in SEQUENCES:
+        raise GlauberError(f"{path}: this answer contains no sequences to write as {suffix}.")
+    figures = {} if suffix in TABLES else result.figures()
     record = json.dumps(result.record(), indent=1, ensure_ascii=False) + "\n"
-    match path.suffix.lower():
-        case ".html":
-            write_text(path, page("result.html", figures=figures, text=str(result)))
-        case ".png":
-            write_picture(*figures.values(), path=path)
-        case ".json":
-            write_text(path, record)
-        case ".csv":
-            write_text(path, csv_text(result.frame()))
-        case _:
-            write_text(path / "result.json", record)
-            write_text(path / "result.csv", csv_text(result.frame()))
-            write_text(path / "result.txt", str(result) + "\n")
-            for name, figure in figures.items():
-                write_picture(figure, path=path / f"{name}.html")
+    if suffix == ".html":
+        write_text(path, page("result.html", figures=figures, text=str(result)))
+    elif suffix in PICTURES:
+        write_picture(*figures.values(), path=path)
+    elif suffix == ".json":
+        write_text(path, record)
+    elif suffix in TABLES:
+        _write_table(result, path, suffix)
+    else:
+        write_text(path / "result.json", record)
+        write_text(path / "result.csv", csv_text(result.frame()))
+        write_text(path / "result.txt", str(result) + "\n")
+        for name, figure in figures.items():
+            write_picture(figure, path=path / f"{name}.html")
     return path
+
+
+def _write_table(result: Result, path: Path, suffix: str) -> None:
+    """The frame of a result, in full precision but for LaTeX."""
+    frame = result.frame()
+    if suffix == ".csv":
+        return write_text(path, csv_text(frame))
+    if suffix == ".jsonl":
+        rows = (json.dumps(plain(row), ensure_ascii=False) for row in frame.to_dict("records"))
+        return write_text(path, "".join(f"{row}\n" for row in rows))
+    if suffix == ".tex":
+        table = frame.to_latex(index=False, escape=True, float_format="{:.4g}".format)
+        return write_text(path, f"% {visible(result.signature)}\n{table}")
+    buffer = io.BytesIO()
+    try:
+        frame.to_parquet(buffer, index=False)
+    except (ValueError, TypeError) as error:  # pyarrow's errors among them
+        raise GlauberError(
+            f"{path} cannot be written: a column has values of several types; write .jsonl."
+        ) from error
+    write_bytes(path, buffer.getvalue())
 
 
 def check_place(path: Path) -> None:
     """Refuses a place that cannot be written, lies in a run, or holds what is not ours."""
-    if path.suffix.lower() == ".png":
-        need("png", "a PNG", otherwise="write to a name with .html")
+    known = (".html", *PICTURES, ".json", *TABLES)
+    is_name = re.fullmatch(r"\.[A-Za-z]\w*", path.suffix) and not path.is_dir()
+    if is_name and path.suffix.lower() not in (*known, *SEQUENCES):
+        raise GlauberError(
+            f"{path.suffix} is no format of an answer: use {', '.join(known)}, or a folder's name."
+        )
     try:
         whole = path.absolute()
         if "\0" in str(path):
@@ -76,23 +110,30 @@ def check_place(path: Path) -> None:
 
 
 def _ours(path: Path) -> bool:
-    """Whether a file may be written again: our pages and our JSON, which say that they are ours."""
+    """Whether a file may be written again: pages, pictures and JSON that say they are ours."""
     if path.suffix.lower() == ".json":
         try:
             return "glauber:" in parse_json(path.read_text(encoding="utf-8"))["signature"]
         except (ValueError, KeyError, TypeError):
             return False
+    if path.suffix.lower() in PICTURES:
+        return CREATOR.encode() in path.read_bytes()
     with path.open("rb") as file:
         return MARK.encode() in file.read(512)
 
 
 def write_text(path: Path, text: str) -> None:
     """Writes a file atomically, and the folders above it: a reader sees the old or the new."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file atomically, and the folders above it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".glauber-{secrets.token_hex(8)}")  # no other file's name
         try:
-            partial.write_text(text, encoding="utf-8")
+            partial.write_bytes(content)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -101,19 +142,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_picture(*figures: go.Figure, path: Path) -> None:
-    """Writes figures as one page that needs no network; to a name with .png, as PNG.
+    """Writes figures as one page that needs no network, or as .pdf, .svg, .png or .pgf.
 
-    Of several figures a PNG file each: name.png, name-2.png, …
+    Of several figures a picture each: name.png, name-2.png, …
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix.lower() == ".png":
-            _write_png(figures, path)
-        else:
-            named = {f"figure-{number}": figure for number, figure in enumerate(figures, 1)}
-            write_text(path, page("result.html", figures=named))
-    except OSError as error:
-        raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
+    if path.suffix.lower() not in PICTURES:
+        named = {f"figure-{number}": figure for number, figure in enumerate(figures, 1)}
+        return write_text(path, page("result.html", figures=named))
+    from glauber.figures.matplotlib_backend import picture
+
+    for number, figure in enumerate(figures, 1):
+        name = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        write_bytes(name, picture(figure, path.suffix.lower()[1:]))
 
 
 class Drawn:
@@ -194,17 +234,3 @@ def packed_plotly(*, whole: bool = False) -> str:
         else PLOTLY.read_bytes()
     )
     return base64.b64encode(packed).decode("ascii")
-
-
-def _write_png(figures: tuple[go.Figure, ...], path: Path) -> None:
-    for number, figure in enumerate(figures, 1):
-        name = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-        try:
-            figure.write_image(name, width=WIDTH, height=figure.layout.height, scale=SHARPNESS)
-        except (ImportError, ValueError, RuntimeError) as error:
-            need("png", "a PNG", otherwise="write to a name with .html")
-            first = (str(error).strip() or repr(error)).splitlines()[0].rstrip(".")
-            raise GlauberError(
-                f"kaleido cannot draw a PNG ({first}): it needs a Chrome or Chromium; or write to "
-                "a name with .html."
-            ) from error

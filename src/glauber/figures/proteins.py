@@ -1,173 +1,421 @@
-"""What does a model say of mutants? Single ones as a map; variants with the spread over orders."""
+"""Charts of mutants and designs: scores by position and by order, letters, distances, chains."""
 
 from collections.abc import Sequence
-from html import escape
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, INK, QUIET, STRONG, empty_figure
-from glauber.result import visible
+from glauber.figures.chart import (
+    AMBER,
+    BLUE,
+    COLOURS,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    QUIET,
+    SHARE,
+    THIN,
+    WHITE,
+    Chart,
+    ends,
+)
 
 if TYPE_CHECKING:
+    from glauber.proteins.designs import Design, Family
     from glauber.proteins.variants import Variant
 
-AGAINST = "#d55e00"  # Okabe and Ito's vermilion, for what the model disfavours
-LETTER = 20  # pixels of a row of letters
-SHOWN = 60  # variants that are drawn by name
+ROW = 20  # pixels of a row of letters
+MOST_NAMED = 60  # variants that are drawn by name
 MARKS = {
     "wild_type_fill": "diamond-open",
     "mutant_fill": "square-open",
     "all_hidden": "x-thin-open",
     "pll": "triangle-up-open",
 }
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # of the conventions, by Okabe and Ito
+# Chemistry of side chains.
+CLASSES = {
+    "hydrophobic": ("AVLIMC", AMBER),
+    "aromatic": ("FWY", COLOURS[3]),
+    "polar": ("STNQ", GREEN),
+    "positive": ("KRH", COLOURS[5]),
+    "negative": ("DE", ORANGE),
+    "glycine, proline": ("GP", "#9aa1ab"),
+    "other": ("", "#9aa1ab"),
+}
+READABLE = 0.035  # share below which a letter has no room in its bar
+CROWDED = 10  # positions above which their names are small
+MOST_POSITIONS = 45  # that a logo can show side by side
+NATS = dict(title="nats")
 
 
 def plot_singles(
-    positions: Sequence[int],
-    wild_type: Sequence[str],
-    letters: Sequence[str],
-    scores: NDArray[Any],
-) -> go.Figure:
+    positions: Sequence[int], wild_type: Sequence[str], letters: Sequence[str], scores: NDArray[Any]
+) -> Chart:
     """The log-ratio of every letter (positions, letters) to the parent's, a column a position."""
-    figure = empty_figure(
+    low, high = max(1.0, float(np.quantile(-scores, 0.98))), max(1.0, float(scores.max()))
+    named = [f"{own}{place}" for own, place in zip(wild_type, positions, strict=True)]
+    columns, every = list(range(len(named))), max(1, len(named) // 24)
+    chart = Chart(
         "Single mutants",
         "log-ratio to the parent's letter in nats, its site hidden; a dot marks the parent's own",
+        x=dict(
+            title="position, counted from 1",
+            range=[-0.5, len(columns) - 0.5],
+            tickangle=-60,
+            tickvals=columns[::every],
+            ticktext=named[::every],
+        ),
+        y=_letters(letters),
+        height=170 + ROW * len(letters),
     )
-    low, high = max(1.0, float(np.quantile(-scores, 0.98))), max(1.0, float(scores.max()))
-    columns = list(range(len(positions)))
-    named = [f"{old}{place}" for old, place in zip(_plain(wild_type), positions, strict=True)]
-    spelled = _plain(letters)
-    figure.add_heatmap(
-        z=scores.T,
+    chart.cells(
+        scores.T,
+        "%{customdata}: %{z:+.2f} nats",
         zmin=-low,
         zmax=high,
-        colorscale=[[0, AGAINST], [low / (low + high), "white"], [1, STRONG]],
-        customdata=[[f"{old}{new}" for old in named] for new in spelled],
-        hovertemplate="%{customdata}: %{z:+.2f} nats<extra></extra>",
-        colorbar=dict(title=dict(text="nats", font=dict(color=QUIET)), thickness=12),
+        bar="nats",
+        gap=0,
+        colors=((0, ORANGE), (low / (low + high), WHITE), (1, BLUE)),
+        data=[[f"{own}{new}" for own in named] for new in letters],
     )
-    own = [(at, letters.index(old)) for at, old in enumerate(wild_type) if old in letters]
-    figure.add_scatter(
-        x=[at for at, _ in own], y=[row for _, row in own], mode="markers", hoverinfo="skip",
-        marker=dict(color=INK, size=4), showlegend=False,
-    )  # fmt: skip
-    every = max(1, len(columns) // 24)
-    figure.update_xaxes(
-        title_text="position, counted from 1", rangemode="normal", range=[-0.5, len(columns) - 0.5],
-        tickmode="array", tickvals=columns[::every], ticktext=named[::every], tickangle=-60,
-    )  # fmt: skip
-    figure.update_yaxes(
-        tickmode="array", tickvals=list(range(len(letters))), ticktext=spelled, rangemode="normal",
-        range=[len(letters) - 0.5, -0.5], showgrid=False, title="",
-    )  # fmt: skip
-    figure.update_layout(height=170 + LETTER * len(letters), margin=dict(b=70))
-    return figure
+    own = [(at, letters.index(letter)) for at, letter in enumerate(wild_type) if letter in letters]
+    chart.dots([at for at, _ in own], [row for _, row in own], color=INK, size=4)
+    return chart
 
 
-def plot_order_scores(variants: "Sequence[Variant]") -> go.Figure:
+def _letters(letters: Sequence[str]) -> dict[str, Any]:
+    """An axis with a letter in each row, the first on top."""
+    n = len(letters)
+    ticks = dict(tickvals=list(range(n)), ticktext=letters)
+    return ticks | dict(range=[n - 0.5, -0.5], showgrid=False)
+
+
+def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
     """Each variant by its mean over orders, one standard deviation and the range over orders."""
-    shown = variants[:SHOWN]
-    more = "" if len(shown) == len(variants) else f"; the best {SHOWN} of {len(variants):,}"
-    figure = empty_figure(
+    shown = variants[:MOST_NAMED]
+    more = "" if len(shown) == len(variants) else f"; the best {MOST_NAMED} of {len(variants):,}"
+    names = [one.name if len(one.name) < 40 else one.name[:37] + "…" for one in shown]
+    chart = Chart(
         "Variants, with the error of their order",
         f"log-ratio to the parent in nats; thick: one sd over orders, thin: their range{more}",
+        x=NATS | dict(tickformat="~g", showgrid=True, gridcolor=FAINT),
+        y=_letters(names),
+        height=220 + 22 * len(shown),
+        legend="below",
     )
-    rows = list(range(len(shown)))
-    names = _plain([one.name if len(one.name) < 40 else one.name[:37] + "…" for one in shown])
-    means = [one.mean.value for one in shown]
-    figure.add_scatter(
-        x=means, y=rows, mode="markers", name="one sd over orders", hoverinfo="skip",
-        marker=dict(color=STRONG, size=1),
-        error_x=dict(
-            type="data", color=STRONG, thickness=4, width=0, array=[one.sd.value for one in shown]
-        ),
-    )  # fmt: skip
-    figure.add_scatter(
-        x=means, y=rows, mode="markers", name="mean over orders, range", 
-        marker=dict(color="white", size=8, line=dict(color=STRONG, width=2)),
-        text=names, hovertemplate="%{text}: mean %{x:+.2f}<extra></extra>",
-        error_x=dict(
-            type="data", symmetric=False, color=QUIET, thickness=1, width=0,
-            array=[one.high - one.mean.value for one in shown],
-            arrayminus=[one.mean.value - one.low for one in shown],
-        ),
-    )  # fmt: skip
-    for name, mark in MARKS.items():
+    rows, means = list(range(len(shown))), [one.mean.value for one in shown]
+    thick = dict(type="data", array=[one.sd.value for one in shown], thickness=4, width=0)
+    chart.dots(means, rows, "one sd over orders", color=BLUE, size=1, error_x=thick)
+    spread = ends(means, [one.low for one in shown], [one.high for one in shown])
+    chart.dots(
+        means,
+        rows,
+        "mean over orders, range",
+        "%{text}: mean %{x:+.2f}",
+        text=names,
+        color=WHITE,
+        size=8,
+        line=dict(color=BLUE, width=2),
+        error_x=spread | dict(color=QUIET, width=0),
+    )
+    for name, symbol in MARKS.items():
         if name in shown[0].scores:
-            figure.add_scatter(
-                x=[one.scores[name] for one in shown], y=rows, mode="markers", text=names,
-                name=name.replace("_", " "), marker=dict(symbol=mark, color=INK, size=8),
-                hovertemplate="%{text}: %{x:+.2f}<extra></extra>",
-            )  # fmt: skip
-    figure.update_xaxes(title_text="nats", tickformat="~g", rangemode="normal", showgrid=True)
-    figure.update_xaxes(gridcolor=FAINT)
-    figure.update_yaxes(
-        tickmode="array", tickvals=rows, ticktext=names, range=[len(shown) - 0.5, -0.5],
-        rangemode="normal", automargin=True, showgrid=False,
-    )  # fmt: skip
-    height = 200 + 22 * len(shown)
-    figure.update_layout(height=height, title_y=1 - 12 / height, margin=dict(t=110))
-    return figure
+            chart.dots(
+                [one.scores[name] for one in shown],
+                rows,
+                name.replace("_", " "),
+                "%{text}: %{x:+.2f}",
+                text=names,
+                color=INK,
+                size=8,
+                symbol=symbol,
+            )
+    return chart
 
 
-def plot_order_spread(variants: "Sequence[Variant]") -> go.Figure:
+def plot_order_spread(variants: "Sequence[Variant]") -> Chart:
     """The standard deviation over orders against the number of changes, a dot a variant."""
-    figure = empty_figure(
-        "How much the order decides",
-        "standard deviation over orders in nats; 0 for every variant if a joint law existed",
-    )
     several = [one for one in variants if one.changes > 1]
     changes = np.array([one.changes for one in several])
     spread = np.zeros(len(several))
     for count in np.unique(changes):
         here = np.nonzero(changes == count)[0]
         spread[here] = np.linspace(-0.3, 0.3, len(here)) if len(here) > 1 else 0.0
-    figure.add_scatter(
-        x=changes + spread, y=[one.sd.value for one in several], mode="markers",
-        text=_plain([one.name for one in several]), showlegend=False,
-        marker=dict(color=STRONG, opacity=0.7),
-        hovertemplate="%{text}: sd %{y:.2f}<extra></extra>",
-    )  # fmt: skip
     counts = sorted({int(one) for one in changes})
-    figure.update_xaxes(title_text="changed letters", tickvals=counts, rangemode="normal")
-    figure.update_xaxes(range=[counts[0] - 0.6, counts[-1] + 0.6])
-    figure.update_yaxes(title=dict(text="nats", font_size=13))
-    return figure
-
-
-def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> go.Figure:
-    """Each convention against the mean over orders, with one standard deviation over orders."""
-    figure = empty_figure(
-        "Conventions beside the mean over orders",
-        "log-ratio to the parent in nats; bars: one standard deviation over orders",
+    chart = Chart(
+        "Spread of the score over orders",
+        "standard deviation in nats; 0 for every variant if there is a joint distribution",
+        x=dict(title="changed letters", tickvals=counts, range=[counts[0] - 0.6, counts[-1] + 0.6]),
+        y=NATS | dict(rangemode="tozero"),
     )
-    means = [one.mean.value for one in variants]
-    ends = [min(means), max(means)]
-    figure.add_scatter(
-        x=ends, y=ends, mode="lines", line=dict(color=QUIET, dash="dot"), hoverinfo="skip",
-        name="equal",
-    )  # fmt: skip
-    for name, colour in zip(variants[0].scores, COLOURS, strict=False):
-        figure.add_scatter(
-            x=means, y=[one.scores[name] for one in variants], mode="markers", name=labels[name],
-            marker=dict(color=colour, size=7, opacity=0.75),
-            text=_plain([one.name for one in variants]),
-            error_x=dict(
-                type="data", array=[one.sd.value for one in variants], color=FAINT, width=0,
-                thickness=1,
+    chart.dots(
+        changes + spread,
+        [one.sd.value for one in several],
+        "",
+        "%{text}: sd %{y:.2f}",
+        text=[one.name for one in several],
+        color=BLUE,
+        opacity=0.7,
+    )
+    return chart
+
+
+def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> Chart:
+    """Each convention against the mean over orders, with one standard deviation over orders."""
+    chart = Chart(
+        "Conventions and the mean over orders",
+        "log-ratio to the parent in nats; bars: one standard deviation over orders",
+        x=dict(title="mean over orders", tickformat="~g"),
+        y=dict(title="by the convention"),
+        height=420,
+        legend="below",
+    )
+    means, names = [one.mean.value for one in variants], [one.name for one in variants]
+    diagonal = [min(means), max(means)]
+    chart.line(diagonal, diagonal, "equal", color=QUIET, width=2, dash="dot")
+    spread = dict(type="data", array=[one.sd.value for one in variants], color=FAINT, width=0)
+    for name, color in zip(variants[0].scores, COLOURS, strict=False):
+        chart.dots(
+            means,
+            [one.scores[name] for one in variants],
+            labels[name],
+            "%{text}: %{y:+.2f} against %{x:+.2f}",
+            text=names,
+            color=color,
+            opacity=0.75,
+            error_x=spread,
+        )
+    return chart
+
+
+def design_figures(family: "Family", *, named: bool = False) -> dict[str, Chart]:
+    """The charts of one parent's designs, the most telling first; named by it if asked for."""
+    of = f" of {family.short}" if named else ""
+    return {
+        "score": plot_scores(family, of),
+        "logo": plot_logo(family, of),
+        "frequencies": plot_frequencies(family, of),
+        "diversity": plot_distances(family, of),
+        "forgetting": plot_forgetting(family, of),
+        "moves": plot_moves(family, of),
+    }
+
+
+def _positions(family: "Family", places: list[int]) -> dict[str, Any]:
+    """An axis with the parent's letter and the position below it."""
+    numbers = [family.positions[place] for place in places]
+    labels = [f"{family.parent[number - 1]}\n{number}" for number in numbers]
+    return dict(
+        title="parent's residue and position",
+        tickvals=list(range(len(places))),
+        ticktext=labels,
+        tickangle=0,
+        range=[-0.6, len(places) - 0.4],
+        tickfont_size=10 if len(places) > CROWDED else 13,
+    )
+
+
+class _Letter(NamedTuple):
+    """The share of one letter at one position, and where its part of the column begins."""
+
+    place: int
+    base: float
+    share: float
+    letter: str
+    is_parents: bool
+
+    @property
+    def chemistry(self) -> str:
+        return next((name for name, (of, _) in CLASSES.items() if self.letter in of), "other")
+
+
+def _stacks(family: "Family", places: list[int]) -> list[_Letter]:
+    """The letters of each position, the most frequent on top."""
+    letters = []
+    for x, place in enumerate(places):
+        base, row = 0.0, family.frequencies[place]
+        parent = family.parent[family.positions[place] - 1]
+        for number in row.argsort(kind="stable"):
+            share, letter = float(row[number]), family.alphabet[number]
+            if share > 0:
+                letters.append(_Letter(x, base, share, letter, letter == parent))
+                base += share
+    return letters
+
+
+def plot_logo(family: "Family", of: str = "") -> Chart:
+    """The letters at each free position, stacked by their share of the designs."""
+    n, more = len(family.positions), ""
+    places = list(range(n))
+    if n > MOST_POSITIONS:
+        parents = [family.alphabet.index(family.parent[at - 1]) for at in family.positions]
+        changed = 1 - family.frequencies[np.arange(n), parents]
+        places = sorted((-changed).argsort(kind="stable")[:MOST_POSITIONS].tolist())
+        more = f"; the {MOST_POSITIONS} that change most"
+    chart = Chart(
+        f"Residues of the designs{of}",
+        f"share of {len(family.designs):,} designs, stacked; pale: the parent's own{more}",
+        x=_positions(family, places),
+        y=dict(range=[0, 1.0], tickformat=".0%", showgrid=False),
+        height=480,
+        legend="below",
+        barmode="overlay",
+        bargap=0,
+    )
+    letters = sorted(_stacks(family, places), key=lambda one: one.chemistry)
+    for name, group in groupby(letters, key=lambda one: one.chemistry):
+        rows = list(group)
+        # Letters as large as their bars, within what is readable.
+        sizes = [int(min(34, max(9, 200 * one.share))) for one in rows]
+        chart.columns(
+            [one.place for one in rows],
+            [one.share for one in rows],
+            name,
+            "%{customdata}",
+            text=[one.letter if one.share >= READABLE else "" for one in rows],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            constraintext="none",
+            insidetextfont=dict(color=INK, size=sizes),
+            color=CLASSES[name][1],
+            marker=dict(
+                opacity=[0.4 if one.is_parents else 1.0 for one in rows],
+                line=dict(color=WHITE, width=1),
             ),
-            hovertemplate="%{text}: %{y:+.2f} against %{x:+.2f}<extra></extra>",
-        )  # fmt: skip
-    figure.update_xaxes(title_text="mean over orders", tickformat="~g", rangemode="normal")
-    figure.update_yaxes(title=dict(text="by the convention", font_size=13), rangemode="normal")
-    figure.update_layout(height=420)
-    return figure
+            width=0.92,
+            base=[one.base for one in rows],
+            customdata=[f"{one.letter} {one.share:.1%}" for one in rows],
+        )
+    return chart
 
 
-def _plain(texts: Sequence[str]) -> list[str]:
-    """Texts as Plotly shows them, letter by letter."""
-    return [escape(visible(text), quote=False) for text in texts]
+def plot_frequencies(family: "Family", of: str = "") -> Chart:
+    """The share of each residue at each position; the parent's own are framed."""
+    places, shares = list(range(len(family.positions))), family.frequencies.T
+    x = _positions(family, places)
+    if len(places) > MOST_POSITIONS:
+        x = dict(title="position", tickformat=",d", range=x["range"])
+    chart = Chart(
+        f"Share of each residue by position{of}",
+        "among the designs (exact); framed: the parent's own residue",
+        x=x,
+        y=_letters(family.alphabet),
+        height=200 + ROW * len(family.alphabet),
+    )
+    chart.cells(
+        np.where(shares > 0, shares, np.nan),
+        "%{customdata}: %{z:.1%}",
+        x=places,
+        y=list(range(len(family.alphabet))),
+        colors=((0, FAINT), (1, BLUE)),
+        bar="",
+        format=".0%",
+        data=[[f"{letter} at {at}" for at in family.positions] for letter in family.alphabet],
+    )
+    for column, position in enumerate(family.positions):
+        row = family.alphabet.index(family.parent[position - 1])
+        chart.region(x=(column - 0.5, column + 0.5), y=(row - 0.5, row + 0.5), frame=QUIET)
+    return chart
+
+
+def plot_scores(family: "Family", of: str = "") -> Chart:
+    """The score of each design against its distance to the parent, with its spread over orders."""
+    chart = Chart(
+        f"Scores of the designs{of}",
+        "log-ratio to the parent in nats, mean over orders; bars: standard deviation over orders",
+        x=dict(title="mutations", tickformat=",d", dtick=1),
+        y=NATS,
+        height=400,
+    )
+    designs = sorted(family.designs, key=lambda one: (one.distance, one.rank))
+    spread = [one.scored.sd.value for one in designs]
+    chart.dots(
+        _side_by_side(designs),
+        [one.scored.mean.value for one in designs],
+        "",
+        "%{customdata}\n%{y:.2f} nats",
+        color=BLUE,
+        size=6,
+        error=dict(type="data", array=np.nan_to_num(spread, posinf=0.0), color=THIN, width=0),
+        trace=dict(customdata=[f"{one.name}\n{one.scored.mutations}" for one in designs]),
+    )
+    chart.rule(y=0, dash="dot", width=1)
+    return chart
+
+
+def _side_by_side(designs: "list[Design]") -> list[float]:
+    """Distances, with designs of the same distance spread by rank so that none hides another."""
+    places: list[float] = []
+    for distance, group in groupby(designs, key=lambda one: one.distance):
+        n = len(list(group))
+        places += [distance + (0.7 * (i + 0.5) / n - 0.35 if n > 1 else 0.0) for i in range(n)]
+    return places
+
+
+def plot_distances(family: "Family", of: str = "") -> Chart:
+    """How many pairs of designs differ at how many positions."""
+    mean = family.mean_distance
+    chart = Chart(
+        f"Distances between the designs{of}",
+        "pairs of designs by the positions at which they differ (exact)"
+        + ("" if mean is None else f"; mean {mean:.1f}"),
+        x=dict(title="positions that differ", tickformat=",d", dtick=1),
+        y=dict(title="pairs", tickformat=",d"),
+    )
+    last = max((i for i, n in enumerate(family.distances) if n), default=1)
+    chart.columns(
+        list(range(1, last + 1)),
+        family.distances[1 : last + 1],
+        "",
+        "%{y:,} pairs differ at %{x} positions",
+        color=BLUE,
+        width=0.8,
+    )
+    return chart
+
+
+def plot_forgetting(family: "Family", of: str = "") -> Chart:
+    """The share of the free positions that hold the parent's residue, along the chains."""
+    walk = family.walk
+    after = "" if walk.forgotten is None else f"; forgotten after about {walk.forgotten:,} steps"
+    chart = Chart(
+        f"Share of the parent{of} that is kept",
+        f"share of the free positions, each chain and their mean{after} (an estimate)",
+        y=SHARE,
+    )
+    steps = np.arange(walk.kept.shape[1]) * walk.every
+    for chain, kept in enumerate(walk.kept):
+        hover = f"chain {chain}, step %{{x:,}}: %{{y:.0%}}"
+        chart.line(steps, kept, "", hover, color=THIN, width=1)
+    chart.line(steps, walk.kept.mean(axis=0), "", "mean, step %{x:,}: %{y:.0%}", color=BLUE)
+    least = 1 - family.budget / len(family.positions)
+    if least > 0:
+        chart.rule(y=least, dash="dot", width=1, note="all mutations used")
+    return chart
+
+
+def plot_moves(family: "Family", of: str = "") -> Chart:
+    """The share of steps of each chain that changed a residue, and the designs it met first."""
+    walk = family.walk
+    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.moving))
+    chart = Chart(
+        f"Chains that are trapped{of}",
+        f"share of each chain's steps that changed a residue; {walk.trapped} of {len(met)} chains "
+        "changed none in the second half",
+        x=dict(title="chain", tickformat=",d"),
+        y=dict(tickformat=".0%", rangemode="tozero"),
+    )
+    chart.columns(
+        list(range(len(met))),
+        walk.moving,
+        "",
+        "chain %{x}: %{y:.1%} of steps\n%{customdata} designs",
+        color=BLUE,
+        width=0.8,
+        customdata=met,
+    )
+    return chart

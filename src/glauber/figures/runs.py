@@ -1,14 +1,13 @@
-"""How do the chains of a run go: what is left of the start, and do they still move?"""
+"""Charts of the chains of a run, of its damages, and of the cells of a sweep; its timeline."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.figures.style import FAINT, SHARES, STRONG, THIN, empty_figure
+from glauber.figures.chart import BLUE, FAINT, SHARE, STEP, THIN, Axis, Chart
 from glauber.runs.curves import window_of
 from glauber.runs.export import step_means, survival
 from glauber.runs.folder_log import FileDamage
@@ -18,125 +17,139 @@ from glauber.runs.timeline import Piece, Snapshot
 MOST = 64  # chains drawn one by one; the mean is over all
 MOMENTS = 500  # more points than this no screen shows
 HEAD = '<tr><th scope="col">step</th><th scope="col">text</th></tr>'
+CELLS = {
+    "changed": ("Steps that changed a token", "share of all steps"),
+    "entropy": ("Entropy of the draws", "mean entropy of a redraw, in nats"),
+    "kept": ("Tokens of the start that are left", "share of the free sites"),
+}
 
 
-def run_figures(run: Run) -> dict[str, go.Figure]:
-    """The pictures of a run; of one that has no steps yet, what is left of the start alone."""
+def run_figures(run: Run) -> dict[str, Chart]:
+    """The charts of a run; of one that has no steps yet, what is left of the start alone."""
     every = max(1, run.steps // MOMENTS)
-    found = {"survival": plot_survival(survival(run, every), every=every)}
+    charts = {"survival": plot_survival(survival(run, every), every=every)}
     if run.steps:
-        found["changed"] = plot_changed(np.asarray(run.read("changed").any(axis=2)))
-        found["entropy"] = plot_entropy(step_means(run, "entropy"))
-    return found
+        charts["changed"] = plot_changed(np.asarray(run.read("changed").any(axis=2)))
+        charts["entropy"] = plot_entropy(step_means(run, "entropy"))
+    return charts
 
 
-def plot_damages(damages: Sequence[FileDamage], steps: int) -> go.Figure:
+def plot_damages(damages: Sequence[FileDamage], steps: int) -> Chart:
     """Which steps of which part are damaged; a part that is about no steps is drawn over all."""
-    figure = empty_figure("What is damaged", f"of {steps:,} steps; nothing if all is sound")
-    spans = [
-        (damage.first or 0, steps if damage.last is None else damage.last) for damage in damages
-    ]
-    figure.add_bar(
-        x=[max(1, last - first) for first, last in spans],
-        base=[first for first, _ in spans],
-        y=[damage.name for damage in damages],
-        orientation="h",
-        marker_color=STRONG,
+    chart = Chart(
+        "Damaged parts",
+        f"of {steps:,} steps; empty if the run is sound",
+        x=STEP | dict(range=[0, max(1, steps)]),
+        y=dict(type="category"),
     )
-    figure.update_xaxes(title="step", range=[0, max(1, steps)])
-    return figure
+    first = [damage.first or 0 for damage in damages]
+    last = [steps if damage.last is None else damage.last for damage in damages]
+    lengths = [max(1, b - a) for a, b in zip(first, last, strict=True)]
+    names = [damage.name for damage in damages]
+    hover = "%{y}: from step %{base:,}, %{x:,}"
+    chart.columns(lengths, names, hover=hover, base=first, horizontal=True, color=BLUE)
+    return chart
 
 
-def plot_survival(survival: NDArray[Any], *, every: int = 1) -> go.Figure:
+def plot_survival(survival: NDArray[Any], *, every: int = 1) -> Chart:
     """The share of the starting tokens still in place at step 0, every, 2 every, …
 
     survival (chains, moments) is what `runs.run.survival` gives.
     """
+    chart = Chart("Tokens of the start that are left", "share of the free sites", y=SHARE)
     steps = np.arange(survival.shape[1]) * every
-    figure = empty_figure("What is left of the start", "share of the free sites as they began")
-    figure.update_yaxes(range=SHARES, tickformat=".0%")
-    add_chains(figure, steps, survival, number=".0%", shape="hv")
-    return figure
+    add_chains(chart, steps, survival, number=".0%", shape="hv")
+    return chart
 
 
-def plot_changed(changed: NDArray[Any], *, window: int | None = None) -> go.Figure:
+def plot_changed(changed: NDArray[Any], *, window: int | None = None) -> Chart:
     """The share of the last `window` steps that changed a token; changed (chains, steps) bool."""
-    window = window or window_of(changed.shape[1])
-    steps, share = moving_mean(changed, window)
-    figure = empty_figure("Steps that changed a token", f"share of the last {window:,} steps")
-    figure.update_yaxes(range=SHARES, tickformat=".0%")
-    add_chains(figure, steps, share, number=".0%")
-    return figure
+    return _smoothed("Steps that changed a token", "share", changed, window, SHARE, ".0%")
 
 
-def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> go.Figure:
+def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> Chart:
     """The mean entropy over the last `window` steps; entropy (chains, steps) in nats."""
-    window = window or window_of(entropy.shape[1])
-    steps, mean = moving_mean(entropy, window)
-    figure = empty_figure("How open the draws were", f"entropy in nats, last {window:,} steps")
-    figure.update_yaxes(tickformat=".1f")
-    add_chains(figure, steps, mean, number=".2f")
-    return figure
+    y = dict(tickformat="~g", rangemode="tozero")
+    return _smoothed("Entropy of the draws", "mean, in nats,", entropy, window, y, ".2f")
 
 
-def plot_timeline(snapshots: Sequence[Snapshot]) -> go.Figure:
+def _smoothed(
+    title: str, what: str, values: NDArray[Any], window: int | None, y: Axis, number: str
+) -> Chart:
+    window = window or window_of(values.shape[1])
+    steps, means = moving_mean(values, window)
+    chart = Chart(title, f"{what} of the last {window:,} steps", y=y)
+    add_chains(chart, steps, means, number=number)
+    return chart
+
+
+def plot_timeline(snapshots: Sequence[Snapshot]) -> Chart:
     """Which sites of one chain changed from one moment to the next, with their tokens."""
-    figure = empty_figure("A chain's text over time", "blue: changed since the row above")
-    figure.add_heatmap(
+    chart = Chart(
+        "A chain's text over time",
+        "blue: changed since the row above",
+        x=dict(title="site", tickformat=",d"),
+        y=dict(type="category", autorange="reversed", nticks=len(snapshots)),
+        height=max(340, 120 + 24 * len(snapshots)),
+    )
+    chart.cells(
+        [[int(piece.changed) for piece in snapshot.pieces] for snapshot in snapshots],
+        "step %{y}, site %{x}: %{text}",
         x=[site + snapshots[0].first for site in range(len(snapshots[0].pieces))],
         y=[f"{snapshot.step:,}" for snapshot in snapshots],
-        z=[[int(piece.changed) for piece in snapshot.pieces] for snapshot in snapshots],
-        text=[[escape(piece.text.strip()) for piece in snapshot.pieces] for snapshot in snapshots],
-        texttemplate="%{text}",
-        hovertemplate="step %{y}, site %{x}: %{text}<extra></extra>",
-        colorscale=[[0, FAINT], [1, STRONG]],
-        zmin=0,
-        zmax=1,
-        showscale=False,
+        text=[[piece.text.strip() for piece in snapshot.pieces] for snapshot in snapshots],
+        colors=((0, FAINT), (1, BLUE)),
+        gap=0,
     )
-    figure.update_layout(height=max(figure.layout.height, 120 + 24 * len(snapshots)))
-    figure.update_xaxes(title=dict(text="site", font_size=13), rangemode="normal")
-    figure.update_yaxes(type="category", autorange="reversed", nticks=len(snapshots))
-    return figure
+    return chart
+
+
+def plot_cells(cells: list[dict[str, Any]], axes: list[str]) -> dict[str, Chart]:
+    """Each number of a sweep's cells against the last axis, a line for each value of the first."""
+    first, last = axes[0], axes[-1]
+    x = dict(title=last, tickformat="~g")
+    names = [name for name in CELLS if all(name in cell for cell in cells)] if cells else []
+    if not names:  # which cells are finished, where nothing else can be drawn
+        chart = Chart("Finished cells", f"{len(cells)} of this sweep", x=x, y=dict(title=first))
+        hover = f"{last} %{{x}}, {first} %{{y}}"
+        chart.dots([c[last] for c in cells], [c[first] for c in cells], hover=hover)
+        return {"cells": chart}
+    charts = {}
+    for name in names:
+        charts[name] = chart = Chart(*CELLS[name], x=x, y=dict(rangemode="tozero"))
+        for value in sorted({cell[first] for cell in cells}):
+            row = [cell for cell in cells if cell[first] == value]
+            label = f"{first} {value:g}"
+            hover = f"{label}, {last} %{{x}}: %{{y:.3g}}"
+            x_values, y_values = ([cell[key] for cell in row] for key in (last, name))
+            chart.line(x_values, y_values, label, hover, dots=True, width=2)
+    return charts
 
 
 def add_chains(
-    figure: go.Figure,
-    steps: NDArray[Any],
-    values: NDArray[Any],
-    *,
-    number: str,
-    shape: str = "linear",
+    chart: Chart, steps: NDArray[Any], values: NDArray[Any], *, number: str, shape: str = "linear"
 ) -> None:
     """Adds a thin line for each chain and a thick one for their mean.
 
     steps (moments,), values (chains, moments); number is how a value is written, in d3's words.
     """
-    hover = f"step %{{x:,}}: %{{y:{number}}}<extra>%{{fullData.meta}}</extra>"
     several = len(values) > 1
+    hover = f"step %{{x:,}}: %{{y:{number}}}"
     for chain, row in enumerate(values[:MOST] if several else ()):
-        figure.add_scatter(
-            x=steps,
-            y=row,
-            mode="lines",
-            line=dict(color=THIN, width=1, shape=shape),
-            name="each chain" if len(values) <= MOST else f"each of the first {MOST} chains",
+        name = "each chain" if len(values) <= MOST else f"each of the first {MOST} chains"
+        chart.line(
+            steps,
+            row,
+            name,
+            f"chain {chain}, {hover}",
+            color=THIN,
+            width=1,
+            shape=shape,
             legendgroup="chains",
             showlegend=chain == 0,
-            meta=f"chain {chain}",
-            hovertemplate=hover,
         )
-    name = "mean" if several else "the chain"
-    figure.add_scatter(
-        x=steps,
-        y=values.mean(axis=0),
-        mode="lines",
-        line=dict(color=STRONG, width=2.5, shape=shape),
-        name=name,
-        meta=name,
-        hovertemplate=hover,
-        showlegend=several,
-    )
+    name, mean = "mean" if several else "the chain", values.mean(axis=0)
+    chart.line(steps, mean, name, f"{name}, {hover}", color=BLUE, shape=shape, showlegend=several)
 
 
 def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -152,22 +165,19 @@ def moving_mean(values: NDArray[Any], window: int) -> tuple[NDArray[np.int64], N
 
 
 def timeline_table(snapshots: Iterable[Snapshot]) -> str:
-    """An HTML table with a row per moment; <mark> holds a changed token, .frozen a held one."""
-    rows = "\n".join(_row(snapshot) for snapshot in snapshots)
+    """An HTML table with a row per moment; <mark> holds a changed token, .frozen a frozen one."""
+    rows = "\n".join(
+        f'<tr><th scope="row">{snapshot.step:,}</th><td dir="auto">'
+        f"{''.join(map(_token, snapshot.pieces)).strip()}</td></tr>"
+        for snapshot in snapshots
+    )
     return f'<table class="timeline">\n<thead>{HEAD}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>'
 
 
-def _row(snapshot: Snapshot) -> str:
-    text = "".join(_piece(piece) for piece in snapshot.pieces).strip()
-    return f'<tr><th scope="row">{snapshot.step:,}</th><td dir="auto">{text}</td></tr>'
-
-
-def _piece(piece: Piece) -> str:
+def _token(piece: Piece) -> str:
     """The token, its space outside of what is marked."""
     bare = piece.text.lstrip(" ")
-    space = piece.text[: len(piece.text) - len(bare)]
+    space, text = piece.text[: len(piece.text) - len(bare)], escape(bare)
     if piece.changed:
-        return f"{space}<mark>{escape(bare)}</mark>"
-    if piece.frozen:
-        return f'{space}<span class="frozen">{escape(bare)}</span>'
-    return space + escape(bare)
+        return f"{space}<mark>{text}</mark>"
+    return f'{space}<span class="frozen">{text}</span>' if piece.frozen else space + text

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.figures.chart import COLOURS
+from glauber.figures.landscape import colour_of
 from glauber.landscape.scorers import TopicScores
 from glauber.metastability.basins import Basins
 from glauber.metastability.catalogue import Catalogue
@@ -45,13 +47,15 @@ def watched(
     """
     n = min(run.n_chains, MOST)
     film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
-    held = plain({
-        "run": _about(run, film),
-        "film": film.with_three_digits().to_dict(),
-        "curves": said | {"notes": [*said["notes"], *notes]},
-        "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
-        "chain": min(chain, n - 1),
-    })  # fmt: skip
+    held = plain(
+        {
+            "run": _about(run, film),
+            "film": film.with_three_digits().to_dict(),
+            "curves": said | {"notes": [*said["notes"], *notes]},
+            "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
+            "chain": min(chain, n - 1),
+        }
+    )
     text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
     return Watched(packed, _note(run, film), n)
@@ -101,10 +105,14 @@ def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
         when, text, *rest = trap.lines()
         episode = trap.episode
         yield {
-            "chain": episode.chain, "first": episode.first, "last": episode.last,
-            "name": "perfect trap" if trap.perfect else "trap", "text": text,
-            "lines": [when, *rest], "at": first_seen(run, trap),
-        }  # fmt: skip
+            "chain": episode.chain,
+            "first": episode.first,
+            "last": episode.last,
+            "name": "perfect trap" if trap.perfect else "trap",
+            "text": text,
+            "lines": [when, *rest],
+            "at": first_seen(run, trap),
+        }
 
 
 def first_seen(run: Run, trap: Trap) -> int:
@@ -126,7 +134,8 @@ def basin_bands(basins: Basins) -> Iterable[Band]:
     """In which basin each chain was, with its text when it came in."""
     words = [", ".join(own.words) for own in basins.readable]
     for band, number in _stretches(basins.basin_of, basins.snapshots):
-        yield band | {"name": f"basin {number}", "lines": [words[number]]}
+        color = COLOURS[number % len(COLOURS)]  # that of the basin's circle
+        yield band | {"name": f"basin {number}", "lines": [words[number]], "color": color}
 
 
 def topic_bands(scores: TopicScores, read: Snapshots) -> Iterable[Band]:
@@ -136,7 +145,9 @@ def topic_bands(scores: TopicScores, read: Snapshots) -> Iterable[Band]:
         first = band["first"] // read.every
         mean = scores.values[band["chain"], first : band["last"] // read.every + 1, number].mean()
         line = f"mean score {mean:.2f} (estimate; {scores.baseline:.2f} without any knowledge)"
-        yield band | {"name": scores.labels[number], "lines": [line]}
+        label = scores.labels[number]
+        color = colour_of(label, scores.labels)
+        yield band | {"name": label, "lines": [line], "color": color}
 
 
 def _stretches(labels: NDArray[np.int64], read: Snapshots) -> Iterable[tuple[Band, int]]:

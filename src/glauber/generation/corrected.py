@@ -287,7 +287,7 @@ class Correction(Result):
         return pandas.DataFrame([row.row() for row in self.rows])
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.frontier import plot_correction
+        from glauber.figures.generation import plot_correction
 
         return {"correction": plot_correction(self)}
 

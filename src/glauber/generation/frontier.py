@@ -219,7 +219,7 @@ class Frontier(Result):
         return pandas.DataFrame([row for cell in self.cells for row in by_text(cell)])
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.frontier import plot_frontier, plot_quality_diversity
+        from glauber.figures.generation import plot_frontier, plot_quality_diversity
 
         pictures = {"frontier": plot_frontier(self)}
         if self.judge is not None:

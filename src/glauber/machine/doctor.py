@@ -137,9 +137,9 @@ class Checkup(Result):
         return pandas.DataFrame(self.checks or self.facts)
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import Chart
 
-        figure = empty_figure("Self-test", "seconds of each check")
+        figure = Chart("Self-test", "seconds of each check")
         names = [f"{check.name}, {check.device}" for check in self.checks]
         figure.add_bar(x=[check.seconds for check in self.checks], y=names, orientation="h")
         figure.update_xaxes(title="seconds")

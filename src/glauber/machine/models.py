@@ -35,7 +35,7 @@ from glauber.proteins.inverse_folding import InverseFolding
 from glauber.proteins.inverse_folding import about as about_inverse_folding
 from glauber.proteins.weights import fetch
 from glauber.result import Result, plain, signature, study
-from glauber.statistics import Measured, mean_by_chain
+from glauber.statistics import Estimate, clustered_mean
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -176,9 +176,9 @@ class Models(Result):
         return pandas.DataFrame(self.rows) if self.error is None else self.error.frame()
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import Chart
 
-        figure = empty_figure("Models", "parameters of each")
+        figure = Chart("Models", "parameters of each")
         names = [row["name"] for row in self.rows]
         figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
         figure.update_xaxes(title="parameters")
@@ -268,11 +268,11 @@ class Precision:
     reason: str = ""  # why the precision is not available
 
     @property
-    def measured(self) -> dict[str, Measured]:
+    def measured(self) -> dict[str, Estimate]:
         """The means, with intervals clustered by text."""
         bounds = [(0, 1), (0, 1), None]
         rows = zip(FIGURES, self.values, bounds, strict=True)
-        return {name: mean_by_chain(row, self.text, bounds=limits) for name, row, limits in rows}
+        return {name: clustered_mean(row, self.text, bounds=limits) for name, row, limits in rows}
 
     def to_dict(self) -> Record:
         if self.reason:
@@ -339,10 +339,10 @@ class Precisions:
 
     def figure(self) -> "go.Figure":
         """The share of contexts whose error is at most so large."""
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import Chart
 
         under = f"total variation to float64, {self.n_contexts} contexts of {self.n_texts} texts"
-        figure = empty_figure("Error of each precision", under)
+        figure = Chart("Error of each precision", under)
         for row in self.rows:
             if not row.reason:
                 error = np.sort(row.values[0]).clip(1e-16)
@@ -436,7 +436,7 @@ def _conditionals(
         yield rows, log_prob[:, 0].cpu()
 
 
-def _with_interval(mean: Measured, form: str = ".2g") -> str:
+def _with_interval(mean: Estimate, form: str = ".2g") -> str:
     """A figure and its interval, in few characters."""
     if mean.interval is None:
         return f"{mean.value:{form}}"

@@ -169,7 +169,7 @@ class DriftStudy(DriftCertificate, Result):
         )
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.certificates import plot_drift
+        from glauber.figures.metastability import plot_drift
 
         return {"levels": plot_drift(self)}
 

@@ -160,7 +160,7 @@ class MarginStudy(Margins, Result):
         )
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.certificates import plot_margins
+        from glauber.figures.metastability import plot_margins
 
         return {"gaps": plot_margins(self)}
 

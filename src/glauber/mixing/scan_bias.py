@@ -184,14 +184,14 @@ class ScanBias(Result):
         return self.scans
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import STRONG, empty_figure
+        from glauber.figures.chart import BLUE, Chart
 
         names = [scan.name for scan in self.scans]
-        far = empty_figure("Where each scan ends", "total variation from the uniform scan's law")
-        worth = empty_figure("What a row is worth", "draws per forward pass, against uniform")
+        far = Chart("Where each scan ends", "total variation from the distribution of the uniform scan")
+        worth = Chart("What a row is worth", "draws per forward pass, against uniform")
         values = ([scan.distance for scan in self.scans], [scan.worth for scan in self.scans])
         for drawn, heights in zip((far, worth), values, strict=True):
-            drawn.add_bar(x=names, y=heights, marker_color=STRONG, hovertemplate="%{x}: %{y:.4g}")
+            drawn.add_bar(x=names, y=heights, marker_color=BLUE, hovertemplate="%{x}: %{y:.4g}")
             drawn.update_xaxes(title_text="", type="category", tickformat=None, nticks=len(names))
         return {"bias": far, "worth": worth}
 

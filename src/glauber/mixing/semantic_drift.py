@@ -187,7 +187,7 @@ class SemanticDrift(Result):
         )
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.semantic_drift import plot_semantic_drift
+        from glauber.figures.mixing import plot_semantic_drift
 
         threshold = self.times.threshold
         return {

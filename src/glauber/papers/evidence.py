@@ -224,6 +224,6 @@ class Planned(Result):
         return pandas.DataFrame(self.rows)
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import plot_rows
+        from glauber.figures.chart import plot_rows
 
         return {"runs": plot_rows("Runs of the pieces", self.folder, self.rows)}

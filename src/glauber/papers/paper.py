@@ -238,7 +238,7 @@ class Reproduction(Result):
         """The pictures; of a piece that is a table alone, the table."""
         import plotly.graph_objects as go
 
-        from glauber.figures.style import plot_rows
+        from glauber.figures.chart import plot_rows
 
         drawn = {name: go.Figure(one) for name, one in self.pictures.items()}
         return drawn or {"table": plot_rows(self.name, self.how, self.rows)}
@@ -283,7 +283,7 @@ class Pieces(Result):
         return pandas.DataFrame(list(self.summaries.items()), columns=["piece", "shows"])
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.style import plot_rows
+        from glauber.figures.chart import plot_rows
 
         rows = [{"piece": name, "shows": shows} for name, shows in self.summaries.items()]
         return {"pieces": plot_rows("Pieces of the papers", "glauber paper NAME", rows)}

@@ -53,7 +53,7 @@ CONDITIONS: dict[Scale, Conditions] = {
 
 def figure3a(settings: Settings) -> Reproduction:
     """The distance after the fixed step at each length, as means with intervals."""
-    from glauber.figures.semantic_drift import plot_distance_by_length
+    from glauber.figures.mixing import plot_distance_by_length
     from glauber.mixing.semantic_drift import distances
 
     found = _conditions3(settings, fixed=True)
@@ -114,7 +114,7 @@ def _growth_claim(found: Conditions, values: dict[int, Any], *, sweeps: int = 0)
 
 def figure3b(settings: Settings) -> Reproduction:
     """The median time at each length, the fits, and the exponent at each threshold."""
-    from glauber.figures.semantic_drift import plot_scaling
+    from glauber.figures.mixing import plot_scaling
     from glauber.mixing.scaling import fit_scaling
     from glauber.mixing.semantic_drift import passages_of
 

@@ -77,8 +77,7 @@ REGIME_SIZES: dict[Scale, Sizes] = {
 
 def figure2(settings: Settings) -> Reproduction:
     """How long the start is remembered at each temperature: by couplings, and by distance."""
-    from glauber.figures.mixing import plot_forgetting
-    from glauber.figures.semantic_drift import plot_drift_by_temperature
+    from glauber.figures.mixing import plot_drift_by_temperature, plot_forgetting
 
     found = settings.over(FORGETTING[settings.scale])
     curves, embedder = _curves(settings, found)

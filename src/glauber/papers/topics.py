@@ -149,7 +149,7 @@ HOW = "two-dimensional PCA of sentence embeddings, joined in time order from war
 
 def figure1(settings: Settings) -> Reproduction:
     """The path of a single chain."""
-    from glauber.figures.trajectory import plot_trajectory
+    from glauber.figures.landscape import plot_trajectory
 
     plane, read, rows = _paths(settings, ALONE)
     longest = 1 + _longest(read.texts[0])
@@ -168,7 +168,7 @@ def figure1(settings: Settings) -> Reproduction:
 
 def figure4(settings: Settings) -> Reproduction:
     """The paths of three chains in one plane, a picture each."""
-    from glauber.figures.trajectory import plot_trajectory
+    from glauber.figures.landscape import plot_trajectory
 
     plane, read, rows = _paths(settings, SEVERAL)
     again = mean_over_chains([_repeated(texts) for texts in read.texts], bounds=(0, 1))

@@ -281,7 +281,7 @@ class Designs(SequenceResult):
 
     def figures(self) -> "dict[str, go.Figure]":
         """The pictures of each of the first parents."""
-        from glauber.figures.proteins_design import design_figures
+        from glauber.figures.proteins import design_figures
 
         found: dict[str, go.Figure] = {}
         for number, family in enumerate(self.families[:DRAWN], 1):

@@ -107,11 +107,11 @@ class Citation(Result):
     def figures(self) -> "dict[str, go.Figure]":
         if self.run is not None:
             return self.run.figures()
-        from glauber.figures.style import empty_figure
+        from glauber.figures.chart import table
 
-        drawn, columns = empty_figure("What was called", self.study or "not known"), self.table()
-        drawn.add_table(header={"values": [*columns]}, cells={"values": [*columns.values()]})
-        return {"call": drawn}
+        columns = self.table()
+        rows = list(zip(*columns.values(), strict=True))
+        return {"call": table("The call", self.study or "not stored", list(columns), rows)}
 
 
 def _citation_of_result(call: Call | None, signature: str) -> Citation:

@@ -206,7 +206,7 @@ class Cells(Answer):
         return self.cells or {axis: [] for axis in self.axes}
 
     def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.sweeps import plot_cells
+        from glauber.figures.runs import plot_cells
 
         return plot_cells(self.cells, list(self.axes))
 

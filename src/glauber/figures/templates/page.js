@@ -41,7 +41,7 @@
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, themed(one, named(key))]));
   }
 
-  // In a narrow picture a title gets more lines, and room for them; a legend below goes lower.
+  // In a narrow picture a title gets more lines, and room for them; the legend goes below.
   function narrow(figure, width) {
     const { layout } = figure;
     const most = Math.floor((width - 20) / 7.2); // letters of a line
@@ -52,27 +52,40 @@
       const [data, change] = button.args;
       return { ...button, args: [data, { ...change, "title.text": wrapped(change["title.text"] ?? "", most) }] };
     }) }));
-    const legend = layout.legend?.y < 0 ? { ...layout.legend, y: 1.6 * layout.legend.y } : layout.legend;
-    return { ...figure, layout: {
+    const legend = { ...layout.legend, yref: "container", y: 0.01, yanchor: "bottom" };
+    const names = layout.showlegend === false ? 0 : figure.data.filter((one) => one.name && one.showlegend !== false).length;
+    const below = 20 * Math.min(6, names);
+    const data = figure.data.map((trace) => (crowded(trace, width) ? { ...trace, texttemplate: "" } : trace));
+    return { ...figure, data, layout: {
       ...layout, legend, updatemenus: menus, title: { ...layout.title, text: title },
-      height: layout.height + more, margin: { ...layout.margin, t: (layout.margin?.t ?? 0) + more },
+      height: layout.height + more + below, margin: { ...layout.margin, t: (layout.margin?.t ?? 0) + more },
     } };
+  }
+
+  // Whether texts in the cells of a heat map would run into each other; a touch shows them.
+  function crowded(trace, width) {
+    const rows = trace.texttemplate && (trace.text ?? trace.customdata);
+    if (trace.type !== "heatmap" || !rows?.length) return false;
+    const letters = trace.text ? Math.max(...trace.text.flat().flatMap((text) => text.split("<br>").map((line) => line.length))) : 4;
+    return (0.65 * width) / rows[0].length < 6.5 * letters;
   }
 
   const lines = (text) => text.split("<br>").length;
 
   function wrapped(text, most) {
-    const [, before, small, after] = /^(.*?<span[^>]*>)(.*)(<\/span>)$/s.exec(text) ?? [null, "", text, ""];
-    const rows = small.split("<br>").flatMap((row) => {
-      const found = [""];
-      for (const word of row.split(" ")) {
-        const longer = found.at(-1) ? `${found.at(-1)} ${word}` : word;
-        if (longer.length > most && found.at(-1)) found.push(word);
-        else found[found.length - 1] = longer;
-      }
-      return found;
-    });
-    return before + rows.join("<br>") + after;
+    const [, head, span, small, after] = /^(.*?)(<br><span[^>]*>)(.*)(<\/span>)$/s.exec(text) ?? [null, "", "", text, ""];
+    const title = head && head.split("<br>").map((line) => filled(line, 0.82 * most)).join("<br>");
+    return title + span + filled(small.replaceAll("<br>", " "), most) + after;
+  }
+
+  function filled(text, most) {
+    const rows = [""];
+    for (const word of text.split(" ")) {
+      const longer = rows.at(-1) ? `${rows.at(-1)} ${word}` : word;
+      if (longer.length > most && rows.at(-1)) rows.push(word);
+      else rows[rows.length - 1] = longer;
+    }
+    return rows.join("<br>");
   }
 
   function look(given) {

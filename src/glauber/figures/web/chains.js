@@ -1,7 +1,7 @@
 // What do all chains say at one moment? Many small texts, and one large.
 
 import { make, tokenText } from "./tokens.js";
-import { bandColours } from "./timeline.js";
+import { bandColours, paint } from "./timeline.js";
 
 export const MOST = 30; // small texts on one page
 
@@ -83,6 +83,7 @@ export function smallChains({ onchoose, title = (chain) => `Chain ${chain.number
 
 function stretch(band, colour, end) {
   const piece = make("i", { class: colour });
+  paint(piece, band);
   piece.style.left = `${(100 * band.first) / Math.max(1, end)}%`;
   piece.style.width = `${(100 * (band.last - band.first)) / Math.max(1, end)}%`;
   return piece;

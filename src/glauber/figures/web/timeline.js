@@ -15,7 +15,12 @@ export function bandName(kind, band) {
 /** A colour for each name, in the order in which the names come. */
 export function bandColours(bands) {
   const names = [...new Set(bands.map((band) => band.name))];
-  return (band) => `band${names.indexOf(band.name) % COLOURS}`;
+  return (band) => (band.color ? "band" : `band${names.indexOf(band.name) % COLOURS}`);
+}
+
+/** The colour that the charts give to a basin or a topic. */
+export function paint(element, band) {
+  if (band.color) element.style.setProperty("--band", band.color);
 }
 
 /**
@@ -101,7 +106,8 @@ function bandButton(kind, band, colour, end, onchoose) {
   const name = bandName(kind, band);
   const button = make("button", { type: "button", class: colour, tabindex: -1, "aria-label": name });
   button.title = [band.name, `steps ${thousands(band.first)} to ${thousands(band.last)}`, band.text].filter(Boolean).join("\n");
-  button.textContent = band.name;
+  button.append(make("span", {}, band.name));
+  paint(button, band);
   button.style.left = `${(100 * band.first) / end}%`;
   button.style.width = `${(100 * Math.max(band.last - band.first, 0)) / end}%`;
   button.addEventListener("click", () => {
