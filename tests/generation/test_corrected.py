@@ -8,9 +8,8 @@ import glauber
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.exact.unmasking import Procedure
 from glauber.exact.space import Space
-from glauber.exact.unmasking import correction_matrix, exact_law
+from glauber.exact.unmasking import Procedure, correction_matrix, exact_law
 from glauber.generation.corrected_law import few_tokens
 
 TEXT = "021"

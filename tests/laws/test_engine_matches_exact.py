@@ -15,10 +15,15 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.remembered import memoised
 from glauber.exact.models import Ising
-from glauber.exact.transition import adaptive_matrix, parallel_matrix, sweep_matrix
 from glauber.exact.space import Space
 from glauber.exact.stationary import stationary, total_variation
-from glauber.exact.transition import site_matrix, transition_matrix
+from glauber.exact.transition import (
+    adaptive_matrix,
+    parallel_matrix,
+    site_matrix,
+    sweep_matrix,
+    transition_matrix,
+)
 
 VOCAB, LENGTH = 3, 3
 SPACE = Space(VOCAB, LENGTH)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from glauber.figures.chart import AMBER, BLUE, COLOURS, GREEN, INK, ORANGE, QUIET, Chart
-from glauber.ising.mode_race import Race, Runner
 from glauber.ising.block_gaps import Dependency
 from glauber.ising.error_curves import ErrorCurves
+from glauber.ising.mode_race import Race, Runner
 from glauber.ising.sampler_separation import Separation
 
 SIZES = (AMBER, COLOURS[5], GREEN, BLUE, COLOURS[3], ORANGE)  # of k = 1, 2, …

@@ -199,8 +199,12 @@ def plot_comparison(rows: Sequence[ModelRow]) -> Chart:
     """Three panels, a dot with its 95% interval for each model that has the number."""
     panels: dict[str, list[Triple | None]] = {
         "mean rectangle Delta": [_interval(row.delta) for row in rows],
-        "entropy production, nats per step": [row.production and _interval(row.production) for row in rows],
-        "steps that changed a token": [row.changed and _interval(row.changed) for row in rows],
+        "entropy production, nats per step": [
+            _interval(row.production) if row.production else None for row in rows
+        ],
+        "steps that changed a token": [
+            _interval(row.changed) if row.changed else None for row in rows
+        ],
     }
     names = [short(row.model) for row in rows]
     height = 180 + 3 * (70 + 30 * len(names))

@@ -190,7 +190,7 @@ def plot_basin_network(model: BasinModel, readable: Sequence[Readable] | None = 
 def _passage(model: BasinModel, pair: tuple[int, int]) -> str:
     """A mean first passage time; an upper end that bounds nothing is left out."""
     passage = model.passages.at(pair)
-    interval, value = passage.one().interval, float(passage.value)
+    interval, value = passage.item().interval, float(passage.value)
     if interval is None or not np.isfinite(value) or interval[1] <= LOOSE * value:
         return written(passage, ",.0f")
     return f"{value:,.0f} (at least {interval[0]:,.0f})"

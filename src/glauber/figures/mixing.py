@@ -123,7 +123,9 @@ def _distance_ends(meetings: Meetings) -> tuple[Floats, Floats]:
         at = known.sum(axis=0) == count
         pairs = meetings.distances[known[:, at].all(axis=1)][:, at].T.astype(np.float64)
         if count >= MIN_CHAINS:
-            low[at], high[at] = mean_ends(pairs, tail_probability(), (0.0, float(meetings.distances.max())))
+            low[at], high[at] = mean_ends(
+                pairs, tail_probability(), (0.0, float(meetings.distances.max()))
+            )
     return low, high
 
 

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.conditionals.table import Table
-from glauber.exact.unmasking import Procedure
 from glauber.exact.space import Space
 from glauber.exact.stationary import entropy_production, stationary, total_variation
 from glauber.exact.transition import transition_matrix
-from glauber.exact.unmasking import correction_matrix, exact_law
+from glauber.exact.unmasking import Procedure, correction_matrix, exact_law
 from glauber.statistics import Floats
 
 WORK = 2_000_000  # paths that are followed: seconds

@@ -271,8 +271,8 @@ class PrefixStudy(Result):
                     sure = difference.excludes(0.0)
                     yield _row(contrast, figure, name, numbers, difference.interval, sure)
             for word in (*contrast.more, *contrast.less):
-                numbers = *word.counts, word.log_odds
-                yield _row(contrast, "log-odds", word.word, numbers, word.interval, word.sure)
+                odds = word.counts[0], word.counts[1], word.log_odds
+                yield _row(contrast, "log-odds", word.word, odds, word.interval, word.sure)
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.landscape import plot_prefix_topics, plot_prefix_words

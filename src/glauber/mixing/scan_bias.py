@@ -187,7 +187,9 @@ class ScanBias(Result):
         from glauber.figures.chart import BLUE, Chart
 
         names = [scan.name for scan in self.scans]
-        far = Chart("Where each scan ends", "total variation from the distribution of the uniform scan")
+        far = Chart(
+            "Where each scan ends", "total variation from the distribution of the uniform scan"
+        )
         worth = Chart("What a row is worth", "draws per forward pass, against uniform")
         values = ([scan.distance for scan in self.scans], [scan.worth for scan in self.scans])
         for drawn, heights in zip((far, worth), values, strict=True):

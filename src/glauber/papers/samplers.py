@@ -182,8 +182,8 @@ def _separation_row(found: Separations) -> dict[str, Any]:
 def adaptive_dynamics(settings: Settings) -> Reproduction:
     """What the redraw must know of the choice of its site: three redraws on four Ising sites."""
     from glauber.exact.models import Ising
-    from glauber.exact.transition import Measure, Redraw, adaptive_matrix
     from glauber.exact.stationary import stationary, total_variation
+    from glauber.exact.transition import Measure, Redraw, adaptive_matrix
 
     ising = Ising.clique(4, 4, coupling=0.05, field=0.2)
     redraws: tuple[Redraw, ...] = ("conditioned", "adaptive", "naive")
