@@ -35,8 +35,8 @@ UNKNOWN = (
     "or token (read them as the unknown token)."
 )
 OUT = (
-    "Write the answer: .html (a page), .pdf, .svg, .png, .pgf, .csv, .tex, .jsonl, .parquet, .json, "
-    "or a new folder."
+    "Write the answer: .html (a page), .pdf, .svg, .png, .pgf, .csv, .tex, .jsonl, .parquet, "
+    ".json, or a new folder."
 )
 JSON = "Print one JSON object and nothing else."
 SINGULAR = {"models": "--model", "prefixes": "--prefix"}  # options that are given several times

@@ -197,7 +197,10 @@ def _add_legend(canvas: Figure, figure: go.Figure, panels: Sequence[Axes]) -> No
     for axes in [*panels, *(one for one in canvas.axes if one not in panels)]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if len(handles) > 1 or (handles and figure.layout.showlegend):
+    wanted = figure.layout.showlegend or any(
+        getattr(trace, "showlegend", None) for trace in figure.data
+    )
+    if len(handles) > 1 or (handles and wanted):
         longest = max(map(len, handles))
         columns = max(1, min(len(handles), 66 // (longest + 6)))
         canvas.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns)
@@ -347,7 +350,7 @@ class _Panel:
             axis.grid(True, color=FAINT, linewidth=0.5)
 
     def _turn_long_labels(self, side: str, labels: Sequence[str]) -> None:
-        if side == "x" and max((len(one) for one in labels), default=0) * len(labels) > 44:
+        if side == "x" and max((len(one) for one in labels), default=0) * len(labels) > 34:
             for label in self.axes.get_xticklabels():
                 label.set(rotation=60, ha="right", rotation_mode="anchor")
 
