@@ -139,7 +139,7 @@ def picture(figure: go.Figure, kind: str) -> bytes:
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
-        more = {"metadata": about[kind]} if kind in about else {}
+        more: dict[str, Any] = {"metadata": about[kind]} if kind in about else {}
         canvas.savefig(content, format=kind, bbox_inches="tight", pad_inches=0.06, **more)
     mark = f"% {CREATOR}\n".encode() if kind == "pgf" else b""
     return mark + content.getvalue()
@@ -569,7 +569,8 @@ class _Panel:
     def _add_key(self, mesh: Any, settings: Any) -> None:
         key = self.axes.figure.colorbar(mesh, ax=self.axes, pad=0.02, aspect=24)
         key.outline.set_visible(False)
-        key.solids.set(rasterized=False, edgecolor="face")  # PGF contains no images
+        solids: Any = key.solids
+        solids.set(rasterized=False, edgecolor="face")  # PGF contains no images
         key.set_label(words(settings.title.text or ""))
         if settings.tickformat and "%" in settings.tickformat:
             key.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
