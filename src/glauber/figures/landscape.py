@@ -362,6 +362,7 @@ def _add_snapshots(
         symbol="circle-open",
         line_width=2,
         trace=dict(
+            cliponaxis=False,
             mode="markers+text",
             textposition="top center",
             textfont=dict(size=12, color=INK),

@@ -139,9 +139,8 @@ def picture(figure: go.Figure, kind: str) -> bytes:
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # it is drawn as a box
-        canvas.savefig(
-            content, format=kind, metadata=about.get(kind), bbox_inches="tight", pad_inches=0.06
-        )
+        more: dict[str, Any] = {"metadata": about[kind]} if kind in about else {}
+        canvas.savefig(content, format=kind, bbox_inches="tight", pad_inches=0.06, **more)
     mark = f"% {CREATOR}\n".encode() if kind == "pgf" else b""
     return mark + content.getvalue()
 
@@ -198,7 +197,10 @@ def _add_legend(canvas: Figure, figure: go.Figure, panels: Sequence[Axes]) -> No
     for axes in [*panels, *(one for one in canvas.axes if one not in panels)]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    if len(handles) > 1 or (handles and figure.layout.showlegend):
+    wanted = figure.layout.showlegend or any(
+        getattr(trace, "showlegend", None) for trace in figure.data
+    )
+    if len(handles) > 1 or (handles and wanted):
         longest = max(map(len, handles))
         columns = max(1, min(len(handles), 66 // (longest + 6)))
         canvas.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns)
@@ -348,7 +350,7 @@ class _Panel:
             axis.grid(True, color=FAINT, linewidth=0.5)
 
     def _turn_long_labels(self, side: str, labels: Sequence[str]) -> None:
-        if side == "x" and max((len(one) for one in labels), default=0) * len(labels) > 44:
+        if side == "x" and max((len(one) for one in labels), default=0) * len(labels) > 34:
             for label in self.axes.get_xticklabels():
                 label.set(rotation=60, ha="right", rotation_mode="anchor")
 
@@ -567,6 +569,8 @@ class _Panel:
     def _add_key(self, mesh: Any, settings: Any) -> None:
         key = self.axes.figure.colorbar(mesh, ax=self.axes, pad=0.02, aspect=24)
         key.outline.set_visible(False)
+        solids: Any = key.solids
+        solids.set(rasterized=False, edgecolor="face")  # PGF contains no images
         key.set_label(words(settings.title.text or ""))
         if settings.tickformat and "%" in settings.tickformat:
             key.ax.yaxis.set_major_formatter(ticker.PercentFormatter(1, decimals=0))
