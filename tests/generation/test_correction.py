@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glauber.conditionals.table import Joint
 from glauber.dynamics.kernel import State, run, start
-from glauber.dynamics.unmasking import Unmasking, correction, unmask
+from glauber.dynamics.unmasking import Unmasking, correction, unmask, unmasking
 from glauber.errors import GlauberError
 
 JOINT = Joint.random(3, 3, seed=1)
@@ -56,6 +56,15 @@ def test_a_sweep_keeps_the_joint_law() -> None:
         assert torch.equal(info.changed, after.tokens != state.tokens)
         state = after
     assert bool(info.changed.any()) and not bool(info.changed.all())
+
+
+def test_a_sweep_shares_no_noise_with_a_pass() -> None:
+    tokens = torch.full((50, 3), 3)
+    state = start(tokens, torch.ones_like(tokens, dtype=torch.bool))
+    passes = unmasking(JOINT, Unmasking(), hidden_token=3, begin=tokens == 3)
+    sweep = correction(JOINT, hidden_token=3)
+    left, right = (kernel.draw(torch.tensor(0), state) for kernel in (passes, sweep))
+    assert not (left.fill == right.fill).any() and not (left.order == right.order).any()
 
 
 def test_sweeps_lead_to_the_joint_law_and_the_distance_falls() -> None:

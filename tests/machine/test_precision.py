@@ -73,7 +73,7 @@ def test_mixtures_are_as_far_as_they_must_be(exact, tiny_folder, texts):
         more = np.log(there) - np.log((1 - a) * there + a / len(allowed))
         np.testing.assert_allclose(nll, more, rtol=1e-7, atol=1e-12)
         assert (same == 1).all()  # mixing with the uniform distribution keeps the order
-        mean = row.measured["total_variation"]
+        mean = row.means["total_variation"]
         assert mean.value == pytest.approx(distance.mean()) and mean.n_chains == 5
 
 

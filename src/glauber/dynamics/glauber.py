@@ -11,7 +11,8 @@ With one site a step the three are the same: single-site Glauber dynamics. Where
 about the site, `adaptive` says how it is redrawn and whether the joint distribution is kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from glauber.dynamics.remembered import BUDGET, Memo
 from glauber.dynamics.scans import Scan, Within, uniform
 from glauber.errors import GlauberError
 
-RedrawSites = Callable[[Conditionals, Fill, State, Tensor, Tensor], tuple[Tensor, Info]]
+RedrawSites = Callable[[State, Tensor, Tensor], tuple[Tensor, Info]]
 ALONE = 256  # rows of a few chains whose sites are each hidden alone, evaluated together
 
 
@@ -41,11 +42,16 @@ def glauber(
     """The kernel of Glauber dynamics with that scan, fill and treatment of a step's sites."""
     scan = scan or uniform()
     fill = fill or inverse_cdf()
-    kinds = {"sequential": _sequential, "product": _product, "parallel": _parallel}
+    redraws = Redraws(conditionals, fill)
+    kinds = {
+        "sequential": redraws.sequential,
+        "product": redraws.product,
+        "parallel": redraws.parallel,
+    }
     if within not in kinds:
         raise GlauberError(f"within is {within}, but it must be one of {', '.join(kinds)}.")
     redraw = _skipping(kinds[within]) if scan.may_skip else kinds[within]
-    seeing = None if scan.adaptive is None else _seeing(conditionals, scan.adaptive, fill)
+    seeing = None if scan.adaptive is None else _seeing(redraws, scan.adaptive)
 
     def draw(seed: Tensor, state: State) -> Noise:
         """The noise of the next step of each chain; seed is one number or one per chain."""
@@ -55,35 +61,92 @@ def glauber(
         )
         return Noise(order, fills)
 
+    def sites_of(state: State, noise: Noise) -> Tensor:
+        return scan.choose(conditionals, state, noise.order)
+
     def step(state: State, noise: Noise) -> tuple[State, Info]:
         if seeing is not None:
             tokens, info = seeing(state, noise)
         else:
-            sites = scan.choose(conditionals, state, noise.order)
-            tokens, info = redraw(conditionals, fill, state, sites, noise.fill)
+            tokens, info = redraw(state, sites_of(state, noise), noise.fill)
         return state._replace(tokens=tokens, step=state.step + 1), info
 
     if not scan.is_single_and_blind or fill.name != "inverse-cdf":
         return Kernel(draw, step)
-
-    def sites_of(state: State, noise: Noise) -> Tensor:
-        return scan.choose(conditionals, state, noise.order)
-
     lookup = Lookup(conditionals, sites_of, lambda state: lambda chain, key: False)
     return Kernel(draw, step, lookup=lookup)
+
+
+class Redraws(NamedTuple):
+    """Redraws of sites from their conditionals; the last three are the values of `within`."""
+
+    conditionals: Conditionals
+    fill: Fill
+
+    def together(
+        self, state: State, tokens: Tensor, sites: Tensor, noise: Tensor, count: int
+    ) -> Drawn:
+        """The first `count` of the sites, hidden together, redrawn: (chains, count) each.
+
+        Works through as many chains at a time as the memory allows.
+        """
+        old = tokens.gather(1, sites[:, :count].clamp(min=0))
+        size = rows_at_once(4 * sites.shape[1] * self.conditionals.vocab_size, tokens.device)
+        draws = []
+        for rows in torch.arange(len(tokens), device=tokens.device).split(size):
+            scores = self.conditionals.scores(tokens[rows], sites[rows])[:, :count].flatten(0, 1)
+            temperature = state.temperature[rows].repeat_interleave(count)
+            drawn = self.fill.draw(scores, temperature, noise[rows].flatten(), old[rows].flatten())
+            draws.append(Drawn(*(x.view(-1, count) for x in drawn)))
+        return Drawn(*(torch.cat(column) for column in zip(*draws, strict=True)))
+
+    def sequential(self, state: State, sites: Tensor, noise: Tensor) -> tuple[Tensor, Info]:
+        tokens, draws = state.tokens, []
+        for slot in range(sites.shape[1]):
+            # The first hidden site is the one to fill; those after it are still hidden.
+            bits = noise[:, slot : slot + 1]
+            draws.append(self.together(state, tokens, sites[:, slot:], bits, 1))
+            tokens = place(tokens, sites[:, slot : slot + 1], draws[-1].tokens)
+        return tokens, _info(state, sites, _side_by_side(draws))
+
+    def product(self, state: State, sites: Tensor, noise: Tensor) -> tuple[Tensor, Info]:
+        k = sites.shape[1]
+        drawn = self.together(state, state.tokens, sites, noise[:, :k], k)
+        return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
+
+    def parallel(self, state: State, sites: Tensor, noise: Tensor) -> tuple[Tensor, Info]:
+        draws = []
+        for slots in torch.arange(sites.shape[1]).split(max(1, ALONE // len(sites))):
+            k = len(slots)
+            each = state.rows(torch.arange(len(sites), device=sites.device).repeat_interleave(k))
+            hidden, bits = (x[:, slots[0] : slots[0] + k].reshape(-1, 1) for x in (sites, noise))
+            drawn = self.together(each, each.tokens, hidden, bits, 1)
+            draws.append(Drawn(*(column.view(-1, k) for column in drawn)))
+        joined = _side_by_side(draws)
+        return place(state.tokens, sites, joined.tokens), _info(state, sites, joined)
+
+    def conditioned(self, chances: Chances, state: State, sites: Tensor, bits: Tensor) -> Drawn:
+        """The chosen sites redrawn given that they were chosen: (chains, 1) each."""
+        scores = conditioned_scores(self.conditionals, chances, state, sites)
+        ones = torch.ones_like(state.temperature)  # the scores are at the temperature already
+        drawn = self.fill.draw(scores, ones, bits, state.tokens.gather(1, sites)[:, 0])
+        return Drawn(*(column[:, None] for column in drawn))
+
+
+def _side_by_side(draws: Sequence[Drawn]) -> Drawn:
+    """Draws of some slots each as the draw of all slots."""
+    return Drawn(*(torch.cat(column, dim=1) for column in zip(*draws, strict=True)))
 
 
 def _skipping(redraw: RedrawSites) -> RedrawSites:
     """A redraw that evaluates no chain whose sites are all PAD."""
 
-    def skipping(
-        conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
-    ) -> tuple[Tensor, Info]:
+    def skipping(state: State, sites: Tensor, noise: Tensor) -> tuple[Tensor, Info]:
         rows = (sites != PAD).any(dim=1).nonzero()[:, 0]
         info = no_events(sites)
         if not len(rows):
             return state.tokens, info
-        some = redraw(conditionals, fill, state.rows(rows), sites[rows], noise[rows])
+        some = redraw(state.rows(rows), sites[rows], noise[rows])
         pairs = zip((state.tokens, *info), (some[0], *some[1]), strict=True)
         tokens, *columns = (column.index_copy(0, rows, part) for column, part in pairs)
         return tokens, Info(*columns)
@@ -91,10 +154,9 @@ def _skipping(redraw: RedrawSites) -> RedrawSites:
     return skipping
 
 
-def _seeing(
-    conditionals: Conditionals, adaptive: Adaptive, fill: Fill
-) -> Callable[[State, Noise], tuple[Tensor, Info]]:
+def _seeing(redraws: Redraws, adaptive: Adaptive) -> Callable[[State, Noise], tuple[Tensor, Info]]:
     """A step whose site the state decides about."""
+    conditionals, fill = redraws
     check_tokens(adaptive, conditionals)
     if adaptive.redraw != "naive" and fill.name == "greedy":
         raise GlauberError(
@@ -104,116 +166,35 @@ def _seeing(
     chances = Chances(conditionals, adaptive)
     memos: dict[int, Memo] = {}  # by the length of the rows
 
-    def redrawn(state: State, sites: Tensor, bits: Tensor) -> Drawn:
+    def redraw(state: State, sites: Tensor, bits: Tensor) -> Drawn:
+        if adaptive.redraw == "conditioned":
+            return redraws.conditioned(chances, state, sites, bits[:, 0])
         if fill.name == "inverse-cdf" and not state.tokens.is_cuda:
             length = state.tokens.shape[1]
             if length not in memos:
                 memos[length] = Memo(conditionals.vocab_size, length, budget=BUDGET // 4)
             return memos[length].draw(conditionals, state, sites, as_uniform(bits[:, 0]))
-        return _redraw(conditionals, fill, state, state.tokens, sites, bits, 1)
+        return redraws.together(state, state.tokens, sites, bits, 1)
 
     def step(state: State, noise: Noise) -> tuple[Tensor, Info]:
-        here = chances(state)
-        sites = pick(here, as_uniform(noise.order[:, 0]))
-        if adaptive.redraw == "conditioned":
-            drawn = _redraw_conditioned(conditionals, chances, fill, state, sites, noise.fill[:, 0])
-            return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
-        drawn = redrawn(state, sites, noise.fill[:, :1])
+        before = chances(state)
+        sites = pick(before, as_uniform(noise.order[:, 0]))
+        drawn = redraw(state, sites, noise.fill[:, :1])
         tokens, info = place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
-        if adaptive.redraw == "naive":
+        if adaptive.redraw != "adaptive":
             return tokens, info
         after = chances(state._replace(tokens=tokens))
-        ratio = (after - here).gather(1, sites)
-        accepted = as_uniform(noise.order[:, 1:2]).log() < ratio
-        return torch.where(accepted, tokens, state.tokens), _reject(state, info, ~accepted)
+        ratio = (after - before).gather(1, sites)
+        rejected = ~(as_uniform(noise.order[:, 1:2]).log() < ratio)
+        info = info._replace(
+            tokens=torch.where(rejected, state.tokens.gather(1, sites), info.tokens),
+            changed=info.changed & ~rejected,
+            log_prob_new=torch.where(rejected, info.log_prob_old, info.log_prob_new),
+            accepted=~rejected,
+        )
+        return torch.where(rejected, state.tokens, tokens), info
 
     return step
-
-
-def _redraw_conditioned(
-    conditionals: Conditionals,
-    chances: Chances,
-    fill: Fill,
-    state: State,
-    sites: Tensor,
-    bits: Tensor,
-) -> Drawn:
-    """The chosen sites redrawn given that they were chosen: (chains, 1) each."""
-    scores = conditioned_scores(conditionals, chances, state, sites)
-    ones = torch.ones_like(state.temperature)  # the scores are at the chain's temperature already
-    drawn = fill.draw(scores, ones, bits, state.tokens.gather(1, sites)[:, 0])
-    return Drawn(*(part[:, None] for part in drawn))
-
-
-def _reject(state: State, info: Info, rejected: Tensor) -> Info:
-    """What a step did whose proposals were rejected in some chains (chains, 1)."""
-    return info._replace(
-        tokens=torch.where(rejected, state.tokens.gather(1, info.sites), info.tokens),
-        changed=info.changed & ~rejected,
-        log_prob_new=torch.where(rejected, info.log_prob_old, info.log_prob_new),
-        accepted=~rejected,
-    )
-
-
-def _sequential(
-    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
-) -> tuple[Tensor, Info]:
-    tokens, draws = state.tokens, []
-    for slot in range(sites.shape[1]):
-        # The first site asked about is the one to fill; those after it are still hidden.
-        drawn = _redraw(
-            conditionals, fill, state, tokens, sites[:, slot:], noise[:, slot : slot + 1], 1
-        )
-        draws.append(drawn)
-        tokens = place(tokens, sites[:, slot : slot + 1], drawn.tokens)
-    joined = Drawn(*(torch.cat(column, dim=1) for column in zip(*draws, strict=True)))
-    return tokens, _info(state, sites, joined)
-
-
-def _product(
-    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
-) -> tuple[Tensor, Info]:
-    k = sites.shape[1]
-    drawn = _redraw(conditionals, fill, state, state.tokens, sites, noise[:, :k], k)
-    return place(state.tokens, sites, drawn.tokens), _info(state, sites, drawn)
-
-
-def _parallel(
-    conditionals: Conditionals, fill: Fill, state: State, sites: Tensor, noise: Tensor
-) -> tuple[Tensor, Info]:
-    draws = []
-    for slots in torch.arange(sites.shape[1]).split(max(1, ALONE // len(sites))):
-        k = len(slots)
-        each = state.rows(torch.arange(len(sites), device=sites.device).repeat_interleave(k))
-        hidden, bits = (x[:, slots[0] : slots[0] + k].reshape(-1, 1) for x in (sites, noise))
-        drawn = _redraw(conditionals, fill, each, each.tokens, hidden, bits, 1)
-        draws.append(Drawn(*(part.view(-1, k) for part in drawn)))
-    joined = Drawn(*(torch.cat(column, dim=1) for column in zip(*draws, strict=True)))
-    return place(state.tokens, sites, joined.tokens), _info(state, sites, joined)
-
-
-def _redraw(
-    conditionals: Conditionals,
-    fill: Fill,
-    state: State,
-    tokens: Tensor,
-    sites: Tensor,
-    noise: Tensor,
-    count: int,
-) -> Drawn:
-    """The first `count` of the sites hidden together, redrawn: (chains, count) each.
-
-    Works through as many chains at a time as the memory allows.
-    """
-    old = tokens.gather(1, sites[:, :count].clamp(min=0))
-    size = rows_at_once(4 * sites.shape[1] * conditionals.vocab_size, tokens.device)
-    draws = []
-    for rows in torch.arange(len(tokens), device=tokens.device).split(size):
-        scores = conditionals.scores(tokens[rows], sites[rows])[:, :count].flatten(0, 1)
-        temperature = state.temperature[rows].repeat_interleave(count)
-        drawn = fill.draw(scores, temperature, noise[rows].flatten(), old[rows].flatten())
-        draws.append(Drawn(*(x.view(-1, count) for x in drawn)))
-    return Drawn(*(torch.cat(column) for column in zip(*draws, strict=True)))
 
 
 def place(tokens: Tensor, sites: Tensor, new: Tensor) -> Tensor:

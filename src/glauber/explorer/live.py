@@ -271,10 +271,10 @@ class StepCache:
 
         A token that an edit puts is an event too, with drawn False and no probability.
         """
-        parts = [_put_tokens(0, ())]
+        sections = [_put_tokens(0, ())]
         for segment, end in zip(trail.segments, trail.ends, strict=True):
             if first < segment.first <= last:
-                parts.append(_put_tokens(segment.first, segment.edits))
+                sections.append(_put_tokens(segment.first, segment.edits))
             step, high = max(first, segment.first), min(last, end)
             while step < high:
                 stretch = self._stretches[segment.key]
@@ -284,8 +284,8 @@ class StepCache:
                 self._use(piece)
                 part = segment_events(piece.segment, begin, step, [*FIELDS, "changed"])
                 part["site"] = part["site"] - stretch.shown.first
-                parts.append(part | {"drawn": np.ones(len(part["site"]), np.bool_)})
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+                sections.append(part | {"drawn": np.ones(len(part["site"]), np.bool_)})
+        return {name: np.concatenate([part[name] for part in sections]) for name in sections[0]}
 
     # ---- steps
 
@@ -656,9 +656,9 @@ class LiveChains(Source):
     def _film(
         self, trails: Sequence[Trail], begin: Sequence[Begin], first: int, count: int, every: int
     ) -> Film:
-        parts = [self.steps.events(trail, first, first + count * every) for trail in trails]
-        events = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        events["chain"] = np.repeat(np.arange(len(parts)), [len(part["step"]) for part in parts])
+        rows = [self.steps.events(trail, first, first + count * every) for trail in trails]
+        events = {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
+        events["chain"] = np.repeat(np.arange(len(rows)), [len(part["step"]) for part in rows])
         events["frame"] = -((first - events["step"]) // every)
         events = last_events(events, (len(begin), max(len(row.tokens) for row in begin)))
         end = min(self.steps.seek(trail, STEPS).step for trail in trails)

@@ -253,12 +253,12 @@ def _summary(run: Run) -> str:
     spec = run.spec
     low, high = min(spec.temperatures), max(spec.temperatures)
     chains, steps = ("text", "passes") if spec.unmasking else ("chain", "steps")
-    parts = [
+    phrases = [
         counted(run.n_chains, chains),
         f"{run.steps:,} {steps}",
         f"temperature {low:g}" if low == high else f"temperatures {low:g} to {high:g}",
     ]
-    return ", ".join(parts if spec.unmasking else [*parts, f"scan {spec.scan}"])
+    return ", ".join(phrases if spec.unmasking else [*phrases, f"scan {spec.scan}"])
 
 
 # ---- traps, basins and topics

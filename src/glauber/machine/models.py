@@ -92,10 +92,10 @@ def models(
         raise GlauberError("verify compares one model with transformers: give its name.")
     if name is None:
         names = [*(f"bundled:{short}" for short in bundled_names()), *cached_names()]
-        rows = [_installed(name) for name in names]
+        rows = [_row_of(name) for name in names]
         return Models(rows, sorted(ENCODERS), signature(models="bundled"))
     if get == INVERSE_FOLDING:
-        return Models([_installed(get) | fetched], sorted(ENCODERS), signature(models=get))
+        return Models([_row_of(get) | fetched], sorted(ENCODERS), signature(models=get))
     model = load(name, device="cpu", trust_remote_code=trust_remote_code)
     rows = [_about(model) | fetched | (_verify(model) if verify else {})]
     if not error:
@@ -187,7 +187,7 @@ class Models(Result):
         return {"error": self.error.figure(), "parameters": figure}
 
 
-def _installed(name: str) -> Record:
+def _row_of(name: str) -> Record:
     """A bundled or fetched model, with its size on disk."""
     folder = Path(place_of(name))
     row = (
@@ -268,7 +268,7 @@ class Precision:
     reason: str = ""  # why the precision is not available
 
     @property
-    def measured(self) -> dict[str, Estimate]:
+    def means(self) -> dict[str, Estimate]:
         """The means, with intervals clustered by text."""
         bounds = [(0, 1), (0, 1), None]
         rows = zip(FIGURES, self.values, bounds, strict=True)
@@ -278,14 +278,14 @@ class Precision:
         if self.reason:
             return {"precision": self.dtype, "reason": self.reason}
         largest = float(self.values[0].max())
-        record = {"precision": self.dtype, **self.measured, "largest_total_variation": largest}
+        record = {"precision": self.dtype, **self.means, "largest_total_variation": largest}
         return dict(plain(record))
 
     def row(self) -> Record:
         """A row of the table that a person reads."""
         if self.reason:
             return {"precision": self.dtype, "not there": self.reason}
-        distance, same, nll = self.measured.values()
+        distance, same, nll = self.means.values()
         return {
             "precision": self.dtype,
             "total variation": _with_interval(distance),

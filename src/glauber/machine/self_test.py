@@ -144,8 +144,8 @@ def _chi_square(
     statistic = float(((counts - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
     freedom = int((expected > 0).sum()) - n_sums
     p = float(gammaincc(freedom / 2, statistic / 2))
-    said = f"chi-square {statistic:.1f} ({freedom} degrees of freedom), p = {p:.2g}, "
-    return Outcome(p >= LEVEL, p, LEVEL, said + f"at least {LEVEL:g} ({sample})")
+    sentence = f"chi-square {statistic:.1f} ({freedom} degrees of freedom), p = {p:.2g}, "
+    return Outcome(p >= LEVEL, p, LEVEL, sentence + f"at least {LEVEL:g} ({sample})")
 
 
 @cache
@@ -191,10 +191,10 @@ def forward_pass(device: str) -> Outcome:
     theirs = logits[torch.arange(len(sites)), sites[:, 0]].double()
     distance = float((ours.double() - theirs).square().mean().sqrt() / theirs.std())
     if model.encoder is None:
-        said = "our pass was refused, and transformers' is used"
-        return Outcome(False, distance, limit, said)
-    said = f"{distance:.1e} spreads of the scores from transformers', at most {limit:g}"
-    return Outcome(distance <= limit, distance, limit, said)
+        sentence = "our pass was refused, and transformers' is used"
+        return Outcome(False, distance, limit, sentence)
+    sentence = f"{distance:.1e} spreads of the scores from transformers', at most {limit:g}"
+    return Outcome(distance <= limit, distance, limit, sentence)
 
 
 def byte_products() -> Outcome:
@@ -245,8 +245,8 @@ def compare_run(device: str) -> Outcome:
         computed = log_probs(conditionals, states[step], sites.long())
         computed = computed.gather(2, drawn.long()[..., None])[..., 0]
         distance = max(distance, float((computed - recorded).abs().max()))
-    said = f"log-probabilities at most {distance:.1e} nats apart, at most {LOG_PROB:g} allowed"
-    return Outcome(distance <= LOG_PROB, distance, LOG_PROB, said)
+    sentence = f"log-probabilities at most {distance:.1e} nats apart, at most {LOG_PROB:g} allowed"
+    return Outcome(distance <= LOG_PROB, distance, LOG_PROB, sentence)
 
 
 def _sample(
@@ -278,5 +278,5 @@ def _events(chains: Run) -> NDArray[np.uint8]:
 
 
 def _equal(n_different: int, values: str) -> Outcome:
-    said = f"{n_different} differ, 0 allowed ({values})"
-    return Outcome(n_different == 0, float(n_different), 0.0, said)
+    sentence = f"{n_different} differ, 0 allowed ({values})"
+    return Outcome(n_different == 0, float(n_different), 0.0, sentence)
