@@ -100,8 +100,8 @@ def _is_whole(value: object) -> bool:
 def _by_site(name: str, sites_and_tokens: object, example: str) -> dict[int, object]:
     """The tokens of each site, from a mapping or from `3:…,5-7:…`."""
     if isinstance(sites_and_tokens, str):
-        parts = [part.partition(":") for part in sites_and_tokens.split(",") if part.strip()]
-        pairs = [(sites, tokens) for sites, _, tokens in parts]
+        entries = [entry for entry in sites_and_tokens.split(",") if entry.strip()]
+        pairs = [(entry.partition(":")[0], entry.partition(":")[2]) for entry in entries]
     elif isinstance(sites_and_tokens, Mapping):
         pairs = list(sites_and_tokens.items())
     else:
@@ -122,10 +122,10 @@ def _by_site(name: str, sites_and_tokens: object, example: str) -> dict[int, obj
 
 
 def _tokens(listed: object) -> tuple[Token, ...]:
-    parts = [part.strip() for part in listed.split("|")] if isinstance(listed, str) else listed
-    if not isinstance(parts, Iterable):
+    spellings = [s.strip() for s in listed.split("|")] if isinstance(listed, str) else listed
+    if not isinstance(spellings, Iterable):
         raise GlauberError(f"{listed!r:.60} is no list of tokens such as S|T.")
-    tokens = tuple(part for part in parts if part != "")
+    tokens = tuple(spelling for spelling in spellings if spelling != "")
     if not tokens:
         raise GlauberError("a site has no allowed token, so nothing could ever be drawn there.")
     return tuple(map(_token, tokens))
@@ -134,8 +134,8 @@ def _tokens(listed: object) -> tuple[Token, ...]:
 def _biases(listed: object) -> tuple[tuple[Token, float], ...]:
     pairs: list[tuple[object, object]] = []
     if isinstance(listed, str):
-        parts = [part.rpartition("=") for part in listed.split("|") if part.strip()]
-        pairs = [(token.strip(), value) for token, _, value in parts]
+        entries = [entry.rpartition("=") for entry in listed.split("|") if entry.strip()]
+        pairs = [(token.strip(), value) for token, _, value in entries]
     elif isinstance(listed, Mapping):
         pairs = list(listed.items())
     if not pairs or any(token == "" for token, _ in pairs):

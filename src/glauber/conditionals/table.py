@@ -147,7 +147,7 @@ def normals(shape: tuple[int, ...], seed: int) -> Tensor:
 
 def lexicographic_strides(base: int, length: int) -> Tensor:
     """The place values (length,) int64 of a number in this base, site 0 the highest."""
-    return torch.tensor([base**place for place in reversed(range(length))])
+    return torch.tensor([base**power for power in reversed(range(length))])
 
 
 def choose(scores: Tensor, candidates: Tensor | None) -> Tensor:

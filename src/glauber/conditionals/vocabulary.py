@@ -140,11 +140,11 @@ class Text:
     @cached_property
     def unknown(self) -> set[int]:
         """Tokens that stand for what the vocabulary cannot spell."""
-        named = getattr(getattr(self._backend, "model", None), "unk_token", None)
+        unknown = getattr(getattr(self._backend, "model", None), "unk_token", None)
         return {
             token
             for name, token in self._vocabulary.items()
-            if UNKNOWN.fullmatch(name) or name == named
+            if UNKNOWN.fullmatch(name) or name == unknown
         }
 
     @cached_property

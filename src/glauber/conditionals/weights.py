@@ -370,10 +370,10 @@ def _check_config(path: Path) -> None:
     if not path.is_file():
         raise GlauberError(f"{path.parent} is no model: it holds no config.json.")
     config = _read_json(path)
-    parts = [key for key in ("vision_config", "audio_config") if config.get(key)]
-    if parts:
+    senses = [key for key in ("vision_config", "audio_config") if config.get(key)]
+    if senses:
         raise GlauberError(
-            f"{path.parent} is a multimodal model (config.json has a {parts[0]}): only models of "
+            f"{path.parent} is a multimodal model (config.json has a {senses[0]}): only models of "
             "text alone can be used."
         )
     for key in SIZES:

@@ -174,10 +174,10 @@ class Reader:
 
     def _tied_names(self) -> dict[str, str]:
         """Tensors that are others of the checkpoint: the name of each and of the other one."""
-        head, words = self.family.head, self.family.words
+        head, embedding = self.family.head, self.family.words
         if self.config.get("tie_word_embeddings", True) is False:
             return {}
-        tied = {f"{head.scores}.weight": words}
+        tied = {f"{head.scores}.weight": embedding}
         if head.bias and head.tied_bias:
             tied[f"{head.scores}.bias"] = head.bias
         return {name: other for name, other in tied.items() if name != other}
@@ -426,11 +426,11 @@ def _shapes(
     described: Description, width: int, vocab: int, between: int | None
 ) -> Iterator[tuple[Tensor | None, tuple[int, ...]]]:
     """Tensors and the shapes that they must have."""
-    words = described.embedding.words
-    entering = words.shape[1]
-    yield words, (vocab, entering)
+    table = described.embedding.words
+    entering = table.shape[1]
+    yield table, (vocab, entering)
     if described.embedding.project is None:
-        yield words, (vocab, width)
+        yield table, (vocab, width)
     else:
         yield described.embedding.project.weight, (width, entering)
     for layer in {id(layer): layer for layer in described.layers}.values():
@@ -457,14 +457,14 @@ def _shapes(
 # ---- parts
 
 
-def stack(*parts: Affine) -> Affine:
+def stack(*products: Affine) -> Affine:
     """Several linear maps of one input as one; a bias that one of them lacks is 0."""
-    weight = torch.cat([part.weight for part in parts]).contiguous()
-    if all(part.bias is None for part in parts):
+    weight = torch.cat([product.weight for product in products]).contiguous()
+    if all(product.bias is None for product in products):
         return Affine(weight, None)
     biases = [
         part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias
-        for part in parts
+        for part in products
     ]
     return Affine(weight, torch.cat(biases))
 
@@ -502,10 +502,10 @@ class Safetensors(Mapping[str, Tensor]):
         if not files:
             raise GlauberError(f"{folder} holds no safetensors, and no other weights are read.")
         if index.is_file():
-            named = parse_json(index.read_text(encoding="utf-8"))["weight_map"].values()
-            files = [folder / name for name in sorted(set(named))]
-        opened = [safe_open(file, framework="pt") for file in files]
-        self._file = {key: file for file in opened for key in file.keys()}  # noqa: SIM118
+            listed = parse_json(index.read_text(encoding="utf-8"))["weight_map"].values()
+            files = [folder / name for name in sorted(set(listed))]
+        handles = [safe_open(file, framework="pt") for file in files]
+        self._file = {key: file for file in handles for key in file.keys()}  # noqa: SIM118
 
     def __getitem__(self, key: str) -> Tensor:
         values: Tensor = self._file[key].get_tensor(key)

@@ -525,12 +525,12 @@ WIDE = Angles(1e4, buffer="", wide=True)
 
 
 def _llada_config(config: Config) -> Config:
-    width, one = config.get("d_model"), bool(config.get("multi_query_attention"))
+    width, has_one_key = config.get("d_model"), bool(config.get("multi_query_attention"))
     ratio = config.get("mlp_ratio", 4)
     return {
         **config,
         "embedding_size": config.get("embedding_size") or config.get("vocab_size"),
-        "n_kv_heads": 1 if one else config.get("n_kv_heads"),
+        "n_kv_heads": 1 if has_one_key else config.get("n_kv_heads"),
         "mlp_hidden_size": config.get("mlp_hidden_size") or (width and ratio * width),
     }
 
@@ -632,10 +632,10 @@ def _in_float64(reader: Reader, state: Tensor) -> Tensor:
     return F.linear(state, reader.raw("weight").double(), reader.raw("bias").double())
 
 
-def _modulation(reader: Reader, parts: int) -> tuple[Tensor, ...]:
+def _modulation(reader: Reader, count: int) -> tuple[Tensor, ...]:
     """Shifts, scales and gates, (width,) float64 each."""
     product = reader.at(f"{reader.prefix}adaLN_modulation.")
-    return _in_float64(product, _silent_time(reader)).chunk(parts)
+    return _in_float64(product, _silent_time(reader)).chunk(count)
 
 
 def _modulated_norm(reader: Reader, name: str, shift: Tensor, scale: Tensor) -> Norm:
