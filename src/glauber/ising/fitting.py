@@ -323,8 +323,8 @@ def _true_theta(
     own, theta = (
         np.concatenate([model.fields, model.couplings[tuple(g.edges.T)]]) for g in (drawn, pairs)
     )
-    lacks = (pairs.edge_between(*drawn.edges.T) == len(pairs.edges)).any()
-    return pairs, drawn, None if lacks else theta, own
+    is_complete = set(map(tuple, drawn.edges)) <= set(map(tuple, pairs.edges))
+    return pairs, drawn, theta if is_complete else None, own
 
 
 def graph_of(name: str | Path, n_sites: int) -> Graph:
