@@ -45,9 +45,7 @@ def enumerated(spins, groups):
     states = ((spins > 0).T @ family.space.strides.numpy()).astype(int)
     pairs = []
     for group in groups:
-        hidden_in = np.broadcast_to(
-            group.hidden_in, (len(group.sites), group.hidden_in.shape[1])
-        )
+        hidden_in = np.broadcast_to(group.hidden_in, (len(group.sites), group.hidden_in.shape[1]))
         for block, samples in zip(group.sites.tolist(), group.samples[hidden_in], strict=True):
             inside = tuple(site for site in block if site < n_sites)
             pairs += [(inside, sample) for sample in samples.tolist()]

@@ -141,19 +141,19 @@ def blocks_of(graph: Graph, sites: Integers, samples: Integers) -> list[Blocks]:
     widest = max(map(len, terms))
     padding = (graph.n_parameters, n, 0, 0.0)
     table = np.array([row + [padding] * (widest - len(row)) for row in terms])
-    name, source, place = table[..., :3].astype(np.int64).transpose(2, 0, 1)
-    design = np.eye(k + len(pairs))[place] * table[..., 3:]
+    name, source, slot_of = table[..., :3].astype(np.int64).transpose(2, 0, 1)
+    design = np.eye(k + len(pairs))[slot_of] * table[..., 3:]
     size = max(1, CHUNK // (2**k * widest))  # blocks times samples
     if len(samples) == 1:
         step = max(1, size // len(sites))
         starts = range(0, samples.shape[1], step)
-        parts = [(slice(None), samples[:, first : first + step]) for first in starts]
+        selections = [(slice(None), samples[:, first : first + step]) for first in starts]
     else:
         step = max(1, size // (each := int((samples == samples[0]).sum()))) * each
         rows = [slice(first, first + step) for first in range(0, len(samples), step)]
-        parts = [(part, samples[part]) for part in rows]
+        selections = [(part, samples[part]) for part in rows]
     pieces = []
-    for part, hidden in parts:
+    for part, hidden in selections:
         read, position = np.unique(hidden, return_inverse=True)
         arrays = (array[part] for array in (sites, name, source, design))
         pieces.append(Blocks(read, position.reshape(hidden.shape), *arrays))
