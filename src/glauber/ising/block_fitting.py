@@ -155,8 +155,8 @@ def blocks_of(graph: Graph, sites: Integers, samples: Integers) -> list[Blocks]:
     pieces = []
     for part, hidden in selections:
         read, position = np.unique(hidden, return_inverse=True)
-        arrays = (array[part] for array in (sites, name, source, design))
-        pieces.append(Blocks(read, position.reshape(hidden.shape), *arrays))
+        own = sites[part], name[part], source[part]
+        pieces.append(Blocks(read, position.reshape(hidden.shape), *own, design[part]))
     return pieces
 
 

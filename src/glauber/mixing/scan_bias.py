@@ -187,9 +187,7 @@ class ScanBias(Result):
         from glauber.figures.style import STRONG, empty_figure
 
         names = [scan.name for scan in self.scans]
-        far = empty_figure(
-            "Where each scan ends", "total variation from the uniform scan's distribution"
-        )
+        far = empty_figure("Where each scan ends", "total variation from the uniform scan's law")
         worth = empty_figure("What a row is worth", "draws per forward pass, against uniform")
         values = ([scan.distance for scan in self.scans], [scan.worth for scan in self.scans])
         for drawn, heights in zip((far, worth), values, strict=True):
