@@ -22,7 +22,6 @@ from glauber.exact.blocks.tensorisation import (
 from glauber.exact.models import Ising
 from glauber.exact.space import Space, over_block
 from glauber.exact.stationary import total_variation
-from glauber.exact.transition import transition_matrix
 from small_families import random_adaptive, random_family, random_weighted
 
 
@@ -74,14 +73,6 @@ def test_zero_chances_stay_zero():
     chain = block_chain(law, masks)
     np.testing.assert_allclose((chain @ np.eye(law.size)).sum(axis=1), 1, atol=1e-13)
     np.testing.assert_allclose(chain.T @ law, law, atol=1e-14)
-
-
-def test_uniform_masks_are_the_block_dynamics_of_exact():
-    model = Ising.random(4, seed=8)
-    for k in (1, 2, 3):
-        matrix = transition_matrix(model.joint(), Space(2, 4), block=k)
-        chain = block_chain(model.probabilities, Masks.uniform(Space(2, 4), k))
-        np.testing.assert_allclose(chain @ np.eye(16), matrix.toarray(), atol=1e-13)
 
 
 def test_the_sparse_solver_agrees_with_closed_forms():
