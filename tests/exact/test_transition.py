@@ -1,7 +1,8 @@
-"""Is the transition matrix the chain of the paper? Plain loops over states, sites and orders."""
+"""Matrices and operators of every scan against plain loops over states, sites and orders."""
 
 import functools
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,22 @@ from glauber.conditionals import batching
 from glauber.conditionals.base import PAD, Clamped, Restricted, Tempered
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.exact import Space, site_matrix, stationary, total_variation, transition_matrix
+from glauber.exact import (
+    Ising,
+    Masks,
+    Space,
+    adaptive_matrix,
+    block_chain,
+    parallel_matrix,
+    parallel_operator,
+    site_matrix,
+    stationary,
+    sweep_matrix,
+    sweep_operator,
+    total_variation,
+    transition_matrix,
+)
+from glauber.exact.transition import choice_probabilities
 
 
 def law_of(conditionals, tokens, hidden, site, temperature=1.0):
@@ -89,38 +105,11 @@ def test_block_entries_are_those_of_plain_loops(vocab_size, length, block, withi
     )
 
 
-def test_the_two_ways_to_fill_a_block_differ():
-    joint, space = Joint.random(3, 3, seed=3), Space(3, 3)
-    one = [transition_matrix(joint, space, within=w).toarray() for w in ("sequential", "product")]
-    two = [
-        transition_matrix(joint, space, block=2, within=w).toarray()
-        for w in ("sequential", "product")
-    ]
-    assert np.array_equal(*one)
-    assert np.abs(two[0] - two[1]).max() > 0.01
-
-
-@pytest.mark.parametrize("within", ["sequential", "product"])
-@pytest.mark.parametrize("block", [1, 2, 3, 4])
-def test_rows_sum_to_one(block, within):
-    table, space = Table.random(3, 4, seed=4, strength=3.0), Space(3, 4)
-    matrix = transition_matrix(table, space, block=block, within=within, temperature=0.5)
-    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=0, atol=1e-14)
-
-
 @pytest.mark.parametrize("block", [1, 2, 3, 4])
 def test_sequential_blocks_of_a_joint_are_exact_joint_redraws(block):
     joint, space = Joint.random(3, 4, seed=5), Space(3, 4)
     matrix = transition_matrix(joint, space, block=block).toarray()
     np.testing.assert_allclose(matrix, joint_redraws(joint, space, block), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("block", [1, 2, 3])
-def test_a_joint_law_is_kept_by_its_sequential_blocks(block):
-    joint, space = Joint.random(3, 3, seed=6), Space(3, 3)
-    matrix, law = transition_matrix(joint, space, block=block), joint.probabilities().numpy()
-    assert np.abs(law @ matrix - law).sum() < 1e-12
-    assert total_variation(stationary(matrix), law) < 1e-12
 
 
 def test_a_joint_law_is_not_kept_by_product_blocks():
@@ -247,3 +236,237 @@ def test_impossible_requests_are_refused():
     ):
         with pytest.raises(GlauberError):
             request()
+
+
+SPACE = Space(3, 3)
+STATES = [tuple(state) for state in SPACE.states().tolist()]
+
+
+def site_law(conditionals, tokens, site, temperature=1.0):
+    """pi_site(. | the other tokens)."""
+    return law_of(conditionals, tokens, (site,), site, temperature)
+
+
+def least_confident_matrix(*args, **options):
+    return adaptive_matrix(*args, redraw="naive", **options)
+
+
+def test_a_sweep_redraws_in_increasing_order():
+    table = Table.random(3, 3, seed=1)
+    first, second, third = (site_matrix(table, SPACE, site).toarray() for site in range(3))
+    sweep = sweep_matrix(table, SPACE)
+    np.testing.assert_allclose(sweep, first @ second @ third, rtol=0, atol=1e-14)
+    assert np.abs(sweep - third @ second @ first).max() > 0.01
+    # From x, the tokens of y are drawn from left to right, each given y before it and x after it.
+    x, y = (0, 2, 1), (1, 1, 2)
+    expected = (
+        site_law(table, (0, 2, 1), 0)[1]
+        * site_law(table, (1, 2, 1), 1)[1]
+        * site_law(table, (1, 1, 1), 2)[2]
+    )
+    assert sweep[STATES.index(x), STATES.index(y)] == pytest.approx(expected, abs=1e-15)
+
+
+def test_a_joint_law_is_kept_by_its_sweep():
+    joint = Joint.random(3, 3, seed=2)
+    sweep, law = sweep_matrix(joint, SPACE), joint.probabilities().numpy()
+    assert np.abs(law @ sweep - law).sum() < 1e-12
+    assert total_variation(stationary(sweep), law) < 1e-12
+
+
+def test_parallel_draws_each_site_given_the_old_rest():
+    table = Table.random(3, 3, seed=3)
+    matrix = parallel_matrix(table, SPACE, temperature=0.6)
+    for (row, x), (column, y) in itertools.product(enumerate(STATES), enumerate(STATES)):
+        laws = [site_law(table, x, site, 0.6)[y[site]] for site in range(3)]
+        assert matrix[row, column] == pytest.approx(math.prod(laws), abs=1e-15)
+
+
+def test_parallel_updates_of_two_sites_forget_how_they_depend():
+    # x0' is drawn given x1 and x1' given x0: two interleaved chains that never meet, so each site
+    # keeps its marginal and the two are independent.
+    joint = Joint.random(4, 2, seed=4)
+    law = joint.probabilities().numpy().reshape(4, 4)
+    found = stationary(parallel_matrix(joint, Space(4, 2)))
+    independent = np.outer(law.sum(axis=1), law.sum(axis=0)).ravel()
+    assert total_variation(found, independent) < 1e-12
+    assert total_variation(found, law.ravel()) > 0.1
+
+
+def test_the_stationary_law_of_parallel_updates_is_not_the_joint():
+    joint = Joint.random(3, 3, seed=5)
+    found = stationary(parallel_matrix(joint, SPACE))
+    assert total_variation(found, joint.probabilities().numpy()) > 0.05
+
+
+@pytest.mark.parametrize("make", [sweep_matrix, parallel_matrix])
+def test_scans_leave_frozen_sites_alone(make):
+    table, free = Table.random(3, 3, seed=6), torch.tensor([True, False, False])
+    alone = site_matrix(table, SPACE, 0, temperature=0.5).toarray()
+    found = make(table, SPACE, temperature=0.5, free=free)
+    np.testing.assert_allclose(found, alone, rtol=0, atol=1e-14)
+
+
+def test_zero_sharpness_is_the_uniform_scan():
+    table = Table.random(3, 3, seed=8)
+    found = least_confident_matrix(table, SPACE, sharpness=0.0).toarray()
+    np.testing.assert_allclose(found, transition_matrix(table, SPACE).toarray(), rtol=0, atol=1e-14)
+
+
+def test_choice_of_sites_at_its_edges():
+    doubts = np.array([[0.0, 0.0, 0.0], [0.2, 0.4, 0.4], [1e-200, 3e-200, 0.0]])
+    third = [1 / 3] * 3
+    linear = [third, [0.2, 0.4, 0.4], [0.25, 0.75, 0.0]]
+    np.testing.assert_allclose(choice_probabilities(doubts, 1.0), linear, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        choice_probabilities(doubts, 2.0)[2], [0.1, 0.9, 0], rtol=0, atol=1e-14
+    )
+    sharpest = [third, [0, 1, 0], [0, 1, 0]]
+    np.testing.assert_allclose(choice_probabilities(doubts, math.inf), sharpest, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, math.inf])
+def test_where_nothing_is_doubted_the_choice_is_uniform(sharpness):
+    # Every context is sure of token 0, down to the last bit: exp(-1000) is zero.
+    entries = torch.zeros(2, 3, 3, 2)
+    entries[..., 1] = -1000.0
+    matrix = least_confident_matrix(Table(entries), Space(2, 2), sharpness=sharpness).toarray()
+    expected = [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0.5, 0.5, 0]]
+    if math.isinf(sharpness):  # two sites in doubt: the tie goes to site 0
+        expected[3] = [0, 1, 0, 0]
+    assert matrix.tolist() == expected
+
+
+def test_small_doubts_keep_their_proportions():
+    # Doubts near 1e-20, which 1 - p would round to zero: three to one in favour of site 1.
+    entries = torch.zeros(2, 3, 3, 2, dtype=torch.float64)
+    entries[0, ..., 1] = math.log(1e-20)
+    entries[1, ..., 1] = math.log(3e-20)
+    matrix = least_confident_matrix(Table(entries), Space(2, 2)).toarray()
+    assert matrix[0, 2] == pytest.approx(0.25 * 1e-20, rel=1e-12, abs=0)
+    assert matrix[0, 1] == pytest.approx(0.75 * 3e-20, rel=1e-12, abs=0)
+
+
+def test_what_cannot_be_done_is_refused():
+    table = Table.random(3, 3)
+    with pytest.raises(GlauberError, match="negative"):
+        least_confident_matrix(table, SPACE, sharpness=-1.0)
+    for make in (sweep_matrix, parallel_matrix):
+        with pytest.raises(GlauberError, match="59,049 states"):
+            make(table, Space(3, 10))
+
+
+def chosen_by_loops(conditionals, redraw, measure, sharpness, temperature, sites):
+    """The same chain from its definition, state by state and token by token."""
+
+    def chances(x):
+        laws = [site_law(conditionals, x, site, temperature) for site in sites]
+        if measure == "confidence":
+            weights = [1 - law[x[site]] for law, site in zip(laws, sites, strict=True)]
+        else:
+            weights = [-(law * np.log(law)).sum() for law in laws]
+        if math.isinf(sharpness):
+            return np.eye(len(sites))[np.argmax(weights)]
+        return np.array(weights) ** sharpness / (np.array(weights) ** sharpness).sum()
+
+    matrix = np.zeros((27, 27))
+    for row, x in enumerate(STATES):
+        for slot, site in enumerate(sites):
+            law, near = site_law(conditionals, x, site, temperature), chances(x)[slot]
+            moved = [(*x[:site], token, *x[site + 1 :]) for token in range(3)]
+            there = np.array([chances(y)[slot] for y in moved])
+            if redraw == "naive" or near == 0:
+                new = law
+            elif redraw == "conditioned":
+                new = law * there / (law * there).sum()
+            else:
+                new = law * np.minimum(1, there / near)
+                new[x[site]] += 1 - new.sum()
+            for y, probability in zip(moved, new, strict=True):
+                matrix[row, STATES.index(y)] += near * probability
+    return matrix
+
+
+@pytest.mark.parametrize("redraw", ["naive", "adaptive", "conditioned"])
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+@pytest.mark.parametrize("sharpness", [0.5, 2.0, math.inf])
+@pytest.mark.parametrize("sites", [(0, 1, 2), (0, 2)])
+def test_chains_whose_state_chooses_are_those_of_plain_loops(redraw, measure, sharpness, sites):
+    table, free = Table.random(3, 3, seed=7), torch.tensor([site in sites for site in range(3)])
+    options = {"measure": measure, "sharpness": sharpness, "temperature": 0.8}
+    found = adaptive_matrix(table, SPACE, redraw=redraw, free=free, **options)
+    expected = chosen_by_loops(table, redraw, measure, sharpness, 0.8, sites)
+    np.testing.assert_allclose(found.toarray(), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("redraw", ["adaptive", "conditioned"])
+@pytest.mark.parametrize("measure", ["confidence", "entropy"])
+def test_both_corrections_keep_the_joint_law_and_are_reversible(redraw, measure):
+    for seed, sharpness, temperature in ((9, 1.0, 1.0), (10, 4.0, 0.4), (11, 0.5, 3.0)):
+        joint = Joint.random(3, 3, seed=seed, strength=1.5)
+        matrix = adaptive_matrix(
+            joint, SPACE, redraw=redraw, measure=measure, sharpness=sharpness,
+            temperature=temperature,
+        ).toarray()  # fmt: skip
+        law = (joint.log_weights.flatten() / temperature).softmax(0).numpy()
+        assert total_variation(stationary(matrix), law) < 1e-12
+        flow = law[:, None] * matrix
+        np.testing.assert_allclose(flow, flow.T, rtol=0, atol=1e-15)
+
+
+def test_the_conditioned_chain_is_the_block_chain_of_adaptive_masks():
+    ising = Ising.clique(4, 4, coupling=0.05, field=0.2)
+    masks = Masks.least_confident(ising.space, ising.probabilities, 1, sharpness=2.0)
+    expected = block_chain(ising.probabilities, masks) @ np.eye(16)
+    found = adaptive_matrix(ising.joint(), ising.space, sharpness=2.0)
+    np.testing.assert_allclose(found.toarray(), expected, rtol=0, atol=1e-14)
+
+
+def test_the_naive_chain_of_four_ising_sites_ends_elsewhere():
+    ising = Ising.clique(4, 4, coupling=0.05, field=0.2)
+    naive = stationary(adaptive_matrix(ising.joint(), ising.space, redraw="naive"))
+    assert total_variation(naive, ising.probabilities) == pytest.approx(0.1630, abs=5e-5)
+
+
+def test_unknown_redraws_and_measures_are_refused():
+    table = Table.random(3, 3)
+    with pytest.raises(GlauberError, match="naive, adaptive or conditioned"):
+        adaptive_matrix(table, SPACE, redraw="blind")
+    with pytest.raises(GlauberError, match="confidence or entropy"):
+        adaptive_matrix(table, SPACE, measure="surprise")
+
+
+PAIRS = [(sweep_matrix, sweep_operator), (parallel_matrix, parallel_operator)]
+
+
+@pytest.mark.parametrize(("make_matrix", "make_operator"), PAIRS)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 1), (2, 5)])
+@pytest.mark.parametrize("frozen", [None, 0])
+def test_an_operator_is_its_matrix(make_matrix, make_operator, shape, frozen):
+    table, space = Table.random(*shape, seed=1), Space(*shape)
+    free = None
+    if frozen is not None and shape[1] > 1:
+        free = torch.arange(shape[1]) != frozen
+    matrix = make_matrix(table, space, temperature=0.7, free=free)
+    operator = make_operator(table, space, temperature=0.7, free=free)
+    eye = np.eye(space.size)
+    np.testing.assert_allclose(operator @ eye, matrix, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(operator.T @ eye, matrix.T, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(("make_matrix", "make_operator"), PAIRS)
+def test_the_law_through_an_operator_is_the_one_through_the_matrix(make_matrix, make_operator):
+    table, space = Table.random(3, 4, seed=2), Space(3, 4)
+    direct = stationary(make_matrix(table, space))
+    assert total_variation(stationary(make_operator(table, space)), direct) < 1e-12
+
+
+def test_a_sweep_keeps_a_joint_law_beyond_what_a_matrix_could_hold():
+    joint, space = Joint.random(5, 6, seed=3), Space(5, 6)
+    found = stationary(sweep_operator(joint, space))
+    assert total_variation(found, joint.probabilities().numpy()) < 1e-11
+
+
+def test_a_parallel_operator_that_does_not_fit_is_refused():
+    with pytest.raises(GlauberError, match="2,147,483,648 numbers"):
+        parallel_operator(Table.random(2, 3), Space(2, 20))

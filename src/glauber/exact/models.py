@@ -363,6 +363,6 @@ def _log_choices(n: int) -> Floats:
 
 def _log_binomial(n: int, field: float) -> Floats:
     """log chances (n + 1,) of v ones among n spins in a field: p(1) = 1 / (1 + exp(-2 field))."""
-    one, zero = -np.logaddexp(0, -2 * field), -np.logaddexp(0, 2 * field)
+    log_one, log_zero = -np.logaddexp(0, -2 * field), -np.logaddexp(0, 2 * field)
     v = np.arange(n + 1)
-    return np.asarray(_log_choices(n) + v * one + (n - v) * zero)
+    return np.asarray(_log_choices(n) + v * log_one + (n - v) * log_zero)

@@ -99,8 +99,8 @@ def sequential_fills(
     for k in range(1, block + 1):
         shorter, fills = fills, {}
         for hidden in combinations(sites, k):
-            rest = [shorter[hidden[:slot] + hidden[slot + 1 :]] for slot in range(k)]
-            terms = [now * after for now, after in zip(current(hidden).T, rest, strict=True)]
+            others = [shorter[hidden[:slot] + hidden[slot + 1 :]] for slot in range(k)]
+            terms = [first * later for first, later in zip(current(hidden).T, others, strict=True)]
             fills[hidden] = sum(terms[1:], terms[0]) / k
     return fills
 
@@ -175,7 +175,7 @@ def parallel_matrix(
 ) -> Floats:
     """The dense matrix (size, size) of redrawing all free sites at once, each given the old rest.
 
-    P(x, y) = product over free i of pi_i(y_i | x_{-i}), if y holds x's tokens at the other sites.
+    P(x, y) = product over free i of pi_i(y_i | x_{-i}), if y has x's tokens at the other sites.
     Each site is hidden alone: this is not the product-form block of all sites.
     """
     _check_dense(space)

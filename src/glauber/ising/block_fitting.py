@@ -98,12 +98,6 @@ class Graph:
         couplings = (f"J{i},{j}" for i, j in self.edges.tolist())
         return (*(f"h{i}" for i in range(self.n_sites)), *couplings)
 
-    def matrix(self, values: Floats) -> csr_array:
-        """A symmetric matrix (N + 1, N + 1) with values (edges,); N is the number of no site."""
-        i, j = self.edges.T
-        indices = (np.concatenate([i, j]), np.concatenate([j, i]))
-        return csr_array((np.tile(values, 2), indices), shape=(self.n_sites + 1,) * 2)
-
     @cached_property
     def neighbours(self) -> list[list[tuple[int, int]]]:
         """Of each site: its neighbours, rising, and the numbers of the edges to them."""
@@ -113,63 +107,56 @@ class Graph:
             near[j].append((i, edge))
         return [sorted(pairs) for pairs in near]
 
-    def edge_between(self, first: Integers, second: Integers) -> Integers:
-        """The number of the edge between two sites, elementwise; the number of edges if none."""
-        keys = self.edges[:, 0] * (self.n_sites + 1) + self.edges[:, 1]
-        wanted = np.minimum(first, second) * (self.n_sites + 1) + np.maximum(first, second)
-        slots = np.searchsorted(keys, wanted)
-        is_edge = np.append(keys, -1)[slots] == wanted
-        return np.where(is_edge, slots, len(keys))
-
 
 class Blocks(NamedTuple):
     """Blocks of k sites (filled up with N where one is shorter) and the samples that hide them.
 
-    Parameter name[b, l] moves with block b; its statistic is factor * x[source] * t[place], where t
-    are the k hidden spins and then their pairs. d names no parameter.
+    t are the k hidden spins and then their pairs, q in all. The exponent of t[i] is the sum over l
+    of design[l, i] x[source[l]] theta[name[l]], where d names no parameter.
     """
 
     samples: Integers  # (n,) that are read
     hidden_in: Integers  # (B, M) of these, or (1, M) where all blocks are hidden in the same ones
-    sites: Integers  # (k, B)
-    inner: Integers  # (pairs, B): edges inside; their number where there is none
+    sites: Integers  # (B, k)
     name: Integers  # (B, L)
-    place: Integers
-    source: Integers
-    factor: Floats
+    source: Integers  # (B, L)
+    design: Floats  # (B, L, q)
 
 
 def blocks_of(graph: Graph, sites: Integers, samples: Integers) -> list[Blocks]:
-    """Blocks (k, B) and samples (B, M) or (1, M), in pieces whose arrays stay small."""
-    n, k = graph.n_sites, len(sites)
-    edges = [graph.edge_between(sites[a], sites[b]) for a, b in combinations(range(k), 2)]
-    inner = np.array(edges, np.int64).reshape(-1, sites.shape[1])
+    """Blocks (B, k) hidden in samples (B, M) or (1, M), in pieces whose arrays stay small."""
+    n, k = graph.n_sites, sites.shape[1]
+    pairs = {pair: k + slot for slot, pair in enumerate(combinations(range(k), 2))}
     terms: list[list[tuple[int, int, int, float]]] = []
-    for block, inside in zip(sites.T.tolist(), inner.T.tolist(), strict=True):
-        row: list[tuple[int, int, int, float]] = []
-        for slot, site in enumerate(site for site in block if site < n):
-            row.append((site, slot, n, 1.0))
-            row += [(n + e, slot, j, 2.0) for j, e in graph.neighbours[site] if j not in block]
-        row += [(n + e, k + pair, n, 2.0) for pair, e in enumerate(inside) if e < len(graph.edges)]
+    for block in sites.tolist():
+        slots = {site: slot for slot, site in enumerate(block) if site < n}
+        row = [(site, n, slot, 1.0) for site, slot in slots.items()]
+        for site, slot in slots.items():
+            for j, edge in graph.neighbours[site]:
+                if j not in slots:
+                    row.append((n + edge, j, slot, 2.0))
+                elif j > site:
+                    row.append((n + edge, n, pairs[slot, slots[j]], 2.0))
         terms.append(row)
     widest = max(map(len, terms))
-    nothing = (graph.n_parameters, 0, n, 0.0)
-    table = np.array([row + [nothing] * (widest - len(row)) for row in terms])
+    padding = (graph.n_parameters, n, 0, 0.0)
+    table = np.array([row + [padding] * (widest - len(row)) for row in terms])
+    name, source, slot_of = table[..., :3].astype(np.int64).transpose(2, 0, 1)
+    design = np.eye(k + len(pairs))[slot_of] * table[..., 3:]
     size = max(1, CHUNK // (2**k * widest))  # blocks times samples
     if len(samples) == 1:
-        step, every = max(1, size // len(terms)), slice(None)
+        step = max(1, size // len(sites))
         starts = range(0, samples.shape[1], step)
-        parts = [(every, samples[:, first : first + step]) for first in starts]
+        selections = [(slice(None), samples[:, first : first + step]) for first in starts]
     else:
         step = max(1, size // (each := int((samples == samples[0]).sum()))) * each
         rows = [slice(first, first + step) for first in range(0, len(samples), step)]
-        parts = [(part, samples[part]) for part in rows]
+        selections = [(part, samples[part]) for part in rows]
     pieces = []
-    for part, hidden_in in parts:
-        read, position = np.unique(hidden_in, return_inverse=True)
-        name, place, source = table[part, :, :3].astype(np.int64).transpose(2, 0, 1)
-        own = read, position.reshape(hidden_in.shape), sites[:, part], inner[:, part]
-        pieces.append(Blocks(*own, name, place, source, table[part, :, 3]))
+    for part, hidden in selections:
+        read, position = np.unique(hidden, return_inverse=True)
+        own = sites[part], name[part], source[part]
+        pieces.append(Blocks(read, position.reshape(hidden.shape), *own, design[part]))
     return pieces
 
 
@@ -181,7 +168,7 @@ def random_blocks(
     check_memory(24.0 * count * k, "the masks of all samples")
     sites = [generator.choice(graph.n_sites, k, False, shuffle=False) for _ in range(count)]
     samples = np.repeat(np.arange(n_samples), per_sample)
-    return blocks_of(graph, np.sort(np.stack(sites, axis=1), axis=0), samples[:, None])
+    return blocks_of(graph, np.sort(np.stack(sites), axis=1), samples[:, None])
 
 
 def random_tilings(
@@ -197,7 +184,7 @@ def random_tilings(
 
 
 def tiling(graph: Graph, k: int, generator: np.random.Generator) -> Integers:
-    """All sites in tiles (k, B) that grow along edges; N fills up those that could not."""
+    """All sites in tiles (B, k) that grow along edges; N fills up those that could not."""
     free = np.ones(graph.n_sites, bool)
     tiles = []
     for seed in generator.permutation(graph.n_sites).tolist():
@@ -210,7 +197,7 @@ def tiling(graph: Graph, k: int, generator: np.random.Generator) -> Integers:
             tile.append(int(generator.choice(sorted(near))))
         if tile:
             tiles.append(sorted(tile) + [graph.n_sites] * (k - len(tile)))
-    return np.array(tiles, np.int64).T
+    return np.array(tiles, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,21 +211,22 @@ class BlockLikelihood:
     @property
     def n_blocks(self) -> int:
         """Conditionals that are summed."""
-        return sum(b.sites.shape[1] * b.hidden_in.shape[1] for b in self.blocks)
+        return sum(len(b.sites) * b.hidden_in.shape[1] for b in self.blocks)
 
     def value(self, theta: Floats) -> tuple[float, Floats]:
         """The loss and its gradient (d,), per block."""
         loss, gradient = 0.0, np.zeros(self.graph.n_parameters + 1)
         for blocks in self.blocks:
-            scores, more = self._scores(theta, blocks)
-            gradient -= np.bincount(blocks.name.ravel(), scores.sum(axis=2).ravel(), len(gradient))
-            loss += more
+            at = self._evaluate(theta, blocks)
+            sums = at.scores(blocks.design).sum(axis=2)
+            gradient -= np.bincount(blocks.name.ravel(), sums.ravel(), len(gradient))
+            loss += at.loss
         return loss / self.n_blocks, gradient[:-1] / self.n_blocks
 
     def scores(self, theta: Floats) -> Iterator[tuple[Integers, Floats]]:
         """Some samples (M,) and the scores (d, M) of each, summed over its blocks."""
         for blocks in self.blocks:
-            scores, _ = self._scores(theta, blocks)
+            scores = self._evaluate(theta, blocks).scores(blocks.design)
             index = np.broadcast_arrays(blocks.name[..., None], blocks.hidden_in[:, None])
             shape = self.graph.n_parameters + 1, len(blocks.samples)
             entries = scores.ravel(), (index[0].ravel(), index[1].ravel())
@@ -254,16 +242,13 @@ class BlockLikelihood:
         check_memory(24.0 * d**2 if is_dense else 0.0, f"the Hessian of {d:,} parameters")
         total: Floats | csc_array = np.zeros((d, d)) if is_dense else csc_array((d, d))
         for blocks in self.blocks:
-            spins, *exponents = self._exponents(theta, blocks)
-            statistics, p, _ = _fillings(*exponents)
-            means = np.tensordot(statistics, p, (0, 0))
-            moments = (statistics.T[..., None, None] - means[:, None]) * np.sqrt(p)
-            weights = (
-                blocks.factor[..., None]
-                * spins[blocks.source[..., None], blocks.hidden_in[:, None]]
+            at = self._evaluate(theta, blocks)
+            moments = at.statistics.T[..., None] - at.means[:, :, None]  # (B, q, 2**k, M)
+            moments = moments * np.sqrt(at.probabilities)[:, None]
+            rows = (blocks.design @ moments.reshape(*moments.shape[:2], -1)).reshape(
+                *blocks.name.shape, *moments.shape[2:]
             )
-            rows = _of_blocks(moments, blocks.place) * weights[:, :, None]  # (B, L, 2**k, M)
-            rows = rows.reshape(*weights.shape[:2], -1)
+            rows = (rows * at.weights[:, :, None]).reshape(*blocks.name.shape, -1)
             first, second = np.broadcast_arrays(blocks.name[:, :, None], blocks.name[:, None])
             real = (first < d) & (second < d)
             entries = (rows @ rows.swapaxes(1, 2))[real], (first[real], second[real])
@@ -271,54 +256,51 @@ class BlockLikelihood:
             total = total + (local.toarray() if is_dense else local.tocsc())
         return total
 
-    def _scores(self, theta: Floats, blocks: Blocks) -> tuple[Floats, float]:
-        """The scores (B, L, M) and the loss of some blocks."""
-        spins, own, inside = self._exponents(theta, blocks)
-        statistics, p, normaliser = _fillings(own, inside)
-        hidden = spins[blocks.sites[..., None], blocks.hidden_in]
-        pairs = [hidden[[a]] * hidden[[b]] for a, b in combinations(range(len(hidden)), 2)]
-        observed = np.concatenate([hidden, *pairs])
-        loss = normaliser - (own * hidden).sum(axis=0) - (inside * observed[len(own) :]).sum(axis=0)
-        nobody = np.log(2) * int((blocks.sites == self.graph.n_sites).sum()) * own.shape[2]
-        weights = spins[blocks.source[..., None], blocks.hidden_in[:, None]]
-        apart = observed - np.tensordot(statistics, p, (0, 0))
-        scores = blocks.factor[..., None] * weights * _of_blocks(apart, blocks.place)
-        return scores, float(loss.sum() - nobody)
-
-    def _exponents(self, theta: Floats, blocks: Blocks) -> tuple[Floats, Floats, Floats]:
-        """The spins (N + 1, n), 1 at no site, and what multiplies x_a (k, B, M) and x_a x_b."""
-        n = self.graph.n_sites
-        spins = np.ones((n + 1, len(blocks.samples)))
-        spins[:n] = self.spins[:, blocks.samples]
-        fields = np.append(theta[:n], 0.0)[:, None] + self.graph.matrix(2 * theta[n:]) @ spins
-        own = fields[blocks.sites[..., None], blocks.hidden_in]
-        hidden = spins[blocks.sites[..., None], blocks.hidden_in]
-        inside = 2 * np.append(theta[n:], 0.0)[blocks.inner][..., None]
-        for slot, (a, b) in enumerate(combinations(range(len(own)), 2)):
-            own[a] -= inside[slot] * hidden[b]
-            own[b] -= inside[slot] * hidden[a]
-        return spins, own, inside
+    def _evaluate(self, theta: Floats, blocks: Blocks) -> "Conditional":
+        """What theta says of the fillings of some blocks."""
+        spins = np.ones((self.graph.n_sites + 1, len(blocks.samples)))  # 1 at no site
+        spins[:-1] = self.spins[:, blocks.samples]
+        hidden = spins[blocks.sites[..., None], blocks.hidden_in[:, None]]  # (B, k, M)
+        weights = spins[blocks.source[..., None], blocks.hidden_in[:, None]]  # (B, L, M)
+        scaled = weights * np.append(theta, 0.0)[blocks.name][..., None]
+        exponents = blocks.design.swapaxes(1, 2) @ scaled  # (B, q, M)
+        k = blocks.sites.shape[1]
+        statistics = _with_pairs(Space(2, k).states().numpy().T * 2.0 - 1.0, 0).T  # (2**k, q)
+        observed = _with_pairs(hidden, 1)
+        p = statistics @ exponents  # (B, 2**k, M)
+        peak = p.max(axis=1, keepdims=True)
+        np.exp(p - peak, out=p)
+        total = p.sum(axis=1, keepdims=True)
+        p /= total
+        nobody = np.log(2) * int((blocks.sites == self.graph.n_sites).sum()) * p.shape[2]
+        loss = (peak + np.log(total)).sum() - (exponents * observed).sum() - nobody
+        return Conditional(weights, observed, statistics, p, float(loss))
 
 
-def _of_blocks(values: Floats, place: Integers) -> Floats:
-    """values (q, …, B, M) at the places (B, L) of each block: (B, L, …, M)."""
-    return np.moveaxis(values, -2, 1)[place, np.arange(len(place))[:, None]]
+def _with_pairs(spins: Floats, axis: int) -> Floats:
+    """Spins and their products of two, along an axis."""
+    rows = np.moveaxis(spins, axis, 0)
+    pairs = [rows[a] * rows[b] for a, b in combinations(range(len(rows)), 2)]
+    return np.moveaxis(np.array([*rows, *pairs]), 0, axis)
 
 
-def _fillings(own: Floats, inside: Floats) -> tuple[Floats, Floats, Floats]:
-    """Statistics (2**k, q) of all fillings, their probabilities (2**k, B, M), log normaliser."""
-    k = len(own)
-    single = Space(2, k).states().numpy() * 2.0 - 1.0
-    pairs = [single[:, a] * single[:, b] for a, b in combinations(range(k), 2)]
-    statistics = np.column_stack([single, *pairs])
-    p = np.tensordot(single, own, (1, 0))
-    if pairs:
-        p += np.tensordot(statistics[:, k:], inside, (1, 0))
-    peak = p.max(axis=0)
-    np.exp(p - peak, out=p)
-    total = p.sum(axis=0)
-    p /= total
-    return statistics, p, peak + np.log(total)
+class Conditional(NamedTuple):
+    """The distribution of the fillings of some blocks given the rest, at a theta."""
+
+    weights: Floats  # (B, L, M): x[source]
+    observed: Floats  # (B, q, M): t
+    statistics: Floats  # (2**k, q): t of every filling
+    probabilities: Floats  # (B, 2**k, M)
+    loss: float
+
+    @property
+    def means(self) -> Floats:
+        """E t (B, q, M)."""
+        return np.asarray(self.statistics.T @ self.probabilities)
+
+    def scores(self, design: Floats) -> Floats:
+        """The derivatives (B, L, M) of the log-probability."""
+        return np.asarray(self.weights * (design @ (self.observed - self.means)))
 
 
 def fit_blocks(
@@ -424,7 +406,11 @@ def gibbs_samples(
     for site in np.argsort([-len(near) for near in graph.neighbours], kind="stable"):
         taken = {colour[j] for j, _ in graph.neighbours[site]}
         colour[site] = next(c for c in range(graph.n_sites) if c not in taken)
-    couplings = graph.matrix(2 * theta[graph.n_sites :])[:, : graph.n_sites]
+    values, pairs = (
+        np.tile(2 * theta[graph.n_sites :], 2),
+        np.concatenate([graph.edges, graph.edges[:, ::-1]]),
+    )
+    couplings = csr_array((values, tuple(pairs.T)), shape=(graph.n_sites,) * 2)
     groups = [np.flatnonzero(colour == c) for c in range(colour.max() + 1)]
     colours = [(sites, couplings[sites], theta[sites, None]) for sites in groups]
     generator = np.random.default_rng(seed)

@@ -108,10 +108,11 @@ def fit(
             raise GlauberError("give a clique or a graph, not both.")
         pairs, drawn, theta, own = _true_theta(truth, graph, sites, clique, coupling, field)
         chains = min(chains, samples)
-        cluster = samples // chains
-        say(f"{chains} Gibbs chains of {sweeps + EVERY * (cluster - 1):,} sweeps, {sites:,} sites")
-        rows = gibbs_samples(drawn, own, (chains, cluster), sweeps=sweeps, every=EVERY, seed=seed)
-        spins = np.ascontiguousarray(rows.reshape(chains * cluster, -1).T)
+        each = samples // chains
+        cluster, n_sweeps = max(cluster, each), sweeps + EVERY * (each - 1)
+        say(f"{chains} Gibbs chains of {n_sweeps:,} sweeps, {sites:,} sites")
+        rows = gibbs_samples(drawn, own, (chains, each), sweeps=sweeps, every=EVERY, seed=seed)
+        spins = np.ascontiguousarray(rows.reshape(-1, sites).T)
     return fit_given_the_rest(pairs, spins, theta, k, masks or TILES, cluster, optimiser, seed)
 
 
@@ -323,8 +324,8 @@ def _true_theta(
     own, theta = (
         np.concatenate([model.fields, model.couplings[tuple(g.edges.T)]]) for g in (drawn, pairs)
     )
-    lacks = (pairs.edge_between(*drawn.edges.T) == len(pairs.edges)).any()
-    return pairs, drawn, None if lacks else theta, own
+    is_complete = set(map(tuple, drawn.edges)) <= set(map(tuple, pairs.edges))
+    return pairs, drawn, theta if is_complete else None, own
 
 
 def graph_of(name: str | Path, n_sites: int) -> Graph:

@@ -1,6 +1,11 @@
-"""Steps that k-Gibbs and the parallel sampler need from R-1 to R1 (paper B, figure 3)."""
+"""Steps that k-Gibbs and the parallel sampler need from R-1 to R1 (paper B, figure 3).
 
-from collections.abc import Iterable, Sequence
+Simulated chains run on the full model and share no arithmetic with the exact ones, which are lumped
+by the number of ones in the clique: states are numbers from 0 to 2^N - 1, and a block is redrawn by
+Gumbel variables over its 2^k fillings.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +15,14 @@ import numpy as np
 from glauber.checks import Whole
 from glauber.errors import GlauberError
 from glauber.exact.hitting_times import arrival_distribution, arrival_within, log_mean_hitting_times
-from glauber.exact.models import Clique, check_block_size
-from glauber.exact.space import Floats
+from glauber.exact.models import Clique, Ising, check_block_size
+from glauber.exact.space import Bools, Floats, Integers, Space
 from glauber.ising.model import Delta, Field, Sites, Strength, not_empty
 from glauber.ising.sampler_separation import gibbs_horizon, parallel_horizon
-from glauber.ising.simulation import Arrivals, simulated_gibbs, simulated_parallel
 from glauber.parameters import Seed
 from glauber.progress import check_memory, say, track
 from glauber.result import Result, internal, plain, study
-from glauber.statistics import MIN_CHAINS
+from glauber.statistics import MIN_CHAINS, standard_error
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -27,6 +31,8 @@ COUPLINGS = (0.5, 1.0, 2.0, 5.0, 8.0)
 LARGEST = 1000  # sites; of a lumped chain the clique alone counts
 LARGEST_CLIQUE = 200
 SIMULATED_SITES = 20  # of the full model, which simulated chains run on
+
+Step = Callable[[Integers, np.random.Generator], Integers]
 
 
 @study
@@ -75,6 +81,24 @@ def race(
             races.append(Race(model, budget, delta, tuple(runners[:-1]), runners[-1]))
             advance()
     return Races(sites, clique, field, tuple(races))
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Steps (n_chains,) of the first visit, or the budget where arrived (n_chains,) is false."""
+
+    steps: Integers
+    arrived: Bools
+    budget: int
+
+    @property
+    def mean(self) -> float:
+        """The mean of min(time, budget)."""
+        return float(self.steps.mean())
+
+    @property
+    def standard_error(self) -> float:
+        return standard_error(self.steps)
 
 
 @dataclass(frozen=True)
@@ -237,9 +261,51 @@ def _is_kept(model: Clique, matrix: Floats, k: int | None, horizon: int, delta: 
 
 
 def _simulate(model: Clique, k: int | None, chains: int, budget: int, seed: int) -> Arrivals:
+    """First visits of a sampler to R1, from all -1."""
     full = model.ising()
     target = np.asarray((full.spins[:, : model.size] > 0).all(axis=1))
-    options = dict(n_chains=chains, budget=budget, seed=1000 * seed + (k or 0))
-    if k is None:
-        return simulated_parallel(full, target, **options)
-    return simulated_gibbs(full, k, target, **options)
+    step = parallel_step(full) if k is None else gibbs_step(full, k)
+    random = np.random.default_rng(1000 * seed + (k or 0))
+    states = np.zeros(chains, dtype=np.int64)
+    times = np.full(chains, budget)
+    left = np.flatnonzero(~target[states])
+    times[target[states]] = 0
+    for now in range(1, budget + 1):
+        states[left] = step(states[left], random)
+        hit = target[states[left]]
+        times[left[hit]] = now
+        left = left[~hit]
+        if not len(left):
+            break
+    arrived = np.ones(chains, dtype=np.bool_)
+    arrived[left] = False
+    return Arrivals(times, arrived, budget)
+
+
+def gibbs_step(model: Ising, k: int) -> Step:
+    """One step of k-Gibbs for many chains at once."""
+    strides = Space(2, model.n_sites).strides.numpy()
+    fillings = Space(2, k).states().numpy()  # (2**k, k)
+
+    def step(states: Integers, random: np.random.Generator) -> Integers:
+        ranks = random.random((len(states), model.n_sites)).argsort(axis=1)
+        own = strides[ranks[:, :k]]  # (chains, k)
+        contexts = states - (states[:, None] // own % 2 * own).sum(axis=1)
+        reached = contexts[:, None] + own @ fillings.T  # (chains, 2**k)
+        noise = random.gumbel(size=reached.shape)
+        best = (model.log_weights[reached] + noise).argmax(axis=1)
+        return np.asarray(reached[np.arange(len(states)), best])
+
+    return step
+
+
+def parallel_step(model: Ising) -> Step:
+    """One step of the independent parallel sampler for many chains at once."""
+    strides = Space(2, model.n_sites).strides.numpy()
+
+    def step(states: Integers, random: np.random.Generator) -> Integers:
+        fields = model.fields + 2 * model.spins[states] @ model.couplings
+        ones = random.random(fields.shape) < np.exp(-np.logaddexp(0, -2 * fields))
+        return np.asarray((ones * strides).sum(axis=1))
+
+    return step

@@ -79,23 +79,23 @@ def scan_bias(
     sampling would need for single-site frequencies as good; rows are forward passes, the present
     state's weights cached. The model is evaluated in float64.
     """
-    named = read_sites(sites)
-    _check_states(tokens, len(named) or 1)
-    opened = load(model, dtype="float64", exact=True, **where)
-    row, columns, numbers = _free_sites(opened, text, named, unknown)
-    candidates = top_tokens(opened.conditionals(), row, columns, tokens)
+    requested = read_sites(sites)
+    _check_states(tokens, len(requested) or 1)
+    loaded = load(model, dtype="float64", exact=True, **where)
+    row, columns, numbers = _free_sites(loaded, text, requested, unknown)
+    candidates = top_tokens(loaded.conditionals(), row, columns, tokens)
     _check_states(candidates.shape[1], len(columns))
-    few = tabulate(opened.conditionals(), row, columns, candidates)
+    few = tabulate(loaded.conditionals(), row, columns, candidates)
     with track("scans", 1 + len(SCANS)) as advance:
         rows = compare_scans(few, float(temperature), float(sharpness), advance)
     uniform = transition_matrix(few, few.space, temperature=temperature)
     return ScanBias(
-        model=opened.name,
+        model=loaded.name,
         sites=numbers,
-        tokens=[[opened.vocabulary.spell(int(token)) for token in line] for line in candidates],
+        tokens=[[loaded.vocabulary.spell(int(token)) for token in line] for line in candidates],
         temperature=float(temperature),
         sharpness=float(sharpness),
-        dtype=opened.dtype,
+        dtype=loaded.dtype,
         scans=rows,
         production=entropy_production(uniform),
     )
@@ -203,22 +203,22 @@ def _spell(value: float) -> str:
 
 
 def _free_sites(
-    opened: Model, text: str | None, named: list[int], unknown: str
+    loaded: Model, text: str | None, requested: list[int], unknown: str
 ) -> tuple[Tensor, list[int], list[int]]:
     """The text's tokens (length,), the columns of its free sites, and their numbers for people."""
-    if text is None and opened.length is not None:
-        row, columns = torch.zeros(opened.length, dtype=torch.int64), list(range(opened.length))
-        chosen = named or columns
+    if text is None and loaded.length is not None:
+        row, columns = torch.zeros(loaded.length, dtype=torch.int64), list(range(loaded.length))
+        chosen = requested or columns
     else:
-        rows, free = starts(opened, [needed("text", text)], unknown=unknown)
+        rows, free = starts(loaded, [needed("text", text)], unknown=unknown)
         row, columns = rows[0], free[0].nonzero()[:, 0].tolist()
         middle = max(0, len(columns) // 2 - SITES // 2)
-        chosen = named or list(range(len(columns)))[middle : middle + SITES]
+        chosen = requested or list(range(len(columns)))[middle : middle + SITES]
     if chosen[-1] >= len(columns):
         raise GlauberError(
             f"there is no site {chosen[-1]}: the text has sites 0 to {len(columns) - 1}."
         )
-    return row.to(opened.state_device), [columns[site] for site in chosen], chosen
+    return row.to(loaded.state_device), [columns[site] for site in chosen], chosen
 
 
 def _check_states(tokens: int, n_sites: int) -> None:

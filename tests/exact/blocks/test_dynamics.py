@@ -163,12 +163,3 @@ def test_what_is_refused():
         gibbs_matrix(uniform, Masks.uniform(Space(2, 16), 4))
     with pytest.raises(GlauberError, match=r"1,048,576 states .* 134,217,728 fit"):
         block_gap(np.full(2**20, 2.0**-20), Masks.uniform(Space(2, 20), 4))
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_the_two_gaps_of_block_dynamics_are_the_same(k):
-    """By masks without a matrix, and by the spectrum of the chain that redraws k sites."""
-    model = Ising.random(5, seed=k, strength=0.3)
-    found = block_gap(model.probabilities, Masks.uniform(model.space, k))
-    whole = spectrum(transition_matrix(model.joint(), model.space, block=k))
-    assert found.value == pytest.approx(whole.gap, abs=found.error + whole.error + 1e-9)

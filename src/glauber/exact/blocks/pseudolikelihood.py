@@ -25,8 +25,8 @@ With m masks per sample the covariance is H^-1 (V + (S - V)/m) H^-1, where S is 
 a score and V that of its mean over masks given x; m = 1 gives Gamma since S = H. All masks
 averaged is m = infinity, another estimator, for which Theorem 1 says nothing.
 
-The same formula with expectations under the law of the data, whatever it is, is the sandwich
-covariance: it holds where no theta is right, too, and then S differs from H.
+The same formula with expectations under the distribution of the data, whatever it is, is the
+sandwich covariance: it holds where no theta is right, too, and then S differs from H.
 """
 
 from dataclasses import dataclass
@@ -239,28 +239,28 @@ def _descend(
     """theta moved by the step, halved for each data set until its loss no longer grows."""
     size = np.ones(loss.shape)
     for _ in range(40):
-        there = theta + size[..., None] * step
-        reached = problem.loss(there, seen)
+        target = theta + size[..., None] * step
+        reached = problem.loss(target, seen)
         worse = ~(reached <= loss + 1e-14 * (1 + np.abs(loss)))
         if not worse.any():
-            return there, reached
+            return target, reached
         size = np.where(worse, size / 2, size)
-    keep = worse
-    return np.where(keep[..., None], theta, there), np.where(keep, loss, reached)
+    return np.where(worse[..., None], theta, target), np.where(worse, loss, reached)
 
 
 def _lbfgs(problem: Pseudolikelihood, seen: Floats) -> Fit:
-    found = minimize(
+    optimum = minimize(
         lambda theta: (float(problem.loss(theta, seen)), problem.gradient(theta, seen)),
         np.zeros(problem.family.n_parameters),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": 5000, "maxfun": 20_000, "ftol": 1e-16, "gtol": 1e-9, "maxcor": 30},
     )
-    step = np.abs(_direction(problem, found.x, seen)).max()
+    theta = optimum.x
+    step = np.abs(_direction(problem, theta, seen)).max()
     # Its last digits are those of the loss, so the parameters are known to half as many.
-    settled = np.asarray(step <= 1e-5 * (1 + np.abs(found.x).max()))
-    return _fit(problem, found.x, seen, settled, int(found.nit), "lbfgs")
+    settled = np.asarray(step <= 1e-5 * (1 + np.abs(theta).max()))
+    return _fit(problem, theta, seen, settled, int(optimum.nit), "lbfgs")
 
 
 def _fit(

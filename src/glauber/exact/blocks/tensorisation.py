@@ -7,14 +7,14 @@ Neither has a formula. The best r found gives a lower bound; linearising at q gi
 the Poincare constant (half of it for the second). There are two upper bounds.
 
 By the gap. With s the least probability of a state, Diaconis and Saloff-Coste (1996, Corollary A.4)
-give E(g, g) >= a Ent(g^2) with a = gap (1 - 2s) / log(1/s - 1), or gap / 2 where s = 1/2. For
-g >= 0 and any law, Var(g) <= Ent(g^2): both sides scale alike, so let E g^2 = 1; by Jensen's
-inequality under the law of density g^2, Ent(g^2) = -2 E[g^2 log(1/g)] >= -2 log E[g], and
+give E(g, g) >= a Ent(g^2) with a = gap (1 - 2s) / log(1/s - 1), or gap / 2 where s = 1/2. For g >=
+0 and any distribution, Var(g) <= Ent(g^2): both sides scale alike, so let E g^2 = 1; by Jensen's
+inequality under the distribution of density g^2, Ent(g^2) = -2 E[g^2 log(1/g)] >= -2 log E[g], and
 -log t >= 1 - t at t = (E g)^2 gives 1 - (E g)^2, the variance. (No smaller factor serves: it is
 attained by the indicator of an event whose probability goes to 1, though near a constant g half of
-it would do.) Given (x_{-K}, K) this says that the other side of tensorisation is at least
-E(sqrt f, sqrt f). And E(f, log f) >= 4 E(sqrt f, sqrt f). So the constants are at most 1/a for
-tensorisation and 1/(4a) for log-Sobolev.
+it would do.) Given (x_{-K}, K) this says that the other side of tensorisation is at least E(sqrt f,
+sqrt f). And E(f, log f) >= 4 E(sqrt f, sqrt f). So the constants are at most 1/a for tensorisation
+and 1/(4a) for log-Sobolev.
 
 By a product. For a product distribution and masks that hide site i with probability c_i,
 tensorisation holds with 1 / min c_i (Shearer's inequality). Both sides are infima over constants of
