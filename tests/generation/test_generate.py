@@ -242,7 +242,7 @@ def test_a_generation_is_shown_and_no_chain(model: MaskedLM, tmp_path: Path, gla
                 study(out, **more)
     assert {"traps", "diagnose", "topics", "report", "resume", "entropy_production"} <= {*readers}
     for to in ("text", "jsonl"):
-        assert package.export(out, to=to, out=tmp_path / to).path.is_file()
+        assert package.export(out, to=to, out=tmp_path / to).out.is_file()
 
 
 BAD = [
