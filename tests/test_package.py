@@ -53,7 +53,7 @@ LACKING = {
     "rectangles --out answer.png": "png",
     "couple --out folder/answer.PNG": "png",
     "design QVQLVQSGVEVKKPGASVKV --free H3": "proteins",
-    "mutate QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
+    "scan-mutations QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
 }
 PIECES = {
     "embeddings": "A-fig1 A-fig2 A-fig3a A-fig3b A-fig4 A-prefixes A-regimes "
@@ -190,7 +190,7 @@ def test_only_these_files_import_what_an_extra_brings():
     assert users == {
         "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
         "landscape/trajectory.py", "metastability/clusters.py", "metastability/state_model.py",
-        "proteins/regions.py", "runs/embedding.py",
+        "proteins/positions.py", "proteins/structure.py", "runs/embedding.py",
         "sweeps/executors.py", "translation/score.py",
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ EXTRAS = {
     "png": ("kaleido",),
     "translation": ("sacrebleu",),
     "explore": ("starlette", "uvicorn", "anywidget"),
-    "proteins": ("anarcii",),
+    "proteins": ("anarcii", "gemmi"),
     "harness": ("lm_eval",),
 }
 

@@ -85,15 +85,7 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer says, as JSON can hold it."""
-        names = [
-            field.name
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        ]
-        for owner in reversed(type(self).__mro__):
-            names += [name for name, value in vars(owner).items() if isinstance(value, reported)]
-        names = [name for name in dict.fromkeys(names) if name != "signature"]
-        return {name: plain(getattr(self, name)) for name in names} | {"signature": self.signature}
+        return {**plain(entries_of(self)), "signature": self.signature}
 
     def record(self) -> dict[str, Any]:
         """What `--json` prints: the answer, the call that made it, and texts that were left out."""
@@ -160,6 +152,18 @@ class Result:
         return write_result(self, Path(path))
 
 
+def entries_of(value: object) -> dict[str, Any]:
+    """What a dataclass declares: its fields, internal ones excepted, and reported properties."""
+    names = [
+        field.name
+        for field in dataclasses.fields(value)  # type: ignore[arg-type]
+        if not field.metadata.get("internal")
+    ]
+    for owner in reversed(type(value).__mro__):
+        names += [name for name, part in vars(owner).items() if isinstance(part, reported)]
+    return {name: getattr(value, name) for name in dict.fromkeys(names)}
+
+
 def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
     """The columns of a table's row: fields of a dataclass or entries of a mapping, flattened.
 
@@ -170,14 +174,7 @@ def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
     elif hasattr(row, "_asdict"):
         entries = row._asdict()
     else:
-        entries = {
-            field.name: getattr(row, field.name)
-            for field in dataclasses.fields(row)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        }
-        for owner in reversed(type(row).__mro__):
-            names = [name for name, value in vars(owner).items() if isinstance(value, reported)]
-            entries |= {name: getattr(row, name) for name in names}
+        entries = entries_of(row)
     columns: dict[str, Any] = {}
     for name, value in entries.items():
         if hasattr(value, "interval") and hasattr(value, "value"):
@@ -393,8 +390,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: plain(getattr(value, name)) for name in names}
+        return plain(entries_of(value))
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if hasattr(value, "_asdict"):

@@ -17,8 +17,8 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.answers import Answer
 from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
+from glauber.generation.generate import GeneratedTexts
 from glauber.generation.infill import BLANK, infill
-from glauber.generation.writing import Written
 from glauber.result import counted
 from glauber.runs.film import Begin, Film, Spelling, film_of
 from glauber.translation.data import load_vocabulary
@@ -72,7 +72,7 @@ class Filling:
             "passes": int(written.passes[0]),
             "text": generation.texts[0],
             "log_prob": None if generation.without_path else float(generation.log_probs[0]),
-            "fill_log_prob": float(generation.rows()[0]["fill_log_prob"]),
+            "fill_log_prob": float(generation.rows[0]["fill_log_prob"]),
             "signature": generation.signature,
             "notes": [str(warning.message) for warning in caught],
         }
@@ -159,12 +159,12 @@ def _check_blanks(text: str, correct: object) -> None:
 # ---- films of passes
 
 
-def _begin(written: Written) -> NDArray[np.int64]:
+def _begin(written: GeneratedTexts) -> NDArray[np.int64]:
     """The tokens before the first pass."""
     return np.where(written.begin[0], written.hidden_token, written.tokens[0])
 
 
-def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> Film:
+def _film_of_passes(written: GeneratedTexts, shown: Shown, vocabulary: Vocabulary) -> Film:
     """A frame for each pass, and for each sweep of correction after the last one."""
     trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)
     frame = np.where(trace.part == 0, trace.step + 1, passes + trace.part)
@@ -181,7 +181,7 @@ def _film_of_passes(written: Written, shown: Shown, vocabulary: Vocabulary) -> F
     )
 
 
-def _passes_of_sites(film: Film, hidden: list[int], written: Written) -> list[list[int]]:
+def _passes_of_sites(film: Film, hidden: list[int], written: GeneratedTexts) -> list[list[int]]:
     """The passes in which each hidden site was filled: several, where it was hidden again."""
     drawn = (film.token != written.hidden_token) & (film.frame <= written.passes[0])
     return [film.frame[drawn & (film.site == site)].tolist() for site in hidden]

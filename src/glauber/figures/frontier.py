@@ -7,9 +7,8 @@ import plotly.graph_objects as go
 from glauber.figures.style import QUIET, STRONG, THIN, bars, empty_figure
 
 if TYPE_CHECKING:
-    from glauber.generation.corrected import Correction
-    from glauber.generation.frontier import Frontier
-    from glauber.generation.frontier_cells import Cell
+    from glauber.generation.correction import CorrectionStudy
+    from glauber.generation.frontier import Frontier, ScheduleResult
 
 SCHEDULES = (STRONG, "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # Okabe and Ito
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -34,13 +33,13 @@ def plot_frontier(found: "Frontier") -> go.Figure:
             text=[cell.texts[0] for cell in cells],
             hovertemplate="%{x} passes: %{y:.3f}<br>%{text}<extra></extra>",
         )
-    for cell in found.cells:
+    for cell in found.schedules:
         if cell.how is None:
             figure.add_hline(
                 y=cell.figures[name].value, line=dict(color=QUIET, dash="dot"),
                 annotation_text=cell.schedule,
             )  # fmt: skip
-    ticks = sorted({cell.cost for cell in found.cells if cell.how is not None})
+    ticks = sorted({cell.cost for cell in found.schedules if cell.how is not None})
     shown = [tick for tick in ticks if tick == int(tick) and int(tick) & (int(tick) - 1) == 0]
     figure.update_xaxes(type="log", title_text="passes", rangemode="normal", tickformat=None)
     figure.update_xaxes(tickvals=shown or ticks)
@@ -49,14 +48,16 @@ def plot_frontier(found: "Frontier") -> go.Figure:
     return figure
 
 
-def plot_quality_diversity(found: "Frontier") -> go.Figure:
+def plot_quality_diversity(found: "Frontier") -> go.Figure | None:
     """Likelihood under the judge against the entropy of a text's tokens."""
+    if found.judge is None:
+        return None
     figure = empty_figure(
         "Is what is likely also varied?",
         "each schedule and cost; texts that repeat themselves are likely and stand on the left",
     )
     groups = _by_schedule(found) | {
-        cell.schedule: [cell] for cell in found.cells if cell.how is None
+        cell.schedule: [cell] for cell in found.schedules if cell.how is None
     }
     for schedule, cells in groups.items():
         figure.add_scatter(
@@ -83,28 +84,28 @@ def _quality(found: "Frontier") -> tuple[str, str]:
     return "nats_a_character", "nats a character under the judge"
 
 
-def _by_schedule(found: "Frontier") -> dict[str, list["Cell"]]:
+def _by_schedule(found: "Frontier") -> dict[str, list["ScheduleResult"]]:
     """The written cells of each line, by cost."""
-    lines: dict[str, list[Cell]] = {}
-    for cell in sorted((one for one in found.cells if one.how), key=lambda one: one.cost):
+    lines: dict[str, list[ScheduleResult]] = {}
+    for cell in sorted((one for one in found.schedules if one.how), key=lambda one: one.cost):
         swept = cell.how.correct if cell.how else 0
         ending = f", {swept} sweep{'s' if swept > 1 else ''}" if swept else ""
         lines.setdefault(f"{cell.schedule}{ending}", []).append(cell)
     return dict(sorted(lines.items()))
 
 
-def _line(found: "Frontier", cells: list["Cell"]) -> dict[str, object]:
+def _line(found: "Frontier", cells: list["ScheduleResult"]) -> dict[str, object]:
     """A colour for each schedule, a dash for each number of sweeps."""
     how = cells[0].how
     if how is None:
         return dict(color=QUIET)
-    schedules = list(dict.fromkeys(cell.schedule for cell in found.cells))
-    swept = sorted({cell.how.correct for cell in found.cells if cell.how})
+    schedules = list(dict.fromkeys(cell.schedule for cell in found.schedules))
+    swept = sorted({cell.how.correct for cell in found.schedules if cell.how})
     colour = SCHEDULES[schedules.index(cells[0].schedule) % len(SCHEDULES)]
     return dict(color=colour, width=2, dash=DASHES[swept.index(how.correct) % len(DASHES)])
 
 
-def plot_correction(found: "Correction") -> go.Figure:
+def plot_correction(found: "CorrectionStudy") -> go.Figure:
     """Distance from filling one by one against cost, a line for each number of passes."""
     exact = found.exact is not None
     what = "total variation from filling one by one (exact)" if exact else "share in a trap"
@@ -116,7 +117,7 @@ def plot_correction(found: "Correction") -> go.Figure:
         rows = [row for row in found.rows if row.passes == passes]
         figure.add_scatter(
             x=[row.cost for row in rows],
-            y=[row.distances[0] if row.distances else row.traps.value for row in rows],
+            y=[(row.from_one_by_one or row.traps).value for row in rows],
             name=f"{passes} pass{'es' * (passes > 1)}",
             mode="lines+markers",
             line=dict(color=SCHEDULES[place % len(SCHEDULES)], width=2),

@@ -8,9 +8,8 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
-from glauber.generation.calibration import Rung
-from glauber.generation.filling import FillCost
-from glauber.generation.pair_costs import PairCosts
+from glauber.generation.calibrate import CalibrationStep
+from glauber.generation.parallel_cost import FillCost, PairCosts
 from glauber.statistics import Estimate
 
 COSTLY = "#d55e00"
@@ -145,7 +144,7 @@ def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> go.F
     return figure
 
 
-def plot_calibration(rungs: Sequence[Rung], error: float) -> go.Figure:
+def plot_calibration(rungs: Sequence[CalibrationStep], error: float) -> go.Figure:
     """Measured cost and bound of the passes against the entropy bound gamma."""
     figure = empty_figure(
         "What a pass within an entropy bound costs",

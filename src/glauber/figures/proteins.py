@@ -78,12 +78,13 @@ def plot_order_scores(variants: "Sequence[Variant]") -> go.Figure:
     )
     rows = list(range(len(shown)))
     names = _plain([one.name if len(one.name) < 40 else one.name[:37] + "…" for one in shown])
-    means = [one.mean.value for one in shown]
+    means = [one.mean_over_orders.value for one in shown]
     figure.add_scatter(
         x=means, y=rows, mode="markers", name="one sd over orders", hoverinfo="skip",
         marker=dict(color=STRONG, size=1),
         error_x=dict(
-            type="data", color=STRONG, thickness=4, width=0, array=[one.sd.value for one in shown]
+            type="data", color=STRONG, thickness=4, width=0,
+            array=[one.order_sd.value for one in shown],
         ),
     )  # fmt: skip
     figure.add_scatter(
@@ -92,8 +93,8 @@ def plot_order_scores(variants: "Sequence[Variant]") -> go.Figure:
         text=names, hovertemplate="%{text}: mean %{x:+.2f}<extra></extra>",
         error_x=dict(
             type="data", symmetric=False, color=QUIET, thickness=1, width=0,
-            array=[one.high - one.mean.value for one in shown],
-            arrayminus=[one.mean.value - one.low for one in shown],
+            array=[one.highest_order - one.mean_over_orders.value for one in shown],
+            arrayminus=[one.mean_over_orders.value - one.lowest_order for one in shown],
         ),
     )  # fmt: skip
     for name, mark in MARKS.items():
@@ -127,7 +128,7 @@ def plot_order_spread(variants: "Sequence[Variant]") -> go.Figure:
         here = np.nonzero(changes == count)[0]
         spread[here] = np.linspace(-0.3, 0.3, len(here)) if len(here) > 1 else 0.0
     figure.add_scatter(
-        x=changes + spread, y=[one.sd.value for one in several], mode="markers",
+        x=changes + spread, y=[one.order_sd.value for one in several], mode="markers",
         text=_plain([one.name for one in several]), showlegend=False,
         marker=dict(color=STRONG, opacity=0.7),
         hovertemplate="%{text}: sd %{y:.2f}<extra></extra>",
@@ -145,7 +146,7 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> g
         "Conventions beside the mean over orders",
         "log-ratio to the parent in nats; bars: one standard deviation over orders",
     )
-    means = [one.mean.value for one in variants]
+    means = [one.mean_over_orders.value for one in variants]
     ends = [min(means), max(means)]
     figure.add_scatter(
         x=ends, y=ends, mode="lines", line=dict(color=QUIET, dash="dot"), hoverinfo="skip",
@@ -157,7 +158,7 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> g
             marker=dict(color=colour, size=7, opacity=0.75),
             text=_plain([one.name for one in variants]),
             error_x=dict(
-                type="data", array=[one.sd.value for one in variants], color=FAINT, width=0,
+                type="data", array=[one.order_sd.value for one in variants], color=FAINT, width=0,
                 thickness=1,
             ),
             hovertemplate="%{text}: %{y:+.2f} against %{x:+.2f}<extra></extra>",

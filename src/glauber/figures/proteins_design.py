@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.figures.style import FAINT, QUIET, SHARES, STRONG, THIN, empty_figure
-from glauber.proteins.designs import Design, Family
+from glauber.proteins.design import Design, ParentDesigns
 
 # Chemistry of side chains; Okabe and Ito's colours, told apart in every common colour blindness.
 CLASSES = {
@@ -24,7 +24,7 @@ CROWDED = 10  # positions above which their names are small
 LONG = 45  # positions that a logo can show side by side
 
 
-def design_figures(family: Family, *, named: bool = False) -> "dict[str, go.Figure]":
+def design_figures(family: ParentDesigns, *, named: bool = False) -> "dict[str, go.Figure]":
     """The pictures of one parent's designs, the most telling first; named by it if asked for."""
     of = f" of {family.short}" if named else ""
     found = {
@@ -42,23 +42,23 @@ def _class_of(letter: str) -> str:
     return next((name for name, (letters, _) in CLASSES.items() if letter in letters), "other")
 
 
-def _shown(family: Family) -> list[int]:
+def _shown(family: ParentDesigns) -> list[int]:
     """Places of the positions that a logo shows: all, or the most changed of many."""
     n = len(family.positions)
     if n <= LONG:
         return list(range(n))
     own = [family.alphabet.index(family.parent[position - 1]) for position in family.positions]
-    changed = 1 - family.frequencies[np.arange(n), own]
+    changed = 1 - family.shares[np.arange(n), own]
     return sorted((-changed).argsort(kind="stable")[:LONG].tolist())
 
 
-def _labels(family: Family, places: list[int]) -> list[str]:
+def _labels(family: ParentDesigns, places: list[int]) -> list[str]:
     """The parent's letter and the position, one under the other."""
     positions = [family.positions[place] for place in places]
     return [f"<b>{family.parent[one - 1]}</b><br>{one}" for one in positions]
 
 
-def _across(figure: go.Figure, family: Family, places: list[int]) -> None:
+def _across(figure: go.Figure, family: ParentDesigns, places: list[int]) -> None:
     figure.update_xaxes(
         tickmode="array", tickvals=list(range(len(places))), ticktext=_labels(family, places),
         tickangle=0, range=[-0.6, len(places) - 0.4], rangemode="normal",
@@ -68,12 +68,12 @@ def _across(figure: go.Figure, family: Family, places: list[int]) -> None:
     figure.update_layout(margin_b=76)
 
 
-def _stacks(family: Family, places: list[int]) -> list[dict[str, Any]]:
+def _stacks(family: ParentDesigns, places: list[int]) -> list[dict[str, Any]]:
     """One bar per position and letter: the most frequent on top."""
     bars = []
     for x, place in enumerate(places):
         base = 0.0
-        row = family.frequencies[place]
+        row = family.shares[place]
         for number in row.argsort(kind="stable"):
             share = float(row[number])
             if share > 0:
@@ -84,7 +84,7 @@ def _stacks(family: Family, places: list[int]) -> list[dict[str, Any]]:
     return bars
 
 
-def plot_logo(family: Family, of: str = "") -> go.Figure:
+def plot_logo(family: ParentDesigns, of: str = "") -> go.Figure:
     """The letters at each free position, stacked by their share of the designs."""
     places = _shown(family)
     most = f"; the {LONG} that change most" if len(places) < len(family.positions) else ""
@@ -128,14 +128,14 @@ def _sizes(bars: list[dict[str, Any]]) -> list[int]:
     return [int(min(34, max(9, 200 * bar["share"]))) for bar in bars]
 
 
-def plot_frequencies(family: Family, of: str = "") -> go.Figure:
+def plot_frequencies(family: ParentDesigns, of: str = "") -> go.Figure:
     """The share of each residue at each position; the parent's own are framed."""
     places = list(range(len(family.positions)))
     figure = empty_figure(
         f"Share of each residue by position{of}",
         "among the designs (exact); framed: the parent's own residue",
     )
-    shares = family.frequencies.T
+    shares = family.shares.T
     figure.add_heatmap(
         z=np.where(shares > 0, shares, np.nan), zmin=0, zmax=1,
         x=places, y=list(range(len(family.alphabet))),
@@ -165,23 +165,23 @@ def plot_frequencies(family: Family, of: str = "") -> go.Figure:
     return figure
 
 
-def plot_scores(family: Family, of: str = "") -> go.Figure:
+def plot_scores(family: ParentDesigns, of: str = "") -> go.Figure:
     """The score of each design against its distance to the parent, with its spread over orders."""
     figure = empty_figure(
         f"Scores of the designs{of}",
         "log-ratio to the parent in nats, mean over orders; bars: standard deviation over orders",
     )
-    designs = sorted(family.designs, key=lambda one: (one.distance, one.rank))
+    designs = sorted(family.designs, key=lambda one: (one.changes, one.rank))
     figure.add_scatter(
         x=_side_by_side(designs),
-        y=[one.scored.mean.value for one in designs],
+        y=[one.mean_over_orders.value for one in designs],
         mode="markers",
         marker=dict(color=STRONG, size=6),
         error_y=dict(
-            type="data", array=[_finite(one.scored.sd.value) for one in designs], color=THIN,
+            type="data", array=[_finite(one.order_sd.value) for one in designs], color=THIN,
             thickness=1, width=0,
         ),
-        customdata=[f"{one.name}<br>{one.scored.mutations}" for one in designs],
+        customdata=[f"{one.name}<br>{one.mutations}" for one in designs],
         hovertemplate="%{customdata}<br>%{y:.2f} nats<extra></extra>",
     )  # fmt: skip
     figure.add_hline(y=0, line=dict(color=QUIET, width=1, dash="dot"))
@@ -198,13 +198,13 @@ def _finite(value: float) -> float:
 def _side_by_side(designs: list[Design]) -> list[float]:
     """Distances, with designs of the same distance spread by rank so that none hides another."""
     found: list[float] = []
-    for distance, group in groupby(designs, key=lambda one: one.distance):
+    for distance, group in groupby(designs, key=lambda one: one.changes):
         n = len(list(group))
         found += [distance + (0.7 * (i + 0.5) / n - 0.35 if n > 1 else 0.0) for i in range(n)]
     return found
 
 
-def plot_distances(family: Family, of: str = "") -> go.Figure:
+def plot_distances(family: ParentDesigns, of: str = "") -> go.Figure:
     """How many pairs of designs differ at how many positions."""
     mean = family.mean_distance
     figure = empty_figure(
@@ -212,9 +212,9 @@ def plot_distances(family: Family, of: str = "") -> go.Figure:
         "pairs of designs by the positions at which they differ (exact)"
         + ("" if mean is None else f"; mean {mean:.1f}"),
     )
-    last = max((i for i, n in enumerate(family.distances) if n), default=1)
+    last = max((i for i, n in enumerate(family.pairs_by_distance) if n), default=1)
     figure.add_bar(
-        x=list(range(1, last + 1)), y=family.distances[1 : last + 1], marker_color=STRONG,
+        x=list(range(1, last + 1)), y=family.pairs_by_distance[1 : last + 1], marker_color=STRONG,
         hovertemplate="%{y:,} pairs differ at %{x} positions<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(title_text="positions that differ", dtick=1, rangemode="normal")
@@ -223,16 +223,20 @@ def plot_distances(family: Family, of: str = "") -> go.Figure:
     return figure
 
 
-def plot_forgetting(family: Family, of: str = "") -> go.Figure:
+def plot_forgetting(family: ParentDesigns, of: str = "") -> go.Figure:
     """The share of the free positions that hold the parent's residue, along the chains."""
-    walk = family.walk
-    least = 1 - family.budget / len(family.positions)
-    after = "" if walk.forgotten is None else f"; forgotten after about {walk.forgotten:,} steps"
+    walk = family.history
+    least = 1 - family.max_mutations / len(family.positions)
+    after = (
+        ""
+        if walk.steps_until_parent_forgotten is None
+        else f"; forgotten after about {walk.steps_until_parent_forgotten:,} steps"
+    )
     figure = empty_figure(
         f"How much of the parent{of} is kept",
         f"share of the free positions, each chain and their mean{after} (an estimate)",
     )
-    steps = np.arange(walk.kept.shape[1]) * walk.every
+    steps = np.arange(walk.kept.shape[1]) * walk.steps_between_looks
     for chain, kept in enumerate(walk.kept):
         figure.add_scatter(
             x=steps, y=kept, mode="lines", line=dict(color=THIN, width=1), showlegend=False,
@@ -251,17 +255,17 @@ def plot_forgetting(family: Family, of: str = "") -> go.Figure:
     return figure
 
 
-def plot_moves(family: Family, of: str = "") -> go.Figure:
+def plot_moves(family: ParentDesigns, of: str = "") -> go.Figure:
     """The share of steps of each chain that changed a residue, and the designs it met first."""
-    walk = family.walk
-    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.moving))
+    walk = family.history
+    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.changed_by_chain))
     figure = empty_figure(
         f"What is trapped{of}",
-        f"share of each chain's steps that changed a residue; {walk.trapped} of {len(met)} chains "
-        "changed none in the second half",
+        f"share of each chain's steps that changed a residue; {walk.trapped_chains} of {len(met)} "
+        "chains changed none in the second half",
     )
     figure.add_bar(
-        x=list(range(len(met))), y=walk.moving, marker_color=STRONG, customdata=met,
+        x=list(range(len(met))), y=walk.changed_by_chain, marker_color=STRONG, customdata=met,
         hovertemplate="chain %{x}: %{y:.1%} of steps<br>%{customdata} designs<extra></extra>",
     )  # fmt: skip
     figure.update_xaxes(title_text="chain", rangemode="normal")

@@ -26,7 +26,7 @@ from glauber.conditionals.shelf import INVERSE_FOLDING, cached_folder, check_fet
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
 from glauber.json_text import Record, parse_json
-from glauber.proteins.structure import MOST, Backbone, read_backbone
+from glauber.proteins.structure import MAX_POSITIONS, Backbone, read_backbone
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
 HIDDEN = len(LETTERS)
@@ -95,7 +95,7 @@ def _about(weights: Weights) -> Record:
         "width": len(weights["W_e.bias"]),
         "vocabulary": len(LETTERS),
         "proposable": len(LETTERS) - 1,
-        "longest": MOST,
+        "longest": MAX_POSITIONS,
         "parameters": sum(weight.numel() for weight in weights.values()),
         "forward": "described",
     }
