@@ -151,8 +151,6 @@ def _digest(text: str) -> str:
 
 def _spelling(value: object) -> str:
     """A part of a signature, without the marks that separate parts."""
-    if isinstance(value, float):
-        return f"{value:g}"
     if isinstance(value, list):
         text = ",".join(map(_spelling, value))
     elif isinstance(value, dict):
