@@ -117,8 +117,10 @@ def test_the_ranking_is_that_of_the_joint_law():
 
 def test_the_same_seed_gives_the_same_designs_in_any_batch():
     asked = dict(designs=25, chains=5, max_mutations=3)
-    whole = design(OTHER, PARENT, **asked).to_dict()
-    assert design(OTHER, PARENT, **asked, batch_size=2).to_dict() == whole
+    whole, parts = (
+        design(OTHER, PARENT, **asked, batch_size=size).to_dict() for size in (None, 2)
+    )
+    assert parts["families"] == whole["families"]
     other = design(OTHER, PARENT, **asked, seed=1)
     assert set(found_by(other)) != {one["sequence"] for one in whole["families"][0]["designs"]}
 
