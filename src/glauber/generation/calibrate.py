@@ -107,8 +107,8 @@ def calibrate(
     least = -(-MIN_TEXTS * HELD_OUT // (HELD_OUT - 1))
     if corpus is not None:
         _check_texts(len(corpus), least)
-    opened = open_masked(model, exact=True, **where)
-    tokens, free = starts(opened, corpus, length=length, least=2)
+    loaded = open_masked(model, exact=True, **where)
+    tokens, free = starts(loaded, corpus, length=length, least=2)
     _check_texts(len(tokens), least)
     order = np.random.default_rng(seed).permutation(len(tokens))
     cut = len(tokens) - len(tokens) // HELD_OUT
@@ -116,12 +116,12 @@ def calibrate(
         f"{cut} texts to calibrate and {len(tokens) - cut} to check, {passes} passes each: "
         f"{len(tokens) * passes:,} rows through the model, and those of the fills in turn"
     )
-    measurement = _Measurement(opened, tokens, free, passes, samples, float(temperature), seed)
+    measurement = _Measurement(loaded, tokens, free, passes, samples, float(temperature), seed)
     with track("passes evaluated", (1 + len(RULES)) * len(tokens) * passes) as advance:
         rules = measurement.rules(order[:cut], order[cut:], error, written, advance)
     return Calibration(
-        model=opened.name,
-        fingerprint=opened.fingerprint,
+        model=loaded.name,
+        fingerprint=loaded.fingerprint,
         error=error,
         temperature=float(temperature),
         samples=samples,
@@ -472,24 +472,27 @@ class _Measurement:
         advance: Advance,
     ) -> "list[CalibratedRule]":
         """Each rule, calibrated on some texts and checked on the others."""
-        conditionals = self.model.conditionals()
-        states = self._masked_states(calibration, 0, advance)
-        others = self._masked_states(held_out, 1, advance)
+        states = self.masked_states(calibration, 0, advance)
+        others = self.masked_states(held_out, 1, advance)
         rules = []
         for rule in RULES:
-            fill = SequentialFill(states, rule.order, self.samples)
-            ladder = rule.ladder(int(self.free.sum(dim=1).max()), conditionals.vocab_size)
-            ladder_steps = list(
-                raise_until_violated(fill, ladder, error, advance, rules=len(RULES))
-            )
-            how = Unmasking(order=rule.order, count=ladder_steps[-1].count)
+            steps = self.calibrate(rule, states, error, advance, rules=len(RULES))
+            how = Unmasking(order=rule.order, count=steps[-1].count)
             checked = pass_costs(others, how, self.samples, advance)
             generation = self._generation_states(held_out[:written], how)
             writing = pass_costs(generation, how, self.samples, advance)
-            rules.append(CalibratedRule.of(rule, ladder_steps, checked, writing, error))
+            rules.append(CalibratedRule.of(rule, steps, checked, writing, error))
         return rules
 
-    def _masked_states(self, texts: NDArray[np.int64], part: int, advance: Advance) -> MaskedStates:
+    def calibrate(
+        self, rule: Rule, states: MaskedStates, error: float, advance: Advance, *, rules: int
+    ) -> list[CalibrationStep]:
+        """The ladder of a rule as far as it keeps the promise, as one of so many rules."""
+        fill = SequentialFill(states, rule.order, self.samples)
+        ladder = rule.ladder(int(self.free.sum(dim=1).max()), states.conditionals.vocab_size)
+        return list(raise_until_violated(fill, ladder, error, advance, rules=rules))
+
+    def masked_states(self, texts: NDArray[np.int64], part: int, advance: Advance) -> MaskedStates:
         """The passes of some texts, with random sites hidden."""
         chosen, device = torch.from_numpy(texts), self.model.state_device
         hidden, text = hidden_at_random(self.free[chosen], self.passes, 2 * self.seed + part)
@@ -727,7 +730,6 @@ def calibrated(
     temperature: float = 1.0,
     passes: int = 2,
     samples: int = 16,
-    seed: int = 0,
 ) -> Unmasking:
     """How to fill so that at least 95% of the passes cost at most error nats, found quickly.
 
@@ -737,22 +739,11 @@ def calibrated(
     tokens, free = starts(model, texts, length=length, least=2)
     _check_texts(len(tokens), MIN_TEXTS)
     say(f"calibrating on {len(tokens)} texts how many tokens a pass may fill for {error:g} nats")
-    hidden, text = hidden_at_random(free, passes, seed)
-    device, conditionals = model.state_device, model.conditionals()
-    ladder = rule.ladder(int(free.sum(dim=1).max()), conditionals.vocab_size)
-    with track("passes evaluated", 3 * len(text)) as advance:
-        states = MaskedStates.of(
-            conditionals,
-            tokens[text].to(device),
-            hidden.to(device),
-            text.to(device),
-            temperature=temperature,
-            seed=seed,
-            advance=advance,
-        )
-        fill = SequentialFill(states, rule.order, samples)
-        *_, last = raise_until_violated(fill, ladder, error, advance)
-    return Unmasking(order=rule.order, count=last.count)
+    measurement = _Measurement(model, tokens, free, passes, samples, temperature, seed=0)
+    with track("passes evaluated", 3 * len(tokens) * passes) as advance:
+        states = measurement.masked_states(np.arange(len(tokens)), 0, advance)
+        steps = measurement.calibrate(rule, states, error, advance, rules=1)
+    return Unmasking(order=rule.order, count=steps[-1].count)
 
 
 def read_calibration(

@@ -93,18 +93,18 @@ def correction(
     for name, values in (("sweeps", correct), ("passes", passes)):
         if values is not None and not list(values):
             raise GlauberError(f"no number of {name} is given, so there is nothing to measure.")
-    sweeps, block, named = sorted({*correct}), correct_block or 1, read_sites(sites)
-    opened = open_masked(model, exact=True, **where)
+    sweeps, block, chosen = sorted({*correct}), correct_block or 1, read_sites(sites)
+    loaded = open_masked(model, exact=True, **where)
     tokens, free = (
-        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+        part[0].to(loaded.state_device) for part in starts(loaded, [text], unknown=unknown)
     )
     columns = free.nonzero()[:, 0]
-    numbers = _hidden_numbers(len(columns), named, hide, seed)
+    numbers = _hidden_numbers(len(columns), chosen, hide, seed)
     hidden = columns[torch.tensor(numbers, device=columns.device)]
     schedules = powers_of_two(len(hidden)) if passes is None else list(passes)
     for number in schedules:
         check_passes(Unmasking(order, passes=number), len(hidden))
-    conditionals, hidden_token = opened.conditionals(), mask_token_of(opened)
+    conditionals, hidden_token = loaded.conditionals(), mask_token_of(loaded)
     exact = exact_distances(
         conditionals,
         tokens,
@@ -134,9 +134,9 @@ def correction(
                 conditionals, state, hidden, how, sweeps, block, hidden_token, seed, exact
             )
             advance()
-    spell = opened.vocabulary.spell
+    spell = loaded.vocabulary.spell
     return CorrectionStudy(
-        model=opened.name,
+        model=loaded.name,
         text=text,
         hidden=[
             f"{number} {spell(int(tokens[site]))}"
@@ -149,13 +149,13 @@ def correction(
     )
 
 
-def _hidden_numbers(n: int, named: list[int], hide: int, seed: int) -> list[int]:
+def _hidden_numbers(n: int, chosen: list[int], hide: int, seed: int) -> list[int]:
     """The numbers of the hidden tokens of n, as people count them."""
-    if named and named[-1] >= n:
+    if chosen and chosen[-1] >= n:
         raise GlauberError(f"a site lies outside the text: its tokens are 0 to {n - 1}.")
-    if hide > n and not named:
+    if hide > n and not chosen:
         raise GlauberError(f"{hide} tokens cannot be hidden: the text has {n}.")
-    return named or sorted(np.random.default_rng(seed).permutation(n)[:hide].tolist())
+    return chosen or sorted(np.random.default_rng(seed).permutation(n)[:hide].tolist())
 
 
 # ---- exact, on a few tokens of each site

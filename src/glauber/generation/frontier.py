@@ -122,16 +122,16 @@ def frontier(
         how.check()
         check_passes(how, length)
     check_memory(64.0 * chains * length * len(plans), f"{len(plans) * chains:,} texts")
-    opened = open_masked(model, **where)
-    hidden = opened.vocabulary.rows([[mask_token_of(opened)] * length] * chains)
-    check_length(opened, hidden[0])
-    human = human_texts(opened, texts, chains, length)
+    loaded = open_masked(model, **where)
+    hidden = loaded.vocabulary.rows([[mask_token_of(loaded)] * length] * chains)
+    check_length(loaded, hidden[0])
+    human = human_texts(loaded, texts, chains, length)
     reference = None if judge is None else open_reference_lm(judge, where)
     cost = chains * sum(rows_of(how, length) for how in plans)
     say(f"{len(plans)} schedules, about {cost:,} rows through the model")
     with track("rows", cost) as advance:
         schedules = [
-            write_schedule(opened, how, hidden, temperature, seed, advance) for how in plans
+            write_schedule(loaded, how, hidden, temperature, seed, advance) for how in plans
         ]
     schedules += [] if human is None else [human]
     if reference is not None:
@@ -142,7 +142,7 @@ def frontier(
                 likelihood = reference_likelihood(reference, schedule.texts)
                 schedules[number] = replace(schedule, likelihood=likelihood)
     return Frontier(
-        model=opened.name,
+        model=loaded.name,
         judge=None if reference is None else reference.name,
         length=length,
         temperature=float(temperature),
@@ -347,20 +347,20 @@ def open_reference_lm(judge: str | Conditionals, where: WhereAndDtype) -> Causal
     """The autoregressive LM of that name, folder or GGUF file; a masked one is refused."""
     name = judge if isinstance(judge, str) else ""
     local = name.startswith("bundled:") or is_folder(name)
-    opened = None
+    loaded = None
     if not (name and local and kind_of(name) == "masked"):
-        opened = load(
+        loaded = load(
             judge,
             device=where.get("device", "auto"),
             trust_remote_code=where.get("trust_remote_code", False),
         )
-    if not isinstance(opened, CausalLM):
+    if not isinstance(loaded, CausalLM):
         raise GlauberError(
             f"{name or getattr(judge, 'name', type(judge).__name__)} is no judge: a text has a "
             "likelihood under an autoregressive LM, such as the GGUF file that recipes/smollm2.py "
             "makes."
         )
-    return opened
+    return loaded
 
 
 def reference_likelihood(judge: CausalLM, texts: Sequence[str]) -> ReferenceLikelihood:

@@ -4,9 +4,9 @@ A generation is a run whose steps are passes: planned, begun, advanced and resum
 What was done to which site is a `FillingLog`, from which all figures of the texts are read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Unpack
 
@@ -29,11 +29,12 @@ from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.schedules import COUNTS, REMASKS
 from glauber.dynamics.unmasking import Unmasking, most_passes
 from glauber.errors import GlauberError
+from glauber.json_text import Record
 from glauber.parameters import MaskToken, ModelOrName, Seed, WhereAndDtype
 from glauber.progress import check_count, check_memory, say, track
 from glauber.result import Default, Result, counted, internal, reported, study
 from glauber.runs.folder_log import FolderLog
-from glauber.runs.log import Log, MemoryLog
+from glauber.runs.log import Log, MemoryLog, Segment
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, versions
 from glauber.sampling.advance import Session, stopped_by_interrupt
@@ -141,20 +142,22 @@ def generate(
     from glauber.generation.calibrate import within_error
 
     how = read_unmasking(options)
-    promise: Any = {"error": error, "calibration": calibration, "temperature": float(temperature)}
-    within_error(None, how, **promise)
+    calibrated = partial(
+        within_error, error=error, calibration=calibration, temperature=float(temperature)
+    )
+    calibrated(None, how)
     shortest, longest = read_lengths(length)
     check_passes(how, shortest)
     out = check_out(options.get("out"))
-    opened = open_masked(model, **model_options(options))
-    how = within_error(opened, how, **promise)
+    loaded = open_masked(model, **model_options(options))
+    how = calibrated(loaded, how)
     lengths = draw_lengths(shortest, longest, chains, seed)
     if temperature == 0 and how.order != "random" and len(set(lengths)) < chains:
         say("at temperature 0 nothing is drawn: texts of one length are the same")
     planned = plan_generation(
-        opened,
+        loaded,
         how,
-        _hidden_rows(opened, prefix, suffix, lengths),
+        _hidden_rows(loaded, prefix, suffix, lengths),
         temperature=temperature,
         seed=seed,
         prefix=prefix,
@@ -190,7 +193,7 @@ def read_unmasking(options: FillOptions) -> Unmasking:
 UNMASKING = tuple(name for name in asdict(Unmasking()) if name != "between")
 
 
-def model_options(options: FillOptions) -> Any:
+def model_options(options: FillOptions) -> Record:
     """The options that open a model."""
     names = (*WhereAndDtype.__annotations__, "device", "trust_remote_code", "mask_token")
     return {name: value for name, value in options.items() if name in names}
@@ -201,9 +204,9 @@ def open_masked(model: str | Conditionals, *, dtype: str = "float32", **options:
     choose_dtype(dtype)
     if isinstance(model, str) and (model.endswith(".gguf") or kind_of(model) == "causal"):
         raise no_mask_token(model)
-    opened = load(model, dtype=dtype, **options)
-    mask_token_of(opened)  # refuses models without one
-    return opened
+    loaded = load(model, dtype=dtype, **options)
+    mask_token_of(loaded)  # refuses models without one
+    return loaded
 
 
 def check_passes(how: Unmasking, fewest: int) -> None:
@@ -286,13 +289,14 @@ class FillingLog(NamedTuple):
     log_prob: Floats  # of the token when it was placed, in the distribution that was read
 
     @classmethod
-    def of(cls, events: Mapping[str, NDArray[Any]], length: int, *, first: int = 0) -> "FillingLog":
-        """The events (chains, steps, slots) of passes from `first` on."""
+    def of(cls, segment: Segment, length: int) -> "FillingLog":
+        """The events (chains, steps, slots) of some passes."""
+        events = segment.arrays
         step, chain, slot = np.nonzero(events["site"].transpose(1, 0, 2) >= 0)
         at = (chain, step, slot)
         return cls(
             chain,
-            step + first,
+            step + segment.first,
             slot // length,
             events["site"][at].astype(np.int64),
             events["token"][at].astype(np.int64),
@@ -304,8 +308,8 @@ class FillingLog(NamedTuple):
     def of_log(cls, log: Log) -> "FillingLog":
         """The events of a generation."""
         length = log.free.shape[1]
-        parts = [cls.of(part.arrays, length, first=part.first) for part in log.segments()]
-        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        logs = [cls.of(segment, length) for segment in log.segments()]
+        return cls(*(np.concatenate(column) for column in zip(*logs, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -516,11 +520,11 @@ class Generation(Result):
         return None if self.run is None else str(self.run.folder)
 
     @reported
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Record]:
         """One row per text; of texts with blanks, the best fill of each first."""
-        rows: list[dict[str, Any]] = []
+        rows: list[Record] = []
         for chain in self.ranking:
-            row: dict[str, Any] = {}
+            row: Record = {}
             if self.blanks is not None:
                 text, scores = self.blanks.text[chain], self.blanks.scores
                 same = bool(rows) and rows[-1]["number"] == text.number
@@ -547,7 +551,7 @@ class Generation(Result):
             rows.append(row)
         return rows
 
-    def table(self) -> Iterable[dict[str, Any]]:
+    def table(self) -> Iterable[Record]:
         """One row per text."""
         return self.rows
 
@@ -574,7 +578,7 @@ class Generation(Result):
         if self.run is not None:
             yield f"run: {self.run.folder}"
 
-    def _line(self, row: dict[str, Any]) -> str:
+    def _line(self, row: Record) -> str:
         if self.blanks is None:
             return str(row["text"])
         number = f"{row['number']:>4}." if len({*self.blanks.text}) > 1 else ""

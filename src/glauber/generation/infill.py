@@ -97,17 +97,17 @@ def infill(
     out = check_out(options.get("out"))
     if constraints and out is not None:
         raise GlauberError("a stored run does not record allowed tokens: leave out one of the two.")
-    opened = open_masked(model, **model_options(options))
-    fills = _fills_of_texts(opened, corpus)
+    loaded = open_masked(model, **model_options(options))
+    fills = _fills_of_texts(loaded, corpus)
     if constraints:
-        opened = _constrain(opened, constraints, fills)
+        loaded = _constrain(loaded, constraints, fills)
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]
-    hidden_token = mask_token_of(opened)
+    hidden_token = mask_token_of(loaded)
     planned = plan_generation(
-        opened,
+        loaded,
         how,
-        rows_of(opened, [fill.pieces for fill in rows]),
+        rows_of(loaded, [fill.pieces for fill in rows]),
         temperature=temperature,
         seed=seed,
         frozen=range(min(fill.pieces.index(hidden_token) for fill in rows)),
@@ -116,7 +116,7 @@ def infill(
     written = write(planned, out=out, batch_size=options.get("batch_size"))
     texts_of_rows, lengths = tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows)
     groups = [(row.number, length) for row, length in zip(texts_of_rows, lengths, strict=True)]
-    blanks = Blanks(texts_of_rows, lengths, _scores(opened, written, groups))
+    blanks = Blanks(texts_of_rows, lengths, _scores(loaded, written, groups))
     return generation(planned, written, blanks)
 
 

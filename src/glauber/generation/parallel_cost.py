@@ -74,13 +74,13 @@ def parallel_cost(
     """
     text = needed("text", text)
     check_temperature(temperature)
-    named, frozen = read_sites(sites), read_sites(freeze)
-    opened = load(model, exact=True, **where)
+    chosen, frozen = read_sites(sites), read_sites(freeze)
+    loaded = load(model, exact=True, **where)
     tokens, free = (
-        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+        part[0].to(loaded.state_device) for part in starts(loaded, [text], unknown=unknown)
     )
     columns = free.nonzero()[:, 0]
-    numbers = _hidden_numbers(len(columns), named, frozen, hide, seed)
+    numbers = _hidden_numbers(len(columns), chosen, frozen, hide, seed)
     hidden = columns[torch.tensor(numbers, device=columns.device)]
     n = len(hidden)
     check_memory(64.0 * samples * n, f"{samples:,} fills of {n} tokens")
@@ -88,7 +88,7 @@ def parallel_cost(
         f"{n} hidden tokens: {n * top:,} rows through the model for pairs, {samples * n:,} for "
         f"larger groups, at most {(HALVINGS + 1) * samples * n:,} for the plan"
     )
-    conditionals = opened.conditionals()
+    conditionals = loaded.conditionals()
     with track("rows", n * top + (HALVINGS + 2) * samples * n) as advance:
         sampling = Sampling(samples, temperature, seed, advance)
         pairs = pair_costs(
@@ -96,9 +96,9 @@ def parallel_cost(
         )
         by_count = cost_by_count(conditionals, tokens, hidden, sampling)
         plan = filling_plan(conditionals, tokens, pairs, sampling, error=error)
-    spellings = [opened.vocabulary.spell(int(tokens[site])) for site in hidden.tolist()]
+    spellings = [loaded.vocabulary.spell(int(tokens[site])) for site in hidden.tolist()]
     return ParallelCost(
-        model=opened.name,
+        model=loaded.name,
         temperature=temperature,
         samples=samples,
         seed=seed,
@@ -111,18 +111,18 @@ def parallel_cost(
 
 
 def _hidden_numbers(
-    n: int, named: list[int], frozen: list[int], share: float, seed: int
+    n: int, chosen: list[int], frozen: list[int], share: float, seed: int
 ) -> list[int]:
-    """The numbers of the hidden tokens of n: the named ones, or a random share of the others.
+    """The numbers of the hidden tokens of n: the chosen ones, or a random share of the others.
 
     All of them are as people count: from 0, without special tokens.
     """
-    if any(site >= n for site in (*named, *frozen)):
+    if any(site >= n for site in (*chosen, *frozen)):
         raise GlauberError(f"a site lies outside the text: its tokens are 0 to {n - 1}.")
-    if both := sorted({*named} & {*frozen}):
+    if both := sorted({*chosen} & {*frozen}):
         raise GlauberError(f"token {both[0]} cannot be hidden and frozen at once.")
-    if named:
-        return named
+    if chosen:
+        return chosen
     shuffled = np.random.default_rng(seed).permutation(n).tolist()
     free = [site for site in shuffled if site not in {*frozen}]
     return sorted(free[: max(2, round(share * n))])

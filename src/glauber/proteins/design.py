@@ -31,7 +31,7 @@ from glauber.disk import check_new
 from glauber.dynamics.kernel import Annealing
 from glauber.errors import GlauberError
 from glauber.parameters import ModelOrName, Seed, WhereAndDtype
-from glauber.progress import Advance, say, track
+from glauber.progress import say, track
 from glauber.proteins.positions import (
     Mutation,
     read_positions,
@@ -40,7 +40,6 @@ from glauber.proteins.positions import (
 from glauber.proteins.sequences import SequenceResult, read_sequences, write_bytes
 from glauber.proteins.variants import Parent, Variant, Variants, open_parent, score_variants
 from glauber.result import counted, internal, needed, reported, study
-from glauber.runs.log import Log
 from glauber.sampling.advance import Session
 from glauber.sampling.engine import advance_chains
 from glauber.sampling.plan import Plan, plan, read_temperature
@@ -121,14 +120,14 @@ def design(
         if len(rows) > 1 or len(temperatures) > 1:
             raise GlauberError("a run is kept of one parent at one temperature only.")
         check_new(folder)
-    opened = load(model, exact=True, **where)
-    if not opened.vocabulary.text.letters:
+    loaded = load(model, exact=True, **where)
+    if not loaded.vocabulary.text.letters:
         raise GlauberError(
-            f"design counts residues, one letter each, but {opened.name} reads words: `glauber "
+            f"design counts residues, one letter each, but {loaded.name} reads words: `glauber "
             "sample` with --allow and --max-changes keeps texts to constraints."
         )
     spaces = [  # every parent is checked before any work
-        design_space(opened, request, omit, max_mutations, designs, min_distance)
+        design_space(loaded, request, omit, max_mutations, designs, min_distance)
         for request in requests
     ]
     families = []
@@ -138,7 +137,7 @@ def design(
         history = _explore(planned, space, selection, steps, batch_size, folder)
         families.append(_rank(space, selection, history, orders, seed + number))
     return Designs(
-        model=opened.name,
+        model=loaded.name,
         requested=designs,
         min_distance=min_distance,
         seed=seed,
@@ -401,55 +400,42 @@ def _explore(
     folder: Path | None,
 ) -> "ChainHistory":
     """Advances the chains until enough designs are met or the steps are spent."""
+    annealing, every, n_chains = planned.annealing, len(space.positions), planned.spec.chains
+    assert annealing is not None
     free = spell_sites(space.positions)
     say(f"{space.name}: {space.size:,} possible designs at positions {free}")
+    kept = [np.ones(n_chains)]
     with begin(planned, folder) as log, track("designs", selection.requested) as bar:
-        history = _advance(planned, log, space, selection, steps, batch_size, bar)
+        while log.steps < steps and not selection.full:
+            done, more = log.steps, annealing.stage
+            if len(annealing.temperatures) == 1:
+                # As many as the missing designs need if all are new, and never too few.
+                missing = selection.requested - len(selection.visits)
+                more = max(every * -(-missing // n_chains), done // 2 // every * every)
+            last = min(done + more, steps)
+            log.describe(replace(planned.spec, steps=last))
+            session = Session(lambda now: bar(to=len(selection.visits), note=f"step {now.step:,}"))
+            advance_chains(planned, log, batch_size=batch_size, session=session, until=last)
+            for step, tokens in log.states(every, done + 1):
+                rows = tokens[:, space.columns].astype(np.int64)
+                kept.append((rows == space.tokens).mean(axis=1))
+                if annealing.temperature(step - 1) == annealing.temperatures[-1]:
+                    selection.offer(rows, step)
+            bar(to=len(selection.visits), note=f"step {last:,}")
+        changed = np.asarray(log.read("changed").any(axis=2))
     if not selection.visits:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         raise GlauberError(
-            f"{counted(planned.spec.chains, 'chain')} met no design in {history.steps:,} steps: "
-            "take more steps, or a higher temperature."
+            f"{counted(n_chains, 'chain')} met no design in {changed.shape[1]:,} steps: take more "
+            "steps, or a higher temperature."
         )
-    return history
-
-
-def _advance(
-    planned: Plan,
-    log: Log,
-    space: DesignSpace,
-    selection: DiverseSelection,
-    steps: int,
-    batch_size: int | None,
-    bar: Advance,
-) -> "ChainHistory":
-    annealing, every = planned.annealing, len(space.positions)
-    assert annealing is not None
-    kept = [np.ones(planned.spec.chains)]
-    while log.steps < steps and not selection.full:
-        done, more = log.steps, annealing.stage
-        if len(annealing.temperatures) == 1:
-            # As many as the missing designs need if all are new, and never too few.
-            missing = selection.requested - len(selection.visits)
-            sweeps = -(-missing // planned.spec.chains)
-            more = max(every * sweeps, done // 2 // every * every)
-        last = min(done + more, steps)
-        log.describe(replace(planned.spec, steps=last))
-        session = Session(lambda now: bar(to=len(selection.visits), note=f"step {now.step:,}"))
-        advance_chains(planned, log, batch_size=batch_size, session=session, until=last)
-        for step, tokens in log.states(every, done + 1):
-            rows = tokens[:, space.columns].astype(np.int64)
-            kept.append((rows == space.tokens).mean(axis=1))
-            if annealing.temperature(step - 1) == annealing.temperatures[-1]:
-                selection.offer(rows, step)
-        bar(to=len(selection.visits), note=f"step {last:,}")
     return ChainHistory(
         temperatures=list(annealing.temperatures),
         steps_between_looks=every,
         looked_at=selection.looks,
         kept=np.stack(kept, axis=1),
-        changed=np.asarray(log.read("changed").any(axis=2)),
+        changed=changed,
     )
 
 

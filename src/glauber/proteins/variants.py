@@ -18,7 +18,7 @@ It depends on the set S alone, so that 2^k contexts contain all k! orders.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from math import factorial
@@ -126,8 +126,8 @@ def mutate(
     rows = read_variants(variants, column)
     # What is spelled wrongly is refused before a model is loaded.
     rows = [*_legible(rows, lambda row: are_mutations(row.text) and read_mutations(row.text))]
-    opened = open_parent(load_scorer(model, **where), sequence)
-    return score_variants(opened, rows, orders=orders, pll=pll, seed=seed)
+    loaded = open_parent(load_scorer(model, **where), sequence)
+    return score_variants(loaded, rows, orders=orders, pll=pll, seed=seed)
 
 
 # ---- parent and variants, as the model reads them
@@ -194,12 +194,12 @@ def load_scorer(model: str | Conditionals, **where: Unpack[WhereAndDtype]) -> Mo
     """The model, which must score its whole vocabulary at a hidden site, unconstrained."""
     if isinstance(model, Constrained):
         raise GlauberError("mutants are scored by the model itself: give it without constraints.")
-    opened = load(model, exact=True, **where)
-    if not getattr(opened, "whole_vocabulary", True):
+    loaded = load(model, exact=True, **where)
+    if not getattr(loaded, "whole_vocabulary", True):
         raise GlauberError(
-            f"{opened.name} does not score the whole vocabulary at a hidden site, as mutants need."
+            f"{loaded.name} does not score the whole vocabulary at a hidden site, as mutants need."
         )
-    return opened
+    return loaded
 
 
 def open_parent(model: Model, row: Row) -> Parent:
@@ -505,17 +505,6 @@ def agreement(along: Floats) -> float:
 # ---- scores
 
 
-class Scores(NamedTuple):
-    """What the conventions and the orders give for a variant."""
-
-    conventions: dict[str, float]
-    along: Floats  # (orders,)
-    mean: Estimate
-    sd: Estimate
-    low: float
-    high: float
-
-
 def score_variants(
     parent: Parent, rows: Iterable[Row], *, orders: int, pll: bool, seed: int
 ) -> "Variants":
@@ -525,92 +514,83 @@ def score_variants(
     rankings = _rankings(list(changes.values()), orders, seed)
     ask = DeferredQueries(parent.tokens)
 
-    def scores() -> list[Scores]:
+    def score() -> list[tuple[Variant, Floats]]:
         return [
-            _scores(ask, variant, parent.sites if pll else None, rankings, orders)
-            for variant in changes.values()
+            _score(ask, parent, row, mutations[row], variant, rankings, orders, pll)
+            for row, variant in changes.items()
         ]
 
-    scores()
+    score()  # notes what is asked
     say(
         f"{counted(len(changes), 'variant')}: {ask.rows:,} rows of {len(parent.tokens)} tokens "
         f"through {parent.model.name}"
     )
     with track("rows", ask.rows) as advance:
         ask.evaluate(parent.model, advance)
-    scored = sorted(zip(changes, scores(), strict=True), key=lambda pair: -pair[1].mean.value)
-    along = np.stack([score.along for _, score in scored])
-    means = np.array([score.mean.value for _, score in scored])
+    ranked = sorted(score(), key=lambda pair: -pair[0].mean_over_orders.value)
+    along = np.stack([scores for _, scores in ranked])
+    means = np.array([variant.mean_over_orders.value for variant, _ in ranked])
     disagreement = order_disagreement(along[:MAX_COMPARED], means[:MAX_COMPARED])
-    swaps = [*(disagreement > SWAP_SHARE).sum(axis=1).tolist(), *[0] * len(scored)]
+    swaps = [*(disagreement > SWAP_SHARE).sum(axis=1).tolist(), *[0] * len(ranked)]
     return Variants(
         model=parent.model.name,
         kind=parent.kind,
         parent=parent.spelled,
         seed=seed,
-        variants=[
-            _variant(parent, row, mutations[row], score, swaps[rank])
-            for rank, (row, score) in enumerate(scored)
-        ],
+        variants=[replace(pair[0], swaps=swaps[rank]) for rank, pair in enumerate(ranked)],
         along=along,
         disagreement=disagreement,
         every_order=rankings.exact,
     )
 
 
-def _scores(
+def _score(
     ask: DeferredQueries,
+    parent: Parent,
+    row: Row,
+    mutations: Mutations,
     variant: Substitutions,
-    sites: list[int] | None,
     rankings: Rankings,
     orders: int,
-) -> Scores:
-    """The scores of a variant; before the queries are evaluated it only notes them.
-
-    sites are those of the pseudo-log-likelihood, None without it.
-    """
-    conventions = {
+    pll: bool,
+) -> "tuple[Variant, Floats]":
+    """A variant and its score along each order; before the evaluation it only notes queries."""
+    scores = {
         "wild_type_fill": wild_type_fill(ask, variant),
         "mutant_fill": mutant_fill(ask, variant),
         "all_hidden": all_hidden(ask, variant),
     }
-    if sites is not None:
-        conventions["pll"] = pseudo_likelihood_ratio(ask, variant, sites)
+    if pll:
+        scores["pll"] = pseudo_likelihood_ratio(ask, variant, parent.sites)
     if all_orders_affordable(len(variant.sites), orders):
         table = gains(ask, variant)
-        every = over_all_orders(table)
-        mean, sd = (Estimate(value, None, "exact") for value in (every.mean, every.sd))
-        along = sums_along(table, rankings.of(variant))
-        return Scores(conventions, along, mean, sd, every.low, every.high)
-    along = scores_along_orders(ask, variant, rankings.of(variant))
-    sd = jackknife(lambda w: np.asarray(_sd(along[w > 0])), len(along), scale="log").item()
-    mean = mean_over_chains(along)
-    return Scores(conventions, along, mean, sd, float(along.min()), float(along.max()))
-
-
-def _sd(values: Floats) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
-
-
-def _variant(
-    parent: Parent, row: Row, mutations: Mutations, scores: Scores, swaps: int
-) -> "Variant":
-    blank = "" if parent.model.vocabulary.text.letters else " "
+        every, along = over_all_orders(table), sums_along(table, rankings.of(variant))
+        mean, sd = Estimate(every.mean, None, "exact"), Estimate(every.sd, None, "exact")
+        low, high, n_orders = every.low, every.high, factorial(len(mutations))
+    else:
+        along = scores_along_orders(ask, variant, rankings.of(variant))
+        mean = mean_over_chains(along)
+        sd = jackknife(lambda w: np.asarray(_sd(along[w > 0])), len(along), scale="log").item()
+        low, high, n_orders = float(along.min()), float(along.max()), len(along)
     spelling = spell_mutations(mutations)
-    exact = scores.mean.kind == "exact"
-    return Variant(
+    blank = "" if parent.model.vocabulary.text.letters else " "
+    scored = Variant(
         name=row.id or spelling or "parent",
         mutations=spelling,
         sequence=blank.join(apply_mutations(parent.letters, mutations)),
         changes=len(mutations),
-        mean_over_orders=scores.mean,
-        order_sd=scores.sd,
-        lowest_order=scores.low,
-        highest_order=scores.high,
-        orders=factorial(len(mutations)) if exact else len(scores.along),
-        scores=scores.conventions,
-        swaps=swaps,
+        mean_over_orders=mean,
+        order_sd=sd,
+        lowest_order=low,
+        highest_order=high,
+        orders=n_orders,
+        scores=scores,
     )
+    return scored, along
+
+
+def _sd(values: Floats) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
 # ---- the result
@@ -630,7 +610,7 @@ class Variant:
     highest_order: float
     orders: int  # that were followed
     scores: dict[str, float]  # by convention
-    swaps: int  # others with which it changes places in more than 5% of the orders
+    swaps: int = 0  # others with which it changes places in more than 5% of the orders
 
     @property
     def exact(self) -> bool:
