@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glauber.checks import Real, Whole
-from glauber.conditionals.base import PAD, Conditionals, Model, mask_token_of, no_mask_token
+from glauber.conditionals.base import (
+    PAD,
+    Conditionals,
+    Model,
+    check_temperature,
+    mask_token_of,
+    no_mask_token,
+)
 from glauber.conditionals.files import Row
 from glauber.conditionals.load import load
 from glauber.conditionals.own import Own
@@ -60,8 +67,18 @@ KINDS = {
 }
 Integers = NDArray[np.int64]
 
+
+def check_fill_temperature(name: str, value: float) -> None:
+    """Refuses what is no temperature; an unmasking can have the temperature 0."""
+    Real(0.0)(name, value)
+    if value > 0:
+        check_temperature(value)
+
+
 FillTemperature = Annotated[
-    float, "0 takes the most probable token, 1 samples from the model as it is.", Real(0.0)
+    float,
+    "0 takes the most probable token, 1 samples from the model as it is.",
+    check_fill_temperature,
 ]
 
 
