@@ -4,8 +4,7 @@ from typing import Any
 
 from bench.check_families import check
 from glauber.conditionals.load import load
-from glauber.generation.generate import generate
-from glauber.generation.generated import Generation
+from glauber.generation.generate import Generation, generate
 from glauber.generation.infill import infill
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -51,7 +51,7 @@ LACKING = {
     "sweep sample --on ray --out sweep": "ray",
     "paper A-table1 --on ray": "ray",
     "design QVQLVQSGVEVKKPGASVKV --free H3": "proteins",
-    "mutate QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
+    "scan-mutations QVQLVQSGVEVKKPGASVKV --positions H3": "proteins",
 }
 PIECES = {
     "embeddings": "A-fig1 A-fig2 A-fig3a A-fig3b A-fig4 A-prefixes A-regimes "
@@ -188,7 +188,7 @@ def test_only_these_files_import_what_an_extra_brings():
     assert users == {
         "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
         "landscape/trajectory.py", "metastability/clusters.py", "metastability/state_model.py",
-        "proteins/regions.py", "runs/embedding.py",
+        "proteins/positions.py", "proteins/structure.py", "runs/embedding.py",
         "sweeps/executors.py", "translation/score.py",
     }  # fmt: skip
 

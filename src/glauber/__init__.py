@@ -61,10 +61,11 @@ STUDIES = {
         "parallel_cost": "generation.parallel_cost",
         "calibrate": "generation.calibrate",
         "frontier": "generation.frontier",
-        "correction": "generation.corrected",
+        "correction": "generation.correction",
     },
     "Proteins": {
-        "mutate": "proteins.mutate",
+        "mutate": "proteins.variants",
+        "scan_mutations": "proteins.single_mutants",
         "design": "proteins.design",
     },
     "Translation": {

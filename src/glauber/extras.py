@@ -13,7 +13,7 @@ EXTRAS = {
     "ray": ("ray",),
     "translation": ("sacrebleu",),
     "explore": ("starlette", "uvicorn", "anywidget"),
-    "proteins": ("anarcii",),
+    "proteins": ("anarcii", "gemmi"),
     "harness": ("lm_eval",),
 }
 

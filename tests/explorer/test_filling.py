@@ -45,7 +45,7 @@ def test_the_passes_are_those_of_infill(filling, tiny, how):
     made = glauber.infill(tiny, [TEXT], **({"count": "1", "temperature": 1.0} | how))
     assert found["text"] == made.texts[0] and found["signature"] == made.signature
     assert found["passes"] == made.passes[0]
-    assert np.isclose(found["fill_log_prob"], made.scores.fill[0])
+    assert np.isclose(found["fill_log_prob"], made.blanks.scores.fill[0])
     if "correct" in how or "remask" in how:
         assert found["log_prob"] is None
     else:
@@ -103,7 +103,7 @@ def test_a_rule_of_ones_own_is_filled(filling):
         ({"order": "alphabetic"}, "the order is alphabetic"),
         ({"order": ["random"]}, "the order is"),
         ({"count": "many"}, "the count is many"),
-        ({"temperature": -1}, "0 or above"),
+        ({"temperature": -1}, "at least 0"),
         ({"temperature": "hot"}, "must be a number"),
         ({"correct": 1.5}, "whole number"),
         ({"remask": "cap:0.5"}, "count must be"),

@@ -82,7 +82,7 @@ def test_fills_of_a_joint_law_are_ranked_by_it_however_they_were_made(how):
     law = JOINT.probabilities().view(3, -1)[1].log()
     law = law - law.logsumexp(0)
     filled = found.written.tokens[:, 1:] @ np.array([9, 3, 1])
-    np.testing.assert_allclose(found.scores.fill, law.numpy()[filled], atol=1e-9)
+    np.testing.assert_allclose(found.blanks.scores.fill, law.numpy()[filled], atol=1e-9)
     frame = found.frame()
     wanted = [float(law[int(text[1:], 3)]) for text in frame["text"]]
     assert wanted == sorted(wanted, reverse=True) and len(set(wanted)) > 5
@@ -91,7 +91,7 @@ def test_fills_of_a_joint_law_are_ranked_by_it_however_they_were_made(how):
     if how:
         assert np.isnan(found.log_probs).all()
     else:
-        np.testing.assert_allclose(found.log_probs, found.scores.fill, atol=1e-6)
+        np.testing.assert_allclose(found.log_probs, found.blanks.scores.fill, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_path_without_log_probability_says_why(how, reason):
     found = glauber.generate(JOINT, length=4, chains=3, **how)
     said = json.loads(json.dumps(found.to_dict()))
     assert said["log_prob"] == f"none, because {reason}"
-    assert all(row["log_prob"] is None for row in said["texts"])
+    assert all(row["log_prob"] is None for row in said["rows"])
     assert f"log-probability of the path: none, because {reason}" in str(found)
     assert "exact" not in str(found)
     cold = glauber.generate(JOINT, length=4, chains=1, temperature=0, order="drawn")
@@ -117,7 +117,7 @@ def test_special_tokens_of_the_context_are_given(tiny_folder):
     """Tokens that are never drawn have no log-probability: they stay visible."""
     model = MaskedLM.load(str(tiny_folder), device="cpu")
     found = glauber.infill(model, ["the [MASK:1-2] sat .", "[MASK] cat"], chains=2, temperature=1.0)
-    assert np.isfinite(found.scores.total).all()
+    assert np.isfinite(found.blanks.scores.total).all()
     frame = found.frame()
     assert (frame[frame["number"] == 2]["length_log_prob"] == 0).all()
     np.testing.assert_allclose(frame["score"], frame["fill_log_prob"] + frame["length_log_prob"])

@@ -14,7 +14,12 @@ import glauber
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.table import Table
 from glauber.errors import GlauberError
-from glauber.generation.quality import distinct, judged, self_bleu, token_entropy
+from glauber.generation.frontier import (
+    distinct,
+    reference_likelihood,
+    self_bleu,
+    token_entropy,
+)
 
 
 def random_rows(n_texts: int, length: int, vocab: int, seed: int = 0) -> list[list[int]]:
@@ -63,14 +68,14 @@ def judge(tokenizer):
 
 def test_the_judge_says_what_transformers_says_of_each_text_alone(judge, tokenizer):
     texts = ["the cat sat on the mat", "the dog", "a cat"]
-    found = judged(judge, texts)
+    found = reference_likelihood(judge, texts)
     for place, text in enumerate(texts):
         ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
         with torch.no_grad():
             loss = float(judge.model(input_ids=ids, labels=ids).loss)  # mean but for the first
-        assert found.a_token[place] == pytest.approx(loss, rel=1e-5)
+        assert found.nats[place] / found.n_tokens[place] == pytest.approx(loss, rel=1e-5)
         assert found.n_tokens[place] == ids.shape[1] - 1
-        assert found.a_character[place] == pytest.approx(found.nats[place] / len(text))
+        assert found.nats_a_character[place] == pytest.approx(found.nats[place] / len(text))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +101,10 @@ def test_costs_are_the_rows_that_the_model_was_asked():
         rule, orders="confidence,random", counts="linear,2,threshold:0.5", passes=(1, 2, 4),
         remask="none", correct=(0, 2), length=6, chains=5,
     )  # fmt: skip
-    before = sum(cell.n_rows for cell in found.cells)
+    before = sum(cell.n_rows for cell in found.schedules)
     probed = 4  # the rows by which a rule is recognised
     assert before + probed == sum(rule.asked)
-    for cell in found.cells:
+    for cell in found.schedules:
         how = cell.how
         if how.counted.planned:
             groups = -(-6 // -(-6 // how.passes))
@@ -114,14 +119,19 @@ def test_correction_is_compared_at_equal_cost():
     found = glauber.frontier(
         Table.random(3, 4, seed=1), orders="random", passes=(1, 2, 4), length=4, chains=6
     )
-    pairs = {(g.corrected.how.passes, g.other.how.passes): g.equal for g in found.gains}
+    pairs = {
+        (g.corrected.how.passes, g.uncorrected.how.passes): g.equal_cost
+        for g in found.at_equal_cost
+    }
     assert pairs == {(1, 2): True, (2, 4): True, (4, 4): False}
-    costs = {g.corrected.how.passes: (g.corrected.cost, g.other.cost) for g in found.gains}
+    costs = {
+        g.corrected.how.passes: (g.corrected.cost, g.uncorrected.cost) for g in found.at_equal_cost
+    }
     assert costs == {1: (2, 2), 2: (4, 4), 4: (8, 4)}
-    own = [(g.corrected.how.passes, g.other.how.passes) for g in found.own_gains]
+    own = [(g.corrected.how.passes, g.uncorrected.how.passes) for g in found.against_its_own_start]
     assert own == [(1, 1), (2, 2), (4, 4)]
-    gain = found.gains[0]
-    by_hand = gain.corrected.entropies - gain.other.entropies
+    gain = found.at_equal_cost[0]
+    by_hand = gain.corrected.entropies - gain.uncorrected.entropies
     assert gain.entropy.value == pytest.approx(by_hand.mean())
 
 
@@ -133,20 +143,22 @@ def test_the_texts_are_those_of_generate(tiny_folder, judge):
         model, ["the cat sat on the mat"], orders="margin", passes=(2,), correct=(1,), length=6,
         chains=3, seed=4, judge=judge,
     )  # fmt: skip
-    cell, known = found.cells
+    cell, known = found.schedules
     assert cell.texts == texts and known.texts == ["the cat sat on the mat"]
-    assert cell.figures["nats_a_token"].value == pytest.approx(judged(judge, texts).a_token.mean())
+    likelihood = reference_likelihood(judge, texts)
+    nats = (likelihood.nats / likelihood.n_tokens).mean()
+    assert cell.figures["nats_a_token"].value == pytest.approx(nats)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"passes": (2, 9)}, "9 passes are more than the 4 hidden tokens"),
-        ({"chains": 0}, "the number of texts is 0, but it must be at least 2"),
+        ({"chains": 0}, "chains is 0, but it must be at least 2"),
         ({"passes": ()}, "nothing to measure"),
         ({"orders": " , "}, "no order is named"),
         ({"orders": "best"}, "best"),
-        ({"correct_block": 0}, "size of a corrected block is 0"),
+        ({"correct_block": 0}, "correct block is 0"),
         ({"judge": Table.random(3, 4)}, "is no judge"),
         ({"judge": "bundled:english"}, "bundled:english is no judge"),
     ],

@@ -13,8 +13,14 @@ from glauber.conditionals.base import Restricted, log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
-from glauber.generation.filling import cost_by_count, cost_of_groups, filling_plan, greedy_groups
-from glauber.generation.pair_costs import pair_costs
+from glauber.generation.parallel_cost import (
+    Sampling,
+    cost_by_count,
+    cost_of_groups,
+    filling_plan,
+    greedy_groups,
+    pair_costs,
+)
 
 TOKENS = torch.tensor([1, 0, 2, 1])
 
@@ -92,7 +98,7 @@ def test_fewer_tokens_give_bounds_that_enclose():
 def test_counts_by_enumeration(conditionals):
     """The mean over all ordered sets of k, within four standard errors of 3,000 samples."""
     hidden = [0, 1, 3]
-    found = cost_by_count(conditionals, TOKENS, torch.tensor(hidden), samples=3000, seed=3)
+    found = cost_by_count(conditionals, TOKENS, torch.tensor(hidden), Sampling(3000, seed=3))
     assert found[0].total_variation.value < 1e-12 and found[0].divergence.value < 1e-12
     for k in (2, 3):
         orders = list(permutations(hidden, k))
@@ -107,7 +113,7 @@ def test_counts_by_enumeration(conditionals):
 def test_groups_by_enumeration():
     """The second group's cost is a mean over what the first one holds."""
     law, hidden = Table.random(3, 4, seed=8), [0, 1, 2, 3]
-    parts, whole = cost_of_groups(law, TOKENS, [(0, 2), (1, 3)], samples=4000, seed=1)
+    parts, whole = cost_of_groups(law, TOKENS, [(0, 2), (1, 3)], Sampling(4000, seed=1))
     first = [distances(law, TOKENS, o, hidden)[0] for o in ((0, 2), (2, 0))]
     assert abs(parts[0].total_variation.value - np.mean(first)) < (
         4 * parts[0].total_variation.standard_error
@@ -137,10 +143,10 @@ def test_the_plan_keeps_independent_sites_together_and_strong_pairs_apart():
     pairs = pair_costs(law, tokens, torch.arange(4), top=2)
     strong = pairs.total_variation[0, 1]
     assert strong == pytest.approx(0.5 / (1 + np.exp(-4)) * (1 - np.exp(-4)), rel=1e-9)
-    plan = filling_plan(law, tokens, pairs, error=0.1, samples=200)
+    plan = filling_plan(law, tokens, pairs, Sampling(200), error=0.1)
     assert plan.passes == 2 and sorted(len(group) for group in plan.groups) == [1, 3]
     assert plan.whole.total_variation.value < 1e-12
-    loose = filling_plan(law, tokens, pairs, error=0.6, samples=200)
+    loose = filling_plan(law, tokens, pairs, Sampling(200), error=0.6)
     assert loose.passes == 1 and loose.costs[0].total_variation.value == pytest.approx(
         strong, abs=4 * loose.costs[0].total_variation.standard_error + 1e-9
     )
@@ -154,7 +160,7 @@ def test_a_plan_whose_pairs_look_harmless_is_measured_and_split():
     law, tokens = Joint(weights), torch.zeros(3, dtype=torch.int64)
     pairs = pair_costs(law, tokens, torch.arange(3), top=2)
     assert pairs.total_variation.max() < 1e-9
-    plan = filling_plan(law, tokens, pairs, error=0.1, samples=100)
+    plan = filling_plan(law, tokens, pairs, Sampling(100), error=0.1)
     assert plan.passes == 3 and all(len(group) == 1 for group in plan.groups)
 
 
@@ -190,25 +196,10 @@ def test_a_masked_lm(tiny):
         after = log_probs(law, row, torch.tensor([[6, 3]]))[0, 0].exp()
         by_hand += float(before[0, token] * (after - before[2]).abs().sum() / 2)
     assert found.total_variation[0, 2] == pytest.approx(by_hand, abs=1e-6)
-    counts = cost_by_count(law, tokens[0], sites, samples=200, seed=2)
+    counts = cost_by_count(law, tokens[0], sites, Sampling(200, seed=2))
     pair = counts[1].total_variation
     exact = found.total_variation[~np.eye(3, dtype=bool)].mean()
     assert abs(pair.value - exact) < 4 * pair.standard_error
-
-
-def test_what_is_refused():
-    law = Joint.random(3, 4)
-    with pytest.raises(GlauberError, match="at least two"):
-        pair_costs(law, TOKENS, torch.tensor([1]))
-    with pytest.raises(GlauberError, match="at least two"):
-        pair_costs(law, TOKENS, torch.tensor([1, 1]))
-    with pytest.raises(GlauberError, match="outside 0 to 3"):
-        pair_costs(law, TOKENS, torch.tensor([1, 4]))
-    with pytest.raises(GlauberError, match="at least 2 are needed"):
-        cost_by_count(law, TOKENS, torch.tensor([1, 2]), samples=1)
-    pairs = pair_costs(law, TOKENS, torch.tensor([1, 2]))
-    with pytest.raises(GlauberError, match="the error is 2"):
-        filling_plan(law, TOKENS, pairs, error=2)
 
 
 TEXT = "the cat sat on the mat ."
@@ -219,9 +210,9 @@ def test_the_study(tiny, tmp_path):
     found = parallel_cost(model, TEXT, sites="1,2,5", samples=8, top=10)
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert told["hidden"] == ["1 cat", "2 sat", "5 mat"] and told["sites"] == [1, 2, 5]
-    lower, upper = (told["pairs"]["total_variation"][key] for key in ("value", "upper_bound"))
+    lower, upper = (told["pairs"][key] for key in ("total_variation", "at_most"))
     assert (np.array(lower) <= np.array(upper)).all()
-    assert [one["k"] for one in told["by_count"]] == [1, 2, 3]
+    assert [one["n_sites"] for one in told["by_count"]] == [1, 2, 3]
     groups = told["plan"]["groups"]
     assert sorted(word for group in groups for word in group["sites"]) == told["hidden"]
     assert all(g["total_variation"]["value"] <= told["plan"]["error"] for g in groups)
@@ -241,10 +232,10 @@ def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
     listed, ranged = (
         parallel_cost(model, TEXT, sites=sites, **few) for sites in ([2, 3, 4], "2-4")
     )
-    assert listed.to_dict() == ranged.to_dict()
+    assert listed.to_dict() | {"signature": ""} == ranged.to_dict() | {"signature": ""}
     for seed in range(6):
         found = parallel_cost(model, TEXT, hide=0.6, freeze="0-2", seed=seed, **few)
-        assert len(found.numbers) == 4 and min(found.numbers.values()) >= 3
+        assert len(found.sites) == 4 and min(found.sites) >= 3
     # Freezing nothing changes nothing, and a frozen token moves no number.
     assert parallel_cost(model, TEXT, sites="3,5", freeze="0", **few).hidden == ["3 on", "5 mat"]
 
@@ -257,17 +248,13 @@ def test_sites_are_named_in_three_ways_and_frozen_ones_are_never_hidden(tiny):
         ({"sites": "a"}, "not a list of sites"),
         ({"sites": "1,2", "freeze": "2"}, "token 2 cannot be hidden and frozen"),
         ({"freeze": "0-5"}, "at least two"),
-        ({"hide": 0}, "the share to hide is 0"),
-        ({"hide": float("nan")}, "the share to hide is nan"),
-        ({"error": 2}, "the error is 2"),
-        ({"samples": 10**12}, "cannot be done"),
+        ({"hide": 0}, "hide is 0"),
+        ({"error": 2}, "error is 2"),
+        ({"samples": 10**12}, "is not possible"),
         ({"samples": 10**9}, "GiB"),
-        ({"samples": 1}, "at least 2"),
-        ({"top": 0}, "at least 1"),
-        ({"seed": -1}, "the seed is -1"),
         ({"temperature": 0.0}, "temperature"),
         ({"temperature": 1e-320}, "temperature"),
-        ({"hide": "a"}, "the share to hide is a"),
+        ({"hide": "a"}, "hide is 'a'"),
     ],
 )
 def test_what_the_study_refuses(tiny, asked, said):

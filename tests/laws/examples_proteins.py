@@ -21,6 +21,7 @@ EXAMPLES = {
         ["cat2dog", "cat2dog:mat6tree", "the1a:sat3ran:on4under"],
         orders=4,
     ),
+    "scan_mutations": lambda at: glauber.scan_mutations(Residues(), "ACDEA", positions="2-4"),
     "design": lambda at: glauber.design(
         Residues(), "ACDEA", free="1-4", omit="C", allow="4:AD", max_mutations=2, designs=6
     ),

@@ -3,11 +3,9 @@
 import math
 from pathlib import Path
 
+import gemmi
 import numpy as np
 
-from glauber.proteins.structure import LETTERS
-
-NAMES = {letter: name for name, letter in LETTERS.items()}
 STRAND, TURN, HELIX, LOOP = (-120.0, 130.0), (55.0, 38.0), (-57.0, -47.0), (-80.0, 150.0)
 # The designed sequence FSD-1 (Dahiyat and Mayo 1997), which folds into a hairpin and a helix.
 SEQUENCE = "QQYTAKIKGRTFRNEKELRDFIEKFKGR"
@@ -47,10 +45,11 @@ def write(file: Path, chains, *, left_out=()) -> Path:
         for number, (residue, places) in enumerate(zip(sequence, atoms, strict=True), start=1):
             if number in left_out:
                 continue
+            code = gemmi.expand_one_letter(residue, gemmi.ResidueKind.AA)
             for name, (x, y, z) in zip(("N", "CA", "C", "O"), places, strict=True):
                 serial += 1
                 lines.append(
-                    f"ATOM  {serial:>5}  {name:<3} {NAMES[residue]} {letter}{number:>4}    "
+                    f"ATOM  {serial:>5}  {name:<3} {code} {letter}{number:>4}    "
                     f"{x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00           {name[0]}"
                 )
     file.write_text("\n".join([*lines, "END", ""]))

@@ -15,9 +15,15 @@ from conftest import SIZES
 from glauber.conditionals.table import Joint, Table
 from glauber.conditionals.texts import read_texts
 from glauber.errors import GlauberError
-from glauber.proteins.design import RUNGS, SWEEPS, design, read_ladder
-from glauber.proteins.designs import Walk
-from glauber.proteins.diversity import count_designs, most_apart
+from glauber.proteins.design import (
+    N_TEMPERATURES,
+    STAGE_SWEEPS,
+    ChainHistory,
+    count_designs,
+    design,
+    most_apart,
+    read_temperatures,
+)
 from glauber.proteins.weights import residue_tokenizer
 
 LETTERS, PARENT = "ACDE", "ACDEA"
@@ -66,7 +72,7 @@ ASKED = dict(free="1-3,5", omit="C", allow="5:DE,1:CE", max_mutations=3, tempera
 def test_all_of_a_small_space_is_found_and_nothing_else():
     possible = {sequence for sequence in EVERY if within(sequence)}
     answer = design(OTHER, PARENT, **ASKED, designs=len(possible), chains=8)
-    assert answer.families[0].space == len(possible) == len(found_by(answer))
+    assert answer.families[0].design_space == len(possible) == len(found_by(answer))
     assert set(found_by(answer)) == possible
     assert PARENT not in found_by(answer) and not answer.notes
 
@@ -85,11 +91,11 @@ def test_designs_are_apart_from_each_other(distance):
     pairs = [apart(*pair) for pair in itertools.combinations(found, 2)]
     assert len(found) == 12 and min(pairs) >= distance
     family = answer.families[0]
-    assert family.distances == np.bincount(pairs, minlength=6).tolist()
+    assert family.pairs_by_distance == np.bincount(pairs, minlength=6).tolist()
     assert math.isclose(family.mean_distance, np.mean(pairs))
     for one in family.designs:
         others = [apart(one.sequence, other) for other in found if other != one.sequence]
-        assert (one.distance, one.nearest) == (apart(one.sequence, PARENT), min(others))
+        assert (one.changes, one.nearest) == (apart(one.sequence, PARENT), min(others))
 
 
 def test_the_ranking_is_that_of_the_joint_law():
@@ -99,11 +105,11 @@ def test_the_ranking_is_that_of_the_joint_law():
         for sequence in EVERY
     }
     for one in answer.families[0].designs:
-        assert abs(one.scored.mean.value - exact[one.sequence] + exact[PARENT]) < 1e-9
-        assert one.scored.sd.value < 1e-9 and one.scored.mean.kind == "exact"
+        assert abs(one.mean_over_orders.value - exact[one.sequence] + exact[PARENT]) < 1e-9
+        assert one.order_sd.value < 1e-9 and one.mean_over_orders.kind == "exact"
         pairs = enumerate(zip(PARENT, one.sequence, strict=True), 1)
         spelled = [f"{a}{i}{b}" for i, (a, b) in pairs if a != b]
-        assert one.scored.mutations == ":".join(spelled)
+        assert one.mutations == ":".join(spelled)
     ranked = found_by(answer)
     assert ranked == sorted(ranked, key=exact.get, reverse=True)
     assert [one.rank for one in answer.families[0].designs] == list(range(1, 61))
@@ -111,8 +117,8 @@ def test_the_ranking_is_that_of_the_joint_law():
 
 def test_the_same_seed_gives_the_same_designs_in_any_batch():
     asked = dict(designs=25, chains=5, max_mutations=3)
-    whole = design(OTHER, PARENT, **asked).to_dict()
-    assert design(OTHER, PARENT, **asked, batch_size=2).to_dict() == whole
+    whole, parts = (design(OTHER, PARENT, **asked, batch_size=size).to_dict() for size in (None, 2))
+    assert parts["families"] == whole["families"]
     other = design(OTHER, PARENT, **asked, seed=1)
     assert set(found_by(other)) != {one["sequence"] for one in whole["families"][0]["designs"]}
 
@@ -120,14 +126,14 @@ def test_the_same_seed_gives_the_same_designs_in_any_batch():
 def test_an_annealing_takes_designs_at_its_cold_end_within_the_budget():
     asked = dict(temperature=[3.0, 1.0, 0.7], max_mutations=2, designs=30, chains=4)
     answer = design(OTHER, PARENT, **asked)
-    walk, stage = answer.families[0].walk, SWEEPS * len(PARENT)
-    assert walk.ladder == [3.0, 1.0, 0.7] and walk.steps > 3 * stage
+    walk, stage = answer.families[0].history, STAGE_SWEEPS * len(PARENT)
+    assert walk.temperatures == [3.0, 1.0, 0.7] and walk.steps > 3 * stage
     assert walk.kept.min() >= 1 - 2 / 5 - 1e-12  # also where a stage went on from another's end
     for one in answer.families[0].designs:
-        assert (one.step - 1) // stage % 3 == 2 and one.distance <= 2
-    assert read_ladder((4.0, 1.0))[:: RUNGS - 1] == pytest.approx([4.0, 1.0])
-    ratios = np.divide(read_ladder((4.0, 1.0))[1:], read_ladder((4.0, 1.0))[:-1])
-    assert np.allclose(ratios, 4 ** (-1 / (RUNGS - 1)))
+        assert (one.step - 1) // stage % 3 == 2 and one.changes <= 2
+    assert read_temperatures((4.0, 1.0))[:: N_TEMPERATURES - 1] == pytest.approx([4.0, 1.0])
+    ratios = np.divide(read_temperatures((4.0, 1.0))[1:], read_temperatures((4.0, 1.0))[:-1])
+    assert np.allclose(ratios, 4 ** (-1 / (N_TEMPERATURES - 1)))
 
 
 def test_a_kept_run_is_the_one_that_sample_makes(tmp_path):
@@ -142,9 +148,9 @@ def test_a_kept_run_is_the_one_that_sample_makes(tmp_path):
     )  # fmt: skip
     assert run.finished and run.spec.constraints == again.spec.constraints
     assert (run.read("token") == again.read("token")).all()
-    walk = answer.families[0].walk
+    walk = answer.families[0].history
     changed = again.read("changed").any(axis=2).mean(axis=1)
-    assert np.allclose(walk.moving, changed)
+    assert np.allclose(walk.changed_by_chain, changed)
     states = np.stack([tokens for _, tokens in again.states(every=3)], axis=1)
     same = (states == again.tokens(0)[:, None])[:, :, 1:4].mean(axis=2)
     assert np.allclose(walk.kept, same)
@@ -176,8 +182,8 @@ def test_what_is_written_can_be_read_again(tmp_path):
     assert [one.text for one in records] == found_by(answer)
     first = answer.families[0].designs[0]
     assert records[0].id == (
-        f"parent-1 score={first.scored.mean.value:.4f} order_sd={first.scored.sd.value:.4f} "
-        f"distance={first.distance} mutations={first.scored.mutations}"
+        f"parent-1 score={first.mean_over_orders.value:.4f} order_sd={first.order_sd.value:.4f} "
+        f"distance={first.changes} mutations={first.mutations}"
     )
     table = pandas.read_parquet(folder / "designs.parquet")
     assert list(table["sequence"]) == found_by(answer)
@@ -195,7 +201,7 @@ def test_the_logo_stacks_to_one_and_frequencies_are_shares():
         np.add.at(heights, np.array(trace.x), np.array(trace.y))
     assert np.allclose(heights, 1)
     counted = sum(sequence[0] == "E" for sequence in found_by(answer)) / 40
-    assert math.isclose(family.frequencies[0, family.alphabet.index("E")], counted)
+    assert math.isclose(family.shares[0, family.alphabet.index("E")], counted)
 
 
 def test_fewer_designs_than_asked_are_kept_with_a_note():
@@ -218,8 +224,10 @@ def test_chains_that_stand_still_have_not_forgotten(still, told):
     changed = np.ones((4, 80), bool)
     changed[:still, 30:] = False
     kept = np.tile([1.0, 0.9, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], (4, 1))
-    walk = Walk(kept, changed, every=10, ladder=[1.0], stage=80, looks=32)
-    assert walk.forgotten == told and walk.trapped == still
+    walk = ChainHistory(
+        kept=kept, changed=changed, steps_between_looks=10, temperatures=[1.0], looked_at=32
+    )
+    assert walk.steps_until_parent_forgotten == told and walk.trapped_chains == still
 
 
 # ---- how many there are
@@ -273,8 +281,8 @@ def test_no_set_of_designs_is_larger_than_the_bound(choices, budget, distance):
         (dict(allow="4:A", free="1-3"), "position 4 has allowed residues, but it is not free"),
         (dict(allow="1:C", omit="C"), "position 1 may change to C only, which is omitted"),
         (dict(omit="ACDE"), "no free position of the parent may take another residue"),
-        (dict(max_mutations=0), "number of mutations is 0"),
-        (dict(designs=0), "number of designs is 0"),
+        (dict(max_mutations=0), "max mutations is 0"),
+        (dict(designs=0), "designs is 0"),
         (dict(designs=1024), "1,024 designs of the parent were asked for, but .* allow 1,023 only"),
         (dict(free="1", designs=4), "allow 3 only"),
         (dict(min_distance=6, designs=2), "no more than 1 can differ from each other at 6"),

@@ -145,7 +145,7 @@ def test_studies_take_it_and_start_from_its_sequence(tmp_path):
 @pytest.mark.parametrize(
     ("text", "chains", "sentence"),
     [
-        ("nothing\n", "", "holds no atoms"),
+        ("nothing\n", "", "contains no atoms"),
         ("ATOM      1  N   ALA A   x       0.000   0.000   0.000\n", "", "is broken"),
         (None, "B", "has no chain B; it has A"),
     ],

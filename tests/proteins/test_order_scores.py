@@ -10,32 +10,32 @@ from scipy.stats import spearmanr
 
 from glauber.conditionals.base import hide
 from glauber.conditionals.table import Joint, Table
-from glauber.proteins.order_scores import (
-    Changed,
-    Questions,
+from glauber.proteins.variants import (
+    DeferredQueries,
+    Substitutions,
     agreement,
-    asked_along,
-    contrary,
+    all_orders_affordable,
     drawn_rankings,
     every_ranking,
-    followed_exactly,
     gains,
+    order_disagreement,
     over_all_orders,
     pseudo_likelihood_ratio,
+    scores_along_orders,
     sums_along,
     wild_type_fill,
 )
 
 PARENT = torch.tensor([0, 1, 2, 0, 1])
-VARIANT = Changed((0, 1, 3, 4), (0, 1, 0, 1), (2, 0, 1, 2))
+VARIANT = Substitutions((0, 1, 3, 4), (0, 1, 0, 1), (2, 0, 1, 2))
 
 
 def answered(rule, *scores):
     """The scores of a rule, each worked out twice: noted, then answered."""
-    ask = Questions(PARENT)
+    ask = DeferredQueries(PARENT)
     for score in scores:
         score(ask)
-    ask.ask(rule)
+    ask.evaluate(rule)
     return [score(ask) for score in scores]
 
 
@@ -82,14 +82,14 @@ def test_all_orders_by_sets_are_all_orders_one_by_one(seed):
     assert abs(found.low - values.min()) < 1e-10 and abs(found.high - values.max()) < 1e-10
     orders = np.array(list(truth))
     np.testing.assert_allclose(sums_along(table, orders), values, atol=1e-10)
-    (asked,) = answered(rule, lambda ask: asked_along(ask, VARIANT, orders[::5]))
+    (asked,) = answered(rule, lambda ask: scores_along_orders(ask, VARIANT, orders[::5]))
     np.testing.assert_allclose(asked, values[::5], atol=1e-10)
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 6])
 def test_moments_over_sets_of_random_numbers(k):
     table = np.random.default_rng(k).normal(size=(2**k, k))
-    values = sums_along(table, every_ranking(range(k)).of(Changed(tuple(range(k)), (), ())))
+    values = sums_along(table, every_ranking(range(k)).of(Substitutions(tuple(range(k)), (), ())))
     assert len(values) == factorial(k)
     found = over_all_orders(table)
     expected = values.mean(), values.std(), values.min(), values.max()
@@ -100,7 +100,7 @@ def test_drawn_orders_estimate_what_all_orders_give():
     table = np.random.default_rng(3).normal(size=(2**8, 8))
     truth = over_all_orders(table)
     sites = tuple(range(5, 13))
-    values = sums_along(table, drawn_rankings(sites, 4000, 1).of(Changed(sites, (), ())))
+    values = sums_along(table, drawn_rankings(sites, 4000, 1).of(Substitutions(sites, (), ())))
     assert abs(values.mean() - truth.mean) < 5 * truth.sd / np.sqrt(4000)
     assert abs(values.std() / truth.sd - 1) < 5 * np.sqrt(0.5 / 4000)
     few = drawn_rankings(sites[2:4], 4000, 1)
@@ -117,7 +117,7 @@ def test_a_context_is_asked_once():
             return super().scores(tokens, sites, candidates)
 
     rule = Counted(Table.random(3, 5, 4).entries)
-    other = Changed((0, 1, 3), (0, 1, 0), (2, 0, 1))  # the first three changes of the same
+    other = Substitutions((0, 1, 3), (0, 1, 0), (2, 0, 1))  # the first three changes of the same
     answered(
         rule,
         lambda ask: gains(ask, VARIANT),
@@ -132,14 +132,14 @@ def test_a_context_is_asked_once():
 
 
 def test_all_orders_are_followed_where_they_cost_no_more():
-    assert followed_exactly(1, 1) and not followed_exactly(2, 1)
-    assert followed_exactly(8, 32) and not followed_exactly(9, 32)
-    assert followed_exactly(12, 10**6) and not followed_exactly(13, 10**6)
+    assert all_orders_affordable(1, 1) and not all_orders_affordable(2, 1)
+    assert all_orders_affordable(8, 32) and not all_orders_affordable(9, 32)
+    assert all_orders_affordable(12, 10**6) and not all_orders_affordable(13, 10**6)
 
 
-def test_contrary_orders_and_their_agreement():
+def test_order_disagreement_orders_and_their_agreement():
     along = np.array([[3.0, 1.0, 3.0, 3.0], [2.0, 2.0, 2.0, 2.0], [0.0, 0.0, 0.0, 1.0]])
-    shares = contrary(along, along.mean(axis=1))
+    shares = order_disagreement(along, along.mean(axis=1))
     assert shares[0, 1] == 0.25 and shares[1, 0] == 0.25
     assert shares[0, 2] == 0 and shares[1, 2] == 0
     ranks = along.argsort(axis=0).argsort(axis=0)

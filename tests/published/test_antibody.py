@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glauber.conditionals.masked_lm import MaskedLM
-from glauber.proteins.mutate import mutate
+from glauber.proteins.single_mutants import scan_mutations
 from published_weights import published
 
 TRASTUZUMAB = (
@@ -30,7 +30,7 @@ def test_recovers_the_heavy_chain_of_trastuzumab(tmp_path):
     assert model.vocabulary.decode(tokens[0]) == TRASTUZUMAB
     assert torch.equal(model.vocabulary.proposable().nonzero()[:, 0], torch.arange(5, 25))
     # Single mutants are what transformers' own pass says, with the site hidden in the parent.
-    found = mutate(model, TRASTUZUMAB, positions="97-99")
+    found = scan_mutations(model, TRASTUZUMAB, positions="97-99")
     for position, ours in zip((97, 98, 99), found.scores, strict=True):
         hidden = tokens.clone()
         hidden[0, position] = model.hidden_token

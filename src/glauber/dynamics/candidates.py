@@ -103,6 +103,26 @@ def questions(
             yield part, ordered[part, :width]
 
 
+def log_probs_at(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    hidden: Tensor,
+    site: Tensor,
+    *,
+    temperature: float = 1.0,
+) -> Tensor:
+    """Log-probabilities (rows, vocab), float64, at one site of each row, all of hidden hidden."""
+    shape = len(tokens), conditionals.vocab_size
+    log_probs = torch.empty(shape, dtype=torch.float64, device=tokens.device)
+    visible = tokens.masked_fill(hidden, 0)
+    for rows, sites in questions(conditionals, visible, hidden):
+        scores = conditionals.scores(visible[rows], sites)
+        slot = (sites == site[rows, None]).int().argmax(dim=1)
+        own = scores[torch.arange(len(rows), device=rows.device), slot].double()
+        log_probs[rows] = torch.log_softmax(own / temperature, dim=-1)
+    return log_probs
+
+
 def _rounded_up(counts: Tensor) -> Tensor:
     """The next of 1, 2, 3, 4, 6, 8, 12, 16, …: each shape that a model is asked has a price."""
     steps = sorted({2**p for p in range(31)} | {3 * 2**p for p in range(30)})

@@ -3,7 +3,7 @@
 `remembered` makes the same steps with fewer passes through the model.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -77,6 +77,25 @@ class Kernel(NamedTuple):
     step: Callable[[State, Noise], tuple[State, Info]]
     ended: Callable[[State], Tensor] | None = None  # chains (chains,) that have no step to make
     lookup: Lookup | None = None  # for `remembered.memoised`
+
+
+class Annealing(NamedTuple):
+    """A temperature that depends on the step: each one for a stage, and from the first again."""
+
+    temperatures: Sequence[float]
+    stage: int  # steps at each temperature
+
+    def temperature(self, step: int) -> float:
+        """The temperature of the step that begins after so many steps."""
+        return self.temperatures[step // self.stage % len(self.temperatures)]
+
+    def stages(self, first: int, last: int) -> Iterator[tuple[float, int]]:
+        """The temperatures of the steps first <= step < last, and how many steps each has."""
+        alone = len(self.temperatures) == 1
+        while first < last:
+            count = last - first if alone else min(self.stage - first % self.stage, last - first)
+            yield self.temperature(first), count
+            first += count
 
 
 def start(

@@ -28,8 +28,7 @@ from glauber.evaluation.answers import (
     figure_named,
     joined,
 )
-from glauber.generation.generate import rows_of
-from glauber.generation.writing import plan_generation, write
+from glauber.generation.generate import plan_generation, rows_of, write
 from glauber.progress import check_count, check_seed
 from glauber.result import model_parts, one_of, signature
 

@@ -17,8 +17,8 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.explorer.conditional import Shown
 from glauber.explorer.models import Models
 from glauber.explorer.questions import Answer
+from glauber.generation.generate import GeneratedTexts
 from glauber.generation.infill import BLANK, infill
-from glauber.generation.writing import Written
 from glauber.result import counted
 from glauber.runs.film import Begin, Film, Spelling, film_of
 from glauber.translation.data import Vocabulary as TranslatorVocabulary
@@ -66,7 +66,7 @@ class Filling:
             "passes": int(written.passes[0]),
             "text": generation.texts[0],
             "log_prob": None if generation.without_path else float(generation.log_probs[0]),
-            "fill_log_prob": float(generation.rows()[0]["fill_log_prob"]),
+            "fill_log_prob": float(generation.rows[0]["fill_log_prob"]),
             "signature": generation.signature,
             "notes": [str(warning.message) for warning in caught],
         }
@@ -147,7 +147,7 @@ def _check_blanks(text: str, correct: object) -> None:
 
 
 def _film_of_passes(
-    written: Written, begin: NDArray[np.int64], shown: Shown, vocabulary: Vocabulary
+    written: GeneratedTexts, begin: NDArray[np.int64], shown: Shown, vocabulary: Vocabulary
 ) -> Film:
     """A frame for each pass, and for each sweep of correction after the last one."""
     trace, passes, span = written.trace, int(written.passes[0]), slice(shown.first, shown.last)

@@ -19,15 +19,13 @@ from glauber.figures.chart import (
     bars,
     token_map,
 )
-from glauber.generation.calibration import Rung
-from glauber.generation.filling import FillCost
-from glauber.generation.pair_costs import PairCosts
+from glauber.generation.calibrate import CalibrationStep
+from glauber.generation.parallel_cost import FillCost, PairCosts
 from glauber.statistics import Estimate
 
 if TYPE_CHECKING:
-    from glauber.generation.corrected import Correction
-    from glauber.generation.frontier import Frontier
-    from glauber.generation.frontier_cells import Cell
+    from glauber.generation.correction import CorrectionStudy
+    from glauber.generation.frontier import Frontier, ScheduleResult
 
 SCHEDULES = (BLUE, ORANGE, GREEN, COLOURS[3], COLOURS[5], AMBER)
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -136,7 +134,7 @@ def plot_mask_rates(shares: list[str], by_masks: dict[str, list[float]]) -> Char
     return chart
 
 
-def plot_calibration(rungs: Sequence[Rung], error: float) -> Chart:
+def plot_calibration(rungs: Sequence[CalibrationStep], error: float) -> Chart:
     """Measured cost and bound of the passes against the entropy bound gamma."""
     chart = Chart(
         "What a pass within an entropy bound costs",
@@ -172,7 +170,7 @@ def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Estimate]) -> Char
 def plot_frontier(result: "Frontier") -> Chart:
     """Quality against cost on a logarithmic axis, one line a schedule, dashed where corrected."""
     name, what = _quality(result)
-    ticks = sorted({cell.cost for cell in result.cells if cell.how is not None})
+    ticks = sorted({cell.cost for cell in result.schedules if cell.how is not None})
     powers = [tick for tick in ticks if tick == int(tick) and int(tick) & (int(tick) - 1) == 0]
     chart = Chart(
         "What fewer passes cost",
@@ -194,14 +192,16 @@ def plot_frontier(result: "Frontier") -> Chart:
             error=bars(measured) | dict(color=THIN, width=2),
             customdata=[cell.texts[0] for cell in cells],
         )
-    for cell in result.cells:
+    for cell in result.schedules:
         if cell.how is None:
             chart.rule(y=cell.figures[name].value, dash="dot", note=cell.schedule)
     return chart
 
 
-def plot_quality_diversity(result: "Frontier") -> Chart:
+def plot_quality_diversity(result: "Frontier") -> Chart | None:
     """Likelihood under the judge against the entropy of a text's tokens."""
+    if result.judge is None:
+        return None
     chart = Chart(
         "Likelihood and diversity",
         "each schedule and cost; texts that repeat themselves are likely and are on the left",
@@ -210,7 +210,7 @@ def plot_quality_diversity(result: "Frontier") -> Chart:
         height=420,
         legend="below",
     )
-    alone = {cell.schedule: [cell] for cell in result.cells if cell.how is None}
+    alone = {cell.schedule: [cell] for cell in result.schedules if cell.how is None}
     for schedule, cells in (_by_schedule(result) | alone).items():
         chart.line(
             [cell.figures["entropy"].value for cell in cells],
@@ -232,28 +232,28 @@ def _quality(result: "Frontier") -> tuple[str, str]:
     return "nats_a_character", "nats per character under the judge"
 
 
-def _by_schedule(result: "Frontier") -> "dict[str, list[Cell]]":
+def _by_schedule(result: "Frontier") -> "dict[str, list[ScheduleResult]]":
     """The written cells of each line, by cost."""
-    lines: dict[str, list[Cell]] = {}
-    for cell in sorted((one for one in result.cells if one.how), key=lambda one: one.cost):
+    lines: dict[str, list[ScheduleResult]] = {}
+    for cell in sorted((one for one in result.schedules if one.how), key=lambda one: one.cost):
         sweeps = cell.how.correct if cell.how else 0
         ending = f", {sweeps} sweep{'s' if sweeps > 1 else ''}" if sweeps else ""
         lines.setdefault(f"{cell.schedule}{ending}", []).append(cell)
     return dict(sorted(lines.items()))
 
 
-def _style(result: "Frontier", cells: "list[Cell]") -> dict[str, Any]:
+def _style(result: "Frontier", cells: "list[ScheduleResult]") -> dict[str, Any]:
     """A colour for each schedule, a dash for each number of sweeps."""
     how = cells[0].how
     if how is None:
         return dict(color=QUIET)
-    schedules = list(dict.fromkeys(cell.schedule for cell in result.cells))
-    sweeps = sorted({cell.how.correct for cell in result.cells if cell.how})
+    schedules = list(dict.fromkeys(cell.schedule for cell in result.schedules))
+    sweeps = sorted({cell.how.correct for cell in result.schedules if cell.how})
     color = SCHEDULES[schedules.index(cells[0].schedule) % len(SCHEDULES)]
     return dict(color=color, dash=DASHES[sweeps.index(how.correct) % len(DASHES)])
 
 
-def plot_correction(result: "Correction") -> Chart:
+def plot_correction(result: "CorrectionStudy") -> Chart:
     """Distance from filling one by one against cost, a line for each number of passes."""
     exact = result.exact is not None
     what = "total variation from filling one by one (exact)" if exact else "share in a trap"
@@ -267,7 +267,7 @@ def plot_correction(result: "Correction") -> Chart:
         rows = [row for row in result.rows if row.passes == passes]
         chart.line(
             [row.cost for row in rows],
-            [row.distances[0] if row.distances else row.traps.value for row in rows],
+            [(row.from_one_by_one or row.traps).value for row in rows],
             f"{passes} pass{'es' * (passes > 1)}",
             "%{x} passes: %{y:.3f}",
             dots=True,

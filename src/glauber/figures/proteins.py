@@ -24,7 +24,7 @@ from glauber.figures.chart import (
 )
 
 if TYPE_CHECKING:
-    from glauber.proteins.designs import Design, Family
+    from glauber.proteins.design import Design, ParentDesigns
     from glauber.proteins.variants import Variant
 
 ROW = 20  # pixels of a row of letters
@@ -106,10 +106,10 @@ def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
         height=220 + 22 * len(shown),
         legend="below",
     )
-    rows, means = list(range(len(shown))), [one.mean.value for one in shown]
-    thick = dict(type="data", array=[one.sd.value for one in shown], thickness=4, width=0)
+    rows, means = list(range(len(shown))), [one.mean_over_orders.value for one in shown]
+    thick = dict(type="data", array=[one.order_sd.value for one in shown], thickness=4, width=0)
     chart.dots(means, rows, "one sd over orders", color=BLUE, size=1, error_x=thick)
-    spread = ends(means, [one.low for one in shown], [one.high for one in shown])
+    spread = ends(means, [one.lowest_order for one in shown], [one.highest_order for one in shown])
     chart.dots(
         means,
         rows,
@@ -153,7 +153,7 @@ def plot_order_spread(variants: "Sequence[Variant]") -> Chart:
     )
     chart.dots(
         changes + spread,
-        [one.sd.value for one in several],
+        [one.order_sd.value for one in several],
         "",
         "%{text}: sd %{y:.2f}",
         text=[one.name for one in several],
@@ -173,10 +173,10 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> C
         height=420,
         legend="below",
     )
-    means, names = [one.mean.value for one in variants], [one.name for one in variants]
+    means, names = [one.mean_over_orders.value for one in variants], [one.name for one in variants]
     diagonal = [min(means), max(means)]
     chart.line(diagonal, diagonal, "equal", color=QUIET, width=2, dash="dot")
-    spread = dict(type="data", array=[one.sd.value for one in variants], color=FAINT, width=0)
+    spread = dict(type="data", array=[one.order_sd.value for one in variants], color=FAINT, width=0)
     for name, color in zip(variants[0].scores, COLOURS, strict=False):
         chart.dots(
             means,
@@ -191,7 +191,7 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> C
     return chart
 
 
-def design_figures(family: "Family", *, named: bool = False) -> dict[str, Chart]:
+def design_figures(family: "ParentDesigns", *, named: bool = False) -> dict[str, Chart]:
     """The charts of one parent's designs, the most telling first; named by it if asked for."""
     of = f" of {family.short}" if named else ""
     return {
@@ -204,7 +204,7 @@ def design_figures(family: "Family", *, named: bool = False) -> dict[str, Chart]
     }
 
 
-def _positions(family: "Family", places: list[int]) -> dict[str, Any]:
+def _positions(family: "ParentDesigns", places: list[int]) -> dict[str, Any]:
     """An axis with the parent's letter and the position below it."""
     numbers = [family.positions[place] for place in places]
     labels = [f"{family.parent[number - 1]}\n{number}" for number in numbers]
@@ -232,11 +232,11 @@ class _Letter(NamedTuple):
         return next((name for name, (of, _) in CLASSES.items() if self.letter in of), "other")
 
 
-def _stacks(family: "Family", places: list[int]) -> list[_Letter]:
+def _stacks(family: "ParentDesigns", places: list[int]) -> list[_Letter]:
     """The letters of each position, the most frequent on top."""
     letters = []
     for x, place in enumerate(places):
-        base, row = 0.0, family.frequencies[place]
+        base, row = 0.0, family.shares[place]
         parent = family.parent[family.positions[place] - 1]
         for number in row.argsort(kind="stable"):
             share, letter = float(row[number]), family.alphabet[number]
@@ -246,13 +246,13 @@ def _stacks(family: "Family", places: list[int]) -> list[_Letter]:
     return letters
 
 
-def plot_logo(family: "Family", of: str = "") -> Chart:
+def plot_logo(family: "ParentDesigns", of: str = "") -> Chart:
     """The letters at each free position, stacked by their share of the designs."""
     n, more = len(family.positions), ""
     places = list(range(n))
     if n > MOST_POSITIONS:
         parents = [family.alphabet.index(family.parent[at - 1]) for at in family.positions]
-        changed = 1 - family.frequencies[np.arange(n), parents]
+        changed = 1 - family.shares[np.arange(n), parents]
         places = sorted((-changed).argsort(kind="stable")[:MOST_POSITIONS].tolist())
         more = f"; the {MOST_POSITIONS} that change most"
     chart = Chart(
@@ -293,9 +293,9 @@ def plot_logo(family: "Family", of: str = "") -> Chart:
     return chart
 
 
-def plot_frequencies(family: "Family", of: str = "") -> Chart:
+def plot_frequencies(family: "ParentDesigns", of: str = "") -> Chart:
     """The share of each residue at each position; the parent's own are framed."""
-    places, shares = list(range(len(family.positions))), family.frequencies.T
+    places, shares = list(range(len(family.positions))), family.shares.T
     x = _positions(family, places)
     if len(places) > MOST_POSITIONS:
         x = dict(title="position", tickformat=",d", range=x["range"])
@@ -322,7 +322,7 @@ def plot_frequencies(family: "Family", of: str = "") -> Chart:
     return chart
 
 
-def plot_scores(family: "Family", of: str = "") -> Chart:
+def plot_scores(family: "ParentDesigns", of: str = "") -> Chart:
     """The score of each design against its distance to the parent, with its spread over orders."""
     chart = Chart(
         f"Scores of the designs{of}",
@@ -331,17 +331,17 @@ def plot_scores(family: "Family", of: str = "") -> Chart:
         y=NATS,
         height=400,
     )
-    designs = sorted(family.designs, key=lambda one: (one.distance, one.rank))
-    spread = [one.scored.sd.value for one in designs]
+    designs = sorted(family.designs, key=lambda one: (one.changes, one.rank))
+    spread = [one.order_sd.value for one in designs]
     chart.dots(
         _side_by_side(designs),
-        [one.scored.mean.value for one in designs],
+        [one.mean_over_orders.value for one in designs],
         "",
         "%{customdata}\n%{y:.2f} nats",
         color=BLUE,
         size=6,
         error=dict(type="data", array=np.nan_to_num(spread, posinf=0.0), color=THIN, width=0),
-        trace=dict(customdata=[f"{one.name}\n{one.scored.mutations}" for one in designs]),
+        trace=dict(customdata=[f"{one.name}\n{one.mutations}" for one in designs]),
     )
     chart.rule(y=0, dash="dot", width=1)
     return chart
@@ -350,13 +350,13 @@ def plot_scores(family: "Family", of: str = "") -> Chart:
 def _side_by_side(designs: "list[Design]") -> list[float]:
     """Distances, with designs of the same distance spread by rank so that none hides another."""
     places: list[float] = []
-    for distance, group in groupby(designs, key=lambda one: one.distance):
+    for distance, group in groupby(designs, key=lambda one: one.changes):
         n = len(list(group))
         places += [distance + (0.7 * (i + 0.5) / n - 0.35 if n > 1 else 0.0) for i in range(n)]
     return places
 
 
-def plot_distances(family: "Family", of: str = "") -> Chart:
+def plot_distances(family: "ParentDesigns", of: str = "") -> Chart:
     """How many pairs of designs differ at how many positions."""
     mean = family.mean_distance
     chart = Chart(
@@ -366,10 +366,10 @@ def plot_distances(family: "Family", of: str = "") -> Chart:
         x=dict(title="positions that differ", tickformat=",d", dtick=1),
         y=dict(title="pairs", tickformat=",d"),
     )
-    last = max((i for i, n in enumerate(family.distances) if n), default=1)
+    last = max((i for i, n in enumerate(family.pairs_by_distance) if n), default=1)
     chart.columns(
         list(range(1, last + 1)),
-        family.distances[1 : last + 1],
+        family.pairs_by_distance[1 : last + 1],
         "",
         "%{y:,} pairs differ at %{x} positions",
         color=BLUE,
@@ -378,40 +378,41 @@ def plot_distances(family: "Family", of: str = "") -> Chart:
     return chart
 
 
-def plot_forgetting(family: "Family", of: str = "") -> Chart:
+def plot_forgetting(family: "ParentDesigns", of: str = "") -> Chart:
     """The share of the free positions that hold the parent's residue, along the chains."""
-    walk = family.walk
-    after = "" if walk.forgotten is None else f"; forgotten after about {walk.forgotten:,} steps"
+    walk = family.history
+    forgotten = walk.steps_until_parent_forgotten
+    after = "" if forgotten is None else f"; forgotten after about {forgotten:,} steps"
     chart = Chart(
         f"Share of the parent{of} that is kept",
         f"share of the free positions, each chain and their mean{after} (an estimate)",
         y=SHARE,
     )
-    steps = np.arange(walk.kept.shape[1]) * walk.every
+    steps = np.arange(walk.kept.shape[1]) * walk.steps_between_looks
     for chain, kept in enumerate(walk.kept):
         hover = f"chain {chain}, step %{{x:,}}: %{{y:.0%}}"
         chart.line(steps, kept, "", hover, color=THIN, width=1)
     chart.line(steps, walk.kept.mean(axis=0), "", "mean, step %{x:,}: %{y:.0%}", color=BLUE)
-    least = 1 - family.budget / len(family.positions)
+    least = 1 - family.max_mutations / len(family.positions)
     if least > 0:
         chart.rule(y=least, dash="dot", width=1, note="all mutations used")
     return chart
 
 
-def plot_moves(family: "Family", of: str = "") -> Chart:
+def plot_moves(family: "ParentDesigns", of: str = "") -> Chart:
     """The share of steps of each chain that changed a residue, and the designs it met first."""
-    walk = family.walk
-    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.moving))
+    walk = family.history
+    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.changed_by_chain))
     chart = Chart(
         f"Chains that are trapped{of}",
-        f"share of each chain's steps that changed a residue; {walk.trapped} of {len(met)} chains "
-        "changed none in the second half",
+        f"share of each chain's steps that changed a residue; {walk.trapped_chains} of "
+        f"{len(met)} chains changed none in the second half",
         x=dict(title="chain", tickformat=",d"),
         y=dict(tickformat=".0%", rangemode="tozero"),
     )
     chart.columns(
         list(range(len(met))),
-        walk.moving,
+        walk.changed_by_chain,
         "",
         "chain %{x}: %{y:.1%} of steps\n%{customdata} designs",
         color=BLUE,

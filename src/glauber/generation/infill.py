@@ -1,51 +1,63 @@
-"""What stands in the blanks of a text, and how many tokens should each have?"""
+"""Texts with blanks, filled by a masked model and ranked by the score of their fills.
+
+A text is context c with blanks of k tokens that contain the fill f. By the chain rule
+    log p(k, f | c) = log p(k | c) + log p(f | c, k).
+The second term hides all of f and adds the tokens of f from left to right, each given c and those
+before it. A masked model has no p(k), but it says how well the context fits around k hidden tokens:
+    p(k | c) is proportional to p(k) p(c | k),
+with p(c | k) from the chain rule over c, left to right, the blanks hidden throughout, and p(k)
+uniform over the combinations of lengths tried. For conditionals of a joint distribution over the
+texts of each length, differences of log p(k, f | c) are exactly those of the log-probabilities of
+the whole texts, each within its length. For a masked LM, whose conditionals have no joint
+distribution, they depend on the order. All are in the model's own distribution: temperature 1,
+nothing truncated.
+"""
 
 import math
 import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple, Unpack
 
-from glauber.conditionals.base import Model, mask_token_of
+import numpy as np
+import torch
+from torch import Tensor
+
+from glauber.checks import Whole
+from glauber.conditionals.base import Conditionals, Model, mask_token_of
+from glauber.conditionals.batching import in_parts
 from glauber.conditionals.constraints import Allow, Constraints, read_constraints
 from glauber.conditionals.starts import called, legible, length_fault, read_texts, skip
 from glauber.conditionals.texts import Corpus, Row
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.dynamics.candidates import log_probs_at
 from glauber.dynamics.constrained import Constrained
-from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.generation.generate import (
-    Again,
-    BatchSize,
-    Between,
-    Block,
-    Correct,
-    CorrectBlock,
-    Count,
-    Heat,
-    Order,
-    Out,
-    PassCount,
-    TopK,
-    TopP,
-    rows_of,
-)
-from glauber.generation.generated import Blanks, Generation, generation, spoken
-from glauber.generation.writing import (
-    check,
+    Blanks,
+    FillOptions,
+    FillScores,
+    FillTemperature,
+    GeneratedTexts,
+    Generation,
     check_out,
     check_passes,
+    generation,
+    model_options,
     open_masked,
     plan_generation,
+    read_unmasking,
+    rows_of,
     write,
 )
-from glauber.parameters import Device, Dtype, MaskToken, ModelOrName, Seed, Trust
-from glauber.progress import check_count
-from glauber.result import model_parts, report_skipped, signature, study
+from glauber.parameters import ModelOrName, Seed
+from glauber.progress import track
+from glauber.result import report_skipped, study
+from glauber.statistics import Floats
 
-MOST = 64  # combinations of lengths of one text
-LONGEST = 10**6  # tokens of a blank
+MAX_COMBINATIONS = 64  # of lengths of one text
+MAX_LENGTH = 10**6  # tokens of a blank
 BLANK = re.compile(r"\[MASK(?::([^\]]*))?\]")
 NO_BLANK = "has no blank: write [MASK] where tokens are to be filled"
 EMPTY = "has only blanks of length 0: there is nothing to fill"
@@ -60,87 +72,60 @@ def infill(
     ] = None,
     *,
     chains: Annotated[
-        int, "Fills of each text; at temperature 0 they differ in a random order only."
+        int,
+        "Fills of each text; at temperature 0 they differ in a random order only.",
+        Whole(),
     ] = 1,
-    order: Order = "confidence",
-    count: Count = "linear",
-    passes: PassCount = None,
-    block: Block = None,
-    remask: Again = "none",
-    temperature: Heat = 0.0,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    correct: Correct = 0,
-    correct_block: CorrectBlock = None,
-    correct_between: Between = False,
     allow: Annotated[Allow, "The tokens a site may take, such as 3:king|queen,5-7:ST."] = "",
+    temperature: FillTemperature = 0.0,
     seed: Seed = 0,
-    batch_size: BatchSize = None,
-    out: Out = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    trust_remote_code: Trust = False,
-    mask_token: MaskToken = None,
+    **options: Unpack[FillOptions],
 ) -> Generation:
-    """Fill the blanks of texts with a masked model; what stands around them is never changed.
+    """Fill the blanks of texts with a masked model; the surrounding text is left unchanged.
 
-    A blank is [MASK], or the model's own mask token. By default the likeliest token is taken, one
-    a pass, where the model is surest first; a temperature and several chains give other fills.
+    A blank is [MASK], or the model's own mask token. By default the most probable token is taken,
+    one a pass, where the model is surest first; a temperature and several chains give other fills.
     Where the number of tokens varies, all combinations are filled. The fills of a text are ranked
     by their score at temperature 1: the log-probability of the fill, left to right given the
     context, plus an estimate of that of the lengths, by how likely the context is around so many
     hidden tokens, all combinations being equally likely beforehand.
     """
-    how = Unmasking(
-        order, count, passes, block, remask, top_k, top_p, correct, correct_between, correct_block
-    )
-    check(how, temperature=temperature, seed=seed, batch_size=batch_size, device=device)
-    check_count("number of fills", chains)
-    corpus = _with_blanks(texts)
+    how = read_unmasking(options)
+    corpus = _texts_with_blanks(texts)
     constraints = read_constraints(allow=allow)
+    out = check_out(options.get("out"))
     if constraints and out is not None:
         raise GlauberError("a stored run does not record allowed tokens: leave out one of the two.")
-    check_out(out)
-    opened = open_masked(
-        model,
-        device=device,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-        mask_token=mask_token,
-    )
-    fills = _all_fills(opened, corpus)
+    loaded = open_masked(model, **model_options(options))
+    fills = _fills_of_texts(loaded, corpus)
     if constraints:
-        opened = _allowing(opened, constraints, fills)
+        loaded = _constrain(loaded, constraints, fills)
     check_passes(how, min(sum(fill.lengths) for fill in fills))
     rows = [fill for fill in fills for _ in range(chains)]
-    tokens = rows_of(opened, [fill.pieces for fill in rows])
-    first = min(fill.pieces.index(mask_token_of(opened)) for fill in rows)
+    hidden_token = mask_token_of(loaded)
     planned = plan_generation(
-        opened,
+        loaded,
         how,
-        tokens,
+        rows_of(loaded, [fill.pieces for fill in rows]),
         temperature=temperature,
         seed=seed,
-        frozen=range(first),
-        trust_remote_code=trust_remote_code,
+        frozen=range(min(fill.pieces.index(hidden_token) for fill in rows)),
+        trust_remote_code=options.get("trust_remote_code", False),
     )
-    made = signature(
-        **model_parts(opened),
-        texts=len({fill.row for fill in fills}),
-        chains=chains,
-        **spoken(how),
-        allow=str(allow) or None,
-        temperature=float(temperature),
-        seed=seed,
-    )
-    blanks = Blanks(tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows))
-    return generation(planned, write(planned, out=out, batch_size=batch_size), made, blanks)
+    written = write(planned, out=out, batch_size=options.get("batch_size"))
+    texts_of_rows, lengths = tuple(fill.row for fill in rows), tuple(fill.lengths for fill in rows)
+    groups = [(row.number, length) for row, length in zip(texts_of_rows, lengths, strict=True)]
+    blanks = Blanks(texts_of_rows, lengths, _scores(loaded, written, groups))
+    return generation(planned, written, blanks)
+
+
+# ---- blanks
 
 
 class Fill(NamedTuple):
     """One text with a number of hidden tokens in each of its blanks."""
 
-    row: Row  # the text as it was given
+    row: Row  # the text as its source spells it
     lengths: tuple[int, ...]
     pieces: list[int]  # its tokens, without special ones
 
@@ -153,7 +138,7 @@ class Unreadable(Unfillable):
     """A character outside the vocabulary."""
 
 
-def _with_blanks(texts: Any) -> Corpus:
+def _texts_with_blanks(texts: str | Path | Sequence[str] | None) -> Corpus:
     """The texts; those without a blank, as far as that is seen without the model, have a fault."""
     if texts is None:
         raise GlauberError("a text with blanks is needed, such as 'the [MASK] of [MASK]'.")
@@ -166,26 +151,22 @@ def _with_blanks(texts: Any) -> Corpus:
 
 
 def _blank_fault(text: str) -> str:
+    """Why the blanks of a text are none, all empty, or too many combinations; or nothing."""
+    if not re.search(r"mask|[\[<]", text, re.IGNORECASE):  # a mask token may be <special1>
+        return NO_BLANK
     try:
-        if not re.search(r"mask|[\[<]", text, re.IGNORECASE):  # a mask token may be <special1>
-            raise Unfillable(NO_BLANK)
-        _check_lengths(text)
+        spans = [_range(blank.group(1), blank.group()) for blank in BLANK.finditer(text)]
     except Unfillable as fault:
         return str(fault)
-    return ""
-
-
-def _check_lengths(text: str) -> None:
-    """Refuses blanks that are none, that are all empty, and too many combinations of lengths."""
-    spans = [_range(blank.group(1), blank.group()) for blank in BLANK.finditer(text)]
     if spans and not any(span[-1] for span in spans) and "mask" not in BLANK.sub("", text).lower():
-        raise Unfillable(EMPTY)
-    many = math.prod(len(span) for span in spans)
-    if many > MOST:
-        raise Unfillable(
-            f"has {many:,} combinations of lengths, but at most {MOST} are tried: let fewer blanks "
-            "vary"
+        return EMPTY
+    n_combinations = math.prod(len(span) for span in spans)
+    if n_combinations > MAX_COMBINATIONS:
+        return (
+            f"has {n_combinations:,} combinations of lengths, but at most {MAX_COMBINATIONS} are "
+            "tried: let fewer blanks vary"
         )
+    return ""
 
 
 def _range(lengths: str | None, blank: str) -> range:
@@ -198,12 +179,12 @@ def _range(lengths: str | None, blank: str) -> range:
     least, most = int(ends[0]), int(ends[-1])
     if most < least:
         raise Unfillable(f"has {blank}, which is upside down: a range goes from fewer to more")
-    if most > LONGEST:
-        raise Unfillable(f"has {blank}, but a blank has at most {LONGEST:,} tokens")
+    if most > MAX_LENGTH:
+        raise Unfillable(f"has {blank}, but a blank has at most {MAX_LENGTH:,} tokens")
     return range(least, most + 1)
 
 
-def _all_fills(model: Model, corpus: Corpus) -> list[Fill]:
+def _fills_of_texts(model: Model, corpus: Corpus) -> list[Fill]:
     """The fills of all texts; texts that cannot be filled are left out and reported."""
     fills, skipped = [], []
     for row in corpus.rows:
@@ -227,44 +208,44 @@ def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
     if not blanks:
         raise Unfillable(NO_BLANK)
     ends = [0, *(edge for blank in blanks for edge in blank.span()), len(row.text)]
-    between = [row.text[first:last] for first, last in zip(ends[::2], ends[1::2], strict=True)]
-    parts = [row._replace(text=part) for part in between]
-    pieces = vocabulary.pieces(mask.join(_readable(vocabulary, parts, ends[::2], unknown)))
+    spans = zip(ends[::2], ends[1::2], strict=True)
+    parts = [_readable(vocabulary, row, first, last, unknown) for first, last in spans]
+    pieces = vocabulary.pieces(mask.join(parts))
     if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
-    spans = [_range(blank.group(1), blank.group()) for blank in blanks]
     fills = [
-        Fill(row, lengths, _expanded(pieces, hidden, lengths))
-        for lengths in product(*spans)
+        Fill(row, lengths, _expand(pieces, hidden, lengths))
+        for lengths in product(*(_range(blank.group(1), blank.group()) for blank in blanks))
         if any(lengths)
     ]
     if not fills:
         raise Unfillable(EMPTY)
     around = sum(map(len, vocabulary.text.around))
-    fault = length_fault(model, around + max(len(fill.pieces) for fill in fills))
-    if fault:
+    if fault := length_fault(model, around + max(len(fill.pieces) for fill in fills)):
         raise Unfillable(fault)
     return fills
 
 
-def _readable(
-    vocabulary: Vocabulary, parts: Sequence[Row], places: Sequence[int], unknown: str
-) -> list[str]:
-    """The parts of a text between its blanks, as the vocabulary can spell them."""
+def _readable(vocabulary: Vocabulary, row: Row, first: int, last: int, unknown: str) -> str:
+    """A part of a text between its blanks, as the vocabulary can spell it."""
+    part = row._replace(text=row.text[first:last])
     policy = "token" if unknown == "token" else "skip"
-    spellings = []
-    for part, place in zip(parts, places, strict=True):
-        rows, skipped = legible(vocabulary, Corpus([part], unknown=policy))
-        if skipped:
-            at, piece = vocabulary.strange(part.text) or (0, "")
-            raise Unreadable(
-                f"has {piece!r} at character {place + at + 1}, which is not in the vocabulary"
-            )
-        spellings.append(rows[0].text)
-    return spellings
+    rows, skipped = legible(vocabulary, Corpus([part], unknown=policy))
+    if skipped:
+        at, piece = vocabulary.strange(part.text) or (0, "")
+        raise Unreadable(
+            f"has {piece!r} at character {first + at + 1}, which is not in the vocabulary"
+        )
+    return rows[0].text
 
 
-def _allowing(model: Model, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
+def _expand(pieces: list[int], hidden: int, lengths: Sequence[int]) -> list[int]:
+    """The tokens with so many hidden ones in each blank."""
+    left = iter(lengths)
+    return [t for piece in pieces for t in ([hidden] * next(left) if piece == hidden else [piece])]
+
+
+def _constrain(model: Model, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
     """The model with the tokens that sites may take."""
     if len(fills) > len({fill.row for fill in fills}):
         raise GlauberError("allow counts sites, which blanks of variable length move: fix them.")
@@ -276,7 +257,87 @@ def _allowing(model: Model, constraints: Constraints, fills: Sequence[Fill]) -> 
     return constrained
 
 
-def _expanded(pieces: list[int], hidden: int, lengths: Sequence[int]) -> list[int]:
-    """The tokens with so many hidden ones in each blank."""
-    left = iter(lengths)
-    return [t for piece in pieces for t in ([hidden] * next(left) if piece == hidden else [piece])]
+# ---- scores
+
+
+def _scores(
+    model: Model, written: GeneratedTexts, groups: list[tuple[int, tuple[int, ...]]]
+) -> FillScores:
+    tokens = torch.from_numpy(written.tokens).to(model.state_device)
+    hidden = torch.from_numpy(written.begin).to(model.state_device)
+    proposable = model.vocabulary.proposable().to(model.state_device)
+    known = (tokens >= 0) & (tokens < len(proposable))
+    scored = known & ~hidden & proposable[torch.where(known, tokens, 0)]
+    return fill_scores(model.conditionals(), tokens, hidden, scored=scored, groups=groups)
+
+
+def fill_scores(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    hidden: Tensor,
+    *,
+    scored: Tensor,
+    groups: list[tuple[int, tuple[int, ...]]],
+) -> FillScores:
+    """The scores of filled rows, tokens (rows, length); hidden (rows, length) says what was filled.
+
+    scored (rows, length) are the sites of the context that the model can draw: the others (special
+    and unknown tokens) are fixed. groups has the text and the lengths of the blanks of each row.
+    """
+    texts = torch.cat([tokens, hidden.long()], dim=1).cpu().numpy()
+    _, firsts, which = np.unique(texts, axis=0, return_index=True, return_inverse=True)
+    rows = torch.from_numpy(firsts).to(tokens.device)
+    fill = _chain_rule(conditionals, tokens[rows], hidden[rows], hidden[rows])
+    return FillScores(
+        fill.cpu().numpy()[which.reshape(-1)],
+        _length_log_probs(conditionals, tokens, hidden, scored, groups),
+    )
+
+
+def _length_log_probs(
+    conditionals: Conditionals,
+    tokens: Tensor,
+    hidden: Tensor,
+    scored: Tensor,
+    groups: list[tuple[int, tuple[int, ...]]],
+) -> Floats:
+    """log p(k | c) (rows,), with one evaluation of the context for each combination of lengths."""
+    combinations: dict[int, dict[tuple[int, ...], int]] = {}  # of each text: a row with the lengths
+    for row, (text, lengths) in enumerate(groups):
+        combinations.setdefault(text, {}).setdefault(lengths, row)
+    firsts = [row for rows in combinations.values() if len(rows) > 1 for row in rows.values()]
+    log_probs = np.zeros(len(groups))
+    if not firsts:
+        return log_probs
+    rows = torch.tensor(firsts, device=tokens.device)
+    context = scored[rows]
+    values = _chain_rule(conditionals, tokens[rows], context | hidden[rows], context)
+    of_row = dict(zip(firsts, values.tolist(), strict=True))
+    for row, (text, lengths) in enumerate(groups):
+        alternatives = combinations[text]
+        if len(alternatives) > 1:
+            total = np.logaddexp.reduce([of_row[other] for other in alternatives.values()])
+            log_probs[row] = of_row[alternatives[lengths]] - total
+    return log_probs
+
+
+def _chain_rule(
+    conditionals: Conditionals, tokens: Tensor, hidden: Tensor, scored: Tensor
+) -> Tensor:
+    """Sums (rows,) of log-probabilities of the tokens at the scored sites, from left to right.
+
+    All of hidden (rows, length) is hidden at first, scored among it; each scored site is shown
+    after its token was added.
+    """
+    row, site = scored.nonzero(as_tuple=True)
+    totals = torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
+    before = torch.arange(tokens.shape[1], device=tokens.device)
+    with track("tokens scored", len(row)) as advance:
+        for part in in_parts(torch.arange(len(row), device=row.device), conditionals.vocab_size):
+            rows, sites = row[part], site[part]
+            shown = scored[rows] & (before < sites[:, None])
+            still_hidden = hidden[rows] & ~shown
+            log_probs = log_probs_at(conditionals, tokens[rows], still_hidden, sites)
+            totals.index_add_(0, rows, log_probs.gather(1, tokens[rows, sites][:, None])[:, 0])
+            advance(len(part))
+    return totals

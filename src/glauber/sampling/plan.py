@@ -35,7 +35,7 @@ from glauber.conditionals.weights import choose_dtype
 from glauber.dynamics.constrained import Constrained, Limits, check_scan, constrained, tied_group
 from glauber.dynamics.draws import Fill, fill_named
 from glauber.dynamics.glauber import glauber
-from glauber.dynamics.kernel import Kernel, start
+from glauber.dynamics.kernel import Annealing, Kernel, start
 from glauber.dynamics.scans import SCAN_HELP, Scan, Within, scan_named
 from glauber.dynamics.unmasking import Unmasking, unmasking
 from glauber.errors import GlauberError
@@ -60,6 +60,7 @@ class Plan:
     free: Tensor  # (chains, length)
     others: tuple[Model, ...] = ()  # the same model on further devices
     call: Call | None = None  # that makes this run (default: that of the running study)
+    annealing: Annealing | None = None  # overrides the spec's temperature, step by step
 
     @property
     def per_device(self) -> "list[Plan]":

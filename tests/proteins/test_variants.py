@@ -16,14 +16,15 @@ from glauber.conditionals.table import Joint, Table
 from glauber.conditionals.texts import read_texts
 from glauber.dynamics.constrained import constrain
 from glauber.errors import GlauberError, GlauberWarning
-from glauber.proteins.mutate import mutate
-from glauber.proteins.mutations import (
-    apply,
+from glauber.proteins.positions import (
+    apply_mutations,
     differences,
     read_mutations,
     read_positions,
-    spelled_mutations,
+    spell_mutations,
 )
+from glauber.proteins.single_mutants import scan_mutations
+from glauber.proteins.variants import mutate
 from glauber.proteins.weights import residue_tokenizer
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
@@ -71,7 +72,7 @@ def one_hot(letter):
 
 
 def test_single_mutants_are_what_transformers_says(protein):
-    found = mutate(protein, PARENT)
+    found = scan_mutations(protein, PARENT)
     assert found.scores.shape == (10, 20) and found.letters == list(RESIDUES)
     for position, old in enumerate(PARENT, 1):
         law = plainly(protein, PARENT, [position])[position]
@@ -79,7 +80,7 @@ def test_single_mutants_are_what_transformers_says(protein):
         ours = np.array(expected) - expected[RESIDUES.index(old)]
         np.testing.assert_allclose(found.scores[position - 1], ours, atol=1e-5)
     assert len(found.frame()) == 190 and found.frame().score.is_monotonic_decreasing
-    part = mutate(protein, PARENT, positions="9-10,2")
+    part = scan_mutations(protein, PARENT, positions="9-10,2")
     np.testing.assert_allclose(part.scores, found.scores[[1, 8, 9]], atol=1e-6)
 
 
@@ -122,12 +123,16 @@ def test_conventions_are_what_transformers_says(protein):
 def test_a_joint_law_has_no_spread_and_a_table_has():
     variants = ["A1C:C2D:D3A", "A1D:C2A:A4C", "D3C:A4D"]
     joint = mutate(Lettered(Joint.random(3, 4, 1)), "ACDA", variants)
-    assert joint.order_sd.value < 1e-9 and joint.flagged == (0, 3)
-    assert all(one.high - one.low < 1e-9 for one in joint.variants)
+    assert (
+        joint.order_sd.value < 1e-9
+        and joint.flagged_pairs["count"] == 0
+        and joint.flagged_pairs["of"] == 3
+    )
+    assert all(one.highest_order - one.lowest_order < 1e-9 for one in joint.variants)
     table = mutate(Lettered(Table.random(3, 4, 1)), "ACDA", variants)
     assert table.order_sd.value > 0.1 and table.every_order
-    assert table.flagged[0] == len(table.pairs()) > 0
-    shares = [one["contrary_orders"] for one in table.pairs()]
+    assert table.flagged_pairs["count"] == len(table.pairs) > 0
+    shares = [one["contrary_orders"] for one in table.pairs]
     assert shares == sorted(shares, reverse=True) and shares[-1] > 0.05
 
 
@@ -135,7 +140,7 @@ def test_a_variant_given_again_is_no_evidence():
     """Each variant five times: the correlations and the agreement are those of one copy each."""
     rule, variants = Lettered(Table.random(3, 4, 1)), ["A1C:C2D", "A1D:C2A", "C2D:D3A", "D3C:A4C"]
     once, often = (mutate(rule, "ACDA", variants * copies) for copies in (1, 5))
-    assert often.correlations == once.correlations and often.agreement == once.agreement
+    assert often.correlations == once.correlations and often.order_agreement == once.order_agreement
 
 
 def test_few_orders_are_estimates_near_the_exact_figures():
@@ -147,9 +152,15 @@ def test_few_orders_are_estimates_near_the_exact_figures():
     for one in few.variants:
         truth = exact[one.name]
         assert truth.exact and truth.orders == 720 and not one.exact and one.orders == 10
-        assert abs(one.mean.value - truth.mean.value) < 5 * truth.sd.value / np.sqrt(10)
-        assert truth.low <= one.low <= one.high <= truth.high
-        assert one.mean.interval[0] < one.mean.value < one.mean.interval[1]
+        assert abs(
+            one.mean_over_orders.value - truth.mean_over_orders.value
+        ) < 5 * truth.order_sd.value / np.sqrt(10)
+        assert truth.lowest_order <= one.lowest_order <= one.highest_order <= truth.highest_order
+        assert (
+            one.mean_over_orders.interval[0]
+            < one.mean_over_orders.value
+            < one.mean_over_orders.interval[1]
+        )
         assert one.scores == pytest.approx(truth.scores)
     again = mutate(rule, "ACDACD", variants[::-1], orders=10, seed=4)
     assert np.array_equal(again.along, few.along)
@@ -178,19 +189,23 @@ def test_variants_from_every_kind_of_file_and_out_again(protein, tmp_path):
     written = read_texts(answers[0].write(tmp_path / "out.fasta")).rows
     best = answers[0].variants[0]
     assert written[0].text == best.sequence
-    assert written[0].id.startswith(f"{best.name} score={best.mean.value:.4f} order_sd=")
+    assert written[0].id.startswith(
+        f"{best.name} score={best.mean_over_orders.value:.4f} order_sd="
+    )
     assert read_texts(answers[0].write(tmp_path / "out.fa.gz")).rows == written
     stored = pandas.read_parquet(answers[0].write(tmp_path / "out.parquet"))
-    assert stored.mean_over_orders.tolist() == [one.mean.value for one in answers[0].variants]
-    assert len(read_texts(mutate(protein, PARENT).write(tmp_path / "all.fasta"))) == 190
+    assert stored.mean_over_orders.tolist() == [
+        one.mean_over_orders.value for one in answers[0].variants
+    ]
+    assert len(read_texts(scan_mutations(protein, PARENT).write(tmp_path / "all.fasta"))) == 190
     with pytest.raises(GlauberError, match="exists already"):
         answers[0].write(tmp_path / "out.fasta")
 
 
 def test_mutations_are_read_applied_and_found_again():
     read = read_mutations("Y5F:A2G")
-    assert spelled_mutations(read) == "A2G:Y5F"
-    mutant = apply("MACDY", read)
+    assert spell_mutations(read) == "A2G:Y5F"
+    mutant = apply_mutations("MACDY", read)
     assert "".join(mutant) == "MGCDF" and differences("MACDY", mutant, "it") == read
     assert read_positions("9-11,3", "A" * 20) == [3, 9, 10, 11]
     assert read_positions([4, 2], ["the", "cat", "sat", "."]) == [2, 4]
@@ -221,7 +236,10 @@ def test_mutations_are_read_applied_and_found_again():
 )
 def test_bad_input_is_one_sentence(protein, parent, variants, said):
     with pytest.raises(GlauberError) as error:
-        mutate(protein, parent, variants)
+        if variants is None:
+            scan_mutations(protein, parent)
+        else:
+            mutate(protein, parent, variants)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
@@ -236,9 +254,9 @@ def test_bad_positions_columns_and_files(protein, tmp_path):
         ([2.5], "no position"),
     ):
         with pytest.raises(GlauberError, match=said):
-            mutate(protein, PARENT, positions=positions)
-    with pytest.raises(GlauberError, match="positions choose single mutants"):
-        mutate(protein, PARENT, "V2A", positions="2")
+            scan_mutations(protein, PARENT, positions=positions)
+    with pytest.raises(GlauberError, match="scan_mutations scores all single mutants"):
+        mutate(protein, PARENT)
     table = tmp_path / "t.csv"
     table.write_text("first,second\nV2A,a\n")
     with pytest.raises(GlauberError, match=r"say which column contains .* first, second"):
@@ -273,20 +291,21 @@ def test_words_are_letters_too(tiny_folder, glauber, tmp_path):
     assert code == 0
     (one,) = json.loads(out)["variants"]
     same = next(each for each in found.variants if each.name == "cat2dog:sat3ran")
-    assert one["mean_over_orders"]["value"] == pytest.approx(same.mean.value, abs=1e-6)
+    assert one["mean_over_orders"]["value"] == pytest.approx(same.mean_over_orders.value, abs=1e-6)
     assert one["mean_over_orders"]["kind"] == "exact"
 
 
 def test_what_has_no_log_ratio_is_refused(protein):
     entries = Table.random(3, 4, 1).entries
     entries[..., 2] = -torch.inf
-    for variants in (None, "A1D:C2A"):
+    rule = Lettered(Table(entries))
+    for refused in (lambda: scan_mutations(rule, "ACAA"), lambda: mutate(rule, "ACAA", "A1D:C2A")):
         with pytest.raises(GlauberError, match="no chance at all"):
-            mutate(Lettered(Table(entries)), "ACAA", variants)
+            refused()
     with pytest.raises(GlauberError, match="give it without constraints"):
-        mutate(constrain(protein, allow="1:AV"), PARENT)
+        scan_mutations(constrain(protein, allow="1:AV"), PARENT)
 
 
 def test_a_large_vocabulary_needs_variants():
     with pytest.raises(GlauberError, match="too many for a map of all single mutants"):
-        mutate("bundled:english", "the cat sat on the mat .")
+        scan_mutations("bundled:english", "the cat sat on the mat .")

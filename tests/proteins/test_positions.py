@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.proteins import regions
-from glauber.proteins.regions import numbering, positions
+from glauber.proteins import positions
+from glauber.proteins.positions import numbering, spelled_positions
 
 # Trastuzumab, with the loops that IMGT/mAb-DB and the Kabat definition give.
 HEAVY = (
@@ -34,19 +34,21 @@ LOOPS = {
 def test_the_loops_of_trastuzumab(scheme, capsys):
     threads = torch.get_num_threads()
     for sequence, name, expected in LOOPS[scheme]:
-        found = positions(sequence, name, scheme)
+        found = spelled_positions(sequence, name, scheme)
         assert "".join(sequence[residue - 1] for residue in found) == expected
     assert torch.get_num_threads() == threads
     assert capsys.readouterr().out == ""
 
 
 def test_residues_before_the_domain_are_counted():
-    assert positions("MGWSC" + HEAVY, "H3") == list(range(102, 115))
+    assert spelled_positions("MGWSC" + HEAVY, "H3") == list(range(102, 115))
 
 
 def test_ranges_and_names_together():
-    assert positions(HEAVY, "97-109") == positions(HEAVY, "h3") == list(range(97, 110))
-    assert positions(HEAVY, "3, 1-2,H3,100") == [1, 2, 3, *range(97, 110)]
+    assert (
+        spelled_positions(HEAVY, "97-109") == spelled_positions(HEAVY, "h3") == list(range(97, 110))
+    )
+    assert spelled_positions(HEAVY, "3, 1-2,H3,100") == [1, 2, 3, *range(97, 110)]
 
 
 @pytest.mark.parametrize(
@@ -62,20 +64,22 @@ def test_ranges_and_names_together():
 )
 def test_what_is_not_there_is_said(name, sentence):
     with pytest.raises(GlauberError, match=sentence):
-        positions(HEAVY, name)
+        spelled_positions(HEAVY, name)
 
 
 def test_another_protein_has_no_loops():
     with pytest.raises(GlauberError, match="not numbered as an antibody"):
-        positions("MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVV", "H3")
+        spelled_positions(
+            "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVV", "H3"
+        )
     with pytest.raises(GlauberError, match="numbering scheme"):
-        positions(HEAVY, "H3", "chothia")
+        spelled_positions(HEAVY, "H3", "chothia")
 
 
 def test_without_the_package_ranges_still_work(monkeypatch):
     monkeypatch.setitem(sys.modules, "anarcii", None)
-    monkeypatch.setattr(regions, "_numberer", regions._numberer.__wrapped__)
+    monkeypatch.setattr(positions, "_numberer", positions._numberer.__wrapped__)
     numbering.cache_clear()
-    assert positions(HEAVY, "97-98") == [97, 98]
+    assert spelled_positions(HEAVY, "97-98") == [97, 98]
     with pytest.raises(GlauberError, match=r"pip install 'glauber\[proteins\]', or give ranges"):
-        positions(HEAVY, "H3")
+        spelled_positions(HEAVY, "H3")

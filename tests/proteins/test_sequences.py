@@ -13,7 +13,7 @@ from glauber.conditionals.starts import named_starts, starts
 from glauber.conditionals.table import normals
 from glauber.conditionals.texts import Row, fasta, read_texts
 from glauber.errors import GlauberError, GlauberWarning
-from glauber.proteins.fasta import read_sequences
+from glauber.proteins.sequences import read_sequences
 from glauber.runs.export import export
 from glauber.sampling.sample import sample
 

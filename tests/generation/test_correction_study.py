@@ -10,7 +10,7 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.unmasking import Procedure, correction_matrix, exact_law
-from glauber.generation.corrected_law import few_tokens
+from glauber.generation.correction import few_tokens
 
 TEXT = "021"
 SPACE = Space(3, 3)
@@ -39,10 +39,11 @@ def test_a_joint_law_is_what_both_one_by_one_and_the_sweeps_give():
         "i,j,k->ijk", law.sum(axis=(1, 2)), law.sum(axis=(0, 2)), law.sum(axis=(0, 1))
     )
     rows = by_number(found)
-    assert rows[1, 0].distances == pytest.approx((np.abs(law - product).sum() / 2,) * 2)
-    falling = [rows[1, sweeps].distances[0] for sweeps in (0, 1, 3)]
+    expected = pytest.approx(np.abs(law - product).sum() / 2)
+    assert rows[1, 0].from_one_by_one.value == expected == rows[1, 0].from_limit.value
+    falling = [rows[1, sweeps].from_one_by_one.value for sweeps in (0, 1, 3)]
     assert falling == sorted(falling, reverse=True) and falling[-1] < 0.1 * falling[0]
-    assert max(rows[3, sweeps].distances[0] for sweeps in (0, 1, 3)) < 1e-12
+    assert max(rows[3, sweeps].from_one_by_one.value for sweeps in (0, 1, 3)) < 1e-12
     assert found.exact.apart < 1e-9 and abs(found.exact.production) < 1e-9
     assert found.exact.mass == pytest.approx(np.ones(3))
     assert [row.cost for row in found.rows] == [1, 4, 10, 3, 6, 12]
@@ -97,7 +98,7 @@ def test_a_few_tokens_have_the_conditionals_of_the_model(tiny_folder):
 def test_blocks_cost_less_and_too_many_fillings_have_no_exact_distance():
     found = study(Table.random(3, 3), passes=(3,), correct=(2,), correct_block=2, chains=3)
     (row,) = found.rows
-    assert row.cost == 3 + 2 * 2 and row.production is None and row.distances is not None
+    assert row.cost == 3 + 2 * 2 and row.production is None and row.from_limit is not None
     many = glauber.correction(Table.random(4, 6), "012301", hide=6, passes=(2,), chains=3)
     assert many.exact is None and "no exact distances" in str(many)
 
@@ -109,9 +110,9 @@ def test_blocks_cost_less_and_too_many_fillings_have_no_exact_distance():
         ({"sites": "", "hide": 4}, "4 tokens cannot be hidden: the text has 3"),
         ({"passes": (1, 4)}, "4 passes are more than the 3 hidden tokens"),
         ({"correct": ()}, "no number of sweeps is given"),
-        ({"correct": (-1,)}, "the number of sweeps is -1"),
+        ({"correct": (-1,)}, "correct is -1"),
         ({"order": "best"}, "best"),
-        ({"chains": 0}, "the number of texts is 0"),
+        ({"chains": 0}, "chains is 0"),
     ],
 )
 def test_bad_input_is_one_sentence(given, said):

@@ -1,7 +1,7 @@
-"""How do sequences come in and leave? FASTA, CSV and Parquet, names kept.
+"""Sequences with their names: read from FASTA and tables, written as FASTA, CSV and Parquet.
 
-Residues are counted from 1. Lower case often says something (masked or inserted residues) that a
-model would not be told, so here it is refused; `--from` of other studies reads it as upper case.
+Residues are counted from 1. Lower case often has a meaning (masked or inserted residues) of which
+a model would know nothing, so here it is refused; `--from` of other studies reads it as upper case.
 """
 
 import gzip
@@ -19,6 +19,7 @@ from glauber.conditionals.texts import (
     suffix_of,
 )
 from glauber.conditionals.vocabulary import Vocabulary
+from glauber.disk import write_file
 from glauber.errors import GlauberError
 from glauber.result import Result
 
@@ -27,43 +28,41 @@ TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 COLUMNS = ("variant", "variants", "mutant", "mutations", "mutation", *TEXT_COLUMNS)
 
 
-def as_file(given: str | Path) -> Path | None:
+def as_file(source: str | Path) -> Path | None:
     """The file that a Path is about, or a string that names one or ends as sequence files do."""
-    if isinstance(given, Path):
-        return given
-    path = Path(given.strip())
+    if isinstance(source, Path):
+        return source
+    path = Path(source.strip())
     known = suffix_of(path) in (*FASTA_SUFFIXES, *TABLES, ".txt")
-    named = "\n" not in given and (known or os.path.isfile(path))
-    return path if named and len(given) < 4096 else None
+    named = "\n" not in source and (known or os.path.isfile(path))
+    return path if named and len(source) < 4096 else None
 
 
-def read_sequences(given: str | Path | Sequence[str], *, column: str | None = None) -> list[Row]:
+def read_sequences(source: str | Path | Sequence[str], *, column: str | None = None) -> list[Row]:
     """Sequences or variants with their names, from a string, a list, or a file."""
-    path = as_file(given) if isinstance(given, str | Path) else None
-    corpus = read_texts(given if path is None else path, column=column, known=COLUMNS)
+    path = as_file(source) if isinstance(source, str | Path) else None
+    corpus = read_texts(source if path is None else path, column=column, known=COLUMNS)
     return list(corpus.sound().rows)
 
 
 def check_letters(vocabulary: Vocabulary, sequence: str, name: str) -> None:
     """Refuses what a model of residues cannot read: record, position and letter are named."""
     letters = vocabulary.text.letters
-    if not letters:
-        return
-    for place, letter in enumerate(sequence, 1):
+    for position, letter in enumerate(sequence if letters else "", 1):
         if letter not in letters and letter.upper() in letters:
             raise GlauberError(
-                f"{name} has the lower-case letter {letter!r} at position {place}: residues are "
+                f"{name} has the lower-case letter {letter!r} at position {position}: residues are "
                 "written in capitals."
             )
         if letter not in letters:
             raise GlauberError(
-                f"{name} has {letter!r} at position {place}, which is no residue that the model "
+                f"{name} has {letter!r} at position {position}, which is no residue that the model "
                 "knows."
             )
 
 
 class SequenceResult(Result):
-    """A result that holds sequences, so that it can be written as FASTA too."""
+    """A result of sequences, which can be written as FASTA too."""
 
     def records(self) -> Iterable[Row]:
         """Each sequence under its name, with its score in the header; the best first."""
@@ -73,31 +72,29 @@ class SequenceResult(Result):
         """As every result, and sequences: .fasta and .fa (also with .gz), a table as .parquet."""
         from glauber.figures.page import check_place
 
-        place = Path(path)
-        if suffix_of(place) not in (*FASTA_SUFFIXES, ".parquet"):
+        file = Path(path)
+        if suffix_of(file) not in (*FASTA_SUFFIXES, ".parquet"):
             return super().write(path)
-        check_place(place)
-        if suffix_of(place) == ".parquet":
-            made = io.BytesIO()
-            self.frame().to_parquet(made, index=False)
-            return write_bytes(place, made.getvalue())
+        check_place(file)
+        if suffix_of(file) == ".parquet":
+            table = io.BytesIO()
+            self.frame().to_parquet(table, index=False)
+            return write_bytes(file, table.getvalue())
         records = list(self.records())
-        if any(" " in one.text for one in records):
-            raise GlauberError("FASTA holds sequences of letters, but these are words: write .csv.")
-        text = fasta(records).encode()
-        packed = place.name.lower().endswith(".gz")
-        return write_bytes(place, gzip.compress(text, mtime=0) if packed else text)
+        if any(" " in record.text for record in records):
+            raise GlauberError(
+                "FASTA contains sequences of letters, but these are words: write .csv."
+            )
+        content = fasta(records).encode()
+        packed = file.name.lower().endswith(".gz")
+        return write_bytes(file, gzip.compress(content, mtime=0) if packed else content)
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Writes a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.glauber-draft")
+    """Writes a file completely or not at all, with the folders above it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(content)
-        partial.replace(path)
+        write_file(path, content)
     except OSError as error:
         raise GlauberError(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
