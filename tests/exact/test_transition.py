@@ -405,9 +405,13 @@ def test_both_corrections_keep_the_joint_law_and_are_reversible(redraw, measure)
     for seed, sharpness, temperature in ((9, 1.0, 1.0), (10, 4.0, 0.4), (11, 0.5, 3.0)):
         joint = Joint.random(3, 3, seed=seed, strength=1.5)
         matrix = adaptive_matrix(
-            joint, SPACE, redraw=redraw, measure=measure, sharpness=sharpness,
+            joint,
+            SPACE,
+            redraw=redraw,
+            measure=measure,
+            sharpness=sharpness,
             temperature=temperature,
-        ).toarray()  # fmt: skip
+        ).toarray()
         law = (joint.log_weights.flatten() / temperature).softmax(0).numpy()
         assert total_variation(stationary(matrix), law) < 1e-12
         flow = law[:, None] * matrix

@@ -111,11 +111,17 @@ def test_a_sweep_is_the_mean_over_all_orders_of_its_redraws(block):
     def redraw(group):
         def current(hidden):
             states = SPACE.states().numpy()
-            return np.array([
-                [single(TABLE, s, **{f"s{o}": x[o] for o in range(3) if o not in hidden})[x[s]]
-                 for s in hidden]
-                for x in states
-            ])  # fmt: skip
+            return np.array(
+                [
+                    [
+                        single(TABLE, s, **{f"s{o}": x[o] for o in range(3) if o not in hidden})[
+                            x[s]
+                        ]
+                        for s in hidden
+                    ]
+                    for x in states
+                ]
+            )
 
         group = tuple(sorted(group))
         if len(group) == 1:
@@ -193,9 +199,11 @@ def test_hiding_by_confidence_looks_at_the_probability_when_placed():
                     here *= given(left, list(x), site)[x[site]]
                 wanted[x] += here
     found = exact_law(
-        table, torch.zeros(4, dtype=torch.int64), torch.ones(4, dtype=torch.bool),
+        table,
+        torch.zeros(4, dtype=torch.int64),
+        torch.ones(4, dtype=torch.bool),
         Procedure(order="left-to-right", remask="conf"),
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(found, wanted.ravel(), rtol=0, atol=1e-14)
 
 
@@ -253,9 +261,10 @@ def test_the_loop_hides_again_in_the_middle_alone():
         """The states (27,) after the sites in gone are filled at once."""
         laws = [
             single(TABLE, s, **{f"s{o}": x[o] for o in range(3) if o not in gone})
-            if s in gone else np.eye(3)[x[s]]
+            if s in gone
+            else np.eye(3)[x[s]]
             for s in range(3)
-        ]  # fmt: skip
+        ]
         return np.einsum("a,b,c->abc", *laws).ravel()
 
     sets = [{s for s in range(3) if bits >> s & 1} for bits in range(8)]

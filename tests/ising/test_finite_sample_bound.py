@@ -29,9 +29,12 @@ def test_three_uniform_bits_are_vacuous():
     masks = Masks.uniform(Space(2, 3), 1)
     above = entropy_constant_bound(law, masks, block_gap(law, masks))
     found = finite_sample_bound(
-        (math.log(2), math.log(2)), masks.space, above.value,
-        TheoremInputs(10**12, 10**12), 0.5,
-    )  # fmt: skip
+        (math.log(2), math.log(2)),
+        masks.space,
+        above.value,
+        TheoremInputs(10**12, 10**12),
+        0.5,
+    )
     assert found.loss_term == pytest.approx(math.sqrt(1.5 * math.log(2)), rel=1e-9)
     assert found.loss_term > 1 and found.as_written > 1
     assert found.with_excess < 0.05  # the excess loss is zero, and the samples are many
@@ -39,9 +42,12 @@ def test_three_uniform_bits_are_vacuous():
 
 def test_the_terms_by_hand():
     found = finite_sample_bound(
-        (0.8, 0.7), Space(2, 3), 3.0, margin=0.5,
+        (0.8, 0.7),
+        Space(2, 3),
+        3.0,
+        margin=0.5,
         inputs=TheoremInputs(1000, 50, delta=0.1, log_covering=math.log(4), epsilon=0.01),
-    )  # fmt: skip
+    )
     first = math.sqrt(512 * 8 * 4 / (50 * 0.1))
     second = math.sqrt(math.log(8 * 4 / 0.1) / 2000)
     last = math.sqrt(512 / (8 * 0.1 * 1000))

@@ -266,8 +266,10 @@ def test_the_bound_fails_where_the_mask_is_not_conditioned_on():
     family, theta = random_family(9)
     masks = random_adaptive(family.space, np.random.default_rng(9))
     chances = masks.chances * family.distribution(theta)
-    plain = [Pseudolikelihood(family, Masks.uniform(family.space, 1)).score(theta, s)
-             for s in range(family.space.length)]  # fmt: skip
+    plain = [
+        Pseudolikelihood(family, Masks.uniform(family.space, 1)).score(theta, s)
+        for s in range(family.space.length)
+    ]
     mean = sum(score @ chances[slot] for slot, score in enumerate(plain))
     assert abs(mean).max() > 1e-3
     proper = Pseudolikelihood(family, masks)

@@ -138,9 +138,13 @@ def block_chain(distribution: Floats, masks: Masks) -> LinearOperator:
         return np.asarray(((scaled @ (start.T / root).T).T * root).T)
 
     return LinearOperator(
-        scaled.shape, matvec=mean_after, rmatvec=distribution_after, matmat=mean_after,
-        rmatmat=distribution_after, dtype=np.float64,
-    )  # fmt: skip
+        scaled.shape,
+        matvec=mean_after,
+        rmatvec=distribution_after,
+        matmat=mean_after,
+        rmatmat=distribution_after,
+        dtype=np.float64,
+    )
 
 
 def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
@@ -150,9 +154,13 @@ def block_operator(distribution: Floats, masks: Masks) -> LinearOperator:
         raise GlauberError("a state has no probability that floats hold, so the gap is unknown.")
     apply = _adaptive(distribution, masks) if masks.is_adaptive else _fixed(distribution, masks)
     return LinearOperator(
-        (masks.space.size,) * 2, matvec=apply, rmatvec=apply, matmat=apply, rmatmat=apply,
+        (masks.space.size,) * 2,
+        matvec=apply,
+        rmatvec=apply,
+        matmat=apply,
+        rmatmat=apply,
         dtype=np.float64,
-    )  # fmt: skip
+    )
 
 
 def dirichlet_form(distribution: Floats, masks: Masks, f: Floats, g: Floats | None = None) -> float:
