@@ -233,7 +233,7 @@ def _film(
 
 def _notes(decoding: Decoding, translation: Translation) -> list[str]:
     notes = []
-    if decoding.schedule.random_start:
+    if decoding.random_start:
         notes.append("The first draft is random words, which are shown as hidden.")
     if translation.trace and tuple(translation.trace[-1]) != translation.tokens:
         notes.append("Words that repeat their neighbour are dropped behind the last pass.")

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from glauber.figures.style import FAINT, INK, QUIET, STRONG, empty_figure
-from glauber.translation.systems import JUDGED, Evaluation
+from glauber.translation.evaluation import JUDGED, Evaluation
 from glauber.translation.training import TrainedModel
 from glauber.translation.translate import Sentence
 

@@ -33,13 +33,9 @@ from glauber.papers.translation_runs import (
 )
 from glauber.statistics import Measured
 from glauber.translation.data import Judged, load_vocabulary
-from glauber.translation.decoding import Decoding
-from glauber.translation.model import load
-from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
-from glauber.translation.schedules import REFINING
-from glauber.translation.score import learned_score
-from glauber.translation.systems import (
-    BESIDE,
+from glauber.translation.decoding import REFINING, Decoding
+from glauber.translation.evaluation import (
+    BEAM,
     Evaluation,
     Measures,
     System,
@@ -47,6 +43,9 @@ from glauber.translation.systems import (
     evaluate,
     systems,
 )
+from glauber.translation.model import load
+from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
+from glauber.translation.score import learned_score
 
 # Table 1. SacreBLEU; 5 beams or 5 lengths.
 SACREBLEU = {
@@ -65,7 +64,7 @@ def make_table1(settings: Settings) -> Reproduction:
     chosen = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
     for name, one_set in judged.items():
         made = evaluate(runs.BUNDLED, one_set, chosen, measures=measures)
-        beam = next(one for one in made if one.system == BESIDE)
+        beam = next(one for one in made if one.system == BEAM)
         for one in made:
             shown = row(name, one) | {
                 "faster than greedy, beam 5": [faster(one, made[0]), faster(one, beam)],

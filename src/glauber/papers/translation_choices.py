@@ -16,8 +16,8 @@ from glauber.papers.translation_runs import provenance, recorded, row, sentences
 from glauber.statistics import normal_reach
 from glauber.translation.data import Judged
 from glauber.translation.decoding import Decoding
+from glauber.translation.evaluation import Evaluation, Measures, evaluate
 from glauber.translation.score import Difference, bleu_difference
-from glauber.translation.systems import Evaluation, Measures, evaluate
 
 BASELINE, REMASKED = "baseline", "the least sure remasked too (refine-remask)"
 SAME = 0.5  # BLEU: less than this counts as no difference

@@ -12,9 +12,7 @@ from glauber.papers.settings import Scale
 from glauber.statistics import mean_over_chains
 from glauber.translation import model
 from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
-from glauber.translation.evaluation import TEST_PAIRS
-from glauber.translation.speed import machine
-from glauber.translation.systems import Evaluation, spread
+from glauber.translation.evaluation import TEST_PAIRS, Evaluation, machine, spread
 
 # Sentences of the test file, long pairs, and how many of each are timed alone.
 SIZES: dict[Scale, tuple[int | None, int, int]] = {
