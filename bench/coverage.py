@@ -19,22 +19,22 @@ from numpy.typing import NDArray
 from glauber.landscape.recurrence import exchangeable_p_values
 from glauber.mixing.diagnostics import diagnoses, effective_draws
 from glauber.statistics import (
-    LEVEL,
-    Measured,
+    CONFIDENCE,
+    Estimate,
     MedianTime,
+    clustered_mean,
+    clustered_median_time,
+    clustered_proportion,
     difference,
-    mean_by_chain,
+    jackknife,
     median_time,
-    median_time_by_chain,
-    over_chains,
+    proportion,
     rank_correlation,
     ratio_over_chains,
-    share,
-    share_by_chain,
-    student_reach,
+    t_quantile,
 )
 from glauber.statistics.bounded import bounded_ends
-from glauber.statistics.means import mean_ends, tail_of
+from glauber.statistics.means import mean_ends, tail_probability
 
 Floats = NDArray[np.float64]
 Generator = np.random.Generator
@@ -83,16 +83,16 @@ def means(
     def measure(generator: Generator, n: int, repetitions: int) -> Covered:
         if np.isfinite(bounds).all():
             values = draw(generator, (repetitions, n))
-            low, high = bounded_ends(values, np.ones_like(values), tail_of(), bounds)
+            low, high = bounded_ends(values, np.ones_like(values), tail_probability(), bounds)
         else:
-            low, high = mean_ends(draw(generator, (5 * repetitions, n)), tail_of(), bounds)
+            low, high = mean_ends(draw(generator, (5 * repetitions, n)), tail_probability(), bounds)
         return covered(low, high, truth)
 
     return measure
 
 
 def one_by_one(
-    draw: Callable[[Generator, int], Measured | MedianTime], truth: float, *, fewer: int = 1
+    draw: Callable[[Generator, int], Estimate | MedianTime], truth: float, *, fewer: int = 1
 ) -> Callable[[Generator, int, int], Covered]:
     """One sample at a time, by the public function; `fewer` times less where one is slow."""
 
@@ -140,42 +140,42 @@ def labels_together(generator: Generator, n: int, repetitions: int) -> Covered:
     """Five labels of the same chains: whether all five intervals hold theirs."""
     shared = generator.normal(size=(repetitions, 1, n))
     values = 0.5 * shared + generator.gamma(4, size=(repetitions, 5, n))
-    low, high = mean_ends(values, tail_of(comparisons=5))
+    low, high = mean_ends(values, tail_probability(comparisons=5))
     held = ((low <= 4) & (high >= 4)).all(axis=1)
     return Covered(float(held.mean()), 1.0, repetitions)
 
 
-def trials(chance: float, alike: float = 0) -> Callable[[Generator, int], Measured]:
+def trials(chance: float, alike: float = 0) -> Callable[[Generator, int], Estimate]:
     """One trial a chain, or 20 of which two of one chain are correlated by `alike`."""
 
-    def draw(generator: Generator, n: int) -> Measured:
+    def draw(generator: Generator, n: int) -> Estimate:
         if not alike:
-            return share(int(generator.binomial(n, chance)), n)
+            return proportion(int(generator.binomial(n, chance)), n)
         size = 1 / alike - 1
         chances = generator.beta(chance * size, (1 - chance) * size, size=n)
-        return share_by_chain(generator.binomial(20, chances), np.full(n, 20))
+        return clustered_proportion(generator.binomial(20, chances), np.full(n, 20))
 
     return draw
 
 
-def shared_mean(generator: Generator, n: int) -> Measured:
+def shared_mean(generator: Generator, n: int) -> Estimate:
     """1 to 9 values of a chain that share half of their variance; mean 0."""
     chain = np.repeat(np.arange(n), generator.integers(1, 10, size=n))
     own = generator.normal(size=n)[chain]
-    return mean_by_chain(own + generator.normal(size=len(chain)), chain)
+    return clustered_mean(own + generator.normal(size=len(chain)), chain)
 
 
-def ratio(generator: Generator, n: int) -> Measured:
+def ratio(generator: Generator, n: int) -> Estimate:
     """Correlated positive numerators (mean 4) and denominators (mean 5)."""
     above = generator.gamma(4, size=n)
     below = above / 2 + generator.gamma(3, size=n)
     return ratio_over_chains(above, below, bounds=(0, np.inf))
 
 
-def groups(draw: str) -> Callable[[Generator, int], Measured]:
+def groups(draw: str) -> Callable[[Generator, int], Estimate]:
     """n chains against n others whose values spread twice as far, with equal means."""
 
-    def measured(generator: Generator, n: int) -> Measured:
+    def measured(generator: Generator, n: int) -> Estimate:
         if draw == "normal":
             return difference(generator.normal(size=n), 2 * generator.normal(size=n))
         one, other = (generator.lognormal(0, 0.5, size=n) - np.exp(0.125) for _ in range(2))
@@ -204,9 +204,9 @@ def of_two_states(
     def measure(generator: Generator, n: int, repetitions: int) -> Covered:
         found = iter(two_states(generator, n, repetitions))
 
-        def draw(_: Generator, n: int) -> Measured:
+        def draw(_: Generator, n: int) -> Estimate:
             counts = next(found)
-            return over_chains(lambda weights: figure(weights @ counts), n, scale=scale).one()
+            return jackknife(lambda weights: figure(weights @ counts), n, scale=scale).one()
 
         return one_by_one(draw, truth)(generator, n, repetitions)
 
@@ -224,7 +224,7 @@ def leaving(counts: Floats) -> Floats:
     return np.asarray(counts[1] / counts[0])
 
 
-def spread(generator: Generator, n: int) -> Measured:
+def spread(generator: Generator, n: int) -> Estimate:
     """The standard deviation of ten values of each chain that share a third of their variance."""
     values = generator.normal(size=(n, 10)) + 0.7 * generator.normal(size=(n, 1))
     sums = np.stack([values.sum(axis=1), (values**2).sum(axis=1)], axis=1)
@@ -233,17 +233,17 @@ def spread(generator: Generator, n: int) -> Measured:
         first, second = weights @ sums / (10 * weights.sum())
         return np.asarray(np.sqrt(second - first**2))
 
-    return over_chains(figure, n, scale="log").one()
+    return jackknife(figure, n, scale="log").one()
 
 
-def ranks(correlation: float, each: int) -> Callable[[Generator, int], Measured]:
+def ranks(correlation: float, each: int) -> Callable[[Generator, int], Estimate]:
     """n chains of `each` pairs; two pairs of one chain share half of their variance."""
 
     def noise(generator: Generator, n: int) -> Floats:
         own = generator.normal(size=(n, each))
         return own if each == 1 else (own + generator.normal(size=(n, 1))) / np.sqrt(2)
 
-    def draw(generator: Generator, n: int) -> Measured:
+    def draw(generator: Generator, n: int) -> Estimate:
         x = noise(generator, n)
         y = correlation * x + np.sqrt(1 - correlation**2) * noise(generator, n)
         chain = None if each == 1 else np.repeat(np.arange(n), each)
@@ -262,7 +262,7 @@ def times(censoring: float, each: int) -> Callable[[Generator, int], MedianTime]
         seen, happened = np.minimum(came, ends), came <= ends
         if each == 1:
             return median_time(seen, happened)
-        return median_time_by_chain(seen, happened, np.repeat(np.arange(n), each))
+        return clustered_median_time(seen, happened, np.repeat(np.arange(n), each))
 
     return draw
 
@@ -355,9 +355,9 @@ SCORES: dict[str, tuple[Callable[[Generator, tuple[int, int]], Floats], float]] 
 def bounded_table(repetitions: int, seed: int = 0) -> str:
     """How often the interval of a mean of scores contains the truth, and its mean width."""
     methods = {
-        "Student, Hall (before)": lambda values: mean_ends(values, tail_of(), (0.0, 1.0)),
+        "Student, Hall (before)": lambda values: mean_ends(values, tail_probability(), (0.0, 1.0)),
         "Gaffke (now)": lambda values: bounded_ends(
-            values, np.ones_like(values), tail_of(), (0.0, 1.0)
+            values, np.ones_like(values), tail_probability(), (0.0, 1.0)
         ),
     }
     lines = _head("scores", "interval", COMPARED_CHAINS)
@@ -407,7 +407,7 @@ def _by_intervals(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return np.zeros((len(crossed), N_LABELS), bool)
     others = (crossed.sum(axis=2, keepdims=True) - crossed) / (N_LABELS - 1)
     differences = np.moveaxis(crossed - others, 1, 2)
-    low, high = mean_ends(differences, tail_of(comparisons=N_LABELS), (-1.0, 1.0))
+    low, high = mean_ends(differences, tail_probability(comparisons=N_LABELS), (-1.0, 1.0))
     return np.asarray((low > 0) | (high < 0))
 
 
@@ -417,7 +417,7 @@ def _by_swaps(crossed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     p_values = [
         exchangeable_p_values(each, below, seed=place) for place, each in enumerate(crossed)
     ]
-    return np.array(p_values) <= 1 - LEVEL
+    return np.array(p_values) <= 1 - CONFIDENCE
 
 
 LENGTHS = (8, 16, 32, 64)  # of texts, with so many chains each
@@ -503,7 +503,7 @@ class GammaProfile:
     @property
     def drop(self) -> float:
         """How far the log-likelihood falls within the interval: Student's t squared over 2."""
-        return student_reach(self.n - 2) ** 2 / 2
+        return t_quantile(self.n - 2) ** 2 / 2
 
 
 class LogNormalProfile(GammaProfile):

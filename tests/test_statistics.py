@@ -8,19 +8,19 @@ from scipy.stats import binomtest, spearmanr, ttest_1samp
 
 from glauber.result import plain
 from glauber.statistics import (
+    clopper_pearson,
+    clustered_mean,
+    clustered_median_time,
+    clustered_proportion,
     difference,
-    mean_by_chain,
+    jackknife,
     mean_over_chains,
     median_time,
-    median_time_by_chain,
-    normal_reach,
-    over_chains,
+    normal_quantile,
     power,
+    proportion,
     rank_correlation,
     ratio_over_chains,
-    share,
-    share_by_chain,
-    share_interval,
     smallest_effect,
     standard_error,
 )
@@ -43,9 +43,12 @@ def test_the_interval_of_a_mean_contains_student_s():
 @pytest.mark.parametrize(("count", "said"), [(1, "one value"), (2, "two values")])
 def test_one_or_two_chains_have_no_interval(count, said):
     values = np.arange(count) / 10
-    both = share_by_chain(values * 10, np.full(count, 20)), ratio_over_chains(values, values + 1)
-    whole = over_chains(lambda weights: weights @ values / weights.sum(), count)
-    for found in (mean_over_chains(values), *both, whole.one(), difference(values, np.arange(9))):
+    both = (
+        clustered_proportion(values * 10, np.full(count, 20)),
+        ratio_over_chains(values, values + 1),
+    )
+    whole = jackknife(lambda weights: weights @ values / weights.sum(), count)
+    for found in (mean_over_chains(values), *both, whole.item(), difference(values, np.arange(9))):
         assert found.interval is None and found.reason.startswith(said)
     assert median_time(values, values >= 0).reason.startswith(said)
 
@@ -54,7 +57,7 @@ def test_a_share_does_not_leave_0_to_1():
     few = mean_over_chains([0.0, 1.0, 1.0], bounds=(0.0, 1.0))
     free = mean_over_chains([0.0, 1.0, 1.0])
     assert free.interval[0] < 0 and free.interval[1] > 1
-    assert few.value == free.value and few.interval == pytest.approx(share_interval(2, 3))
+    assert few.value == free.value and few.interval == pytest.approx(clopper_pearson(2, 3))
 
 
 def test_nearly_equal_scores_have_nearly_the_interval_of_equal_ones():
@@ -87,14 +90,14 @@ def test_both_median_times_are_one():
     times = np.random.default_rng(1).integers(1, 30, size=40).astype(float)
     seen, happened = np.minimum(times, 24), times < 24
     plain = median_time(seen, happened)
-    assert median_time_by_chain(seen, happened, np.arange(40)) == plain
+    assert clustered_median_time(seen, happened, np.arange(40)) == plain
     twice = [np.repeat(each, 2) for each in (seen, happened, np.arange(40))]
-    assert median_time_by_chain(*twice).value == plain.value
+    assert clustered_median_time(*twice).value == plain.value
     # Both intervals are of 95% over 40 independent times: their ends lie within a few steps.
-    np.testing.assert_allclose(median_time_by_chain(*twice).interval, plain.interval, atol=4)
-    three = median_time_by_chain(seen, happened, np.arange(40) % 3)
+    np.testing.assert_allclose(clustered_median_time(*twice).interval, plain.interval, atol=4)
+    three = clustered_median_time(seen, happened, np.arange(40) % 3)
     assert three.interval == (None, None) and three.reason
-    none = median_time_by_chain(seen, np.zeros(40, bool), np.arange(40) // 2)
+    none = clustered_median_time(seen, np.zeros(40, bool), np.arange(40) // 2)
     assert none.interval == (None, None) and none.value is None and none.reason
 
 
@@ -117,9 +120,9 @@ def test_without_censoring_the_ends_are_order_statistics():
 
 def test_normal_intervals_by_the_table():
     """1.95996 of two sides at 95%, 1.64485 at 90%; two comparisons at 90% are one at 95%."""
-    assert normal_reach() == pytest.approx(1.959964, abs=1e-6)
-    assert normal_reach(0.9) == pytest.approx(1.644854, abs=1e-6)
-    assert normal_reach(0.9, comparisons=2) == pytest.approx(1.959964, abs=1e-6)
+    assert normal_quantile() == pytest.approx(1.959964, abs=1e-6)
+    assert normal_quantile(0.9) == pytest.approx(1.644854, abs=1e-6)
+    assert normal_quantile(0.9, comparisons=2) == pytest.approx(1.959964, abs=1e-6)
 
 
 def test_the_standard_error_by_hand():
@@ -129,10 +132,13 @@ def test_the_standard_error_by_hand():
 
 def test_four_chains_without_a_single_success():
     """0 of 400 in 4 chains says no more than 0 of 4: Clopper and Pearson's 0.602."""
-    none, every = share_by_chain([0] * 4, [100] * 4), share_by_chain([100] * 4, [100] * 4)
-    assert none.interval == pytest.approx(share_interval(0, 4))
+    none, every = (
+        clustered_proportion([0] * 4, [100] * 4),
+        clustered_proportion([100] * 4, [100] * 4),
+    )
+    assert none.interval == pytest.approx(clopper_pearson(0, 4))
     assert none.interval[1] == pytest.approx(0.6024, abs=1e-4)
-    assert every.interval == pytest.approx(share_interval(4, 4))
+    assert every.interval == pytest.approx(clopper_pearson(4, 4))
     scores = mean_over_chains([0.25] * 4, bounds=(0, 1))
     assert scores.interval == pytest.approx((0.25 * (1 - 0.6024), 0.25 + 0.75 * 0.6024), abs=1e-4)
     free = mean_over_chains([0.25] * 4)
@@ -142,8 +148,8 @@ def test_four_chains_without_a_single_success():
 def test_shares_are_scipy_s():
     for count, total in ((0, 7), (3, 9), (9, 9), (40, 100)):
         exact = binomtest(count, total).proportion_ci(0.95, method="exact")
-        assert share_interval(count, total) == pytest.approx((exact.low, exact.high))
-        assert share(count, total).interval == pytest.approx((exact.low, exact.high))
+        assert clopper_pearson(count, total) == pytest.approx((exact.low, exact.high))
+        assert proportion(count, total).interval == pytest.approx((exact.low, exact.high))
 
 
 def test_a_ratio_is_refused_where_its_denominator_may_be_zero():
@@ -156,26 +162,26 @@ def test_a_ratio_is_refused_where_its_denominator_may_be_zero():
 
 def test_the_jackknife_of_a_mean_is_the_mean():
     values = np.random.default_rng(3).exponential(size=9)
-    found = over_chains(lambda weights: weights @ values / weights.sum(), 9).one()
+    found = jackknife(lambda weights: weights @ values / weights.sum(), 9).item()
     plain = mean_over_chains(values)
     assert found.interval == pytest.approx(plain.interval)
     assert found.standard_error == pytest.approx(plain.standard_error)
     chain = np.arange(9)
-    assert mean_by_chain(values, chain).interval == pytest.approx(plain.interval)
+    assert clustered_mean(values, chain).interval == pytest.approx(plain.interval)
 
 
 def test_a_figure_that_rests_on_one_chain_has_no_interval():
     def figure(weights):
         return np.array([weights.sum(), 1.0 if weights[2] else np.nan])
 
-    found = over_chains(figure, 6)
-    assert found.one(1).interval is None and "rests on one chain" in found.one(1).reason
+    found = jackknife(figure, 6)
+    assert found.item(1).interval is None and "rests on one chain" in found.item(1).reason
 
 
 def test_shares_among_figures_stay_within_their_range():
     """A share of 0 in every chain, and one of a half, on the scale of shares."""
     counts = np.array([[0, 3.0], [0, 5], [0, 6], [0, 2], [0, 9]])
-    found = over_chains(lambda weights: weights @ counts / weights.sum() / 10, 5, scale="logit")
+    found = jackknife(lambda weights: weights @ counts / weights.sum() / 10, 5, scale="logit")
     assert found.low[0] == 0 and found.high[0] == pytest.approx(1 - 0.025**0.2)
     assert 0 < found.low[1] < 0.5 < found.high[1] < 1
 

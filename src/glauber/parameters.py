@@ -1,10 +1,12 @@
-"""What do the parameters that many studies share mean? Their types and one line of help each."""
+"""Parameters that many studies share: type, one line of help, check and, in groups, default."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
+from glauber.checks import check_seed
 from glauber.conditionals.base import Conditionals
+from glauber.result import Default
 
 ModelOrName = Annotated[
     str | Conditionals,
@@ -15,8 +17,8 @@ Texts = Annotated[
     str | Path | Sequence[str] | None,
     "Texts to start from (default: the bundled passages, for English models).",
 ]
-Temperature = Annotated[float, "Cold (0.3) repeats itself, hot (2) is noise."]
-Seed = Annotated[int, "The same seed gives the same answer."]
+Temperature = Annotated[float, "Softmax temperature; 1 samples from the model as it is."]
+Seed = Annotated[int, "Random seed.", check_seed]
 Length = Annotated[
     int | None, "Tokens of each text, without the special ones; shorter are left out."
 ]
@@ -36,3 +38,16 @@ Freeze = Annotated[
 Unknown = Annotated[
     str, "Characters outside the vocabulary: error, or token (read as the unknown token)."
 ]
+
+
+class Where(TypedDict, total=False):
+    """Where a model runs; `load(model, **where)` reads it."""
+
+    device: Annotated[Device, Default("auto")]
+    trust_remote_code: Annotated[Trust, Default(False)]
+
+
+class WhereAndDtype(Where, total=False):
+    """Where a model runs, and in which precision."""
+
+    dtype: Annotated[Dtype, Default("float32")]

@@ -1,7 +1,8 @@
-"""What can every result do? Print, tabulate, draw and serialise itself.
+"""A study: one public function that answers one question, and the result that it returns.
 
-A study is one public function; it returns a frozen dataclass that inherits from `Result` and
-says four things: `to_dict`, `lines`, `frame` and `figures`. Everything else follows from them.
+Everything is declared. The signature of the function gives the checks of its parameters, the
+command line and the line that identifies an answer. The fields of the result give its JSON object,
+its table and its figures. Only `lines`, the text that a person reads, is written by hand.
 """
 
 import dataclasses
@@ -10,13 +11,17 @@ import functools
 import inspect
 import math
 import re
+import typing
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
+from glauber.call import Call, call_of, current_call, recording
 from glauber.errors import GlauberError, GlauberWarning
 
 if TYPE_CHECKING:
@@ -38,32 +43,95 @@ class Skipped(NamedTuple):
     reason: str  # completes "text 7 …"
 
 
-class Result:
-    """The answer of a study."""
+@dataclasses.dataclass(frozen=True)
+class _Attribute:
+    """A value that `study` sets on an answer; no default that a dataclass could mistake."""
 
-    signature: str  # one line that says how the answer was made
+    name: str
+    default: object
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self.name)
+        return vars(instance).get(self.name, self.default)
+
+
+class reported(property):
+    """A property that belongs to the JSON object of a result, as fields do."""
+
+
+def internal(**options: Any) -> Any:
+    """A field that does not: tensors, and objects that were only worked with."""
+    return dataclasses.field(metadata={"internal": True}, **options)
+
+
+class Result:
+    """The answer of a study: a frozen dataclass that declares its JSON, its table and its figures.
+
+    Fields and `reported` properties are the JSON object, `table` gives the rows of the frame, and
+    FIGURES names the functions that draw. Only `lines`, the text for a person, is written by hand.
+    """
+
+    # name -> "module:function" that draws the result, or that with the attributes that it takes
+    FIGURES: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
+
+    if TYPE_CHECKING:
+        signature: str  # one line that says how the answer was made
+        call: Call | None  # the call that made it
+    else:
+        signature = _Attribute("signature", "")
+        call = _Attribute("call", None)
     skipped: tuple[Skipped, ...] = ()  # texts that were left out
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer says, as JSON can hold it."""
-        raise NotImplementedError
+        names = [
+            field.name
+            for field in dataclasses.fields(self)  # type: ignore[arg-type]
+            if not field.metadata.get("internal")
+        ]
+        for owner in reversed(type(self).__mro__):
+            names += [name for name, value in vars(owner).items() if isinstance(value, reported)]
+        names = [name for name in dict.fromkeys(names) if name != "signature"]
+        return {name: plain(getattr(self, name)) for name in names} | {"signature": self.signature}
 
     def record(self) -> dict[str, Any]:
-        """What `--json` prints: the answer and the texts that were left out, if any."""
+        """What `--json` prints: the answer, the call that made it, and texts that were left out."""
         skipped = [text._asdict() for text in self.skipped]
-        return self.to_dict() | ({"skipped": skipped} if skipped else {})
+        call = {"call": self.call.to_dict()} if self.call else {}
+        return self.to_dict() | call | ({"skipped": skipped} if skipped else {})
 
     def lines(self) -> Iterable[str]:
         """What a person reads, line by line."""
         raise NotImplementedError
 
-    def frame(self) -> "pandas.DataFrame":
-        """One row for each thing that was measured: pair, trap, rectangle, …"""
+    def table(self) -> "Mapping[str, Any] | Iterable[Any]":
+        """One row for each thing that was measured: columns by name, or one value per row.
+
+        A row is a mapping or a dataclass; an `Estimate` in it becomes three columns, NAME, NAME_low
+        and NAME_high.
+        """
         raise NotImplementedError
+
+    def frame(self) -> "pandas.DataFrame":
+        """The table as a data frame."""
+        import pandas
+
+        rows = self.table()
+        columns = rows if isinstance(rows, Mapping) else [columns_of(row) for row in rows]
+        return pandas.DataFrame(columns)
 
     def figures(self) -> "dict[str, go.Figure]":
         """The pictures of the answer, the most telling one first."""
-        raise NotImplementedError
+        drawn = {name: self._draw(plot) for name, plot in self.FIGURES.items()}
+        return {name: figure for name, figure in drawn.items() if figure is not None}
+
+    def _draw(self, plot: str | tuple[str, ...]) -> "go.Figure | None":
+        """The figure that FIGURES declares; None where an attribute that it takes is None."""
+        if isinstance(plot, str):
+            return load_function(plot)(self)
+        values = [attrgetter(name)(self) for name in plot[1:]]
+        return None if any(value is None for value in values) else load_function(plot[0])(*values)
 
     def figure(self) -> "go.Figure":
         """The most telling picture."""
@@ -71,7 +139,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with: 1 where the answer is that something is wrong, else 0."""
+        """Exit code of the command: 1 where the answer is that something is wrong, else 0."""
         return 0
 
     def __str__(self) -> str:
@@ -92,44 +160,146 @@ class Result:
         return write_result(self, Path(path))
 
 
+def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
+    """The columns of a table's row: fields of a dataclass or entries of a mapping, flattened.
+
+    An estimate becomes NAME, NAME_low and NAME_high; a nested row's columns begin with its name.
+    """
+    if isinstance(row, Mapping):
+        entries = dict(row)
+    elif hasattr(row, "_asdict"):
+        entries = row._asdict()
+    else:
+        entries = {
+            field.name: getattr(row, field.name)
+            for field in dataclasses.fields(row)  # type: ignore[arg-type]
+            if not field.metadata.get("internal")
+        }
+        for owner in reversed(type(row).__mro__):
+            names = [name for name, value in vars(owner).items() if isinstance(value, reported)]
+            entries |= {name: getattr(row, name) for name in names}
+    columns: dict[str, Any] = {}
+    for name, value in entries.items():
+        if hasattr(value, "interval") and hasattr(value, "value"):
+            low, high = value.interval or (math.nan, math.nan)
+            columns |= {
+                prefix + name: value.value,
+                f"{prefix}{name}_low": low,
+                f"{prefix}{name}_high": high,
+            }
+        elif isinstance(value, Mapping) or (
+            dataclasses.is_dataclass(value) and not isinstance(value, type)
+        ):
+            columns |= columns_of(value, f"{prefix}{name}_")
+        else:
+            columns[prefix + name] = value
+    return columns
+
+
+def load_function(place: str) -> Callable[..., Any]:
+    """The function that "package.module:name" names, imported now."""
+    module, name = place.split(":")
+    return getattr(import_module(module), name)
+
+
 ROWS = 20  # of the table that a notebook shows
-_asking: ContextVar[str | None] = ContextVar("asking", default=None)  # the study at work
 _skipped: ContextVar[list[Skipped] | None] = ContextVar("skipped", default=None)
 
 
 def study(function: Callable[Params, Answer]) -> Callable[Params, Answer]:
-    """Marks a public study; a keyword that it does not have is answered with the nearest one.
+    """Makes a function a public study.
 
-    What it signs says its name, as a command spells it.
+    Its arguments are checked by the checks in their annotations (see `glauber.checks`), a keyword
+    that it does not have is answered with the nearest one, and the answer carries the call that
+    made it. Parameters that come as `**where: Unpack[Where]` are shown by name in its signature.
     """
-    known = list(inspect.signature(function).parameters)
+    signature = flat_signature(function)
     room = function.__module__.split(".")[1:2]
-    said = "-".join([*(room if room == ["ising"] else []), *function.__name__.split("_")])
+    name = "-".join([*(room if room == ["ising"] else []), *function.__name__.split("_")])
+
+    @functools.cache
+    def checks() -> dict[str, list[Callable[[str, Any], None]]]:
+        hints = typing.get_type_hints(function, include_extras=True)
+        annotations = {
+            name: hints.get(name, parameter.annotation)
+            for name, parameter in signature.parameters.items()
+        }
+        return {name: list(_checks_of(hint)) for name, hint in annotations.items()}
 
     @functools.wraps(function)
-    def asked(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
-        for name in kwargs:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}."
-                raise TypeError(f"{function.__name__} has no parameter {name!r}{hint}")
-        for name, value in (*zip(known, args, strict=False), *kwargs.items()):
-            check_characters(name, value)
-        before, skipped = _asking.set(said), _skipped.get()
+    def call(*args: Params.args, **kwargs: Params.kwargs) -> Answer:
+        for keyword in kwargs:
+            if keyword not in signature.parameters:
+                near = difflib.get_close_matches(keyword, signature.parameters, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = hint or f"; it has {', '.join(signature.parameters)}."
+                raise TypeError(f"{function.__name__} has no parameter {keyword!r}{hint}")
+        bound = signature.bind(*args, **kwargs)
+        for parameter, value in bound.arguments.items():
+            check_characters(parameter, value)
+            for check in checks()[parameter] if value is not None else ():
+                check(parameter.replace("_", " "), value)
+        skipped = _skipped.get()
         inside = _skipped.set([])
+        this = call_of(name, bound)
         try:
-            answer = function(*args, **kwargs)
-            own = tuple(sorted(dict.fromkeys(_skipped.get() or ()), key=lambda text: text.number))
-            if isinstance(answer, Result) and own:
-                object.__setattr__(answer, "skipped", own)  # of a frozen dataclass
+            with recording(this) as inputs:
+                answer = function(*args, **kwargs)
+                own = tuple(
+                    sorted(dict.fromkeys(_skipped.get() or ()), key=lambda text: text.number)
+                )
+                if isinstance(answer, Result):
+                    declared: dict[str, object] = {"call": this} if answer.call is None else {}
+                    if own:
+                        declared["skipped"] = own
+                    if not answer.signature:
+                        declared["signature"] = this.signature(inputs)
+                    for attribute, declaration in declared.items():
+                        object.__setattr__(answer, attribute, declaration)  # of a frozen dataclass
             if skipped is not None:
                 skipped.extend(own)
             return answer
         finally:
-            _asking.reset(before)
             _skipped.reset(inside)
 
-    return asked
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def flat_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature with the options of `**where: Unpack[Where]` as parameters of their own.
+
+    Their defaults stand in the annotations: Annotated[str, "auto, cpu, …", Default("auto")].
+    """
+    signature = inspect.signature(function)
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            parameters.append(parameter)
+            continue
+        (options,) = typing.get_args(parameter.annotation)
+        for name, hint in typing.get_type_hints(options, include_extras=True).items():
+            (default,) = (note.value for note in hint.__metadata__ if isinstance(note, Default))
+            parameters.append(
+                inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
+                )
+            )
+    return signature.replace(parameters=parameters)
+
+
+@dataclasses.dataclass(frozen=True)
+class Default:
+    """The default of an option in a TypedDict, where no `=` can stand."""
+
+    value: object
+
+
+def _checks_of(hint: Any) -> Iterable[Callable[[str, Any], None]]:
+    """The checks in an annotation, also in the members of a union."""
+    yield from (note for note in getattr(hint, "__metadata__", ()) if callable(note))
+    if typing.get_origin(hint) is Annotated:
+        yield from _checks_of(typing.get_args(hint)[0])
 
 
 def report_skipped(skipped: Sequence[Skipped], total: int) -> None:
@@ -181,12 +351,17 @@ def signature(**parts: Any) -> str:
     from glauber import __version__
 
     versions = {"glauber": __version__, "torch": version("torch")}
-    return _joined({"study": _asking.get()} | parts | versions)
+    return _joined({"study": _study()} | parts | versions)
 
 
 def signed(run: str, **asked: Any) -> str:
     """The signature of what a study says of a run: the run's own, the study, what it was asked."""
-    return f"{run}|{_joined({'study': _asking.get()} | asked)}"
+    return f"{run}|{_joined({'study': _study()} | asked)}"
+
+
+def _study() -> str | None:
+    call = current_call()
+    return None if call is None else call.study
 
 
 def _joined(parts: dict[str, Any]) -> str:

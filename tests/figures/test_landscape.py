@@ -11,7 +11,7 @@ from glauber.figures.landscape import (
 from glauber.landscape.prefix_contrast import Contrast
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
-from glauber.statistics import Mean
+from glauber.statistics import Estimate
 
 VALUES = np.random.default_rng(0).dirichlet([1, 1, 1], (6, 5))  # chains, snapshots, labels
 FOUND = TopicScores(np.arange(5) * 4, VALUES, ("a", "b", "c"), "by hand", 4)
@@ -38,11 +38,11 @@ def test_the_tracked_label_by_seed():
 
 
 def contrast(first="They said", second=""):
-    score = Mean(0.4, (0.2, 0.6))
+    score = Estimate(0.4, (0.2, 0.6))
     topics = {
-        "a": (score, score, Mean(0.2, (0.1, 0.3))),
-        "b": (score, score, Mean(-0.1, (-0.3, 0.1))),
-        "c": (score, score, Mean(-0.3, (-0.5, -0.1))),
+        "a": (score, score, Estimate(0.2, (0.1, 0.3))),
+        "b": (score, score, Estimate(-0.1, (-0.3, 0.1))),
+        "c": (score, score, Estimate(-0.3, (-0.5, -0.1))),
     }
     words = [WordContrast("up", 1.0, 0.2, (9, 1), (3, 1), True)]
     others = [WordContrast("down", -0.5, 0.4, (1, 4), (1, 2), False)]

@@ -22,7 +22,7 @@ from glauber.metastability.state_model import (
     timescales,
     transition_counts,
 )
-from glauber.statistics import over_chains
+from glauber.statistics import jackknife
 from wells import SPACE, state_labels, three_wells, turning_wells
 
 LAWS = {"reversible": three_wells(), "turning": turning_wells()}
@@ -79,12 +79,12 @@ def test_shares_timescales_and_passage_times_are_the_exact_ones(known):
     assert close(found.shares, np.array([law[basin == b].sum() for b in range(3)]))
     assert (np.diff(found.shares.value) <= 0).all()
     exact = slow_steps(matrix)[:2]
-    assert close(found.slow.part(slice(2)), exact)
+    assert close(found.slow.at(slice(2)), exact)
     for row in range(3):  # a lag of 1, 2 and 5
-        assert close(found.timescales.steps.part((row, slice(2))), exact)
+        assert close(found.timescales.steps.at((row, slice(2))), exact)
     for a, b in permutations(range(3), 2):
         time = mean_passage_between(matrix, basin == a, basin == b)
-        assert close(found.passages.part((a, b)), time)
+        assert close(found.passages.at((a, b)), time)
     stays = [law[basin == b] @ matrix[basin == b][:, basin == b].sum(axis=1) for b in range(3)]
     expected = np.array(stays) / [law[basin == b].sum() for b in range(3)]
     assert close(found.staying, expected)
@@ -229,12 +229,12 @@ def test_counts_are_those_of_each_chain_alone():
 
 def test_the_error_of_a_mean_over_resampled_chains():
     values = np.random.default_rng(1).normal(size=400)
-    found = over_chains(lambda weights: np.array([weights @ values / weights.sum()]), 400)
+    found = jackknife(lambda weights: np.array([weights @ values / weights.sum()]), 400)
     assert found.value[0] == pytest.approx(values.mean())
     # Two chains are left out at a time, 200 pairs: they tell a standard deviation to about 5%.
     assert found.standard_error[0] == pytest.approx(values.std() / 20, rel=0.2)
     assert found.low[0] < found.value[0] < found.high[0]
-    rare = over_chains(lambda weights: np.array([1.0 if weights[0] > 0 else np.nan]), 400)
+    rare = jackknife(lambda weights: np.array([1.0 if weights[0] > 0 else np.nan]), 400)
     assert np.isnan(rare.standard_error[0])
 
 

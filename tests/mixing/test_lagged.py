@@ -11,7 +11,7 @@ from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
 from glauber.mixing.meeting import Meetings, meet
-from glauber.statistics import share_interval
+from glauber.statistics import clopper_pearson
 
 SPACE = Space(3, 3)
 TABLE = Table.random(3, 3, seed=3, strength=1.2)
@@ -69,7 +69,7 @@ def test_the_bound_lies_above_the_exact_total_variation(lag, how):
     assert found.met.all() and found.bound_kind == "estimate of an upper bound"
     # 121 dependent comparisons: 5 standard errors, and the band where no pair is left.
     bound = found.tv_bound(steps, 0.9999)
-    reach = 5 * bound.standard_error + share_interval(0, N_PAIRS, 0.9999)[1]
+    reach = 5 * bound.standard_error + clopper_pearson(0, N_PAIRS, 0.9999)[1]
     assert (np.abs(bound.value - due) <= reach).all()
     assert (bound.high >= exact).all()
 
@@ -158,7 +158,7 @@ def test_what_a_lag_and_an_epsilon_may_be():
 def test_the_interval_of_a_share_errs_as_rarely_as_it_says(count, total):
     from scipy.stats import binom
 
-    low, high = share_interval(count, total, 0.9)
+    low, high = clopper_pearson(count, total, 0.9)
     if count:
         assert binom.sf(count - 1, total, low) == pytest.approx(0.05)
     if count < total:

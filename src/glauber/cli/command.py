@@ -120,7 +120,7 @@ def spellings(study: Callable[..., Any]) -> dict[str, Spelling]:
     hints = typing.get_type_hints(study, include_extras=True)
     spelled = {}
     for name, parameter in inspect.signature(study).parameters.items():
-        spelling = _spelling(name, parameter, hints.get(name, Any))
+        spelling = _spelling(name, parameter, hints.get(name, parameter.annotation))
         if spelling is not None:
             spelled[name] = spelling
     return spelled

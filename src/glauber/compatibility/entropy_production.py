@@ -28,7 +28,7 @@ from glauber.runs.export import forced
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from, evaluate_again
-from glauber.statistics import FEW, mean_by_chain, mean_over_chains, standard_error
+from glauber.statistics import MIN_CHAINS, clustered_mean, mean_over_chains, standard_error
 
 if TYPE_CHECKING:
     import pandas
@@ -233,10 +233,10 @@ def _counted(
 
 def production(rows: list[Floats], burn_in: int) -> Production:
     """The estimate from the contributions of each chain, (steps,) each."""
-    pieces = rows if len(rows) >= FEW else _batches(rows)
+    pieces = rows if len(rows) >= MIN_CHAINS else _batches(rows)
     means = np.array([piece.mean() for piece in pieces])
     chain = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    over = mean_by_chain(np.concatenate(rows), chain, bounds=(0.0, np.inf))
+    over = clustered_mean(np.concatenate(rows), chain, bounds=(0.0, np.inf))
     return Production(
         rate=over.value,
         standard_error=over.standard_error or standard_error(means),

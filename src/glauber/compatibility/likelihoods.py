@@ -10,11 +10,11 @@ from glauber.compatibility.pseudo_likelihood import figure_of
 from glauber.json_text import Record
 from glauber.result import Result, counted, plain
 from glauber.statistics import (
+    Estimate,
     Floats,
-    Measured,
-    mean_by_chain,
+    clustered_mean,
+    jackknife,
     mean_over_chains,
-    over_chains,
     ratio_over_chains,
 )
 
@@ -41,23 +41,23 @@ class Likelihood:
     id: str = ""  # that its source gives it
 
     @property
-    def bound(self) -> Measured:
+    def bound(self) -> Estimate:
         """-log p(x) of the mixture over orders is at most this."""
         return self._mean(self.bounds, (0.0, np.inf))
 
     @property
-    def log_likelihood(self) -> Measured | None:
+    def log_likelihood(self) -> Estimate | None:
         """The mean over orders of log p_o(x); None where no order was followed."""
         return self._mean(self.log_probs, (-np.inf, 0.0)) if len(self.log_probs) else None
 
     @property
-    def order_sd(self) -> Measured | None:
+    def order_sd(self) -> Estimate | None:
         """The standard deviation of log p_o(x) over orders: 0 for a joint law."""
         if self.exact:
-            return Measured(float(self.log_probs.std()), None, "exact")
+            return Estimate(float(self.log_probs.std()), None, "exact")
         if len(self.log_probs) < 2:
             return None
-        return over_chains(self._sd, len(self.log_probs), scale="log").one()
+        return jackknife(self._sd, len(self.log_probs), scale="log").item()
 
     @property
     def log_mean(self) -> float | None:
@@ -66,9 +66,9 @@ class Likelihood:
             return None
         return float(np.logaddexp.reduce(self.log_probs) - np.log(len(self.log_probs)))
 
-    def _mean(self, values: Floats, bounds: tuple[float, float]) -> Measured:
+    def _mean(self, values: Floats, bounds: tuple[float, float]) -> Estimate:
         if self.exact:
-            return Measured(float(values.mean()), None, "exact")
+            return Estimate(float(values.mean()), None, "exact")
         return mean_over_chains(values, bounds=bounds)
 
     def _sd(self, weights: Floats) -> Floats:
@@ -112,33 +112,33 @@ class Likelihood:
         }
 
 
-def scaled(found: Measured, by: float) -> Measured:
+def scaled(found: Estimate, by: float) -> Estimate:
     """A figure in another unit."""
     ends = found.interval and (by * found.interval[0], by * found.interval[1])
     error = None if found.standard_error is None else by * found.standard_error
     return replace(found, value=by * found.value, interval=ends, standard_error=error)
 
 
-def per_token(totals: list[Measured], tokens: list[int]) -> Measured:
+def per_token(totals: list[Estimate], tokens: list[int]) -> Estimate:
     """Nats a token over all texts, with the interval over texts; of one text, its own interval."""
     if len(totals) == 1:
         return scaled(totals[0], 1 / tokens[0])
     return ratio_over_chains([one.value for one in totals], tokens)
 
 
-def per_text(totals: list[Measured]) -> Measured:
+def per_text(totals: list[Estimate]) -> Estimate:
     """Nats a text, with the interval over texts; of one text, its own interval."""
     return totals[0] if len(totals) == 1 else mean_over_chains([one.value for one in totals])
 
 
-def by_hidden_share(texts: list[Likelihood]) -> list[tuple[float, Measured]]:
+def by_hidden_share(texts: list[Likelihood]) -> list[tuple[float, Estimate]]:
     """Mean nll of a hidden token by tenths of the hidden share: (middle, nats), over texts."""
     share = np.concatenate([one.shares for one in texts])
     nll = np.concatenate([one.nll for one in texts])
     text = np.repeat(np.arange(len(texts)), [len(one.nll) for one in texts])
     tenth = np.ceil(np.round(share * TENTHS, 9)).astype(int) - 1
     here = [(number, tenth == number) for number in range(TENTHS) if (tenth == number).any()]
-    return [((i + 0.5) / TENTHS, mean_by_chain(nll[at], text[at])) for i, at in here]
+    return [((i + 0.5) / TENTHS, clustered_mean(nll[at], text[at])) for i, at in here]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,22 +155,22 @@ class Likelihoods(Result):
     signature: str
 
     @property
-    def bound(self) -> Measured:
+    def bound(self) -> Estimate:
         """Nats a text that -log p is at most, mean over texts."""
         return per_text([one.bound for one in self.texts])
 
     @property
-    def bound_per_token(self) -> Measured:
+    def bound_per_token(self) -> Estimate:
         """Nats a token that -log p is at most."""
         return per_token([one.bound for one in self.texts], self.tokens)
 
     @property
-    def log_likelihood(self) -> Measured | None:
+    def log_likelihood(self) -> Estimate | None:
         """Nats a text, the mean over orders and texts; None where no order was followed."""
         return per_text(self._along) if self._along else None
 
     @property
-    def log_likelihood_per_token(self) -> Measured | None:
+    def log_likelihood_per_token(self) -> Estimate | None:
         """Nats a token, the mean over orders; None where no order was followed."""
         return per_token(self._along, self.tokens) if self._along else None
 
@@ -180,14 +180,14 @@ class Likelihoods(Result):
         return [one.tokens for one in self.texts]
 
     @property
-    def _along(self) -> list[Measured]:
+    def _along(self) -> list[Estimate]:
         """The log-likelihood of each text; nothing unless every text has one."""
         found = [one.log_likelihood for one in self.texts]
         known = [one for one in found if one is not None]
         return known if len(known) == len(found) else []
 
     @property
-    def order_sd(self) -> Measured | None:
+    def order_sd(self) -> Estimate | None:
         """The mean over texts of the standard deviation over orders, in nats a text."""
         found = [one.order_sd for one in self.texts if one.order_sd is not None]
         if len(found) < 2:
@@ -228,12 +228,12 @@ class Likelihoods(Result):
             yield f"and {counted(len(self.texts) - PRINTED, 'text')} more"
         yield "all in nats; the bound is one on -log p, where p writes a text in a random order"
         over = "" if len(self.texts) == 1 else f", over {len(self.texts):,} texts"
-        yield f"-log p a token is at most {self.bound_per_token.spoken()}{over}"
-        yield f"-log p a text is at most {self.bound.spoken()}"
+        yield f"-log p a token is at most {self.bound_per_token.text()}{over}"
+        yield f"-log p a text is at most {self.bound.text()}"
         if (along := self.log_likelihood_per_token) is not None:
-            yield f"log-likelihood a token along random orders: {along.spoken()}"
+            yield f"log-likelihood a token along random orders: {along.text()}"
         if (spread := self.order_sd) is not None:
-            yield f"standard deviation over orders, a text: {spread.spoken()}; 0 for a joint law"
+            yield f"standard deviation over orders, a text: {spread.text()}; 0 for a joint law"
         curve = [f"{share:.0%}: {nll.value:.2f}" for share, nll in by_hidden_share(self.texts)]
         yield f"nats a hidden token by hidden share: {', '.join(curve)}"
 

@@ -24,7 +24,7 @@ from glauber.runs.export import trajectory
 from glauber.runs.run import Run
 from glauber.runs.spec import refuse_ties
 from glauber.sampling.reopened import COARSE, drawn_from
-from glauber.statistics import Measured, over_chains
+from glauber.statistics import Estimate, jackknife
 
 if TYPE_CHECKING:
     import pandas
@@ -149,7 +149,7 @@ class PotentialStudy(Result):
         return {name: _correlation(*(lists[one] for one in name.split("_"))) for name in PAIRS}
 
     @property
-    def measured(self) -> dict[str, Measured | None]:
+    def measured(self) -> dict[str, Estimate | None]:
         """The same with intervals from leaving out each chain, and what only it visited, once."""
         found = self.correlations
 
@@ -162,7 +162,7 @@ class PotentialStudy(Result):
         return {
             pair: None
             if value is None
-            else over_chains(partial(figure, pair), self.n_chains, scale="atanh").one()
+            else jackknife(partial(figure, pair), self.n_chains, scale="atanh").item()
             for pair, value in found.items()
         }
 
@@ -206,7 +206,7 @@ class PotentialStudy(Result):
         measured = self.measured
         for key, name in PAIRS.items():
             one = measured[key]
-            yield f"  {name:>36}  " + ("no order to compare" if one is None else one.spoken())
+            yield f"  {name:>36}  " + ("no order to compare" if one is None else one.text())
         if self.show:
             yield "  potential     PLL  steps  text"
         for row in list(zip(self.potential, self.pll, self.steps, self.texts, strict=True))[

@@ -19,7 +19,7 @@ from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRo
 from glauber.json_text import Record
 from glauber.progress import Advance
 from glauber.result import Result, counted, plain
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 
 if TYPE_CHECKING:
     import pandas
@@ -148,9 +148,9 @@ class Scores(Result):
         return found
 
 
-def figure_of(value: Measured | float | None) -> str:
+def figure_of(value: Estimate | float | None) -> str:
     """As a table has it."""
-    value = value.value if isinstance(value, Measured) else value
+    value = value.value if isinstance(value, Estimate) else value
     return "-" if value is None else f"{value:.3f}"
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from glauber.compatibility.few_sites import Contexts, Enumerated, FewSites
 from glauber.conditionals.base import Model
 from glauber.exact import Space
-from glauber.statistics import Mean, over_chains
+from glauber.statistics import Estimate, jackknife
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Ratio:
     share: float  # of the chain's time in this context with either token
     single: float  # log pi_i(a) - log pi_i(b)
     stationary: float  # log mu(a, context) - log mu(b, context)
-    seen: Mean | None  # the same from the frequencies of the chains
+    seen: Estimate | None  # the same from the frequencies of the chains
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def _ratio(
     )
 
 
-def _counted(first: Floats, second: Floats) -> Mean | None:
+def _counted(first: Floats, second: Floats) -> Estimate | None:
     """The log-ratio of the mean shares (chains,) of two fillings; none where one was never seen."""
     if not first.any() or not second.any():
         return None
@@ -110,4 +110,4 @@ def _counted(first: Floats, second: Floats) -> Mean | None:
         with np.errstate(divide="ignore", invalid="ignore"):  # seen in the chain left out alone
             return np.asarray(np.log(counts @ first) - np.log(counts @ second))
 
-    return over_chains(log_ratio, len(first)).one()
+    return jackknife(log_ratio, len(first)).item()

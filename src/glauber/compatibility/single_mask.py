@@ -21,7 +21,7 @@ from glauber.compatibility.few_sites import (
     frequencies,
 )
 from glauber.compatibility.ratios import Probe, probe_of
-from glauber.compatibility.rectangles import replacements_of
+from glauber.compatibility.rectangles import number_of_proposals
 from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import read_sites, spell_sites, starts
@@ -30,7 +30,7 @@ from glauber.json_text import Record
 from glauber.parameters import Device, LengthOrWhole, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, counted, model_parts, plain, signature, study
-from glauber.statistics import Mean, mean_by_chain
+from glauber.statistics import Estimate, clustered_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -70,7 +70,7 @@ def single_mask(
     n_sites = len(listed) or sites
     least = max([n_sites, *(site + 1 for site in listed)])
     tokens, free = starts(opened, texts, length=length, least=least)
-    top = min(top, replacements_of(opened))
+    top = min(top, number_of_proposals(opened))
     _check_size(top, n_sites)
     count = min(count, len(tokens)) if listed else count
     precise = opened.to(dtype="float64")
@@ -125,11 +125,11 @@ class SingleMask(Result):
             return "exact for the chain on these sites and tokens, in float64"
         return f"estimate: the model computes in {self.dtype}"
 
-    def over_texts(self, figure: str) -> Mean:
+    def over_texts(self, figure: str) -> Estimate:
         """The mean of a probe's figure over texts; sites drawn in one text count together."""
         values, texts = zip(*((getattr(one, figure), one.text) for one in self.probes), strict=True)
         most = 1.0 if figure in ("total_variation", "reversed") else np.inf
-        return mean_by_chain(values, texts, bounds=(0.0, most), student=True)
+        return clustered_mean(values, texts, bounds=(0.0, most), student=True)
 
     @property
     def differing(self) -> int:
@@ -184,7 +184,7 @@ class SingleMask(Result):
         yield f"{one.tokens[0]} against {one.tokens[1]} in: {one.context}"
         yield (
             f"  log-ratio by a single mask {one.single:+.3f}, of the chain {one.stationary:+.3f}"
-            + ("" if one.seen is None else f", counted {one.seen.spoken()}")
+            + ("" if one.seen is None else f", counted {one.seen.text()}")
         )
 
     def _said(self, figure: str) -> str:
@@ -193,7 +193,7 @@ class SingleMask(Result):
         if mean.n_chains == 1:
             return f"{mean.value:.3f} (of this text)"
         few = f"{mean.value:.3f} (no interval from {mean.n_chains} texts)"
-        return mean.spoken() if mean.interval else few
+        return mean.text() if mean.interval else few
 
     def frame(self) -> "pandas.DataFrame":
         """One row per text."""

@@ -6,6 +6,7 @@ The one place where studies turn what they were given into a model.
 from dataclasses import replace
 from pathlib import Path
 
+from glauber.call import record_model
 from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.base_model import BaseModel
 from glauber.conditionals.causal_lm import CausalLM
@@ -68,13 +69,14 @@ def load(
             raise GlauberError(
                 "mask_token, shift and structure are for a model that is given by its name."
             )
-        return _object(model, device, dtype, exact)
+        return record_model(_object(model, device, dtype, exact))
     choose_devices(device)
     if exact and dtype == "float64" and choose_device(device).type == "mps":
         device = "cpu"
     options = Options(kind, device, dtype, trust_remote_code, mask_token, shift, structure)
     families = (*FAMILIES, Family(_is_gguf, _load_gguf), Family(_is_any, _load_pretrained))
-    return next(family for family in families if family.matches(model)).load(model, options)
+    family = next(family for family in families if family.matches(model))
+    return record_model(family.load(model, options))
 
 
 def _is_gguf(name: str) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
     from glauber.compatibility.ratios import Ratio
-    from glauber.statistics import Measured
+    from glauber.statistics import Estimate
 
 
 def plot_deltas(delta: NDArray[Any], noise_floor: float, *, n_bins: int = 40) -> go.Figure:
@@ -199,7 +199,7 @@ def plot_totals(texts: list[str], totals: dict[str, list[float]]) -> go.Figure:
     return figure
 
 
-def plot_hidden_share(curve: Sequence[tuple[float, "Measured"]]) -> go.Figure:
+def plot_hidden_share(curve: Sequence[tuple[float, "Estimate"]]) -> go.Figure:
     """Mean nll of a hidden token against the hidden share: (share, nats) for each tenth."""
     figure = empty_figure(
         "How hard is a token when more is hidden?",

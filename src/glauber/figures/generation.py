@@ -11,7 +11,7 @@ from glauber.figures.style import FAINT, QUIET, STRONG, THIN, add_token_map, bar
 from glauber.generation.calibration import Rung
 from glauber.generation.filling import FillCost
 from glauber.generation.pair_costs import PairCosts
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 
 COSTLY = "#d55e00"
 LINE = 110  # characters of a text above a figure
@@ -167,7 +167,7 @@ def plot_calibration(rungs: Sequence[Rung], error: float) -> go.Figure:
     return figure
 
 
-def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Measured]) -> go.Figure:
+def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Estimate]) -> go.Figure:
     """How many tokens each calibrated rule fills in a pass, with 95% intervals."""
     figure = empty_figure("How many tokens a pass?", "mean over held-out passes; bars: 95%")
     figure.add_bar(

@@ -21,7 +21,7 @@ from glauber.landscape.prefix_contrast import Contrast, excludes_zero
 from glauber.landscape.recurrence import Recurrence
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.distinctive_words import WordContrast
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 
 # Told apart by neighbours in the stack: the colours of Okabe and Ito, then lighter ones.
 COLOURS = (
@@ -178,7 +178,7 @@ def _dots(figure: go.Figure, rows: dict[str, Triple], name: str, strong: bool) -
     )  # fmt: skip
 
 
-def _ends(mean: Measured) -> Triple:
+def _ends(mean: Estimate) -> Triple:
     low, high = mean.interval or (mean.value, mean.value)
     return mean.value, low, high
 

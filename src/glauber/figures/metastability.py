@@ -182,7 +182,7 @@ def _arrow(
     bend = np.linspace(0, 1, 31)[:, None]
     line = a + bend * (b - a) + 4 * bend * (1 - bend) * BULGE * across
     colour = COLOURS[pair[0] % len(COLOURS)]
-    passage = written(found.passages.part(pair), ",.0f")
+    passage = written(found.passages.at(pair), ",.0f")
     hover = f"from {pair[0]} to {pair[1]}: mean first passage {passage} steps"
     figure.add_scatter(
         x=line[:, 0], y=line[:, 1], mode="lines", opacity=0.25 + 0.6 * share,

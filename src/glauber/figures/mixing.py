@@ -13,8 +13,8 @@ from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.meeting import UNKNOWN, Meetings
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.result import counted
-from glauber.statistics import FEW, mean_over_chains
-from glauber.statistics.means import mean_ends, tail_of
+from glauber.statistics import MIN_CHAINS, mean_over_chains
+from glauber.statistics.means import mean_ends, tail_probability
 
 SHADE = "rgba(0, 114, 178, 0.18)"
 MOMENTS = 500  # more points than this no screen shows
@@ -113,8 +113,10 @@ def _distance_ends(meetings: Meetings) -> tuple[Floats, Floats]:
     for count in np.unique(known.sum(axis=0)):
         at = known.sum(axis=0) == count
         pairs = meetings.distances[known[:, at].all(axis=1)][:, at].T.astype(np.float64)
-        if count >= FEW:
-            low[at], high[at] = mean_ends(pairs, tail_of(), (0.0, float(meetings.distances.max())))
+        if count >= MIN_CHAINS:
+            low[at], high[at] = mean_ends(
+                pairs, tail_probability(), (0.0, float(meetings.distances.max()))
+            )
     return low, high
 
 

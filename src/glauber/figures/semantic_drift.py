@@ -12,7 +12,7 @@ from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
 from glauber.mixing.semantic_drift import Distances, HittingTimes
 from glauber.result import counted
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 
 BAND = "rgba(0, 114, 178, 0.16)"
 LIMIT = "#d55e00"
@@ -63,7 +63,7 @@ def plot_semantic_drift(
 
 
 def plot_distance_by_length(
-    values: dict[int, NDArray[np.float64]], means: dict[int, Measured], *, step: int
+    values: dict[int, NDArray[np.float64]], means: dict[int, Estimate], *, step: int
 ) -> go.Figure:
     """The distances (chains,) after one number of steps, by length, with means and intervals."""
     lengths = sorted(values)

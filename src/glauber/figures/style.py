@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 from glauber.tables import short
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -116,7 +116,7 @@ def add_token_map(
     figure.update_yaxes(title=dict(text=down, standoff=8, font_size=13))
 
 
-def bars(found: Sequence[Measured]) -> dict[str, Any]:
+def bars(found: Sequence[Estimate]) -> dict[str, Any]:
     """Error bars from the value to the ends of each interval; none where there is no interval."""
     ends = [one.interval or (one.value, one.value) for one in found]
     return dict(

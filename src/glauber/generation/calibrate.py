@@ -45,7 +45,7 @@ from glauber.parameters import (
 from glauber.progress import Advance, check_count, check_seed, say, track
 from glauber.result import Result, counted, model_parts, plain, signature, study
 from glauber.statistics import (
-    Measured,
+    Estimate,
     mean_over_chains,
 )
 from glauber.tables import table
@@ -128,7 +128,7 @@ class Calibrated:
         return Unmasking(order=self.rule.order, count=self.count)
 
     @cached_property
-    def passes(self) -> Measured:
+    def passes(self) -> Estimate:
         """Passes of a text that was written."""
         most = float(np.bincount(self.writing.text, self.writing.sizes).max())
         return mean_over_chains(np.bincount(self.writing.text), bounds=(1.0, most), student=True)
@@ -225,7 +225,7 @@ class Calibration(Result):
             yield (
                 f"{self.fastest.rule.name}, of passes that fill two or more: kept "
                 f"{_share(several)}; cost over entropy bound "
-                f"{self.fastest.held_out.cost_to_bound.spoken()}"
+                f"{self.fastest.held_out.cost_to_bound.text()}"
             )
         if self.noise is not None:
             yield (
@@ -343,7 +343,7 @@ def _shown(row: dict[str, Any], length: int) -> Record:
     }
 
 
-def _share(one: Measured) -> str:
+def _share(one: Estimate) -> str:
     if one.kind == "exact":
         return f"{one.value:.0%} (exact)"
     ends = "" if one.interval is None else f" ({one.interval[0]:.1%} to {one.interval[1]:.1%})"

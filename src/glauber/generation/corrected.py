@@ -39,7 +39,7 @@ from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Trust, Unknown
 from glauber.progress import check_count, check_seed, say, track
 from glauber.result import Result, model_parts, needed, plain, signature, study
-from glauber.statistics import Measured, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _powers(n: int) -> list[int]:
 
 # Drawn, on the whole vocabulary
 
-Found = tuple[Measured, Measured | None, Measured]
+Found = tuple[Estimate, Estimate | None, Estimate]
 
 
 def _hidden(
@@ -182,7 +182,7 @@ def _drawn(
     kernel = sweep_of(conditionals, block=block, hidden_token=mask_token_of(model))
     seeds, first = torch.as_tensor(seed, device=hidden.device), state.tokens
     state, found = state._replace(step=torch.zeros_like(state.step)), []
-    production: Measured | None = None
+    production: Estimate | None = None
     for number in range(max(sweeps) + 1):
         if number:
             state, info = kernel.step(state, kernel.draw(seeds, state))
@@ -198,7 +198,7 @@ def _drawn(
     return found
 
 
-def _traps(conditionals: Conditionals, state: State, hidden: Tensor) -> Measured:
+def _traps(conditionals: Conditionals, state: State, hidden: Tensor) -> Estimate:
     """The share of texts whose every hidden token is the likeliest at its site."""
     held = []
     for rows in in_parts(state.tokens, 2 * len(hidden) * conditionals.vocab_size):
@@ -217,9 +217,9 @@ class Corrected:
     sweeps: int
     cost: int  # rows of a text through the model. Exact
     distances: tuple[float, float] | None  # from one by one, and from the sweeps' limit. Exact
-    revised: Measured  # share of the tokens that the sweeps changed, by the end
-    production: Measured | None  # nats a redraw of the last sweep; of single sites only
-    traps: Measured  # share of texts
+    revised: Estimate  # share of the tokens that the sweeps changed, by the end
+    production: Estimate | None  # nats a redraw of the last sweep; of single sites only
+    traps: Estimate  # share of texts
 
     def row(self) -> Record:
         """As a line of a table."""

@@ -20,9 +20,9 @@ from glauber.dynamics.draws import first_above
 from glauber.errors import GlauberError
 from glauber.generation.pair_costs import Floats, PairCosts, check_sites, divergences
 from glauber.progress import Advance
-from glauber.statistics import Measured, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
-NOTHING = Measured(0.0, (0.0, 0.0), "exact", standard_error=0.0)
+NOTHING = Estimate(0.0, (0.0, 0.0), "exact", standard_error=0.0)
 HALVINGS = 8  # of the threshold for pairs, before every site gets a group of its own
 
 
@@ -31,8 +31,8 @@ class FillCost:
     """The cost of filling some sites at once; divergence in nats."""
 
     n_sites: int
-    total_variation: Measured
-    divergence: Measured
+    total_variation: Estimate
+    divergence: Estimate
 
 
 @dataclass(frozen=True, eq=False)

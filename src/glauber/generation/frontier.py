@@ -33,7 +33,7 @@ from glauber.json_text import Record
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Temperature, Texts, Trust
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, model_parts, plain, signature, study
-from glauber.statistics import Measured, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class Gain:
 
     corrected: Cell
     other: Cell
-    nats_a_character: Measured | None
-    entropy: Measured
+    nats_a_character: Estimate | None
+    entropy: Estimate
 
     @property
     def equal(self) -> bool:
@@ -141,9 +141,9 @@ class Gain:
     def line(self) -> str:
         one, other = self.corrected, self.other
         assert one.how is not None and other.how is not None
-        said = [f"entropy {self.entropy.spoken()}"]
+        said = [f"entropy {self.entropy.text()}"]
         if self.nats_a_character is not None:
-            said.insert(0, f"nats a character {self.nats_a_character.spoken()}")
+            said.insert(0, f"nats a character {self.nats_a_character.text()}")
         return (
             f"  {one.schedule}: {one.how.passes or 'its'} passes and {one.corrected} "
             f"(cost {one.cost:g}) less {other.how.passes or 'its'} passes (cost {other.cost:g}): "

@@ -22,7 +22,7 @@ from glauber.generation.writing import check_passes
 from glauber.json_text import Record
 from glauber.progress import Advance, check_count
 from glauber.result import plain
-from glauber.statistics import Floats, Measured, mean_over_chains
+from glauber.statistics import Estimate, Floats, mean_over_chains
 
 # Which schedules, and what each costs
 
@@ -162,7 +162,7 @@ class Cell:
         return np.array([token_entropy(row) for row in self.rows])
 
     @cached_property
-    def figures(self) -> dict[str, Measured]:
+    def figures(self) -> dict[str, Estimate]:
         """Every measure with its interval over texts; nats only where there is a judge."""
         said, most = self.judged, float(np.log(len(self.rows[0])))
         nats = {}

@@ -321,4 +321,4 @@ def _cost(one: FillCost) -> Record:
 
 
 def _cost_line(one: FillCost) -> str:
-    return f"total variation {one.total_variation.spoken()}, KL {one.divergence.spoken()}"
+    return f"total variation {one.total_variation.text()}, KL {one.divergence.text()}"

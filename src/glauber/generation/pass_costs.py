@@ -23,16 +23,16 @@ from glauber.dynamics.unmasking import Unmasking
 from glauber.generation.pair_costs import divergences
 from glauber.progress import Advance
 from glauber.statistics import (
+    Estimate,
     Floats,
-    Measured,
-    mean_by_chain,
+    clustered_mean,
+    clustered_proportion,
+    proportion,
     ratio_over_chains,
-    share,
-    share_by_chain,
 )
 
 TOGETHER = 64  # situations between two signs of progress
-ALONE = Measured(1.0, (1.0, 1.0), "exact")  # kept: a site alone costs nothing
+ALONE = Estimate(1.0, (1.0, 1.0), "exact")  # kept: a site alone costs nothing
 
 
 def hidden_at_random(free: Tensor, passes: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -190,7 +190,7 @@ class Passes:
     noise: Floats  # standard error of it, at most
     bound: Floats  # sum less largest of the entropies, in nats
 
-    def kept(self, error: float, *, least: int = 1, comparisons: int = 1) -> Measured:
+    def kept(self, error: float, *, least: int = 1, comparisons: int = 1) -> Estimate:
         """The share within the error, of the passes that fill at least so many sites."""
         some = self.sizes >= least
         if least == 1 and (self.sizes == 1).all():
@@ -198,25 +198,25 @@ class Passes:
         n = int(self.text.max()) + 1
         within = np.bincount(self.text[some], self.cost[some] <= error, minlength=n)
         totals = np.bincount(self.text[some], minlength=n)
-        return share_by_chain(within, totals, comparisons=comparisons)
+        return clustered_proportion(within, totals, comparisons=comparisons)
 
-    def texts_kept(self, error: float, *, comparisons: int = 1) -> Measured:
+    def texts_kept(self, error: float, *, comparisons: int = 1) -> Estimate:
         """The share of texts of which every pass is within the error."""
         lost = np.bincount(self.text, self.cost > error)
         if (self.sizes == 1).all():
             return ALONE
-        return share(int((lost == 0).sum()), len(lost), comparisons=comparisons)
+        return proportion(int((lost == 0).sum()), len(lost), comparisons=comparisons)
 
     @property
-    def tokens(self) -> Measured:
-        return mean_by_chain(self.sizes, self.text, bounds=(1.0, np.inf))
+    def tokens(self) -> Estimate:
+        return clustered_mean(self.sizes, self.text, bounds=(1.0, np.inf))
 
     @property
-    def cost_to_bound(self) -> Measured:
+    def cost_to_bound(self) -> Estimate:
         """Cost over bound, sums over the passes of a text."""
         cost, bound = np.bincount(self.text, self.cost), np.bincount(self.text, self.bound)
         if not bound.any():
-            return Measured(np.nan, None, reason="no pass fills two sites")
+            return Estimate(np.nan, None, reason="no pass fills two sites")
         return ratio_over_chains(cost, bound, bounds=(0.0, np.inf))
 
 

@@ -21,8 +21,8 @@ from glauber.conditionals.load import load
 from glauber.conditionals.shelf import is_folder
 from glauber.conditionals.weights import kind_of
 from glauber.errors import GlauberError
-from glauber.statistics import FEW, Floats, Measured
-from glauber.statistics.means import JACKKNIFE, measured, pseudo_values, tail_of
+from glauber.statistics import MIN_CHAINS, Estimate, Floats
+from glauber.statistics.means import JACKKNIFE, measured, pseudo_values, tail_probability
 
 Rows = Sequence[Sequence[int]]  # the tokens of each text
 ORDERS = 4  # n-grams of BLEU
@@ -80,12 +80,12 @@ def token_entropy(row: Sequence[int]) -> float:
     return float(-(share * np.log(share)).sum() + 0.0)
 
 
-def distinct(rows: Rows, n: int) -> Measured:
+def distinct(rows: Rows, n: int) -> Estimate:
     """Different n-grams over all n-grams of the texts; falls with the number of texts."""
     texts = [Counter(_grams(row, n)) for row in rows]
     sizes = np.array([text.total() for text in texts])
     if not sizes.sum():
-        return Measured(float("nan"), None, reason="the texts are shorter than that")
+        return Estimate(float("nan"), None, reason="the texts are shorter than that")
     every = sum(texts, Counter())
     only_here = np.array([sum(every[gram] == c for gram, c in text.items()) for text in texts])
     value = len(every) / int(sizes.sum())
@@ -93,7 +93,7 @@ def distinct(rows: Rows, n: int) -> Measured:
     return _of_set(value, (len(every) - only_here) / rest, (0.0, 1.0))
 
 
-def self_bleu(rows: Rows) -> Measured:
+def self_bleu(rows: Rows) -> Estimate:
     """Mean BLEU of each text with the others as references: high where texts repeat each other.
 
     On the tokens as they are, up to 4-grams, orders without a match smoothed as sacrebleu does
@@ -142,12 +142,12 @@ def _bleu(matched: Floats, totals: NDArray[np.int64]) -> Floats:
 
 def _without_each(figure: Callable[[NDArray[np.bool_]], float], n: int) -> Floats:
     """The figure without each of n texts; empty where too few are left for an interval."""
-    if n < FEW:
+    if n < MIN_CHAINS:
         return np.zeros(n)
     return np.array([figure(np.arange(n) != one) for one in range(n)])
 
 
-def _of_set(value: float, without: Floats, bounds: tuple[float, float]) -> Measured:
+def _of_set(value: float, without: Floats, bounds: tuple[float, float]) -> Estimate:
     """A figure of so many texts together; its spread is what leaving out each text shows.
 
     Such figures change with the number of texts, so the interval is put around the figure of
@@ -155,4 +155,4 @@ def _of_set(value: float, without: Floats, bounds: tuple[float, float]) -> Measu
     """
     by_text = pseudo_values(value, without)
     by_text = by_text - by_text.mean() + value
-    return measured(value, by_text, tail_of(), bounds, method=JACKKNIFE)
+    return measured(value, by_text, tail_probability(), bounds, method=JACKKNIFE)

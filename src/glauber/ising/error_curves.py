@@ -26,7 +26,7 @@ from glauber.ising.model import Clique, Coupling, Field, Model, Sites, model_of
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_memory, check_seed, say, track
 from glauber.result import Result, plain, signature, study
-from glauber.statistics import FEW
+from glauber.statistics import MIN_CHAINS
 
 if TYPE_CHECKING:
     import pandas
@@ -128,7 +128,9 @@ class ErrorCurves(Result):
     def standard_error(self) -> Floats:
         """Standard error (ks, sizes) of the mean; NaN of fewer than three repetitions."""
         count = self.squared_errors.shape[2]
-        return np.asarray(self.spread / np.sqrt(count) if count >= FEW else np.nan * self.spread)
+        return np.asarray(
+            self.spread / np.sqrt(count) if count >= MIN_CHAINS else np.nan * self.spread
+        )
 
     @property
     def predicted(self) -> Floats:

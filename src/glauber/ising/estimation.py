@@ -37,7 +37,7 @@ from glauber.ising.model import (
 from glauber.parameters import Seed
 from glauber.progress import check_count, check_seed, say
 from glauber.result import Result, one_of, plain, signature, study
-from glauber.statistics import FEW, LEVEL, normal_reach, student_reach
+from glauber.statistics import CONFIDENCE, MIN_CHAINS, normal_quantile, t_quantile
 
 if TYPE_CHECKING:
     import pandas
@@ -198,10 +198,10 @@ def _clusters(n_samples: int, in_a_row: int) -> NDArray[np.int64] | None:
     if in_a_row == 1:
         return None
     clusters = np.arange(n_samples) // in_a_row
-    if clusters[-1] + 1 < FEW:
+    if clusters[-1] + 1 < MIN_CHAINS:
         raise GlauberError(
             f"{n_samples:,} rows in clusters of {in_a_row:,} make {clusters[-1] + 1}, but with "
-            f"fewer than {FEW} nothing can be said of the errors."
+            f"fewer than {MIN_CHAINS} nothing can be said of the errors."
         )
     return clusters
 
@@ -282,11 +282,11 @@ class IsingFit(Result):
         return [*range(min(5, fields)), *range(fields, min(fields + 5, len(self.names)))]
 
     def _beside(self, truth: Floats) -> Iterable[str]:
-        reach = normal_reach() if self.clusters is None else student_reach(self.clusters)
+        reach = normal_quantile() if self.clusters is None else t_quantile(self.clusters)
         inside = np.abs(self.estimate - truth) <= reach * self.standard_error
         yield (
             f"{int(inside.sum()):,} of {len(inside):,} parameters within {reach:.2f} standard "
-            f"errors of the truth ({inside.mean():.1%}; nominal {LEVEL:.0%})"
+            f"errors of the truth ({inside.mean():.1%}; nominal {CONFIDENCE:.0%})"
         )
         expected = float((self.standard_error**2).sum()), "by the standard errors"
         if self.expected_squared_error is not None:

@@ -14,7 +14,7 @@ from glauber.ising.graph import Graph, graph_of
 from glauber.ising.simulation import gibbs_samples
 from glauber.json_text import parse_json
 from glauber.progress import check_count, say
-from glauber.statistics import FEW
+from glauber.statistics import MIN_CHAINS
 
 EVERY = 5  # sweeps between two samples of a Gibbs chain
 
@@ -146,7 +146,7 @@ def source_of(
         wanted = drawn if graph is None else graph_of(graph, model.n_sites)
         truth = np.concatenate([model.fields, model.couplings[tuple(wanted.edges.T)]])
     samples, chains, sweeps = gibbs
-    check_count("number of chains", chains, least=FEW)
+    check_count("number of chains", chains, least=MIN_CHAINS)
     check_count("number of sweeps", sweeps)
     chains = min(chains, samples)
     each = samples // chains

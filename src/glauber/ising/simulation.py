@@ -17,7 +17,7 @@ from glauber.exact.models import Ising
 from glauber.exact.space import Floats, Space
 from glauber.ising.graph import Graph
 from glauber.progress import check_memory, track
-from glauber.statistics import FEW, standard_error
+from glauber.statistics import MIN_CHAINS, standard_error
 
 Integers = NDArray[np.int64]
 Step = Callable[[Integers, np.random.Generator], Integers]
@@ -76,10 +76,10 @@ def simulated_parallel(
 
 
 def _first_visits(step: Step, target: Bools, n_chains: int, budget: int, seed: int) -> Arrivals:
-    if n_chains < FEW or budget < 1:
+    if n_chains < MIN_CHAINS or budget < 1:
         raise GlauberError(
-            f"{n_chains} chains with a budget of {budget} steps were asked for, but at least {FEW} "
-            "chains and 1 step are needed."
+            f"{n_chains} chains with a budget of {budget} steps were asked for, but at least "
+            f"{MIN_CHAINS} chains and 1 step are needed."
         )
     random = np.random.default_rng(seed)
     states = np.zeros(n_chains, dtype=np.int64)

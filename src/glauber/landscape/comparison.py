@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.compatibility.entropy_production import EntropyProduction, entropy_production
-from glauber.compatibility.rectangle_test import TOP
+from glauber.compatibility.rectangles import TOP
 from glauber.compatibility.rectangles import rectangles as rectangle_study
 from glauber.conditionals.base import Conditionals, Model, check_temperature
 from glauber.conditionals.load import load
@@ -47,7 +47,7 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import sample
-from glauber.statistics import Floats, Mean, mean_by_chain, mean_over_chains
+from glauber.statistics import Estimate, Floats, clustered_mean, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -142,15 +142,15 @@ class ModelRow:
     signature: str
     seconds: float
     entropy_production: EntropyProduction | None = None
-    changed: Mean | None = None  # share of a chain's steps that changed a token
+    changed: Estimate | None = None  # share of a chain's steps that changed a token
     changed_by_chain: Floats | None = None  # (chains,)
     topics: TopicScores | None = None
-    topics_start: dict[str, Mean] | None = None  # mean score of each label, over chains
-    topics_end: dict[str, Mean] | None = None
+    topics_start: dict[str, Estimate] | None = None  # mean score of each label, over chains
+    topics_end: dict[str, Estimate] | None = None
     traps: dict[str, Any] | None = None
     texts: tuple[str, ...] = ()  # where a few chains ended
     notes: tuple[str, ...] = ()  # what is left out, and why
-    less_first: dict[str, Mean] | None = None  # paired differences from the first model
+    less_first: dict[str, Estimate] | None = None  # paired differences from the first model
 
     def to_dict(self) -> Record:
         left = ("topics", "entropy_production", "delta", "passages", "changed_by_chain")
@@ -263,11 +263,11 @@ Triple = tuple[float, float, float]  # a figure and the ends of its interval, na
 FRAME_FIGURES = {"delta": DELTA, "entropy_production": PRODUCTION, "changed": CHANGED}
 
 
-def interval_of(mean: Mean | None) -> Triple | None:
+def interval_of(mean: Estimate | None) -> Triple | None:
     return None if mean is None else _triple(mean)
 
 
-def _triple(mean: Mean) -> Triple:
+def _triple(mean: Estimate) -> Triple:
     low, high = mean.interval or (np.nan, np.nan)
     return mean.value, low, high
 
@@ -314,9 +314,13 @@ def _row(name: str, model: Model, asked: Settings) -> ModelRow:
     spent = time.perf_counter() - begun
     return ModelRow(
         model=name,
-        rectangles=found.summary(),
+        rectangles={
+            "mean": found.mean.value,
+            "interval": found.mean.interval,
+            "share_certified": float(found.rectangles.certified.mean()),
+        },
         delta=found.delta,
-        passages=np.asarray(found.passages.cpu()),
+        passages=np.asarray(found.rectangles.passages.cpu()),
         seconds=spent,
         **row,
     )
@@ -380,7 +384,7 @@ def _with_differences(rows: list[ModelRow]) -> list[ModelRow]:
     return [first, *(replace(row, less_first=_less(row, first, len(others))) for row in others)]
 
 
-def _less(row: ModelRow, first: ModelRow, comparisons: int) -> dict[str, Mean]:
+def _less(row: ModelRow, first: ModelRow, comparisons: int) -> dict[str, Estimate]:
     """Each figure of a model less that of the first, start by start.
 
     The intervals of one figure hold together for all models, those of topics for all labels too.
@@ -411,10 +415,10 @@ def _less(row: ModelRow, first: ModelRow, comparisons: int) -> dict[str, Mean]:
     return differences
 
 
-def _less_delta(row: ModelRow, first: ModelRow, comparisons: int) -> Mean:
+def _less_delta(row: ModelRow, first: ModelRow, comparisons: int) -> Estimate:
     """The rectangles of both models are of the same passages, as a rule one by one."""
     if np.array_equal(row.passages, first.passages):
-        return mean_by_chain(row.delta - first.delta, first.passages, comparisons=comparisons)
+        return clustered_mean(row.delta - first.delta, first.passages, comparisons=comparisons)
     common = np.intersect1d(row.passages, first.passages)
     own, other = (
         np.array([each.delta[each.passages == passage].mean() for passage in common])
@@ -432,7 +436,7 @@ def _traps(model: Model, run: Run, shortest: int) -> Record:
     return {"found": traps.n_traps, "perfect": traps.n_perfect, "share of steps": share}
 
 
-def _means(scores: TopicScores, snapshot: int) -> dict[str, Mean]:
+def _means(scores: TopicScores, snapshot: int) -> dict[str, Estimate]:
     """Mean scores over chains; the intervals of all labels hold together."""
     return {
         label: mean_over_chains(

@@ -19,7 +19,7 @@ from glauber.runs.distinctive_words import (
 )
 from glauber.runs.embedding import TOKENS
 from glauber.runs.snapshots import Snapshots
-from glauber.statistics import Mean, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
 EXAMPLES = 3  # texts shown of each prefix
 
@@ -30,8 +30,12 @@ class Contrast:
 
     first: str
     second: str  # empty: no prefix
-    topics: dict[str, tuple[Mean, Mean, Mean]]  # label -> scores of both, and their difference
-    probabilities: dict[str, tuple[Mean, Mean, Mean]]  # of each word asked for, likewise
+    topics: dict[
+        str, tuple[Estimate, Estimate, Estimate]
+    ]  # label -> scores of both, and their difference
+    probabilities: dict[
+        str, tuple[Estimate, Estimate, Estimate]
+    ]  # of each word asked for, likewise
     more: list[WordContrast]  # words of the first, the surest first
     less: list[WordContrast]  # words of the second
     texts: tuple[list[str], list[str]]  # last texts of a few chains, pair by pair
@@ -71,12 +75,12 @@ class Contrast:
         return "no difference can be told from zero"
 
 
-def excludes_zero(mean: Mean) -> bool:
+def excludes_zero(mean: Estimate) -> bool:
     """Whether a difference can be told from none."""
     return mean.excludes(0.0)
 
 
-def _difference(name: str, mean: Mean, digits: int = 3) -> str:
+def _difference(name: str, mean: Estimate, digits: int = 3) -> str:
     if mean.interval is None:
         return f"{name} {round(mean.value, digits) + 0.0:+.{digits}f} ({mean.reason})".strip()
     value, low, high = (round(one, digits) + 0.0 for one in (mean.value, *mean.interval))  # no -0
@@ -191,11 +195,11 @@ def _spelled(found: Snapshots, by: Scorer | None) -> Sequence[Sequence[str]]:
 
 def _means(
     values: dict[str, Floats], pair: tuple[str, str], names: Sequence[str], count: int
-) -> dict[str, tuple[Mean, Mean, Mean]]:
+) -> dict[str, tuple[Estimate, Estimate, Estimate]]:
     """Means over chains of both, in 0 to 1, and of their difference, in -1 to 1."""
     one, other = (values[name] for name in pair)
 
-    def mean(column: Floats, least: float) -> Mean:
+    def mean(column: Floats, least: float) -> Estimate:
         bounds, paired = (least, 1.0), least < 0
         return mean_over_chains(column, bounds=bounds, student=paired, comparisons=max(1, count))
 

@@ -35,7 +35,7 @@ from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
 from glauber.runs.spec import signature
 from glauber.sampling.sample import resume, sample
-from glauber.statistics import LEVEL, Mean
+from glauber.statistics import CONFIDENCE, Estimate
 
 if TYPE_CHECKING:
     import pandas
@@ -160,8 +160,8 @@ class PrefixStudy(Result):
     def correction(self) -> str:
         """What the intervals of topics and probabilities say together."""
         return (
-            f"{LEVEL:.0%} t intervals over {self.n_chains} pairs of chains, which hold together "
-            f"for {self.n_intervals} figures (Bonferroni)"
+            f"{CONFIDENCE:.0%} t intervals over {self.n_chains} pairs of chains, which hold "
+            f"together for {self.n_intervals} figures (Bonferroni)"
         )
 
     def to_dict(self) -> Record:
@@ -218,7 +218,7 @@ class PrefixStudy(Result):
         return found
 
 
-def _triples(found: dict[str, tuple[Mean, Mean, Mean]]) -> Record:
+def _triples(found: dict[str, tuple[Estimate, Estimate, Estimate]]) -> Record:
     names = ("first", "second", "difference")
     return {
         key: {name: plain(mean) for name, mean in zip(names, means, strict=True)}

@@ -29,14 +29,14 @@ from glauber.landscape.scorers import TopicScores, place_of
 from glauber.result import counted
 from glauber.runs.run import Run
 from glauber.statistics import (
-    LEVEL,
-    Mean,
+    CONFIDENCE,
+    Estimate,
     MedianTime,
+    clopper_pearson,
+    clustered_median_time,
+    clustered_proportion,
     mean_over_chains,
-    median_time_by_chain,
-    share,
-    share_by_chain,
-    share_interval,
+    proportion,
 )
 
 ALL = "all"
@@ -51,18 +51,18 @@ class SeedRow:
 
     seed: str
     n_chains: int
-    tracked_start: Mean
-    tracked_end: Mean
-    rise: Mean
-    seed_start: Mean | None  # none where the seed is not one of the labels
-    seed_end: Mean | None
-    seed_change: Mean | None  # end less start, chain by chain
+    tracked_start: Estimate
+    tracked_end: Estimate
+    rise: Estimate
+    seed_start: Estimate | None  # none where the seed is not one of the labels
+    seed_end: Estimate | None
+    seed_change: Estimate | None  # end less start, chain by chain
     crossed: int  # chains that ever crossed the baseline upwards, as far as snapshots show
     crossed_interval: tuple[float, float]  # of that share, Clopper and Pearson
-    crossings: Mean  # a chain
+    crossings: Estimate  # a chain
     peak: float  # the highest score at a snapshot, over all chains
     peak_at: tuple[int, int]  # its chain and step
-    mean_peak: Mean  # the highest of each chain
+    mean_peak: Estimate  # the highest of each chain
     dwell: MedianTime  # steps above the baseline once there
     away: MedianTime  # steps until the return, once left
 
@@ -112,7 +112,7 @@ class Recurrence:
         tracked = self.of(self.track)
         yield (
             f"{self.track}, share of chains that cross less that of the other labels: "
-            f"{tracked.against_others.spoken()}: {tracked.verdict}"
+            f"{tracked.against_others.text()}: {tracked.verdict}"
         )
 
     def of(self, label: str) -> "LabelRow":
@@ -128,12 +128,14 @@ class LabelRow:
     n_chains: int
     crossed: int  # of all chains
     began_below: int  # chains that could cross at once; the figures below are of these
-    share: Mean  # of them that crossed
-    against_others: Mean  # that share less the mean share of the other labels in the same chains
+    share: Estimate  # of them that crossed
+    against_others: (
+        Estimate  # that share less the mean share of the other labels in the same chains
+    )
     against_others_p: float  # of exchangeable labels, two-sided, over all labels together
     random_order: float  # the share if the same snapshots came in random order, a mean
     random_order_p: float  # two-sided, over all labels together (Bonferroni)
-    stays: Mean  # share of the snapshots above that are followed by another one above
+    stays: Estimate  # share of the snapshots above that are followed by another one above
     stays_random: float  # the same in random order
     dwell: MedianTime  # steps above the baseline once there
     away: MedianTime  # steps until the return, once left
@@ -141,7 +143,7 @@ class LabelRow:
     @property
     def special(self) -> str:
         """Whether chains come to this label more often than to others."""
-        if self.against_others_p > 1 - LEVEL:
+        if self.against_others_p > 1 - CONFIDENCE:
             return "not told from the others"
         return "more than the others" if self.against_others.value > 0 else "less than the others"
 
@@ -199,12 +201,12 @@ def label_rows(found: TopicScores, *, seed: int = 0) -> list[LabelRow]:
                 n_chains=len(above),
                 crossed=int(crossed[:, place].sum()),
                 began_below=int(mine.sum()),
-                share=share(up, int(mine.sum()), comparisons=count),
+                share=proportion(up, int(mine.sum()), comparisons=count),
                 against_others=_against_others(crossed, below, place),
                 against_others_p=float(others_p[place]),
                 random_order=float(shuffled[place]),
                 random_order_p=float(p_values[place]),
-                stays=share_by_chain(
+                stays=clustered_proportion(
                     (on & own[:, 1:]).sum(axis=1), on.sum(axis=1), comparisons=count
                 ),
                 stays_random=float(stay_shuffled[place]),
@@ -220,7 +222,7 @@ def _crossed(above: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray((~above[:, :-1] & above[:, 1:]).any(axis=1))
 
 
-def _against_others(crossed: NDArray[np.bool_], below: NDArray[np.bool_], place: int) -> Mean:
+def _against_others(crossed: NDArray[np.bool_], below: NDArray[np.bool_], place: int) -> Estimate:
     """Chain by chain, where a label began below: whether it crossed, less the share of the others
     that began below in the same chain."""
     others = below.copy()
@@ -294,7 +296,7 @@ def _part(some: NDArray[np.bool_], of: NDArray[np.bool_], axis: Any) -> NDArray[
     return np.asarray(some.sum(axis=axis) / np.maximum(of.sum(axis=axis), 1))
 
 
-def _ends(mean: Mean) -> str:
+def _ends(mean: Estimate) -> str:
     if mean.interval is None:
         return "(no interval)"
     return f"({mean.interval[0]:.0%} to {mean.interval[1]:.0%})"
@@ -329,7 +331,7 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
         if own is None
         else mean_over_chains(own[:, -1] - own[:, 0], bounds=(-1, 1)),
         crossed=crossed,
-        crossed_interval=share_interval(crossed, len(chains)),
+        crossed_interval=clopper_pearson(crossed, len(chains)),
         crossings=mean_over_chains(ups, bounds=(0, np.inf)),
         peak=float(tracked.max()),
         peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
@@ -350,7 +352,7 @@ class Episodes:
 
     def median(self) -> MedianTime:
         """The Kaplan-Meier median, with an interval over chains."""
-        return median_time_by_chain(self.steps, self.ended, self.chain)
+        return clustered_median_time(self.steps, self.ended, self.chain)
 
 
 def episodes(above: NDArray[np.bool_], every: int) -> Episodes:
@@ -369,7 +371,7 @@ def episodes(above: NDArray[np.bool_], every: int) -> Episodes:
     )
 
 
-def _share(values: NDArray[np.float64]) -> Mean:
+def _share(values: NDArray[np.float64]) -> Estimate:
     """The mean of scores (chains,); its interval ends where scores do, at 0 and 1."""
     return mean_over_chains(values, bounds=(0, 1))
 

@@ -38,7 +38,7 @@ from glauber.runs.embedding import (
     not_english,
 )
 from glauber.runs.snapshots import Snapshots
-from glauber.statistics import Mean, mean_over_chains, share_interval
+from glauber.statistics import Estimate, clopper_pearson, mean_over_chains
 
 Floats = NDArray[np.float64]
 SIMILARITY = "similarity"
@@ -248,7 +248,7 @@ class Judgement:
     n_texts: int
     accuracy: float
     interval: tuple[float, float]  # of Clopper and Pearson, 95%
-    log_loss: Mean  # mean of -log score of the true label, in nats
+    log_loss: Estimate  # mean of -log score of the true label, in nats
     chance: float  # accuracy of guessing, 1 / labels
     chance_log_loss: float  # log of the number of labels
     recall: dict[str, float]  # share found, by label
@@ -284,7 +284,7 @@ def judge(scorer: Scorer, texts: Sequence[Labelled] | None = None) -> Judgement:
         scorer=scorer.name,
         n_texts=len(texts),
         accuracy=float(right.mean()),
-        interval=share_interval(int(right.sum()), len(right)),
+        interval=clopper_pearson(int(right.sum()), len(right)),
         log_loss=mean_over_chains(losses),
         chance=scorer.baseline,
         chance_log_loss=float(np.log(len(scorer.labels))),

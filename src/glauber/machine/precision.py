@@ -20,7 +20,7 @@ from glauber.conditionals.texts import Texts
 from glauber.errors import GlauberError
 from glauber.progress import Advance, check_memory, say, track
 from glauber.result import plain
-from glauber.statistics import Measured, mean_by_chain
+from glauber.statistics import Estimate, clustered_mean
 from glauber.tables import table
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class Precision:
     reason: str = ""  # why the precision is not there
 
     @property
-    def measured(self) -> dict[str, Measured]:
+    def measured(self) -> dict[str, Estimate]:
         """The means, with intervals clustered by text."""
         return {
-            "total_variation": mean_by_chain(self.total_variation, self.text, bounds=(0, 1)),
-            "same_token": mean_by_chain(self.same_token, self.text, bounds=(0, 1)),
-            "nll_difference": mean_by_chain(self.nll_difference, self.text),
+            "total_variation": clustered_mean(self.total_variation, self.text, bounds=(0, 1)),
+            "same_token": clustered_mean(self.same_token, self.text, bounds=(0, 1)),
+            "nll_difference": clustered_mean(self.nll_difference, self.text),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def _compared(exact: Tensor, found: Tensor, stood_there: Tensor) -> tuple[Tensor
     return apart, same, more
 
 
-def _spoken(found: Measured, shape: str = ".2g") -> str:
+def _spoken(found: Estimate, shape: str = ".2g") -> str:
     """A figure and its interval, in few characters."""
     if found.interval is None:
         return f"{found.value:{shape}}"

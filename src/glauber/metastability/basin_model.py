@@ -34,7 +34,7 @@ from glauber.metastability.state_model import (
     transition_counts,
     usual_lags,
 )
-from glauber.statistics import FEW, Estimate, Floats, over_chains
+from glauber.statistics import MIN_CHAINS, Estimates, Floats, jackknife
 
 LAG = 5  # snapshots, where nothing else is said
 MOSTLY = 0.9  # share of the transitions below which the model is said to be of a part only
@@ -46,11 +46,11 @@ class BasinModel:
 
     model: StateModel
     sets: MetastableSets
-    slow: Estimate  # (states - 1,): the model's timescales in steps, slowest first
+    slow: Estimates  # (states - 1,): the model's timescales in steps, slowest first
     timescales: ImpliedTimescales  # at several lags
-    shares: Estimate  # (basins,) of the stationary distribution
-    staying: Estimate  # (basins,): chance to be in the same basin one lag later
-    passages: Estimate  # (basins, basins): mean first-passage times in steps
+    shares: Estimates  # (basins,) of the stationary distribution
+    staying: Estimates  # (basins,): chance to be in the same basin one lag later
+    passages: Estimates  # (basins, basins): mean first-passage times in steps
     transitions: tuple[Transition, ...]  # of every ordered pair
     check: ChapmanKolmogorov | None
     basin_of: NDArray[np.int64]  # (chains, snapshots): where a snapshot is, -1 outside the model
@@ -82,7 +82,7 @@ def basin_model(
     basin_of_label[model.states] = sets.assignment
     basin_of = basin_of_label[labels]
     n_chains_in = chains_in(basin_of)
-    figures = _figures(counts, model, sets, n_chains_in >= FEW)
+    figures = _figures(counts, model, sets, n_chains_in >= MIN_CHAINS)
     check = chapman_kolmogorov(labels, basin_of_label, lag=lag)
     lags = usual_lags(labels.shape[1]) if lags is None else lags
     pairs = permutations(range(sets.n_sets), 2)
@@ -100,7 +100,7 @@ def basin_model(
 
 def _figures(
     counts: Floats, model: StateModel, sets: MetastableSets, enough: NDArray[np.bool_]
-) -> dict[str, Estimate]:
+) -> dict[str, Estimates]:
     """Timescales, shares, staying and passage times, with intervals over chains.
 
     enough (basins,): whether enough chains were in a basin for an interval.
@@ -125,19 +125,19 @@ def _figures(
         kept = np.einsum("ia,ij,ja->a", members, one.matrix, np.eye(m)[basin])
         return np.stack([shares, np.where(shares > 0, kept / np.maximum(shares, 1e-300), np.nan)])
 
-    time = over_chains(times, len(counts), scale="log")
-    chance = over_chains(chances, len(counts), scale="logit")
-    passages = time.part(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
+    time = jackknife(times, len(counts), scale="log")
+    chance = jackknife(chances, len(counts), scale="logit")
+    passages = time.at(np.arange(n - 1, n - 1 + m * m).reshape(m, m))
     return {
-        "slow": time.part(slice(n - 1)).only_where(np.array(chains_behind(counts) >= FEW)),
-        "shares": chance.part(0).only_where(enough),
-        "staying": chance.part(1).only_where(enough),
-        "passages": passages.only_where(enough[:, None] & enough),
+        "slow": time.at(slice(n - 1)).where(np.array(chains_behind(counts) >= MIN_CHAINS)),
+        "shares": chance.at(0).where(enough),
+        "staying": chance.at(1).where(enough),
+        "passages": passages.where(enough[:, None] & enough),
     }
 
 
 def _notes(
-    model: StateModel, sets: MetastableSets, slow: Estimate, check: ChapmanKolmogorov | None,
+    model: StateModel, sets: MetastableSets, slow: Estimates, check: ChapmanKolmogorov | None,
     n_chains: int, n_chains_in: NDArray[np.int64],
 ) -> tuple[str, ...]:  # fmt: skip
     """What a reader must know before believing the figures."""
@@ -152,7 +152,7 @@ def _notes(
             f"The slowest timescale, {slow.value[0]:,.0f} steps, is shorter than the lag of "
             f"{model.lag_steps:,}: at this lag nothing is metastable."
         )
-    rare = [str(basin) for basin in np.flatnonzero(n_chains_in < FEW)]
+    rare = [str(basin) for basin in np.flatnonzero(n_chains_in < MIN_CHAINS)]
     if n_chains == 1:
         notes.append(
             "There is one chain only: no interval can be given, and no other chain confirms that "
@@ -160,7 +160,8 @@ def _notes(
         )
     elif rare:
         notes.append(
-            f"Fewer than {FEW} chains were in basin {', '.join(rare)}: too few for an interval."
+            f"Fewer than {MIN_CHAINS} chains were in basin {', '.join(rare)}: "
+            "too few for an interval."
         )
     unchecked = "The chains are too short to check the model over several lags."
     return (*notes, unchecked if check is None else check.note())

@@ -21,7 +21,7 @@ from glauber.runs.embedding import Choice, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
 from glauber.runs.snapshots import stride as stride_of
-from glauber.statistics import Estimate
+from glauber.statistics import Estimates
 
 if TYPE_CHECKING:
     import pandas
@@ -125,7 +125,7 @@ class Basins(BasinModel, Result):
             "states": len(self.model.states),
             "connected_share": self.model.share,
             "basins": [self._basin(k) for k in range(self.n_basins)],
-            "timescales": self.slow.part(slice(TIMESCALES)),
+            "timescales": self.slow.at(slice(TIMESCALES)),
             "implied_timescales": {
                 "lags": self.timescales.lags, **plain(self.timescales.steps)
             },
@@ -147,7 +147,7 @@ class Basins(BasinModel, Result):
 
     def _basin(self, k: int) -> Record:
         """One basin: its words, and its share of the connected part."""
-        figures = {"share": self.shares.part(k), "staying": self.staying.part(k)}
+        figures = {"share": self.shares.at(k), "staying": self.staying.at(k)}
         return {"basin": k, **asdict(self.readable[k]), **figures}
 
     def lines(self) -> Iterable[str]:
@@ -158,19 +158,19 @@ class Basins(BasinModel, Result):
         called = "sites" if self.snapshots.run.vocabulary.letters else "words"
         for k, own in enumerate(self.readable):
             yield (
-                f"basin {k}: {written(self.shares.part(k), '.2f')} of the stationary distribution "
-                f"of the connected part, {written(self.staying.part(k), '.2f')} to be in it one "
+                f"basin {k}: {written(self.shares.at(k), '.2f')} of the stationary distribution "
+                f"of the connected part, {written(self.staying.at(k), '.2f')} to be in it one "
                 f"lag later, seen in {own.n_chains} of {counted(self.snapshots.n_chains, 'chain')}"
             )
             yield f"    {called}  {', '.join(own.words)}"
             yield from (f"    text   {text}" for text in own.texts)
         shown = range(min(len(self.slow.value), max(2, self.n_basins - 1)))
-        slow = ", ".join(written(self.slow.part(k), ",.0f") for k in shown)
+        slow = ", ".join(written(self.slow.at(k), ",.0f") for k in shown)
         yield f"timescales {slow} steps"
         yield "mean first-passage times in steps, from the row to the column"
         for a in range(self.n_basins):
             row = [
-                written(self.passages.part((a, b)), ",.0f") if a != b else "-"
+                written(self.passages.at((a, b)), ",.0f") if a != b else "-"
                 for b in range(self.n_basins)
             ]
             yield f"    {a}  " + "  ".join(f"{cell:>24}" for cell in row)
@@ -209,9 +209,9 @@ class Basins(BasinModel, Result):
         }
 
 
-def written(found: Estimate, style: str) -> str:
+def written(found: Estimates, style: str) -> str:
     """One figure with its interval, if it has one."""
-    value, ends = float(found.value), found.one().interval
+    value, ends = float(found.value), found.item().interval
     if not np.isfinite(value):
         return "unknown"
     between = "" if ends is None else f" ({ends[0]:{style}} to {ends[1]:{style}})"

@@ -33,7 +33,7 @@ from glauber.result import counted, plain
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
-from glauber.statistics import Measured, mean_by_chain, ratio_over_chains
+from glauber.statistics import Estimate, clustered_mean, ratio_over_chains
 
 SHORTEST = 150  # steps; the paper lists none shorter
 REACH = 3  # edits between two traps of one family
@@ -54,7 +54,7 @@ class Summary:
     by_min_gap: RankCorrelation | None
     gap_difference: RankCorrelation | None  # by the mean gap less by the smallest
     better_predictor: str | None  # none where the difference cannot be told from zero
-    seen_to_exact: Measured | None  # seen holding times over exact ones; none if none was left
+    seen_to_exact: Estimate | None  # seen holding times over exact ones; none if none was left
     share: float  # of all the chains' steps that lie in a trap
     n_left_out: int  # episodes as long that have no state with gaps: in none of these figures
     kind: str = "estimate"  # of the mean duration, too small where traps are unfinished
@@ -113,7 +113,7 @@ class Catalogue:
         )
 
     @property
-    def seen_to_exact(self) -> Measured | None:
+    def seen_to_exact(self) -> Estimate | None:
         """How long texts were seen to hold over how long they do, all traps and their chains."""
         expected, departures = np.zeros((2, self.n_chains))
         for trap in self.traps:
@@ -129,7 +129,7 @@ class Catalogue:
         durations, ranks = [trap.duration for trap in self.traps], self.ranks
         chains = [trap.episode.chain for trap in self.traps]
         least = self.settings["shortest"]
-        mean = mean_by_chain(durations, chains, bounds=(least, np.inf)) if chains else None
+        mean = clustered_mean(durations, chains, bounds=(least, np.inf)) if chains else None
         return Summary(
             n_traps=len(durations),
             n_perfect=sum(trap.perfect for trap in self.traps),
@@ -329,7 +329,7 @@ def _ranked(found: RankCorrelation | None) -> str:
     return "unknown (too few families of traps)" if found is None else _between(found)
 
 
-def _between(found: RankCorrelation | Measured) -> str:
+def _between(found: RankCorrelation | Estimate) -> str:
     ends = found.interval
     said = found.reason if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
     return f"{found.value:.2f} ({said})"

@@ -16,7 +16,7 @@ from glauber.metastability.episodes import check_steps, episodes_of_chain, sojou
 from glauber.runs.embedding import Choice, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots
-from glauber.statistics import Estimate, Floats, Measured, mean_over_chains, over_chains
+from glauber.statistics import Estimate, Estimates, Floats, jackknife, mean_over_chains
 
 # Each figure of a chain, and between which values it lies.
 BOUNDS = {
@@ -40,23 +40,23 @@ class Regime:
     distances: Floats  # (chains, snapshots): 1 - cos from the chain's start
     kind: str = "estimate"
 
-    def measured(self, name: str) -> Measured:
+    def measured(self, name: str) -> Estimate:
         """The mean of a figure over chains, with its interval; a name of BOUNDS."""
         return mean_over_chains(
             self.by_chain[name], bounds=BOUNDS[name], student=BOUNDS[name] != (0.0, 1.0)
         )
 
     @property
-    def from_start(self) -> Estimate:
+    def from_start(self) -> Estimates:
         """The mean distance (snapshots,) from the start over time, with intervals over chains."""
-        return over_chains(
+        return jackknife(
             lambda weights: weights @ self.distances / weights.sum(),
             len(self.distances),
             bounds=(0.0, 2.0),
         )
 
     @property
-    def at_end(self) -> Measured:
+    def at_end(self) -> Estimate:
         """The mean distance from the start at the last snapshot, with its interval."""
         return mean_over_chains(self.distances[:, -1], bounds=(0.0, 2.0), student=True)
 

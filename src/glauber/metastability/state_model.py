@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.extras import need
-from glauber.statistics import FEW, Estimate, Floats, over_chains
+from glauber.statistics import MIN_CHAINS, Estimates, Floats, jackknife
 
 Labels = NDArray[np.int64]  # (chains, snapshots): a state for each snapshot
 Assignment = NDArray[np.int64]  # (n,): the basin of each state
@@ -59,7 +59,7 @@ class ImpliedTimescales:
     """Timescales in steps at several lags; nan where a lag has fewer of them."""
 
     lags: NDArray[np.int64]  # (lags,), in steps
-    steps: Estimate  # (lags, timescales), slowest first
+    steps: Estimates  # (lags, timescales), slowest first
 
 
 def check_labels(labels: Labels, lag: int) -> None:
@@ -137,9 +137,9 @@ def implied_timescales(labels: Labels, lags: list[int], *, every: int = 1) -> Im
                 found[row, : len(slow)] = slow
         return found
 
-    found = over_chains(figures, len(labels), scale="log")
-    enough = np.array([chains_behind(of_chains) >= FEW for of_chains in counts])
-    return ImpliedTimescales(np.array(lags) * every, found.only_where(enough[:, None]))
+    found = jackknife(figures, len(labels), scale="log")
+    enough = np.array([chains_behind(of_chains) >= MIN_CHAINS for of_chains in counts])
+    return ImpliedTimescales(np.array(lags) * every, found.where(enough[:, None]))
 
 
 def chains_behind(counts: Floats) -> int:
@@ -160,9 +160,9 @@ class ChapmanKolmogorov:
     """
 
     multiples: tuple[int, ...]  # k
-    predicted: Estimate  # (multiples, basins, basins)
-    counted: Estimate  # the same
-    difference: Estimate  # counted less predicted; its intervals hold all together
+    predicted: Estimates  # (multiples, basins, basins)
+    counted: Estimates  # the same
+    difference: Estimates  # counted less predicted; its intervals hold all together
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -236,16 +236,16 @@ def chapman_kolmogorov(
             known[key] = _both(seen, basin_of[states], multiples)
         return known[key]
 
-    enough = chains_in(basin_of[labels]) >= FEW
+    enough = chains_in(basin_of[labels]) >= MIN_CHAINS
     pairs = enough[:, None] & enough
     compared = len(multiples) * int((pairs & ~np.eye(len(enough), dtype=bool)).sum())
-    alone = over_chains(lambda weights: both(weights)[:2], len(labels), scale="logit")
-    together = over_chains(
+    alone = jackknife(lambda weights: both(weights)[:2], len(labels), scale="logit")
+    together = jackknife(
         lambda weights: both(weights)[2], len(labels), bounds=(-1.0, 1.0),
         comparisons=max(1, compared),
     )  # fmt: skip
-    predicted, counted = (alone.part(place).only_where(pairs) for place in range(2))
-    return ChapmanKolmogorov(multiples, predicted, counted, together.only_where(pairs))
+    predicted, counted = (alone.at(place).where(pairs) for place in range(2))
+    return ChapmanKolmogorov(multiples, predicted, counted, together.where(pairs))
 
 
 def chains_in(basins: Labels) -> Assignment:

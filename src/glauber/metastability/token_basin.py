@@ -23,7 +23,7 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.errors import GlauberError
 from glauber.progress import track
-from glauber.statistics import share_interval
+from glauber.statistics import clopper_pearson
 
 Floats = NDArray[np.float64]
 
@@ -134,7 +134,7 @@ def lower_share(successes: int, trials: int, *, confidence: float) -> float:
     """One-sided Clopper-Pearson lower bound on a share: 200 of 200 give 98.5% at 95%."""
     if trials < 1:
         raise GlauberError("there are no samples, so nothing can be said.")
-    return share_interval(successes, trials, 2 * confidence - 1)[0]
+    return clopper_pearson(successes, trials, 2 * confidence - 1)[0]
 
 
 def with_copies(

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import connected_components
 
 from glauber.errors import GlauberError
 from glauber.metastability.episodes import Ints
-from glauber.statistics import FEW, LEVEL, Floats, Measured, over_chains
+from glauber.statistics import CONFIDENCE, MIN_CHAINS, Estimate, Floats, jackknife
 
 FEWEST = 4  # families whose ranks are worth comparing
 
@@ -34,7 +34,7 @@ class RankCorrelation:
     n_pairs: int  # of traps of different families whose order is known
     reason: str = ""  # why there is no interval
     kind: str = "estimate"
-    level: float = LEVEL
+    level: float = CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def trap_ranks(
     agree = [_by_family(weight * _rises(np.asarray(gap, np.float64)), which) for gap in gaps]
     made = _judged(agree, pairs, n_families)
     counts = len(lasted), n_families, int(longer.sum())
-    n_chains = FEW if chain is None else len(np.unique(np.asarray(chain)))
+    n_chains = MIN_CHAINS if chain is None else len(np.unique(np.asarray(chain)))
     return Ranks(*(_named(one, counts, n_chains) for one in made))
 
 
@@ -103,7 +103,7 @@ def _by_family(values: Floats, which: NDArray[np.int64]) -> Floats:
     return np.asarray(members.T @ values @ members)
 
 
-def _judged(agree: list[Floats], pairs: Floats, n_families: int) -> list[Measured]:
+def _judged(agree: list[Floats], pairs: Floats, n_families: int) -> list[Estimate]:
     """Both correlations and their difference, with intervals over families."""
 
     def both(weights: Floats) -> Floats:
@@ -116,13 +116,13 @@ def _judged(agree: list[Floats], pairs: Floats, n_families: int) -> list[Measure
         found = both(weights)
         return np.asarray(found[:1] - found[1:])
 
-    each = over_chains(both, n_families, scale="atanh")
-    between = over_chains(apart, n_families, bounds=(-2.0, 2.0))
-    return [each.one(0), each.one(1), between.one(0)]
+    each = jackknife(both, n_families, scale="atanh")
+    between = jackknife(apart, n_families, bounds=(-2.0, 2.0))
+    return [each.item(0), each.item(1), between.item(0)]
 
 
-def _named(found: Measured, counts: tuple[int, int, int], n_chains: int) -> RankCorrelation:
-    if n_chains < FEW:
+def _named(found: Estimate, counts: tuple[int, int, int], n_chains: int) -> RankCorrelation:
+    if n_chains < MIN_CHAINS:
         return RankCorrelation(found.value, None, *counts, "traps of fewer than three chains")
     reason = "" if found.interval else f"{counts[1]} families of traps give no interval"
     return RankCorrelation(found.value, found.interval, *counts, reason)

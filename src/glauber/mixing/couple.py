@@ -34,7 +34,7 @@ from glauber.parameters import (
 )
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, model_parts, one_of, plain, signature, study
-from glauber.statistics import LEVEL, MedianTime, median_time, share_interval
+from glauber.statistics import CONFIDENCE, MedianTime, clopper_pearson, median_time
 
 if TYPE_CHECKING:
     import pandas
@@ -197,7 +197,7 @@ class Coupling(Result):
     def share(self) -> tuple[float, float, float]:
         """The share of pairs that met, and the ends of its 95% interval."""
         n_met, n = int(self.met.sum()), len(self.met)
-        return n_met / n, *share_interval(n_met, n)
+        return n_met / n, *clopper_pearson(n_met, n)
 
     def to_dict(self) -> Record:
         meetings, (share, *interval) = self.meetings, self.share
@@ -214,7 +214,7 @@ class Coupling(Result):
                 "count": self.met.sum(),
                 "of": len(self.met),
                 "interval": interval,
-                "confidence": LEVEL,
+                "confidence": CONFIDENCE,
                 "kind": "estimate",
             },
             "median": dict(zip(("steps", "sweeps"), self.medians, strict=True)),
@@ -262,7 +262,7 @@ class Coupling(Result):
             "value": bound.value,
             "low": bound.low,
             "high": None if lagged.n_censored else bound.high,
-            "confidence": LEVEL,
+            "confidence": CONFIDENCE,
             "kind": lagged.bound_kind,
             "mixing_time": {
                 "value": lagged.mixing_time(self.epsilon),

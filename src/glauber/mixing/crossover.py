@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 from scipy.stats import t as student
 
-from glauber.statistics import LEVEL
+from glauber.statistics import CONFIDENCE
 
 Floats = NDArray[np.float64]
 Ends = tuple[float | None, float | None]  # of an interval; None: nothing bounds it there
@@ -142,7 +142,7 @@ def _drop(n_pairs: int) -> float:
     the chance to meet is neither 0 nor 1. A single pair allows no interval.
     """
     freedom = 2 * (n_pairs - 1)
-    return float(student.ppf((1 + LEVEL) / 2, freedom)) ** 2 / 2 if freedom else np.inf
+    return float(student.ppf((1 + CONFIDENCE) / 2, freedom)) ** 2 / 2 if freedom else np.inf
 
 
 def _exponent(

@@ -179,7 +179,7 @@ class Influence(Result):
         for one in self.averages:
             yield (
                 f"influence met on average along a chain at temperature {one.temperature:g}: "
-                f"{mean_over_chains(one.per_chain).spoken()} (estimate)"
+                f"{mean_over_chains(one.per_chain).text()} (estimate)"
             )
 
     def _mixing_line(self) -> str:

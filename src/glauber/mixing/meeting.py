@@ -31,7 +31,7 @@ from glauber.dynamics.kernel import State, run
 from glauber.errors import GlauberError
 from glauber.mixing.influence_matrix import check_epsilon
 from glauber.progress import Advance, check_count, check_memory, track
-from glauber.statistics import FEW, LEVEL, Floats, share_interval, student_reach
+from glauber.statistics import CONFIDENCE, MIN_CHAINS, Floats, clopper_pearson, t_quantile
 
 UNKNOWN = -1  # a distance after the last step of a pair
 CELLS = 2**22  # pairs times moments worked on at once
@@ -109,7 +109,7 @@ class Meetings:
         rate = 1 - (1 - alpha) / np.broadcast_to(n_sites, self.times.shape)
         return np.asarray((rate ** self.moments[:, None] * self.initial).mean(axis=1))
 
-    def tv_bound(self, steps: ArrayLike, level: float = LEVEL) -> TotalVariationBound:
+    def tv_bound(self, steps: ArrayLike, level: float = CONFIDENCE) -> TotalVariationBound:
         """The bound on the total variation after the steps, from couplings with a lag L.
 
         TV(distribution at t, stationary) <= E max(0, ceil((tau - L - t) / L)) (Biswas, Jacob and
@@ -129,9 +129,9 @@ class Meetings:
             spread = counts.std(axis=1, ddof=1) if n > 1 else np.full(len(t), np.nan)
             columns.append((counts.mean(axis=1), spread / np.sqrt(n), (counts > 0).sum(axis=1)))
         value, error, later = (np.concatenate(column) for column in zip(*columns, strict=True))
-        limits = {count: share_interval(count, n, level) for count in np.unique(later).tolist()}
+        limits = {count: clopper_pearson(count, n, level) for count in np.unique(later).tolist()}
         low, high = np.array([limits[count] for count in later.tolist()]).T
-        reach = student_reach(n, level) * error if n >= FEW else np.full(error.shape, np.inf)
+        reach = t_quantile(n, level) * error if n >= MIN_CHAINS else np.full(error.shape, np.inf)
         high = np.maximum(value + reach, np.inf if self.n_censored else high)
         return TotalVariationBound(value, error, np.maximum(value - reach, low), high)
 
@@ -152,12 +152,12 @@ class Meetings:
         """
         return self._first_below(self.tv_bound(self._steps).value, epsilon)
 
-    def mixing_time_high(self, epsilon: float = 0.25, level: float = LEVEL) -> int | None:
+    def mixing_time_high(self, epsilon: float = 0.25, level: float = CONFIDENCE) -> int | None:
         """The first step from which the upper end of the band is at most epsilon.
 
         None where that cannot be said: there are too few pairs, or censored ones.
         """
-        if self.n_censored or share_interval(0, len(self.times), level)[1] > epsilon:
+        if self.n_censored or clopper_pearson(0, len(self.times), level)[1] > epsilon:
             return None
         return self._first_below(self.tv_bound(self._steps, level).high, epsilon)
 

@@ -48,7 +48,13 @@ from glauber.mixing.influence_matrix import measure_influence
 from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
 from glauber.progress import Advance, check_count, check_memory, check_seed, counter, say, track
 from glauber.result import Result, one_of, plain, signature, study
-from glauber.statistics import FEW, MedianTime, mean_over_chains, median_time, share_interval
+from glauber.statistics import (
+    MIN_CHAINS,
+    MedianTime,
+    clopper_pearson,
+    mean_over_chains,
+    median_time,
+)
 from glauber.sweeps.executors import Result as CellResult
 from glauber.sweeps.executors import Work, choose_executor, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
@@ -193,7 +199,7 @@ class PhaseCell:
     @property
     def interval(self) -> tuple[float, float]:
         """95% interval of the chance to meet."""
-        return share_interval(sum(self.met), len(self.met))
+        return clopper_pearson(sum(self.met), len(self.met))
 
     @property
     def median(self) -> MedianTime:
@@ -444,7 +450,7 @@ def threshold_ratio(thresholds: Sequence[float], crossover: Crossover) -> Thresh
     if crossover.temperature is None or not all(0 < value < np.inf for value in thresholds):
         return ThresholdRatio(*measured, float(np.median(thresholds)), None, (None, None))
     mean, middle = mean_over_chains(np.log(thresholds)), float(np.log(crossover.temperature))
-    few = len(thresholds) < FEW or mean.interval is None
+    few = len(thresholds) < MIN_CHAINS or mean.interval is None
     low, high = (-np.inf, np.inf) if few else mean.interval or (-np.inf, np.inf)
     cold, hot = (None if end is None else float(np.log(end)) for end in crossover.interval)
     ends: list[float | None] = [None, None]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
 from glauber.json_text import Record
-from glauber.statistics import FEW, Mean, mean_over_chains
+from glauber.statistics import MIN_CHAINS, Estimate, mean_over_chains
 
 if TYPE_CHECKING:
     from glauber.mixing.semantic_drift import Distances
@@ -28,8 +28,8 @@ class Saturation:
     False where the interval excludes zero instead; None where neither can be said.
     """
 
-    level: Mean  # over the last half of the snapshots
-    rise: Mean  # over these steps, by a line through them
+    level: Estimate  # over the last half of the snapshots
+    rise: Estimate  # over these steps, by a line through them
     margin: float  # of the rise, in units of the distance: MARGIN times the level
     settled: bool | None
     reason: str | None = None  # why nothing can be said, where that is not the width of an interval
@@ -99,8 +99,8 @@ def saturation(found: "Distances", margin: float = MARGIN) -> Saturation:
 
 def _why_unknown(late: Floats) -> str | None:
     """Why these distances (chains, snapshots) can show nothing, if so."""
-    if len(late) < FEW:
-        return f"{FEW} chains at least could show whether that is where distances stay"
+    if len(late) < MIN_CHAINS:
+        return f"{MIN_CHAINS} chains at least could show whether that is where distances stay"
     if np.ptp(late, axis=1).max() <= STILL:
         return "no chain moved, and what stands still may leave later"
     return None

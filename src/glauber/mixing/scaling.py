@@ -24,7 +24,7 @@ from scipy.stats import t as student
 
 from glauber.errors import GlauberError
 from glauber.mixing.semantic_drift import HittingTimes
-from glauber.statistics import FEW, LEVEL, student_reach
+from glauber.statistics import CONFIDENCE, MIN_CHAINS, t_quantile
 
 Floats = NDArray[np.float64]
 Family = Literal["gamma", "log-normal"]
@@ -56,9 +56,9 @@ class LawFit:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Of c, at 95%: Student's, as the spread is fitted too; None below three times seen."""
-        if self.n_seen < FEW:
+        if self.n_seen < MIN_CHAINS:
             return None
-        reach = student_reach(self.n_seen - 1) * self.log_c_error
+        reach = t_quantile(self.n_seen - 1) * self.log_c_error
         return self.c * float(np.exp(-reach)), self.c * float(np.exp(reach))
 
     def mean(self, n: Floats) -> Floats:
@@ -105,7 +105,7 @@ class Scaling:
     family: Family
     n_times: int
     n_censored: int
-    level: float = LEVEL  # of the power's interval
+    level: float = CONFIDENCE  # of the power's interval
 
     @property
     def best(self) -> LawFit:
@@ -163,7 +163,7 @@ def fit_scaling(
         )
         for law, (each, value, at) in found.items()
     )  # fmt: skip
-    level = 1 - (1 - LEVEL) / comparisons
+    level = 1 - (1 - CONFIDENCE) / comparisons
     power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times), level=level)
     for other in FAMILIES:
         if other != family:

@@ -20,7 +20,7 @@ from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Tempera
 from glauber.progress import check_count, check_memory, check_seed, say
 from glauber.result import Result, model_parts, needed, one_of, plain, study
 from glauber.result import signature as signed
-from glauber.statistics import Mean, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
 if TYPE_CHECKING:
     import pandas
@@ -119,7 +119,7 @@ class Unbiased(UnbiasedMean, Result):
     signature: str
 
     @property
-    def estimated(self) -> Mean:
+    def estimated(self) -> Estimate:
         """The mean over pairs, with the interval that so many pairs allow."""
         return mean_over_chains(self.values[:, 0])
 
@@ -144,7 +144,7 @@ class Unbiased(UnbiasedMean, Result):
 
     def lines(self) -> Iterable[str]:
         times, met = self.meetings.times, self.meetings.met
-        yield f"stationary mean of {self.statistic}: {self.estimated.spoken(4)}, {self.kind}"
+        yield f"stationary mean of {self.statistic}: {self.estimated.text(4)}, {self.kind}"
         yield (
             f"{int(met.sum())} of {len(met)} pairs met, after {int(np.median(times)):,} steps in "
             f"the median and {int(times.max()):,} at most"

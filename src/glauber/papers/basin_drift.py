@@ -10,7 +10,7 @@ from glauber.metastability.traps import PUBLISHED
 from glauber.papers.claims import UPPER, Claim, Quantity, above, at_least
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Scale, Settings, weights
-from glauber.statistics import share
+from glauber.statistics import proportion
 
 MODELS: dict[Scale, str] = {"small": "bundled:english", "paper": "bert-base-uncased"}
 TEMPERATURES = (0.5, 1.0)  # of table 2
@@ -82,7 +82,7 @@ def _drift_row(found: dict[str, Any], published: tuple[float, float], model: str
 def _drift_claims(found: dict[str, Any], published: tuple[float, float]) -> list[Claim]:
     """That the boundary drifts inwards; and what a certificate needs: every level does."""
     edge, at = found["levels"][0], f"temperature {found['temperature']:g}"
-    positive = share(edge["positive"], found["samples"])
+    positive = proportion(edge["positive"], found["samples"])
     lowest = min(level["smallest"] for level in found["levels"])
     own = (*OURS_DRIFT, f"at least {NEARLY_ALL:.0%} of the states counts as all")
     source = "paper A, section 5.4 and table 2"

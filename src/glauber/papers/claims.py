@@ -12,7 +12,7 @@ from math import inf, isfinite
 from typing import Any, Literal
 
 from glauber.result import plain
-from glauber.statistics import LEVEL, Measured, mean_over_chains
+from glauber.statistics import CONFIDENCE, Estimate, mean_over_chains
 
 Word = Literal["disagrees", "cannot tell", "agrees"]
 WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # as they are listed
@@ -37,7 +37,7 @@ class Quantity:
     n: int | None = None
     unit: str = "chains"
     kind: str = "estimate"
-    level: float = LEVEL
+    level: float = CONFIDENCE
     bounds: tuple[float, float] | None = None  # the least and the largest value there is
     reason: str = ""  # why there is no interval
     standard_error: float | None = None
@@ -47,7 +47,7 @@ class Quantity:
     def of(
         cls,
         name: str,
-        found: Measured,
+        found: Estimate,
         *,
         unit: str = "chains",
         bounds: tuple[float, float] | None = None,

@@ -17,7 +17,7 @@ from glauber.json_text import parse_json
 from glauber.papers.claims import Claim, Quantity, below
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Settings
-from glauber.statistics import Measured, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -104,18 +104,18 @@ def _claims(by: dict[str, list[dict[str, Any]]]) -> list[Claim]:
 
 def _less(
     by: dict[str, list[dict[str, Any]]], kind: str, other: str, *, comparisons: int = 1
-) -> Measured:
+) -> Estimate:
     """The difference in nll over seeds that both have, which share rows and first weights."""
     beside = {one["seed"]: one["filled"] for one in by[other]}
     apart = [one["filled"] - beside[one["seed"]] for one in by[kind] if one["seed"] in beside]
     return mean_over_chains(apart, comparisons=comparisons)
 
 
-def _mean(values: list[float], bounds: tuple[float, float] | None = None) -> Measured:
+def _mean(values: list[float], bounds: tuple[float, float] | None = None) -> Estimate:
     return mean_over_chains(values, bounds=bounds)
 
 
-def _shown(found: Measured) -> list[float]:
+def _shown(found: Estimate) -> list[float]:
     """The mean and the ends of its interval, where it has one."""
     return [found.value, *(found.interval or ())]
 

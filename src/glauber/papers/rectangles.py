@@ -12,7 +12,7 @@ import numpy as np
 from glauber.papers.claims import EXACT, Claim, Quantity, above, at_most, near
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Piece, Scale, Settings, weights
-from glauber.statistics import mean_by_chain, rank_correlation, share
+from glauber.statistics import clustered_mean, proportion, rank_correlation
 
 COUNT, LENGTH = 300, 20
 # Mean Delta, paper A, table 1.
@@ -62,8 +62,13 @@ def measured(name: str, settings: Settings) -> dict[str, Any]:
             name, settings.texts, count=COUNT, length=LENGTH, seed=settings.seed,
             device=settings.device,
         )  # fmt: skip
-        arrays = {"delta": found.delta, "passages": found.passages, "influence": found.influence}
-        return {"summary": found.summary(), **arrays, "certified": found.certified}
+        arrays = {
+            "delta": found.delta,
+            "passages": found.rectangles.passages,
+            "influence": found.influence,
+        }
+        summary = {"certified": int(found.certified.value), "count": found.count}
+        return {"summary": summary, **arrays, "certified": found.rectangles.certified}
 
     key = {"model": weights(name), "texts": settings.texts, "seed": settings.seed}
     part: dict[str, Any] = settings.part("rectangles", key, make)
@@ -71,7 +76,7 @@ def measured(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def _mean(name: str, found: dict[str, Any]) -> Quantity:
-    mean = mean_by_chain(found["delta"], found["passages"], bounds=(0.0, np.inf))
+    mean = clustered_mean(found["delta"], found["passages"], bounds=(0.0, np.inf))
     return Quantity.of(name, mean, unit="passages", bounds=(0.0, np.inf))
 
 
@@ -88,7 +93,7 @@ def _certified(name: str, found: dict[str, Any]) -> Quantity:
         one for one, sure in zip(found["passages"], found["certified"], strict=True) if not sure
     }
     n = len(set(found["passages"]))
-    return Quantity.of(name, share(n - len(short), n), unit="passages", bounds=(0.0, 1.0))
+    return Quantity.of(name, proportion(n - len(short), n), unit="passages", bounds=(0.0, 1.0))
 
 
 def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -107,19 +112,18 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 def _control(settings: Settings, name: str) -> dict[str, Any]:
     """A few rectangles of a model that has a joint law."""
-    from glauber.compatibility.control import CLOSING, LEFT_TO_RIGHT
-    from glauber.compatibility.rectangles import rectangles
+    from glauber.compatibility.rectangles import CONTROL_COUNT, LEFT_TO_RIGHT, rectangles
 
     asked = settings.scale == "paper" and settings.model is None
     control = CONTROL if asked else LEFT_TO_RIGHT
 
     def make() -> dict[str, Any]:
         found = rectangles(
-            name, settings.texts, count=CLOSING, length=LENGTH, seed=settings.seed,
+            name, settings.texts, count=CONTROL_COUNT, length=LENGTH, seed=settings.seed,
             control=control, device=settings.device,
         ).control  # fmt: skip
         assert found is not None
-        return found.to_dict()
+        return vars(found)
 
     key = {"model": weights(name), "texts": settings.texts, "seed": settings.seed}
     part: dict[str, Any] = settings.part("control", key | {"control": control}, make)
@@ -134,7 +138,6 @@ def _control_row(found: dict[str, Any]) -> dict[str, Any]:
         "certified": found["certified"],
         "count": found["count"],
         "published": 0.0,
-        "checks": found["checks"],
     }
 
 

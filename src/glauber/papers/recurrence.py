@@ -29,7 +29,7 @@ from glauber.papers.recurrence_claims import (
     model_claims,
 )
 from glauber.papers.settings import Chains, Piece, Scale, Settings, embeddings
-from glauber.statistics import Mean, MedianTime, mean_over_chains
+from glauber.statistics import Estimate, MedianTime, mean_over_chains
 
 LENGTH = 20
 
@@ -261,7 +261,7 @@ def _end_row(topic: str, scores: dict[str, TopicScores], mine: Any) -> dict[str,
     return row | {"scorer": next(iter(scores.values())).scorer, "kind": "estimate"}
 
 
-def _mean(mean: Mean) -> list[float]:
+def _mean(mean: Estimate) -> list[float]:
     """The mean and the ends of its interval, where there is one."""
     return [mean.value, *(mean.interval or ())]
 

@@ -9,7 +9,7 @@ import numpy as np
 from glauber.landscape.recurrence import Recurrence, SeedRow
 from glauber.landscape.scorers import TopicScores
 from glauber.papers.claims import Claim, Quantity, Region, above, below, near
-from glauber.statistics import Mean, difference, mean_over_chains, share, share_interval
+from glauber.statistics import Estimate, clopper_pearson, difference, mean_over_chains, proportion
 
 TRACK = "politics"
 SEEDS = ("health", "sport", "science", "food", "technology")
@@ -49,7 +49,7 @@ def claims_of(
 ) -> Iterable[Claim]:
     """What section 6.2 says of politics and of the seed topics, by one scorer."""
     everyone, tracked = table.rows[-1], table.of(TRACK)
-    low, high = share_interval(published, 50)
+    low, high = clopper_pearson(published, 50)
     by = f" by {table.scorer}"
     yield Claim(
         f"{published} of 50 chains cross the politics baseline at least once",
@@ -96,17 +96,17 @@ def claims_of(
 def _crossing(row: SeedRow, n_steps: int, by: str) -> Quantity:
     """The share of chains that crossed; of shorter chains than the paper's, more would have."""
     found = Quantity.of(
-        f"share that cross in {n_steps:,} steps{by}", share(row.crossed, row.n_chains)
+        f"share that cross in {n_steps:,} steps{by}", proportion(row.crossed, row.n_chains)
     )
     if n_steps >= STEPS or found.interval is None:
         return found
     return replace(found, interval=(found.interval[0], None))
 
 
-def _changes(found: TopicScores, seeds: list[str]) -> tuple[list[Mean], list[Mean]]:
+def _changes(found: TopicScores, seeds: list[str]) -> tuple[list[Estimate], list[Estimate]]:
     """End less start of politics and of the seed's own topic, for each; all hold together."""
-    rises: list[Mean] = []
-    falls: list[Mean] = []
+    rises: list[Estimate] = []
+    falls: list[Estimate] = []
     for topic in SEEDS:
         mine = np.array(seeds) == topic
         for label, into in ((TRACK, rises), (topic, falls)):
@@ -116,7 +116,7 @@ def _changes(found: TopicScores, seeds: list[str]) -> tuple[list[Mean], list[Mea
     return rises, falls
 
 
-def _ends(found: TopicScores, seeds: list[str]) -> dict[str, Mean]:
+def _ends(found: TopicScores, seeds: list[str]) -> dict[str, Estimate]:
     """The mean politics score at the end by seed topic; the intervals hold together."""
     last = found.of(TRACK)[:, -1]
     return {
@@ -127,7 +127,7 @@ def _ends(found: TopicScores, seeds: list[str]) -> dict[str, Mean]:
     }
 
 
-def _extreme(name: str, means: list[Mean], which: Any) -> Quantity:
+def _extreme(name: str, means: list[Estimate], which: Any) -> Quantity:
     """The smallest (min) or largest (max) of several means whose intervals hold together.
 
     That of the true means lies between those of the ends.

@@ -18,7 +18,7 @@ from glauber.papers.paper import Reproduction
 from glauber.papers.settings import TOKENS, Chains, Piece, Scale, Settings, embeddings, weights
 from glauber.runs.embedding import Embedder, choose_embedder, load_embedder
 from glauber.runs.snapshots import Snapshots, snapshots
-from glauber.statistics import Mean, mean_over_chains
+from glauber.statistics import Estimate, mean_over_chains
 
 ALONE = 1  # chains of figure 1
 SEVERAL = 3  # chains of figure 4
@@ -248,7 +248,7 @@ def _longest(texts: tuple[str, ...]) -> int:
     return max(len(list(same)) for _, same in groupby(texts)) - 1
 
 
-def _mean(mean: Mean) -> list[float]:
+def _mean(mean: Estimate) -> list[float]:
     """The mean and the ends of its interval, where there is one."""
     return [mean.value, *(mean.interval or ())]
 

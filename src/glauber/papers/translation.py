@@ -31,7 +31,7 @@ from glauber.papers.translation_runs import (
     sets,
     speed_claims,
 )
-from glauber.statistics import Measured
+from glauber.statistics import Estimate
 from glauber.translation.data import Judged, load_vocabulary
 from glauber.translation.decoding import REFINING, Decoding
 from glauber.translation.evaluation import (
@@ -314,7 +314,7 @@ def _attention_rows(
     return rows
 
 
-def _shown(gap: Measured) -> list[float | None]:
+def _shown(gap: Estimate) -> list[float | None]:
     return [gap.value, *(gap.interval or (None, None))]
 
 

@@ -13,7 +13,7 @@ from glauber.papers.paper import Reproduction
 from glauber.papers.settings import Settings
 from glauber.papers.translation_equal import DIFFERS, JOINED, compared, equal
 from glauber.papers.translation_runs import provenance, recorded, row, sentences, sets
-from glauber.statistics import normal_reach
+from glauber.statistics import normal_quantile
 from glauber.translation.data import Judged
 from glauber.translation.decoding import Decoding
 from glauber.translation.evaluation import Evaluation, Measures, evaluate
@@ -175,7 +175,7 @@ def _interval(one: dict[str, Any], name: str) -> list[float] | None:
     error = one.get(f"error_{name}")
     if error is None:
         return None
-    value, reach = one[f"less_{name}"], normal_reach() * error
+    value, reach = one[f"less_{name}"], normal_quantile() * error
     return [value - reach, value + reach]
 
 

@@ -19,11 +19,11 @@ from glauber.papers.claims import EXACT, Claim, Quantity, Region, above, at_leas
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import TOKENS, Chains, Piece, Scale, Settings, embeddings
 from glauber.statistics import (
-    Measured,
-    mean_by_chain,
+    Estimate,
+    clopper_pearson,
+    clustered_mean,
+    clustered_proportion,
     mean_over_chains,
-    share_by_chain,
-    share_interval,
 )
 
 LONGEST = 20  # traps listed of each detector
@@ -138,7 +138,7 @@ def _claims(found: Catalogue) -> list[Claim]:
     per_chain = _poisson_ends(PUBLISHED["traps"])
     perfect = _share(traps, [trap.perfect for trap in traps], found.n_chains)
     duration = (
-        mean_by_chain([trap.duration for trap in traps], chain, bounds=(150, np.inf))
+        clustered_mean([trap.duration for trap in traps], chain, bounds=(150, np.inf))
         if traps
         else _nothing("no trap was found")
     )
@@ -153,7 +153,7 @@ def _claims(found: Catalogue) -> list[Claim]:
         Claim(
             "4 of the 17 traps are perfect, 13 approximate", TABLE5, "4 of 17",
             Quantity.of("share of the traps that are perfect", perfect, bounds=(0.0, 1.0)),
-            Region(*share_interval(4, 17), strict=False),
+            Region(*clopper_pearson(4, 17), strict=False),
             effect=4 / 17, ours=("0.07 to 0.50: the interval of 4 of 17",),
         ),
         Claim(
@@ -249,7 +249,7 @@ def _weakest_claim(traps: Sequence[Trap], n_chains: int) -> Claim:
     )  # fmt: skip
 
 
-def _share(traps: Sequence[Trap], which: Sequence[bool], n_chains: int) -> Measured:
+def _share(traps: Sequence[Trap], which: Sequence[bool], n_chains: int) -> Estimate:
     """The share of traps that are so, with an interval over chains."""
     if not traps:
         return _nothing("no such trap was found")
@@ -257,11 +257,11 @@ def _share(traps: Sequence[Trap], which: Sequence[bool], n_chains: int) -> Measu
     for trap, one in zip(traps, which, strict=True):
         counts[trap.episode.chain] += one
         totals[trap.episode.chain] += 1
-    return share_by_chain(counts, totals)
+    return clustered_proportion(counts, totals)
 
 
-def _nothing(reason: str) -> Measured:
-    return Measured(float("nan"), None, reason=reason)
+def _nothing(reason: str) -> Estimate:
+    return Estimate(float("nan"), None, reason=reason)
 
 
 def _poisson_ends(count: int) -> tuple[float, float]:

@@ -53,7 +53,7 @@ from glauber.proteins.regions import check_loops
 from glauber.proteins.singles import Singles, single_mutants
 from glauber.proteins.variants import Variant, Variants
 from glauber.result import counted, needed, report_skipped, signature, study
-from glauber.statistics import Floats, Measured, mean_over_chains, over_chains
+from glauber.statistics import Estimate, Floats, jackknife, mean_over_chains
 
 
 @study
@@ -179,8 +179,8 @@ class Scored(NamedTuple):
 
     scores: dict[str, float]
     along: Floats  # (orders,)
-    mean: Measured
-    sd: Measured
+    mean: Estimate
+    sd: Estimate
     low: float
     high: float
 
@@ -205,16 +205,16 @@ def _score(
 
 def _over_orders(
     ask: Questions, variant: Changed, rankings: Rankings, orders: int
-) -> tuple[Floats, Measured, Measured, float, float]:
+) -> tuple[Floats, Estimate, Estimate, float, float]:
     """Along each order; mean and standard deviation; lowest and highest."""
     followed = rankings.of(variant)
     if followed_exactly(len(variant.sites), orders):
         table = gains(ask, variant)
         every = over_all_orders(table)
-        mean, sd = (Measured(value, None, "exact") for value in (every.mean, every.sd))
+        mean, sd = (Estimate(value, None, "exact") for value in (every.mean, every.sd))
         return sums_along(table, followed), mean, sd, every.low, every.high
     along = asked_along(ask, variant, followed)
-    spread = over_chains(lambda w: np.asarray(_sd(along[w > 0])), len(along), scale="log").one()
+    spread = jackknife(lambda w: np.asarray(_sd(along[w > 0])), len(along), scale="log").item()
     return along, mean_over_chains(along), spread, float(along.min()), float(along.max())
 
 

@@ -13,7 +13,7 @@ from glauber.json_text import Record
 from glauber.proteins.fasta import SequenceResult
 from glauber.proteins.order_scores import agreement, contrary
 from glauber.result import counted, plain
-from glauber.statistics import Floats, Measured, mean_over_chains, over_chains, rank_correlation
+from glauber.statistics import Estimate, Floats, jackknife, mean_over_chains, rank_correlation
 
 if TYPE_CHECKING:
     import pandas
@@ -49,8 +49,8 @@ class Variant:
     sequence: str
     changes: int
     scores: dict[str, float]  # by convention
-    mean: Measured  # over orders
-    sd: Measured  # over orders
+    mean: Estimate  # over orders
+    sd: Estimate  # over orders
     low: float  # of the orders that were followed
     high: float
     orders: int  # that were followed
@@ -122,34 +122,32 @@ class Variants(SequenceResult):
         return sum(self.swaps) // 2, compared * (compared - 1) // 2
 
     @property
-    def order_sd(self) -> Measured:
+    def order_sd(self) -> Estimate:
         """The standard deviation over orders, mean over variants."""
         return mean_over_chains([one.sd.value for one in self._several], bounds=(0, np.inf))
 
     @property
-    def order_range(self) -> Measured:
+    def order_range(self) -> Estimate:
         """The highest order less the lowest, mean over variants."""
         ranges = [one.high - one.low for one in self._several]
         return mean_over_chains(ranges, bounds=(0, np.inf))
 
     @property
-    def between(self) -> Measured:
+    def between(self) -> Estimate:
         """The standard deviation between variants of their means over orders."""
         means = np.array([one.mean.value for one in self.variants])
-        spread = over_chains(lambda w: np.std(means[w > 0], ddof=1), len(means), scale="log")
-        return spread.one()
+        spread = jackknife(lambda w: np.std(means[w > 0], ddof=1), len(means), scale="log")
+        return spread.item()
 
     @cached_property
-    def agreement(self) -> Measured:
+    def agreement(self) -> Estimate:
         """Spearman's correlation of two orders' rankings, mean over pairs of orders."""
         along = self.along[self._distinct]
-        found = over_chains(
-            lambda w: np.asarray(agreement(along[w > 0])), len(along), scale="atanh"
-        )
-        return found.one()
+        found = jackknife(lambda w: np.asarray(agreement(along[w > 0])), len(along), scale="atanh")
+        return found.item()
 
     @cached_property
-    def correlations(self) -> dict[tuple[str, str], Measured]:
+    def correlations(self) -> dict[tuple[str, str], Estimate]:
         """Spearman's correlation between each two conventions, over different variants."""
         listed = [self.variants[at].by_convention for at in self._distinct]
         columns = {name: [one[name] for one in listed] for name in listed[0]}
@@ -251,9 +249,9 @@ class Variants(SequenceResult):
         yield f"mean and sd of {', '.join(told)}; each convention by itself is {self.kind}"
 
     def _compared(self) -> Iterable[str]:
-        yield f"standard deviation over orders, mean over variants: {self.order_sd.spoken()}"
-        yield f"highest order less lowest, mean over variants: {self.order_range.spoken()}"
-        yield f"standard deviation between variants: {self.between.spoken()}"
+        yield f"standard deviation over orders, mean over variants: {self.order_sd.text()}"
+        yield f"highest order less lowest, mean over variants: {self.order_range.text()}"
+        yield f"standard deviation between variants: {self.between.text()}"
         flagged, pairs = self.flagged
         orders = f"{'all ' * self.every_order}{self.along.shape[1]:,} orders"
         kind = "exact" if self.every_order else "an estimate"
@@ -261,10 +259,10 @@ class Variants(SequenceResult):
             f"the order decides between {flagged:,} of {counted(pairs, 'pair')} of variants: more "
             f"than {CONTRARY:.0%} of {orders} rank them the other way round ({kind})"
         )
-        yield f"one order's ranking against another's, Spearman: {self.agreement.spoken()}"
+        yield f"one order's ranking against another's, Spearman: {self.agreement.text()}"
         for (one, other), found in self.correlations.items():
             if one == MEAN and len(self.variants) > 3:
-                yield f"Spearman of {LABELS[one]} and {LABELS[other]}: {found.spoken()}"
+                yield f"Spearman of {LABELS[one]} and {LABELS[other]}: {found.text()}"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per variant, the best first."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from glauber.errors import GlauberError
-from glauber.statistics import FEW, student_reach
+from glauber.statistics import MIN_CHAINS, t_quantile
 
 Floats = NDArray[np.float64]
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
@@ -44,9 +44,9 @@ class WordContrast:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Of this word alone, at 95% by Student's t; none for two chains."""
-        if self.n_chains < FEW:
+        if self.n_chains < MIN_CHAINS:
             return None
-        reach = student_reach(self.n_chains) * self.standard_error
+        reach = t_quantile(self.n_chains) * self.standard_error
         return self.log_odds - reach, self.log_odds + reach
 
 
@@ -86,8 +86,8 @@ def distinctive_words(
     delta = log_odds(summed, [total.sum() for total in totals], prior)
     errors = _errors(counts, totals, prior)
     n_chains = min(len(first), len(second))
-    enough = n_chains >= FEW
-    limit = student_reach(n_chains, comparisons=len(words))
+    enough = n_chains >= MIN_CHAINS
+    limit = t_quantile(n_chains, comparisons=len(words))
     found = [
         WordContrast(
             word=word,

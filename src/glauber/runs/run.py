@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glauber.call import record_run
 from glauber.errors import GlauberError
 from glauber.progress import check_count
 from glauber.result import Result, counted, plain
@@ -52,7 +53,7 @@ class Run(Result):
                 f"{found.name} is a generation and no chain: `glauber show` shows its passes, "
                 "and the command that began it resumes it."
             )
-        return found
+        return record_run(found)
 
     @property
     def name(self) -> str:

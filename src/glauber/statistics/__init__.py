@@ -1,60 +1,52 @@
-"""How sure is a number? One place for every interval; docs/statistics.md says which and why.
+"""Estimates and their intervals, in one place; docs/statistics.md says which methods and why.
 
 Snapshots of one chain depend on each other, chains do not: an interval is that of the spread of
 whole chains, by a method that keeps its level with 4 to 30 of them. Fewer than three allow none.
 """
 
-from glauber.statistics.chains import (
-    Estimate,
-    Statistic,
-    over_chains,
-    rank_correlation,
-)
+from glauber.statistics.chains import Estimates, Statistic, jackknife, rank_correlation
 from glauber.statistics.means import (
-    FEW,
-    LEVEL,
+    CONFIDENCE,
+    MIN_CHAINS,
+    Estimate,
     Floats,
-    Measured,
+    clopper_pearson,
+    clustered_mean,
+    clustered_proportion,
     difference,
-    mean_by_chain,
     mean_over_chains,
-    normal_reach,
+    normal_quantile,
     power,
+    proportion,
     ratio_over_chains,
-    share,
-    share_by_chain,
-    share_interval,
     smallest_effect,
     standard_error,
-    student_reach,
+    t_quantile,
 )
-from glauber.statistics.times import MedianTime, median_time, median_time_by_chain
-
-Mean = Measured
+from glauber.statistics.times import MedianTime, clustered_median_time, median_time
 
 __all__ = [
-    "FEW",
-    "LEVEL",
+    "CONFIDENCE",
+    "MIN_CHAINS",
     "Estimate",
+    "Estimates",
     "Floats",
-    "Mean",
-    "Measured",
     "MedianTime",
     "Statistic",
+    "clopper_pearson",
+    "clustered_mean",
+    "clustered_median_time",
+    "clustered_proportion",
     "difference",
-    "mean_by_chain",
+    "jackknife",
     "mean_over_chains",
     "median_time",
-    "median_time_by_chain",
-    "normal_reach",
-    "over_chains",
+    "normal_quantile",
     "power",
+    "proportion",
     "rank_correlation",
     "ratio_over_chains",
-    "share",
-    "share_by_chain",
-    "share_interval",
     "smallest_effect",
     "standard_error",
-    "student_reach",
+    "t_quantile",
 ]

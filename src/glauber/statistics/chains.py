@@ -1,4 +1,4 @@
-"""How sure is any figure that is worked out from whole chains together?"""
+"""Estimates of any shape from whole chains, with errors by the jackknife."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from glauber.errors import GlauberError
 from glauber.statistics.means import (
-    FEW,
-    FREE,
+    CONFIDENCE,
     JACKKNIFE,
-    LEVEL,
+    MIN_CHAINS,
+    UNBOUNDED,
+    Estimate,
     Floats,
-    Measured,
     mean_ends,
     pseudo_values,
-    tail_of,
+    tail_probability,
     too_few,
 )
 
@@ -27,7 +27,7 @@ ALONE = "the figure rests on one chain: without it there is none"
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimates:
     """Figures of any shape, with what leaving out each chain once says of each.
 
     A figure is nan where too little was seen for it. standard_error, low and high are none for
@@ -39,27 +39,27 @@ class Estimate:
     low: Floats | None  # ends of the interval
     high: Floats | None
     kind: str = "estimate"
-    level: float = LEVEL
+    level: float = CONFIDENCE
     n_chains: int = 0
     method: str = JACKKNIFE
 
-    def part(self, places: Any) -> "Estimate":
+    def at(self, places: Any) -> "Estimates":
         """Some of the figures, chosen as numpy chooses."""
         return self._changed(lambda each: np.asarray(each[places]), self.value[places])
 
-    def only_where(self, enough: NDArray[np.bool_]) -> "Estimate":
+    def where(self, enough: NDArray[np.bool_]) -> "Estimates":
         """The same figures, with errors only where enough chains stand behind one."""
         return self._changed(lambda each: np.where(enough, each, np.nan), self.value)
 
-    def _changed(self, change: Callable[[Floats], Floats], value: Floats) -> "Estimate":
+    def _changed(self, change: Callable[[Floats], Floats], value: Floats) -> "Estimates":
         error, low, high = (
             None if each is None else change(each)
             for each in (self.standard_error, self.low, self.high)
         )
         rest = self.kind, self.level, self.n_chains, self.method
-        return Estimate(np.asarray(value), error, low, high, *rest)
+        return Estimates(np.asarray(value), error, low, high, *rest)
 
-    def one(self, place: Any = ()) -> Measured:
+    def item(self, place: Any = ()) -> Estimate:
         """One of the figures by itself, with the reason where it has no interval."""
         value = float(self.value[place])
         if self.low is None or self.high is None or self.standard_error is None:
@@ -70,18 +70,18 @@ class Estimate:
             ends = float(self.low[place]), float(self.high[place])
             error, reason = float(self.standard_error[place]), ""
         rest = self.kind, self.level, self.n_chains, self.method
-        return Measured(value, ends, *rest, reason, error)
+        return Estimate(value, ends, *rest, reason, error)
 
 
-def over_chains(
+def jackknife(
     statistic: Statistic,
     n_chains: int,
     *,
     scale: str = "plain",
-    bounds: tuple[float, float] = FREE,
-    level: float = LEVEL,
+    bounds: tuple[float, float] = UNBOUNDED,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Estimate:
+) -> Estimates:
     """The figures of all chains, with errors from leaving out each chain once (jackknife).
 
     The scale is where figures are closest to symmetric: plain, log (positive ones, such as
@@ -89,15 +89,15 @@ def over_chains(
     Right for smooth figures; a median or a largest value is none (see median_time).
     """
     value = np.asarray(statistic(np.ones(n_chains)), np.float64)
-    if n_chains < FEW:
-        return Estimate(value, None, None, None, n_chains=n_chains)
+    if n_chains < MIN_CHAINS:
+        return Estimates(value, None, None, None, n_chains=n_chains)
     kept = (np.arange(n_chains) % GROUPS != np.arange(min(n_chains, GROUPS))[:, None]).astype(float)
     without = np.stack([_left_out(statistic, row, value.shape) for row in kept])
-    low, high = _ends(value, without, scale, bounds, tail_of(level, comparisons))
+    low, high = _ends(value, without, scale, bounds, tail_probability(level, comparisons))
     with np.errstate(invalid="ignore"):
         error = pseudo_values(value, without).std(axis=0, ddof=1) / np.sqrt(len(without))
     error = np.where(np.isnan(low), np.nan, error)
-    return Estimate(value, error, low, high, level=level, n_chains=n_chains)
+    return Estimates(value, error, low, high, level=level, n_chains=n_chains)
 
 
 SCALES: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]] = {
@@ -106,7 +106,7 @@ SCALES: dict[str, tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]]
     "logit": (lambda share: np.log(share / (1 - share)), lambda odds: 1 / (1 + np.exp(-odds))),
     "atanh": (np.arctanh, np.tanh),
 }
-RANGES = {"plain": FREE, "log": (0.0, np.inf), "logit": (0.0, 1.0), "atanh": (-1.0, 1.0)}
+RANGES = {"plain": UNBOUNDED, "log": (0.0, np.inf), "logit": (0.0, 1.0), "atanh": (-1.0, 1.0)}
 
 
 def _ends(
@@ -147,9 +147,9 @@ def rank_correlation(
     second: ArrayLike,
     *,
     chain: ArrayLike | None = None,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Measured:
+) -> Estimate:
     """Spearman's correlation of two measures (n,) with its interval.
 
     Of independent pairs: Fisher's z with the variance of Bonett and Wright (2000) and Student's
@@ -159,17 +159,17 @@ def rank_correlation(
     x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
     names = np.arange(len(x)) if chain is None else np.asarray(chain)
     n_chains = len(np.unique(names))
-    value, tail = _spearman(x, y), tail_of(level, comparisons)
+    value, tail = _spearman(x, y), tail_probability(level, comparisons)
     apart = n_chains == len(x)
     method = "Fisher's z (Bonett and Wright)" if apart else JACKKNIFE
     reason = "three pairs or fewer have no order to speak of" if apart and n_chains <= 3 else ""
     reason = "one of the measures never changes" if np.isnan(value) else reason or too_few(n_chains)
     if reason:
-        return Measured(value, None, "estimate", level, n_chains, method, reason)
+        return Estimate(value, None, "estimate", level, n_chains, method, reason)
     ends = _ranked_apart(value, len(x), tail) if apart else _ranked_by_chain(x, y, names, tail)
     if ends is None:
-        return Measured(value, None, "estimate", level, n_chains, method, ALONE)
-    return Measured(value, ends, "estimate", level, n_chains, method)
+        return Estimate(value, None, "estimate", level, n_chains, method, ALONE)
+    return Estimate(value, ends, "estimate", level, n_chains, method)
 
 
 def _spearman(x: Floats, y: Floats) -> float:

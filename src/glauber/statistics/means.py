@@ -1,4 +1,4 @@
-"""How sure is a mean, a share, a ratio or a difference that a few chains gave?
+"""Means, proportions, ratios and differences over a few chains, with their intervals.
 
 Snapshots of one chain depend on each other, chains do not: the spread is always that of chains.
 """
@@ -13,33 +13,33 @@ from numpy.typing import ArrayLike, NDArray
 from glauber.statistics.bounded import bounded_ends
 
 Floats = NDArray[np.float64]
-LEVEL = 0.95
-FEW = 3  # chains that an interval rests on, at least
+CONFIDENCE = 0.95
+MIN_CHAINS = 3  # chains that an interval rests on, at least
 MANY = 100  # chains beyond which one more changes nothing of the interval's shape
-FREE = (-np.inf, np.inf)
+UNBOUNDED = (-np.inf, np.inf)
 STUDENT = "Student's t, widened for skewness (Hall): assumes no rare chains unlike those seen"
 BOUNDED = "Gaffke's bounds, for any distribution within the bounds"
 JACKKNIFE = f"jackknife over chains, {STUDENT}"
 TWO = "two values are too few to show how much they differ"
 ONE = "one value cannot show how much values differ"
 NONE = "no chain gave a value"
-ALIKE = "all values are the same, so nothing shows how much they differ"
+NO_VARIATION = "all values are the same, so nothing shows how much they differ"
 
 
 @dataclass(frozen=True)
-class Measured:
+class Estimate:
     """A figure with the interval that its chains allow; the reason where they allow none."""
 
     value: float
     interval: tuple[float, float] | None
     kind: str = "estimate"
-    level: float = LEVEL
+    level: float = CONFIDENCE
     n_chains: int = 0  # independent ones: chains, texts, pairs, trials
     method: str = ""
     reason: str = ""  # why there is no interval
     standard_error: float | None = None
 
-    def spoken(self, digits: int = 3) -> str:
+    def text(self, digits: int = 3) -> str:
         """As a sentence has it: 0.532 (95%: 0.498 to 0.571), or why there is no interval."""
         value = f"{self.value:.{digits}f}"
         if self.kind == "exact":
@@ -54,23 +54,23 @@ class Measured:
         return self.interval is not None and not self.interval[0] <= other <= self.interval[1]
 
 
-def tail_of(level: float = LEVEL, comparisons: int = 1) -> float:
+def tail_probability(level: float = CONFIDENCE, comparisons: int = 1) -> float:
     """The chance to err on each side, so that all comparisons hold together (Bonferroni)."""
     return (1 - level) / 2 / comparisons
 
 
-def normal_reach(level: float = LEVEL, *, comparisons: int = 1) -> float:
+def normal_quantile(level: float = CONFIDENCE, *, comparisons: int = 1) -> float:
     """Standard errors on each side by the normal approximation: for hundreds of values, not few."""
     from scipy.special import ndtri
 
-    return float(ndtri(1 - tail_of(level, comparisons)))
+    return float(ndtri(1 - tail_probability(level, comparisons)))
 
 
-def student_reach(n_chains: int, level: float = LEVEL, *, comparisons: int = 1) -> float:
+def t_quantile(n_chains: int, level: float = CONFIDENCE, *, comparisons: int = 1) -> float:
     """Standard errors on each side where the error itself comes from so many chains."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(n_chains - 1, 1 - tail_of(level, comparisons)))
+    return float(stdtrit(n_chains - 1, 1 - tail_probability(level, comparisons)))
 
 
 def standard_error(values: NDArray[Any]) -> float:
@@ -80,11 +80,11 @@ def standard_error(values: NDArray[Any]) -> float:
 
 def too_few(n_chains: int) -> str:
     """Why so few chains allow no interval; empty where they do."""
-    return (NONE, ONE, TWO)[n_chains] if n_chains < FEW else ""
+    return (NONE, ONE, TWO)[n_chains] if n_chains < MIN_CHAINS else ""
 
 
 def mean_ends(
-    values: Floats, tail: float, bounds: tuple[float, float] = FREE
+    values: Floats, tail: float, bounds: tuple[float, float] = UNBOUNDED
 ) -> tuple[Floats, Floats]:
     """Both ends of the interval of the mean of independent values (..., n), n of 3 or more.
 
@@ -129,9 +129,9 @@ def mean_over_chains(
     *,
     bounds: tuple[float, float] | None = None,
     student: bool = False,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Measured:
+) -> Estimate:
     """The mean of independent values (count,) with its interval, cut where no mean can lie.
 
     bounds are the least and the largest value there is, such as 0 and 1 of a share. If both are
@@ -142,21 +142,26 @@ def mean_over_chains(
     """
     seen = np.asarray(values, np.float64)
     value = float(seen.mean()) if len(seen) else float("nan")
-    tail, ends = tail_of(level, comparisons), bounds or FREE
-    if len(seen) >= FEW and np.isfinite(ends).all() and np.isfinite(seen).all() and not student:
+    tail, ends = tail_probability(level, comparisons), bounds or UNBOUNDED
+    if (
+        len(seen) >= MIN_CHAINS
+        and np.isfinite(ends).all()
+        and np.isfinite(seen).all()
+        and not student
+    ):
         return _bounded(seen, np.ones_like(seen), ends, tail, level)
     return measured(value, seen, tail, ends, level=level)
 
 
 def _bounded(
     sums: Floats, sizes: Floats, bounds: tuple[float, float], tail: float, level: float
-) -> Measured:
+) -> Estimate:
     """sum(sums) / sum(sizes) over chains, of values within finite bounds."""
     value, n = float(sums.sum() / sizes.sum()), len(sums)
     low, high = (float(end) for end in bounded_ends(sums, sizes, tail, bounds))
     ends = min(low, value), max(high, value)
     error = standard_error(pseudo_values(value, _left_out(sums, sizes)))
-    return Measured(value, ends, "estimate", level, n, BOUNDED, standard_error=error)
+    return Estimate(value, ends, "estimate", level, n, BOUNDED, standard_error=error)
 
 
 def _left_out(sums: Floats, sizes: Floats) -> Floats:
@@ -168,25 +173,25 @@ def measured(
     value: float,
     by_chain: Floats,
     tail: float,
-    bounds: tuple[float, float] = FREE,
+    bounds: tuple[float, float] = UNBOUNDED,
     *,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     method: str = STUDENT,
-) -> Measured:
+) -> Estimate:
     """A figure whose interval is that of the mean of by_chain (chains,), or the reason for none."""
     n = len(by_chain)
-    if n < FEW:
-        return Measured(value, None, level=level, n_chains=n, method=method, reason=too_few(n))
+    if n < MIN_CHAINS:
+        return Estimate(value, None, level=level, n_chains=n, method=method, reason=too_few(n))
     error = standard_error(by_chain)
     low, high = (float(end) for end in mean_ends(by_chain, tail, bounds))
     if np.isnan(low) or np.isnan(high):
-        reason = ALIKE if np.isfinite(by_chain).all() else "a chain has no value"
-        return Measured(value, None, level=level, n_chains=n, method=method, reason=reason)
+        reason = NO_VARIATION if np.isfinite(by_chain).all() else "a chain has no value"
+        return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     ends = max(min(low, value), bounds[0]), min(max(high, value, bounds[0]), bounds[1])
-    return Measured(value, ends, level=level, n_chains=n, method=method, standard_error=error)
+    return Estimate(value, ends, level=level, n_chains=n, method=method, standard_error=error)
 
 
-def share_interval(count: int, total: int, confidence: float = LEVEL) -> tuple[float, float]:
+def clopper_pearson(count: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """The interval of Clopper and Pearson: it holds the true share with at least that confidence.
 
     Each side errs with at most half of the rest, so each end is also a bound by itself.
@@ -199,18 +204,24 @@ def share_interval(count: int, total: int, confidence: float = LEVEL) -> tuple[f
     return low, high
 
 
-def share(count: int, total: int, *, level: float = LEVEL, comparisons: int = 1) -> Measured:
+def proportion(
+    count: int, total: int, *, level: float = CONFIDENCE, comparisons: int = 1
+) -> Estimate:
     """The share of independent trials that succeeded; one trial a chain."""
     value = count / total if total else float("nan")
-    ends = share_interval(count, total, 1 - 2 * tail_of(level, comparisons)) if total else None
+    ends = (
+        clopper_pearson(count, total, 1 - 2 * tail_probability(level, comparisons))
+        if total
+        else None
+    )
     reason = "" if total else NONE
     method = "Clopper and Pearson"
-    return Measured(value, ends, level=level, n_chains=total, method=method, reason=reason)
+    return Estimate(value, ends, level=level, n_chains=total, method=method, reason=reason)
 
 
-def share_by_chain(
-    counts: ArrayLike, totals: ArrayLike, *, level: float = LEVEL, comparisons: int = 1
-) -> Measured:
+def clustered_proportion(
+    counts: ArrayLike, totals: ArrayLike, *, level: float = CONFIDENCE, comparisons: int = 1
+) -> Estimate:
     """The share of counts (chains,) among totals (chains,): several trials of a chain.
 
     Trials of one chain (text, sentence) may all go the same way, so only chains count as
@@ -219,15 +230,15 @@ def share_by_chain(
     return _pooled(counts, totals, (0.0, 1.0), level, comparisons)
 
 
-def mean_by_chain(
+def clustered_mean(
     values: ArrayLike,
     chain: ArrayLike,
     *,
     bounds: tuple[float, float] | None = None,
     student: bool = False,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Measured:
+) -> Estimate:
     """The mean of values (n,) of which several share a chain, a text or a sentence (n,).
 
     bounds and student as in mean_over_chains.
@@ -235,7 +246,7 @@ def mean_by_chain(
     seen = np.asarray(values, np.float64)
     _, whose = np.unique(np.asarray(chain), return_inverse=True)
     sums, sizes = np.bincount(whose, weights=seen), np.bincount(whose)
-    return _pooled(sums, sizes, bounds or FREE, level, comparisons, student=student)
+    return _pooled(sums, sizes, bounds or UNBOUNDED, level, comparisons, student=student)
 
 
 def _pooled(
@@ -246,12 +257,17 @@ def _pooled(
     comparisons: int,
     *,
     student: bool = False,
-) -> Measured:
+) -> Estimate:
     """All sums over all sizes (chains,); without bounds by leaving out each chain once."""
     got, of = np.asarray(sums, np.float64), np.asarray(sizes, np.float64)
     got, of = got[of > 0], of[of > 0]
-    tail = tail_of(level, comparisons)
-    if len(of) >= FEW and np.isfinite(bounds).all() and np.isfinite(got).all() and not student:
+    tail = tail_probability(level, comparisons)
+    if (
+        len(of) >= MIN_CHAINS
+        and np.isfinite(bounds).all()
+        and np.isfinite(got).all()
+        and not student
+    ):
         return _bounded(got, of, bounds, tail, level)
     value = float(got.sum() / of.sum()) if len(of) else float("nan")
     by_chain = np.full(len(of), value)
@@ -264,10 +280,10 @@ def ratio_over_chains(
     numerators: ArrayLike,
     denominators: ArrayLike,
     *,
-    bounds: tuple[float, float] = FREE,
-    level: float = LEVEL,
+    bounds: tuple[float, float] = UNBOUNDED,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Measured:
+) -> Estimate:
     """The ratio of two means over the same chains, each (chains,).
 
     Refused where the mean of the denominators cannot be told from zero: the ratio is then
@@ -275,16 +291,16 @@ def ratio_over_chains(
     logarithms where all values are positive.
     """
     above, below = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
-    n, tail = len(below), tail_of(level, comparisons)
+    n, tail = len(below), tail_probability(level, comparisons)
     method = JACKKNIFE
-    if n < FEW:
+    if n < MIN_CHAINS:
         value = float(above.sum() / below.sum()) if n else float("nan")
-        return Measured(value, None, level=level, n_chains=n, method=method, reason=too_few(n))
+        return Estimate(value, None, level=level, n_chains=n, method=method, reason=too_few(n))
     value = float(above.sum() / below.sum())
     low, high = mean_ends(below, tail)
     if low <= 0 <= high and (bounds[0] < 0 or not below.any()):
         reason = "the denominator cannot be told from zero"
-        return Measured(value, None, level=level, n_chains=n, method=method, reason=reason)
+        return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     left = (above.sum() - above) / (below.sum() - below)
     if (above > 0).all() and (below > 0).all():
         found = measured(np.log(value), pseudo_values(np.log(value), np.log(left)), tail)
@@ -294,11 +310,11 @@ def ratio_over_chains(
 
 
 def _exponential(
-    found: Measured, value: float, error: float, level: float, method: str
-) -> Measured:
+    found: Estimate, value: float, error: float, level: float, method: str
+) -> Estimate:
     """A figure that was measured by its logarithm."""
     ends = found.interval and (float(np.exp(found.interval[0])), float(np.exp(found.interval[1])))
-    return Measured(
+    return Estimate(
         value,
         ends,
         "estimate",
@@ -324,9 +340,9 @@ def difference(
     second: ArrayLike,
     *,
     bounds: tuple[float, float] | None = None,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
     comparisons: int = 1,
-) -> Measured:
+) -> Estimate:
     """The mean of one group of chains less that of another, independent one.
 
     The distances of both intervals from their means are added as squares (Zou and Donner 2008).
@@ -340,36 +356,38 @@ def difference(
     value, n = one.value - other.value, min(one.n_chains, other.n_chains)
     if one.interval is None or other.interval is None:
         reason = one.reason or other.reason
-        return Measured(value, None, level=level, n_chains=n, method=method, reason=reason)
+        return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     down = np.hypot(one.value - one.interval[0], other.interval[1] - other.value)
     up = np.hypot(one.interval[1] - one.value, other.value - other.interval[0])
     error = float(np.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
-    least, most = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else FREE
+    least, most = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else UNBOUNDED
     ends = max(least, float(value - down)), min(most, float(value + up))
-    return Measured(value, ends, level=level, n_chains=n, method=method, standard_error=error)
+    return Estimate(value, ends, level=level, n_chains=n, method=method, standard_error=error)
 
 
-def power(effect: float, standard_error: float, *, n_chains: int, level: float = LEVEL) -> float:
+def power(
+    effect: float, standard_error: float, *, n_chains: int, level: float = CONFIDENCE
+) -> float:
     """The chance that the interval of a mean excludes zero when the truth is this effect.
 
     For normal values with this standard error of their mean, by simulation of the interval.
     """
-    if n_chains < FEW:
+    if n_chains < MIN_CHAINS:
         return 0.0
     if standard_error == 0:
         return 1.0 if effect else 0.0
-    low, high = _normal_ends(min(n_chains, MANY), tail_of(level))
+    low, high = _normal_ends(min(n_chains, MANY), tail_probability(level))
     shift = abs(effect) / standard_error
     return float(((low + shift > 0) | (high + shift < 0)).mean())
 
 
 def smallest_effect(
-    standard_error: float, *, n_chains: int, level: float = LEVEL, wanted: float = 0.8
+    standard_error: float, *, n_chains: int, level: float = CONFIDENCE, wanted: float = 0.8
 ) -> float:
     """The smallest effect that would be told from zero with the wanted power; inf if none."""
-    if n_chains < FEW:
+    if n_chains < MIN_CHAINS:
         return float("inf")
-    low, _ = _normal_ends(min(n_chains, MANY), tail_of(level))
+    low, _ = _normal_ends(min(n_chains, MANY), tail_probability(level))
     return float(-np.quantile(low, 1 - wanted)) * standard_error
 
 

@@ -1,4 +1,4 @@
-"""How long does it take in the median, where some were not seen to get there?"""
+"""Median times where some were not observed to end (censored)."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -7,7 +7,15 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glauber.statistics.means import FEW, LEVEL, Floats, mean_ends, pseudo_values, tail_of, too_few
+from glauber.statistics.means import (
+    CONFIDENCE,
+    MIN_CHAINS,
+    Floats,
+    mean_ends,
+    pseudo_values,
+    tail_probability,
+    too_few,
+)
 
 BETA = "beta product (Fay, Brittain and Proschan)"
 OPEN = "too few got there for the median to be bracketed"
@@ -20,29 +28,33 @@ class MedianTime:
     value: float | None
     interval: tuple[float | None, float | None]  # an open end is None
     kind: str = "estimate"
-    level: float = LEVEL
+    level: float = CONFIDENCE
     n_chains: int = 0
     method: str = ""
     reason: str = ""  # why both ends are open
 
 
-def median_time(times: ArrayLike, happened: ArrayLike, *, level: float = LEVEL) -> MedianTime:
-    """The median of times (n,) by Kaplan and Meier, where what has not happened (n,) is later.
+def median_time(times: ArrayLike, observed: ArrayLike, *, level: float = CONFIDENCE) -> MedianTime:
+    """The median of times (n,) by Kaplan and Meier, where what has not observed (n,) is later.
 
     Leaving out what is known to be later (censored) would make slow look fast, so it stays in. The
     interval inverts the beta product bounds of the survival; without censoring these are Clopper
     and Pearson's, so four or five times alone cannot bracket their median.
     """
-    seen, ended = np.asarray(times, np.float64), np.asarray(happened, np.bool_)
+    seen, ended = np.asarray(times, np.float64), np.asarray(observed, np.bool_)
     value, n = _kaplan_meier_median(seen, ended), len(seen)
-    ends = _beta_product_ends(seen, ended, tail_of(level)) if too_few(n) == "" else (None, None)
+    ends = (
+        _beta_product_ends(seen, ended, tail_probability(level))
+        if too_few(n) == ""
+        else (None, None)
+    )
     reason = (too_few(n) or OPEN) if ends == (None, None) else ""
     return MedianTime(value, ends, "estimate", level, n, BETA, reason)
 
 
-def _kaplan_meier_median(times: Floats, happened: NDArray[np.bool_]) -> float | None:
+def _kaplan_meier_median(times: Floats, observed: NDArray[np.bool_]) -> float | None:
     """The first time at which at most half are left; where rounding could decide, in fractions."""
-    at, gone = np.unique(times[happened], return_counts=True)
+    at, gone = np.unique(times[observed], return_counts=True)
     risk = len(times) - np.searchsorted(np.sort(times), at)
     left = np.cumprod(1 - gone / risk)
     for place in np.flatnonzero(np.abs(left - 0.5) < 1e-9):
@@ -53,7 +65,7 @@ def _kaplan_meier_median(times: Floats, happened: NDArray[np.bool_]) -> float | 
 
 
 def _beta_product_ends(
-    times: Floats, happened: NDArray[np.bool_], tail: float
+    times: Floats, observed: NDArray[np.bool_], tail: float
 ) -> tuple[float | None, float | None]:
     """Where the bounds of the survival cross one half.
 
@@ -62,7 +74,7 @@ def _beta_product_ends(
     """
     at = np.unique(times)
     risk = (times >= at[:, None]).sum(axis=1).astype(np.float64)
-    gone = ((times == at[:, None]) & happened).sum(axis=1).astype(np.float64)
+    gone = ((times == at[:, None]) & observed).sum(axis=1).astype(np.float64)
     after = (times > at[:, None]).sum(axis=1).astype(np.float64)
     first = np.cumsum(np.log((risk - gone + 1) / (risk + 1)))
     second = first + np.cumsum(np.log((risk - gone + 2) / (risk + 2)))
@@ -92,29 +104,29 @@ def _first(times: Floats, where: NDArray[np.bool_]) -> float | None:
     return float(times[where.argmax()]) if where.any() else None
 
 
-def median_time_by_chain(
+def clustered_median_time(
     times: Floats,
-    happened: NDArray[np.bool_],
+    observed: NDArray[np.bool_],
     chain: NDArray[np.int64],
     *,
-    level: float = LEVEL,
+    level: float = CONFIDENCE,
 ) -> MedianTime:
     """The same median with an interval over chains, where a chain has several times; all (n,).
 
     Times of one chain are not independent of each other; chains are. The survival at each time
     gets its interval from leaving out each chain once.
     """
-    times, happened = np.asarray(times, np.float64), np.asarray(happened, np.bool_)
+    times, observed = np.asarray(times, np.float64), np.asarray(observed, np.bool_)
     names, whose = np.unique(np.asarray(chain), return_inverse=True)
     n = len(names)
     if n == len(times):
-        return median_time(times, happened, level=level)
-    value, at = _kaplan_meier_median(times, happened), np.unique(times[happened])
+        return median_time(times, observed, level=level)
+    value, at = _kaplan_meier_median(times, observed), np.unique(times[observed])
     method = "jackknife of the survival over chains"
-    if n <= FEW or len(at) == 0:  # of three chains it held 92% where it was given at all
+    if n <= MIN_CHAINS or len(at) == 0:  # of three chains it held 92% where it was given at all
         return MedianTime(value, (None, None), "estimate", level, n, method, too_few(n) or OPEN)
-    tail = tail_of(level)
-    low, high = mean_ends(_survival_by_chain(times, happened, whose, at), tail, (0.0, 1.0))
+    tail = tail_probability(level)
+    low, high = mean_ends(_survival_by_chain(times, observed, whose, at), tail, (0.0, 1.0))
     above = np.flatnonzero(low > 0.5)  # surely more than half are left
     start = above[-1] + 1 if len(above) else 0
     open_start = len(above) == 0 and tail ** (1 / n) <= 0.5
@@ -124,12 +136,12 @@ def median_time_by_chain(
 
 
 def _survival_by_chain(
-    times: Floats, happened: NDArray[np.bool_], whose: NDArray[np.int64], at: Floats
+    times: Floats, observed: NDArray[np.bool_], whose: NDArray[np.int64], at: Floats
 ) -> Floats:
     """Pseudo-values (times, chains) of the survival of Kaplan and Meier at each time."""
     mine = (np.arange(whose.max() + 1)[:, None] == whose).astype(np.float64)  # (chains, n)
     risk = mine @ (times[:, None] >= at)
-    gone = mine @ ((times[:, None] == at) & happened[:, None])
+    gone = mine @ ((times[:, None] == at) & observed[:, None])
     everyone = np.cumprod(1 - gone.sum(axis=0) / risk.sum(axis=0))
     others, ended = risk.sum(axis=0) - risk, gone.sum(axis=0) - gone
     without = np.cumprod(1 - ended / np.maximum(others, 1), axis=1)

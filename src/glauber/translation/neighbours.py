@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from glauber.errors import GlauberError
-from glauber.statistics import Floats, Measured, over_chains
+from glauber.statistics import Estimate, Floats, jackknife
 from glauber.translation.data import SubwordVocabulary, padded
 from glauber.translation.decoding import Decoding, decode, length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator
@@ -74,7 +74,7 @@ class Neighbours:
     sums: dict[str, Floats]
     kind: str = "estimate"
 
-    def difference(self, measure: str, *, relative: bool = False) -> Measured:
+    def difference(self, measure: str, *, relative: bool = False) -> Estimate:
         """Stuttering less others, optionally relative to the mean of the others, over sentences.
 
         Pairs of both groups come from the same sentences, so whole sentences are left out.
@@ -88,7 +88,7 @@ class Neighbours:
             mean = other / n_other
             return np.array([(same / n_same - mean) / (mean if relative else 1.0)])
 
-        return over_chains(gap, len(sums)).one(0)
+        return jackknife(gap, len(sums)).item(0)
 
 
 class Pairs(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.result import one_of
-from glauber.statistics import Floats, over_chains
+from glauber.statistics import Floats, jackknife
 from glauber.translation.data import Judged
 
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
@@ -195,7 +195,7 @@ def paired(
 
     if times == 1 and (left == right).all():
         return Difference(0.0, None, None, len(left))
-    result = over_chains(difference, len(left)).one(0)
+    result = jackknife(difference, len(left)).item(0)
     return Difference(result.value, result.interval, result.standard_error, len(left))
 
 
