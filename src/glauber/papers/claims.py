@@ -265,16 +265,16 @@ def pooled(claims: Sequence[Claim]) -> Claim:
     keeps its interval, and the verdict is their common one. If a seed has no number, there is
     none. Of bounds the sharpest is taken.
     """
-    first, each = claims[0], tuple(replace(one.quantity, each=()) for one in claims)
-    seeds = tuple(seed for one in claims for seed in one.seeds)
+    first, each = claims[0], tuple(replace(claim.quantity, each=()) for claim in claims)
+    seeds = tuple(seed for claim in claims for seed in claim.seeds)
     if len(each) == 1:
         return replace(first, seeds=seeds)
-    values = [one.value for one in each if one.value is not None]
+    values = [seed.value for seed in each if seed.value is not None]
     mean = sum(values) / len(values) if len(values) == len(each) else None
     ours = replace(first.quantity, value=mean, interval=None, n=len(each), unit="seeds", each=each)
-    if all(one.kind == EXACT for one in each):
+    if all(seed.kind == EXACT for seed in each):
         ours = _worst(each, first.region)
-    elif mean is not None and {one.kind for one in each} <= {LOWER, UPPER}:
+    elif mean is not None and {seed.kind for seed in each} <= {LOWER, UPPER}:
         ours = replace(ours, value=(max if ours.kind == LOWER else min)(values))
     elif mean is not None and len(each) >= SEEDS_FOR_INTERVAL:
         mean_of_all = mean_over_chains(values, bounds=ours.bounds)
@@ -286,13 +286,15 @@ def pooled(claims: Sequence[Claim]) -> Claim:
 
 def _worst(each: tuple[Quantity, ...], region: Region) -> Quantity:
     """The exact value that agrees least: each of them has to agree."""
-    wrong = [one for one in each if one.value is None or not region.holds(one.value, one.value)]
+    wrong = [
+        ours for ours in each if ours.value is None or not region.holds(ours.value, ours.value)
+    ]
     return replace((wrong or list(each))[0], each=each)
 
 
 def by_verdict(claims: Iterable[Claim]) -> list[Claim]:
     """Disagreements first, then what we cannot tell, then agreements."""
-    return sorted(claims, key=lambda one: WORDS.index(one.verdict.word))
+    return sorted(claims, key=lambda claim: WORDS.index(claim.verdict.word))
 
 
 def count(ours: Quantity) -> str:

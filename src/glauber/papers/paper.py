@@ -206,7 +206,7 @@ def make(
         if out is not None and not isinstance(result, Listing):
             evidence = result if isinstance(result, Evidence) else Evidence((result,))
             name = "index" if evidence is result else evidence.pieces[0].name
-            evidence.write_page(folder, name, {key: one.shows for key, one in pieces().items()})
+            evidence.write_page(folder, name, {key: each.shows for key, each in pieces().items()})
         return result
     except OSError as error:
         raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
@@ -246,7 +246,7 @@ def _say_cost(order: Order, needed: Sequence[Chains]) -> None:
         f"{sum(chains.work for chains in left):,} steps of chains"
     )
     seconds = [pieces()[cell.piece].seconds for cell in cells]
-    known = [one for one in seconds if one is not None]
+    known = [second for second in seconds if second is not None]
     if known and order.request.scale == "small" and not order.request.given:
         unknown = len(seconds) - len(known)
         more = f", and {unknown} whose time is not known" if unknown else ""
@@ -279,9 +279,9 @@ def answer_path(cell: Request) -> Path:
 
 
 def _answer(cell: Request, number: int, order: Order) -> Reproduction:
-    place = order.seeds.index(cell.seed) + 1
+    rank = order.seeds.index(cell.seed) + 1
     say(
-        f"piece {number} of {len(order.names)}, {cell.piece}, seed {cell.seed} ({place} of "
+        f"piece {number} of {len(order.names)}, {cell.piece}, seed {cell.seed} ({rank} of "
         f"{len(order.seeds)}): {'stored' if answer_path(cell).is_file() else 'to make'}"
     )
     return answer(cell)

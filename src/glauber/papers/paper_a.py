@@ -7,7 +7,7 @@ are listed as `not_in_paper`.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby, product
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,7 +40,6 @@ from glauber.metastability.drift import drift
 from glauber.metastability.margins import margins
 from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import Trap
-from glauber.metastability.trap_ranks import trap_ranks
 from glauber.metastability.traps import traps
 from glauber.mixing.influence import influence
 from glauber.mixing.phase import Phase, phase
@@ -78,26 +77,13 @@ def choose(run: Run | Snapshots, name: str | None) -> Embedder:
     return choose_embedder(run, name, trust_remote_code=name == JINA)
 
 
-def runs_by(setting: str) -> Callable[[Settings], list[Chains]]:
+def temperature_chains(s: Settings) -> list[Chains]:
     """Chains at each temperature, with the same starts and seed."""
-    return lambda s: [
-        Chains(
-            s.model,
-            s.texts,
-            steps=s.steps,
-            chains=s.chains,
-            length=s.length,
-            temperature=temperature,
-            seed=s.seed,
-        )
-        for temperature in getattr(s, setting)
-    ]
+    return [s.chain_set(temperature=temperature) for temperature in s.temperatures]
 
 
-def runs_at_temperatures(s: Settings) -> dict[float, Run]:
-    """The runs of `runs_by("temperatures")`."""
-    runs = map(s.run, runs_by("temperatures")(s))
-    return dict(zip(s.temperatures, runs, strict=True))
+def temperature_runs(s: Settings) -> dict[float, Run]:
+    return dict(zip(s.temperatures, map(s.run, temperature_chains(s)), strict=True))
 
 
 # Figures 1 and 4 (appendix B.6): trajectories in the plane.
@@ -107,17 +93,7 @@ CLUSTERS = "clear clusters of points, which are one sentence repeated; no number
 
 
 def path_chains(s: Settings) -> list[Chains]:
-    return [
-        Chains(
-            s.model,
-            s.texts,
-            steps=s.steps,
-            chains=s.n_chains,
-            length=s.length,
-            temperature=s.temperature,
-            seed=s.seed,
-        )
-    ]
+    return [s.chain_set(chains=s.n_chains)]
 
 
 def ask_paths(s: Settings) -> dict[str, Any]:
@@ -239,7 +215,7 @@ def diagram(s: Settings, lengths: Sequence[int], **thresholds: Any) -> Phase:
 
 
 def ask_forgetting(s: Settings) -> dict[str, Any]:
-    runs = runs_at_temperatures(s)
+    runs = temperature_runs(s)
     embedder = choose(next(reversed(runs.values())), s.embedder)
     curves = {t: distances(run, embedder, every=min(s.every, s.steps)) for t, run in runs.items()}
     return {"phase": diagram(s, [s.length], thresholds=0), "curves": curves, "embedded": embedder}
@@ -292,7 +268,7 @@ FIGURE_2 = Piece(
         "that figure 2 shows the time to forget is our reading of the introduction; the distance "
         "is that of appendix C.3",
     ),
-    chains=runs_by("temperatures"),
+    chains=temperature_chains,
     ask=ask_forgetting,
     table=forgetting_rows,
     figures=lambda a: {
@@ -792,15 +768,7 @@ SWEEPS = 2  # after which distances are compared too, as a control of figure 3a
 def length_chains(s: Settings) -> list[Chains]:
     """A run for each length, with a seed of its own, so that no noise is shared."""
     return [
-        Chains(
-            s.model,
-            s.texts,
-            steps=s.steps,
-            chains=s.chains,
-            length=n,
-            temperature=s.temperature,
-            seed=len(s.lengths) * s.seed + number,
-        )
+        s.chain_set(length=n, seed=len(s.lengths) * s.seed + number)
         for number, n in enumerate(s.lengths)
     ]
 
@@ -1048,7 +1016,7 @@ def sharpening(a: Answers) -> Quantity:
 
 def threshold_ratio(a: Answers) -> Quantity:
     """Threshold over crossover at the length nearest to that of the paper's sentence."""
-    nearest = min(a.phase.ratios, key=lambda one: abs(np.log(one.length / SENTENCE_LENGTH)))
+    nearest = min(a.phase.ratios, key=lambda ratio: abs(np.log(ratio.length / SENTENCE_LENGTH)))
     return Quantity("", nearest.ratio, nearest.interval, n=len(nearest.thresholds), unit="texts")
 
 
@@ -1181,16 +1149,13 @@ def topic_chains(s: Settings, model: str) -> Chains:
         raise GlauberError(
             f"{s.chains} chains cannot be divided among {len(TOPICS)} topics: give a multiple."
         )
-    own = [[one.text for one in held_out_passages() if one.label == topic] for topic in TOPICS]
+    passages = {
+        topic: [passage.text for passage in held_out_passages() if passage.label == topic]
+        for topic in TOPICS
+    }
     each = s.chains // len(TOPICS)
-    return Chains(
-        model,
-        tuple(listed[k % len(listed)] for listed in own for k in range(each)),
-        steps=s.steps,
-        length=s.length,
-        temperature=s.temperature,
-        seed=s.seed,
-    )
+    texts = tuple(own[k % len(own)] for own in passages.values() for k in range(each))
+    return s.chain_set(model=model, texts=texts, chains=None)
 
 
 def topic_seeds(s: Settings) -> list[str]:
@@ -1220,20 +1185,20 @@ def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[
     stored = s.part("topics", key, make)
     scores = [
         TopicScores(
-            np.array(one["steps"]),
-            np.array(one["values"]),
-            tuple(one["labels"]),
-            one["scorer"],
-            one["every"],
+            np.array(record["steps"]),
+            np.array(record["values"]),
+            tuple(record["labels"]),
+            record["scorer"],
+            record["every"],
         )
-        for one in stored["scores"]
+        for record in stored["scores"]
     ]
     return scores, stored["judged"]
 
 
 def ask_table_3(s: Settings) -> dict[str, Any]:
     scores, judged = score_topics(s, as_tuple(s.model)[0])
-    tables = [recurrence(one, TRACK, seeds=topic_seeds(s)) for one in scores]
+    tables = [recurrence(each, TRACK, seeds=topic_seeds(s)) for each in scores]
     return {"scores": scores, "judged": judged, "tables": tables}
 
 
@@ -1258,8 +1223,8 @@ def table_3_rows(a: Answers) -> list[Row]:
             **constants,
         )
     names = ("scorer", "accuracy", "interval", "chance", "log_loss", "chance_log_loss")
-    above_politics = [one | {"above": one["above_elsewhere"].get(TRACK)} for one in a.judged]
-    return rows + columns(above_politics, *names, "above", "n_texts", "kind")
+    judgements = [row | {"above": row["above_elsewhere"].get(TRACK)} for row in a.judged]
+    return rows + columns(judgements, *names, "above", "n_texts", "kind")
 
 
 def change(a: Answers, scores: TopicScores, *, own: bool) -> list[Estimate]:
@@ -1473,27 +1438,17 @@ TABLE_4 = Piece(
 
 PERIODS = " ".join(["."] * 15)
 TRAPS = "paper A, appendix A.1 and table 5"
-# The eight traps that table 5 lists: duration, mean gap, min gap. The min gaps of the approximate
-# traps are lost in our text; as such traps they have one of at most 0.
-LISTED: tuple[tuple[int, float, float | None], ...] = (
-    (4950, 9.14, 7.46),
-    (650, 5.44, 0.56),
-    (350, 4.16, 0.06),
-    (350, 5.78, 0.01),
-    (1200, 4.12, None),
-    (1050, 4.99, None),
-    (300, 9.23, None),
-    (650, 3.10, None),
+# The min gaps of the paper's four approximate traps are lost in our text; such traps have one of
+# at most 0.
+PUBLISHED_RANKS = (
+    "computed by us from the 8 traps of the published table: Somers' D is -0.23 by the mean gap, "
+    "and between -0.08 and 0.38 by the min gap, four of which are lost (any values up to 0)"
 )
 OF_17 = float(gammaincinv(17, 0.025)), float(gammaincinv(18, 0.975))  # Poisson, 95%
 
 
-def trap_chains(s: Settings) -> list[Chains]:
-    return [Chains(s.model, s.texts, s.steps, s.chains, s.length, s.temperature, s.seed)]
-
-
 def ask_traps(s: Settings) -> dict[str, Any]:
-    run = s.run(trap_chains(s)[0])
+    run = s.run(s.chain_set())
     embedder = choose(run, s.embedder)
     study = traps(run, embedder=embedder, device=s.device)
     try:
@@ -1510,14 +1465,14 @@ def ask_traps(s: Settings) -> dict[str, Any]:
 
 def trap_rows(a: Answers) -> list[Row]:
     rows = []
-    for found in a.study.catalogues:
+    for catalogue in a.study.catalogues:
         rows += columns(
-            [found.summary()],
+            [catalogue.summary()],
             *("n_traps", "n_perfect", "n_unfinished", "n_left_out", "mean_duration"),
             *("duration_interval", "shortest", "longest", "by_mean_gap", "by_min_gap"),
             *("better_predictor", "seen_to_exact", "kind"),
-            detector=found.detector,
-            families=len(found.families),
+            detector=catalogue.detector,
+            families=len(catalogue.families),
             published="17 traps, 4 perfect, 671 steps on average, 150 to 4,950; the mean gap",
         )
     if a.periods is not None:
@@ -1527,12 +1482,12 @@ def trap_rows(a: Answers) -> list[Row]:
             mean_gap=float(a.periods.gaps.mean()),
             published="mean gap 9.14, min gap 7.46, 4,950 steps",
         )
-    for found in a.study.catalogues:
+    for catalogue in a.study.catalogues:
         rows += columns(
-            [trap.row() for trap in found.by_duration[:20]],
+            [trap.row() for trap in catalogue.by_duration[:20]],
             *("chain", "first", "text", "duration", "duration_kind", "mean_gap", "min_gap"),
             *("perfect", "holding_time", "escape_bound"),
-            detector=found.detector,
+            detector=catalogue.detector,
         )
     return rows
 
@@ -1593,29 +1548,6 @@ def vacuous(catalogue: Catalogue) -> Quantity:
     )
 
 
-def published_ranks() -> str:
-    """Somers' D of duration and gap of the paper's eight listed traps, computed by us.
-
-    The lost min gaps lie below the four that are known, so only their own order matters: every
-    order of them with ties is tried.
-    """
-    durations, means, smallest = zip(*LISTED, strict=True)
-    lost, each = [row for row, gap in enumerate(smallest) if gap is None], range(len(LISTED))
-    by_mean, by_min = set(), []
-    for order in product(range(len(lost)), repeat=len(lost)):
-        gaps = dict(zip(lost, order, strict=True))
-        filled = [-float(gaps[row]) if gap is None else gap for row, gap in enumerate(smallest)]
-        ranks = trap_ranks(durations, [True] * len(each), [means, filled], text=each, family=each)
-        assert ranks is not None  # eight families, whose order is known
-        by_mean.add(ranks.by_mean_gap.value)
-        by_min.append(ranks.by_min_gap.value)
-    return (
-        f"computed by us from the {len(LISTED)} traps of the published table: D is "
-        f"{by_mean.pop():.2f} by the mean gap, and between {min(by_min):.2f} and "
-        f"{max(by_min):.2f} by the min gap, four of which are lost (any values up to 0)"
-    )
-
-
 TABLE_5 = Piece(
     "the catalogue of traps: texts, gaps and durations",
     "{chains} chains of {steps:,} steps from passages cut to {length} tokens, {model} at "
@@ -1629,7 +1561,7 @@ TABLE_5 = Piece(
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000, temperature=1.0),
     published=dict(length=15),  # of the longest trap
     not_in_paper=("temperature",),
-    chains=trap_chains,
+    chains=lambda s: [s.chain_set()],
     ask=ask_traps,
     table=trap_rows,
     figures=lambda a: a.study.figures(),
@@ -1642,7 +1574,7 @@ TABLE_5 = Piece(
             lambda a: gap_difference(a.rolling),
             above(0.0),
             effect=0.3,
-            choices=("power for a difference of 0.3", published_ranks()),
+            choices=("power for a difference of 0.3", PUBLISHED_RANKS),
         ),
         Published(
             "17 traps in 30 chains of 10,000 steps",
@@ -1747,7 +1679,7 @@ CLOSE = 0.2  # a distance from the start that counts as close
 
 
 def ask_regimes(s: Settings) -> dict[str, Any]:
-    runs = runs_at_temperatures(s)
+    runs = temperature_runs(s)
     embedder, stride = choose(runs[1.0], s.embedder), min(50, s.steps)
     far = {}
     for t, run in runs.items():
@@ -1834,14 +1766,14 @@ REGIMES = Piece(
     ),
     paper=dict(model=BERT, embedder=JINA, length=20, chains=30, steps=10_000),
     choices=("the distances that the paper gives are lost in our text",),
-    chains=runs_by("temperatures"),
+    chains=temperature_chains,
     ask=ask_regimes,
     table=lambda a: [
         row | {"from_start": [mean.value, *(mean.interval or ())], "published": MOVES[t]}
-        for one, t in zip(a.regimes, MOVES, strict=True)
+        for study, t in zip(a.regimes, MOVES, strict=True)
         for mean in [from_start(a, t)]
         for row in columns(
-            [one],
+            [study],
             *("temperature", "changed", "kept", "entropy", "log_prob", "pace", "stuck", "kind"),
             chain_0_ends_in=a.runs[t].text(),
         )

@@ -425,23 +425,23 @@ def races(s: Settings, couplings: Sequence[float], chains: int) -> list[Race]:
 def ask_races(s: Settings) -> dict[str, Any]:
     grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in s.couplings]
     simulated = races(s, s.couplings, s.chains)
-    shown = sorted([*simulated, *races(s, grid, 0)], key=lambda one: one.model.coupling)
+    shown = sorted([*simulated, *races(s, grid, 0)], key=lambda each: each.model.coupling)
     chances = ", ".join(
-        f"{one.parallel.within_budget:.2g} at {one.model.coupling:g}" for one in simulated
+        f"{each.parallel.within_budget:.2g} at {each.model.coupling:g}" for each in simulated
     )
-    steps = np.array([[runner.log10_mean for runner in one.gibbs] for one in simulated])  # (J, k)
+    steps = np.array([[runner.log10_mean for runner in each.gibbs] for each in simulated])  # (J, k)
     return {"races": simulated, "shown": shown, "chances": chances, "log10_steps": steps}
 
 
 def race_rows(a: Answers) -> list[Row]:
     return [
         row
-        for one in a.races
-        for runner in one.runners
+        for each in a.races
+        for runner in each.runners
         for row in columns(
             [runner],
             *("log10_mean", "within_budget", "budget_mean", "horizon", "horizon_kept"),
-            J=one.model.coupling,
+            J=each.model.coupling,
             sampler="parallel" if runner.k is None else f"{runner.k}-Gibbs",
             kind="exact",
             simulated_mean=runner.simulated.mean,
@@ -454,7 +454,7 @@ def race_rows(a: Answers) -> list[Row]:
 
 
 def horizons_kept(a: Answers) -> float:
-    runners = [runner for one in a.races for runner in one.runners if runner.horizon is not None]
+    runners = [runner for each in a.races for runner in each.runners if runner.horizon is not None]
     return float(np.mean([bool(runner.horizon_kept) for runner in runners]))
 
 
@@ -513,7 +513,7 @@ FIGURE_3 = Piece(
             "never, for any of the J tried",
             "its probability to arrive within {budget:,} steps, largest over these J",
             lambda a: max(
-                one.parallel.within_budget for one in a.races if one.model.coupling >= FIELD
+                each.parallel.within_budget for each in a.races if each.model.coupling >= FIELD
             ),
             below(RARELY),
         ),

@@ -725,20 +725,20 @@ def trained_rows(record: dict[str, Any]) -> Iterator[Row]:
     by_name = {row.get("name"): row for row in listed}
     origin = {"made": f"recorded on {record.get('device')}", "steps": record.get("steps")}
     for row in listed:
-        words = f"{row.get('name')} {row.get('change')}".lower()
-        said = (entry[1:] for entry in TRAINING if entry[0] in words)
-        paper, expected = next(said, ("no claim", None))
+        name = f"{row.get('name')} {row.get('change')}".lower()
+        matches = (claim[1:] for claim in TRAINING if claim[0] in name)
+        paper, expected = next(matches, ("no claim", None))
         compared = by_name.get(row.get("beside", BASELINE))
-        made = dict(row) | origin | {"command": record.get("command")}
+        entry = dict(row) | origin | {"command": record.get("command")}
         if compared is not None and compared is not row:
             for which in SETS:
                 less, error = f"less_{which}", row.get(f"error_{which}")
-                made.setdefault(less, row[f"bleu_{which}"] - compared[f"bleu_{which}"])
+                entry.setdefault(less, row[f"bleu_{which}"] - compared[f"bleu_{which}"])
                 reach = None if error is None else normal_quantile() * error
-                ends = None if reach is None else [made[less] - reach, made[less] + reach]
-                made.setdefault(f"interval_{which}", ends)
-            made |= {"paper": paper, "expected": row.get("expected", expected)}
-        yield made
+                ends = None if reach is None else [entry[less] - reach, entry[less] + reach]
+                entry.setdefault(f"interval_{which}", ends)
+            entry |= {"paper": paper, "expected": row.get("expected", expected)}
+        yield entry
 
 
 def ablation_rows(a: Answers) -> list[Row]:
@@ -783,18 +783,20 @@ def ablation_claims(a: Answers) -> Iterable[Published]:
             )
             name = f"BLEU less the baseline's, {row.system}, {which}"
             yield choice_claim(choice.paper, choice.expected, which, row.system, name, number)
-    for made in a.trained:
-        for which in SETS if made.get("expected") is not None else ():
-            ends = made[f"interval_{which}"]
+    for entry in a.trained:
+        for which in SETS if entry.get("expected") is not None else ():
+            ends = entry[f"interval_{which}"]
             number = Quantity(
                 "",
-                made[f"less_{which}"],
+                entry[f"less_{which}"],
                 None if ends is None else tuple(ends),
                 n=SIZES[which],
                 unit="sentences",
             )
-            name = f"BLEU less that of {made.get('beside', BASELINE)}, {made['change']}, {which}"
-            yield choice_claim(made["paper"], made["expected"], which, made["change"], name, number)
+            name = f"BLEU less that of {entry.get('beside', BASELINE)}, {entry['change']}, {which}"
+            yield choice_claim(
+                entry["paper"], entry["expected"], which, entry["change"], name, number
+            )
     for model in ("student", "shipped student") if a.equal else ():
         for n in COUNTS:
             for which in SETS:

@@ -17,7 +17,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -130,6 +130,12 @@ class Settings:
         if name != "values" and name in self.values:
             return self.values[name]
         raise AttributeError(name)
+
+    def chain_set(self, **changes: Any) -> Chains:
+        """Chains with the settings of this piece, except for the changes."""
+        names = [each.name for each in fields(Chains) if each.name in self.values]
+        own = {name: self.values[name] for name in names}
+        return Chains(**{**own, "seed": self.seed, **changes})
 
     def run(self, chains: Chains) -> Run:
         """The run of these chains, which all pieces of the folder share."""
