@@ -27,7 +27,7 @@ import torch
 
 from glauber.translation.data import (
     Judged,
-    Vocabulary,
+    SubwordVocabulary,
     by_source,
     load_vocabulary,
     long_pairs,
@@ -36,11 +36,10 @@ from glauber.translation.data import (
     read_training,
 )
 from glauber.translation.decoding import Decoding, Translation, translate_texts
-from glauber.translation.learning import Plan
+from glauber.translation.evaluation import latency, machine
 from glauber.translation.model import Shape, Translator, load
 from glauber.translation.score import quality
-from glauber.translation.speed import latency, machine
-from glauber.translation.training import MODELS
+from glauber.translation.training import MODELS, Plan
 from glauber.translation.training import distil as distilled
 from glauber.translation.training import learn as learnt
 from glauber.translation.training import prepare as prepared
@@ -142,7 +141,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def _judge(
     model: Translator,
-    vocabulary: Vocabulary,
+    vocabulary: SubwordVocabulary,
     judged: list[Judged],
     decoding: Decoding,
     args: argparse.Namespace,

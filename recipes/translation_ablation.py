@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from glauber.translation.data import Corpus, Judged, Vocabulary, load_vocabulary, read_pairs
+from glauber.translation.data import Corpus, Judged, SubwordVocabulary, load_vocabulary, read_pairs
 from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.learning import Plan, train
+from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator, load
 from glauber.translation.score import bleu_difference, quality
-from glauber.translation.speed import machine
-from glauber.translation.training import DISTILLED, PAIRS, take_over
+from glauber.translation.training import DISTILLED, PAIRS, Plan, take_over, train
 
 SMALL_VOCABULARY = 2000
 
@@ -115,12 +114,14 @@ def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str,
     return record | {"rows": rows}
 
 
-def _student(folder: Path, choice: Choice, device: str) -> tuple[Translator, Vocabulary, float]:
+def _student(
+    folder: Path, choice: Choice, device: str
+) -> tuple[Translator, SubwordVocabulary, float]:
     """A trained student with its vocabulary and last loss."""
     pairs, vocabulary = read_pairs(folder / choice.pairs), load_vocabulary(folder)
     if choice.vocab_size is not None:
         texts = [text for pair in read_pairs(folder / PAIRS) for text in pair]
-        vocabulary = Vocabulary.learn(texts, min(choice.vocab_size, vocabulary.size))
+        vocabulary = SubwordVocabulary.learn(texts, min(choice.vocab_size, vocabulary.size))
     torch.manual_seed(choice.plan.seed)
     shape = replace(
         load(folder, "teacher").shape,

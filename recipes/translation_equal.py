@@ -43,10 +43,9 @@ from glauber.translation.data import (
     write_pairs,
 )
 from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.learning import Plan, train
+from glauber.translation.evaluation import machine
 from glauber.translation.model import BUNDLED, Translator, load, save
-from glauber.translation.speed import machine
-from glauber.translation.training import DISTILLED, PAIRS, distil, take_over
+from glauber.translation.training import DISTILLED, PAIRS, Plan, distil, take_over, train
 
 own = partial(Decoding, judge="itself")
 judged = partial(Decoding, judge="teacher")

@@ -169,10 +169,10 @@ def test_the_pins_are_not_below_the_lowest_versions():
 
 def test_every_piece_of_the_papers_that_needs_an_extra_is_asked_above():
     from glauber.papers.paper import pieces
-    from glauber.papers.settings import Settings
+    from glauber.papers.work import Request
 
     def extras(name, **given):
-        return pieces()[name].extras(Settings(name, "small", 0, Path(), **given))
+        return pieces()[name].extras(Request(name, "small", 0, Path(), given))
 
     needed = {f"paper {name}": extras(name) for name in pieces() if extras(name)}
     assert needed == {one: (extra,) for one, extra in BY_PIECE.items()}

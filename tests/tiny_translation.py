@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from glauber.translation.data import Pair, Vocabulary
+from glauber.translation.data import Pair, SubwordVocabulary
 from glauber.translation.model import FIRST_WORD, Shape, Translator
 
 ENGLISH = "the a cat dog bird house sees eats red blue old new and not here there".split()  # noqa: SIM905
@@ -21,8 +21,8 @@ def toy_pairs(n_pairs: int, *, seed: int = 0, longest: int = 8) -> list[Pair]:
     ]
 
 
-def toy_vocabulary(size: int = 60) -> Vocabulary:
-    return Vocabulary.learn([text for pair in toy_pairs(300) for text in pair], size)
+def toy_vocabulary(size: int = 60) -> SubwordVocabulary:
+    return SubwordVocabulary.learn([text for pair in toy_pairs(300) for text in pair], size)
 
 
 def tiny(kind: str, vocab_size: int = 60, *, scale: float = 6.0, **sizes: int) -> Translator:

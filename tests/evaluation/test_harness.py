@@ -212,7 +212,7 @@ def test_tokens_at_the_boundary(model):
     assert tokens("the bi", "rd flew") == 2  # bird has letters of both, and is the text's
     assert tokens("the ", "bird flew") == tokens("the", " bird flew") == 2
     assert values(lm, [("the ", "bird")]) == values(lm, [("the", " bird")])
-    with pytest.warns(GlauberWarning, match="1 of 1 text without tokens: the figure is 0"):
+    with pytest.warns(GlauberWarning, match="1 of 1 text without tokens: the score is 0"):
         assert lm.loglikelihood(asked([("the bird", " ")])) == [(0.0, True)]
     with pytest.warns(GlauberWarning, match="read as unknown tokens in text 2"):
         found = values(lm, [("the", " cat"), ("the", " zebra")])
@@ -419,9 +419,9 @@ def test_lm_eval_makes_it_from_its_arguments(tiny_folder):
         f"pretrained={tiny_folder},score=bound,samples=4",
         {"batch_size": 1, "max_batch_size": None, "device": "cuda:0"},
     )
-    assert made.figure.score == "bound" and made.figure.samples == 4
-    assert made.figure.batch_size is None and made.model.device.type == "cpu"
-    assert HarnessLM(str(tiny_folder), batch_size="auto").figure.batch_size is None
+    assert made.score.name == "bound" and made.score.samples == 4
+    assert made.score.batch_size is None and made.model.device.type == "cpu"
+    assert HarnessLM(str(tiny_folder), batch_size="auto").score.batch_size is None
     for how, message in (
         ({"score": "pl"}, "did you mean pll"),
         ({"score": "exact"}, "is masked and has no exact"),

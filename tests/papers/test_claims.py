@@ -19,7 +19,7 @@ from glauber.papers.claims import (
     pooled,
     power,
 )
-from glauber.papers.evidence import claim_lines
+from glauber.papers.page import claim_lines
 from glauber.statistics import mean_over_chains
 
 

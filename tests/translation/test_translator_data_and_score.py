@@ -6,11 +6,17 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation import speed
-from glauber.translation.data import Corpus, Judged, Vocabulary, by_source, long_pairs, read_pairs
+from glauber.translation.data import (
+    Corpus,
+    Judged,
+    SubwordVocabulary,
+    by_source,
+    long_pairs,
+    read_pairs,
+)
+from glauber.translation.evaluation import latency, summarise_times
 from glauber.translation.model import PAD, load
 from glauber.translation.score import bleu_difference, quality, stutter_rate
-from glauber.translation.speed import latency
 from tiny_translation import toy_pairs, toy_vocabulary
 
 
@@ -78,9 +84,9 @@ def test_latency_counts_each_text_alone():
 
 
 def test_the_99th_percentile_leaves_one_in_a_hundred_out(monkeypatch):
-    assert speed._latency([float(n) for n in range(1, 100)]).p99 is None
-    assert speed._latency([float(n) for n in range(100, 0, -1)]).p99 == 99.0
-    assert speed._latency([float(n) for n in range(1, 1001)]).p99 == 990.0
+    assert summarise_times([float(n) for n in range(1, 100)]).p99 is None
+    assert summarise_times([float(n) for n in range(100, 0, -1)]).p99 == 99.0
+    assert summarise_times([float(n) for n in range(1, 1001)]).p99 == 990.0
 
 
 def test_bleu_takes_its_tokenizer():
@@ -101,4 +107,4 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(GlauberError, match="no translator student"):
         load(tmp_path, "student")
     with pytest.raises(GlauberError, match="no vocabulary"):
-        Vocabulary.read(tmp_path / "vocabulary.model")
+        SubwordVocabulary.read(tmp_path / "vocabulary.model")

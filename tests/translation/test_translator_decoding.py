@@ -8,26 +8,23 @@ import torch
 from glauber.errors import GlauberError
 from glauber.translation.data import padded
 from glauber.translation.decoding import (
-    Decoding,
-    length_log_probs,
-    lengths_around,
-    likely_lengths,
-    teacher_score,
-    translate_texts,
-)
-from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
-from glauber.translation.schedules import (
     ORDERS,
+    Decoding,
     Noise,
-    Schedule,
     decode,
     inverse_cdf,
     key,
+    length_log_probs,
+    lengths_around,
+    likely_lengths,
     stutters,
     sundae_pass,
+    teacher_score,
+    translate_texts,
     without_repeats,
 )
-from glauber.translation.search import NEVER, beam_search, greedy, limits
+from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
+from glauber.translation.search import FORBIDDEN, beam_search, greedy, limits
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 own = partial(Decoding, judge="itself")
@@ -48,8 +45,8 @@ def test_one_token_a_pass_is_sequential_decoding():
         for site in range(length):
             scores = model.denoise(torch.tensor([draft]), memory)[0, site]
             draft[site] = int(scores[FIRST_WORD:].argmax()) + FIRST_WORD
-        schedule = Schedule(length, "left-to-right")
-        made = decode(model, memory, torch.tensor([length]), schedule)
+        decoding = Decoding("left-to-right", length)
+        made = decode(model, memory, torch.tensor([length]), decoding)
         assert made.tokens[0].tolist() == draft
         assert made.n_passes.tolist() == [length]
 
@@ -62,7 +59,7 @@ def test_confident_first_writes_the_most_confident_of_the_hidden():
         best, said = model.denoise(draft, memory)[..., FIRST_WORD:].log_softmax(-1).max(-1)
         site = best.masked_fill(draft != MASK, -torch.inf).argmax()
         draft[0, site] = said[0, site] + FIRST_WORD
-    made = decode(model, memory, torch.tensor([6]), Schedule(6, "confident-first"))
+    made = decode(model, memory, torch.tensor([6]), Decoding("confident-first", 6))
     assert made.tokens.tolist() == draft.tolist()
 
 
@@ -83,7 +80,7 @@ def test_easy_first_predicts_every_position_again_given_the_easier_ones():
             changed += step > 0 and said != words
             words = said
             hand.append(said)
-        made = decode(model, memory, torch.tensor([length]), Schedule(n_steps, "easy-first"))
+        made = decode(model, memory, torch.tensor([length]), Decoding("easy-first", n_steps))
         seen = [step[0].tolist() for step in made.trace]
         assert seen == hand[: len(seen)] and all(step == seen[-1] for step in hand[len(seen) :])
     assert changed > 5  # words written in the first pass are written anew
@@ -107,8 +104,8 @@ def test_refinement_hides_repeats_and_what_it_is_least_sure_of(order, remask):
             repeats = [site for site in range(1, length) if said[site] == said[site - 1]]
             draft = [MASK if i in {*doubtful, *repeats} else t for i, t in enumerate(said)]
         # The paper's own hides repeats alone, whatever the fraction of the other is.
-        schedule = Schedule(n_steps, order, remask=remask if order == "refine-remask" else 0.9)
-        made = decode(model, memory, torch.tensor([length]), schedule)
+        decoding = Decoding(order, n_steps, remask=remask if order == "refine-remask" else 0.9)
+        made = decode(model, memory, torch.tensor([length]), decoding)
         seen = [step[0].tolist() for step in made.trace]
         assert seen == hand[: len(seen)] and all(step == seen[-1] for step in hand[len(seen) :])
 
@@ -119,12 +116,12 @@ def noise_of(rows, lengths):
 
 
 SCHEDULES = [
-    *(Schedule(4, order) for order in ORDERS),
-    Schedule(9),
-    Schedule(9, "refine"),
-    Schedule(9, remask_repeats=False, drop_repeats=False),
-    Schedule(5, initial="random"),
-    Schedule(7, "sundae", initial="mask"),
+    *(Decoding(order, 4) for order in ORDERS),
+    Decoding(n_steps=9),
+    Decoding("refine", 9),
+    Decoding(n_steps=9, remask_repeats=False, drop_repeats=False),
+    Decoding(n_steps=5, initial="random"),
+    Decoding("sundae", 7, initial="mask"),
 ]
 
 
@@ -149,7 +146,7 @@ def test_a_batch_gives_what_each_row_gives_alone(schedule, scale):
 def test_rows_stop_on_their_own():
     """Rows of one batch need unequal numbers of passes, and end where one at a time ends."""
     model = tiny("refine", scale=1.5)
-    made = decode(model, model.encode(padded(ROWS)), LENGTHS, Schedule(30))
+    made = decode(model, model.encode(padded(ROWS)), LENGTHS, Decoding(n_steps=30))
     assert len(set(made.n_passes.tolist())) > 2
     assert len(made.trace) == int(made.n_passes.max())
 
@@ -158,7 +155,7 @@ def test_random_tokens_come_from_the_seed_alone():
     model = tiny("refine")
     memory = model.encode(padded(ROWS))
     with pytest.raises(GlauberError, match="need noise"):
-        decode(model, memory, LENGTHS, Schedule(initial="random"))
+        decode(model, memory, LENGTHS, Decoding(initial="random"))
     first = noise_of(ROWS, LENGTHS).tokens(2000)
     assert torch.equal(first, noise_of(ROWS, LENGTHS).tokens(2000))
     assert not torch.equal(first, noise_of(ROWS, LENGTHS)._replace(seed=8).tokens(2000))
@@ -262,7 +259,7 @@ def test_lengths_by_ratio_and_by_oracle(vocabulary):
 def test_refinement_stops_at_a_fixed_point():
     model = tiny("refine", scale=1.0)
     memory = model.encode(padded(ROWS))
-    made = decode(model, memory, LENGTHS, Schedule(50))
+    made = decode(model, memory, LENGTHS, Decoding(n_steps=50))
     assert int(made.n_passes.max()) < 50
     assert torch.equal(made.trace[-1], made.trace[-2])
     again = torch.where(stutters(made.trace[-1]), MASK, made.trace[-1])
@@ -286,7 +283,7 @@ def without_cache(model, row):
     tokens = [BEGIN]
     while len(tokens) <= int(limits(memory, 64)):
         scores = model.follow(torch.tensor([tokens]), memory)[0, -1]
-        scores[list(NEVER)] = -torch.inf
+        scores[list(FORBIDDEN)] = -torch.inf
         if int(scores.argmax()) == END:
             break
         tokens.append(int(scores.argmax()))
@@ -419,13 +416,13 @@ def test_the_judge_keeps_what_it_likes_best(vocabulary):
         translate_texts(model, vocabulary, texts, decoding=own(judge="nobody"))
 
 
-def test_what_the_layers_ask_the_source_may_be_kept():
+def test_a_projected_memory_gives_the_same_scores():
     model = tiny("refine")
     memory = model.encode(padded(ROWS))
     draft = padded(sources(12, seed=1))
-    kept = model.asked(memory)
+    projected = model.project(memory)
     order = torch.arange(12).flip(0)
-    assert torch.allclose(model.denoise(draft, kept), model.denoise(draft, memory))
+    assert torch.allclose(model.denoise(draft, projected), model.denoise(draft, memory))
     assert torch.allclose(
-        model.denoise(draft[order], kept.rows(order)), model.denoise(draft, memory)[order]
+        model.denoise(draft[order], projected.rows(order)), model.denoise(draft, memory)[order]
     )

@@ -9,10 +9,18 @@ import pytest
 from glauber import evaluate_translator, translate
 from glauber.errors import GlauberError
 from glauber.translation.data import VOCABULARY, Judged, by_source, load_vocabulary, write_pairs
-from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.evaluation import TEST_PAIRS
+from glauber.translation.decoding import ORDERS, Decoding, translate_texts
+from glauber.translation.evaluation import (
+    LENGTHS,
+    STEPS,
+    TEST_PAIRS,
+    Measures,
+    evaluate,
+    latencies,
+    systems,
+    throughput,
+)
 from glauber.translation.model import load, save
-from glauber.translation.schedules import ORDERS
 from glauber.translation.score import (
     bleu_difference,
     learned_score,
@@ -20,8 +28,6 @@ from glauber.translation.score import (
     repeat_rate,
     stutter_rate,
 )
-from glauber.translation.speed import latencies, throughput
-from glauber.translation.systems import LENGTHS, STEPS, Measures, evaluate, systems
 from tiny_translation import tiny, toy_pairs, toy_vocabulary
 
 
@@ -100,7 +106,7 @@ def test_learned_metrics_say_what_is_missing(monkeypatch):
     judged = [Judged("one", ("uno", "un")), Judged("two", ("dos",))]
     with pytest.raises(GlauberError, match="unbabel-comet"):
         learned_score(["uno", "dos"], judged)
-    with pytest.raises(GlauberError, match="BLEURT is not at hand"):
+    with pytest.raises(GlauberError, match="BLEURT is not installed"):
         learned_score(["uno", "dos"], judged, metric="bleurt")
     with pytest.raises(GlauberError, match="comet, bleurt"):
         learned_score(["uno", "dos"], judged, metric="taste")
@@ -122,7 +128,7 @@ def test_learned_metrics_say_what_is_missing(monkeypatch):
 
 def test_systems_are_judged_on_the_same_sentences(folder):
     judged = by_source(toy_pairs(12, seed=9))
-    chosen = systems((1, 2), 2, decoders=("refine", "sundae"), like=Decoding(n_hypotheses=2))
+    chosen = systems((1, 2), 2, decoders=("refine", "sundae"), options=Decoding(n_hypotheses=2))
     made = evaluate(folder, judged, chosen, measures=Measures(3, 5))
     assert [one.system for one in made] == list(chosen)
     assert list(chosen)[2:4] == ["refine, 1 step", "refine, 2 steps"]
@@ -208,13 +214,13 @@ def test_an_evaluation_prints_tabulates_and_draws_itself(folder):
 def test_what_cannot_be_evaluated_is_said_before_anything_is_translated(
     folder, asked, said, monkeypatch
 ):
-    monkeypatch.setattr("glauber.translation.systems.translate_texts", None)
+    monkeypatch.setattr("glauber.translation.evaluation.translate_texts", None)
     with pytest.raises(GlauberError, match=said):
         evaluate_translator(folder / "pairs.tsv", model=folder, **asked)
 
 
 def test_a_missing_sacrebleu_is_said_first(folder, monkeypatch):
-    monkeypatch.setattr("glauber.translation.systems.translate_texts", None)
+    monkeypatch.setattr("glauber.translation.evaluation.translate_texts", None)
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(GlauberError, match=r"BLEU needs sacrebleu: pip install 'glauber"):
         evaluate_translator(folder / "pairs.tsv", model=folder)

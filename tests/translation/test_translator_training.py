@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation import learning
+from glauber.translation import training
 from glauber.translation.data import Corpus
 from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.learning import Plan, _draft_from, corrupt, train
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Shape, Translator
+from glauber.translation.training import Plan, _draft_from, corrupt, train
 from tiny_translation import toy_pairs, toy_vocabulary
 
 PLAN = Plan(n_steps=6, n_pairs=16, warmup=2, corruption="mixed")
@@ -40,8 +40,8 @@ def test_a_killed_training_goes_on_to_the_same_weights(kind, optimizer, tmp_path
             raise Killed  # before the checkpoint of step 4 is written: that of step 2 is there
         save(*state)
 
-    path, save = tmp_path / "checkpoint.pt", learning._save
-    monkeypatch.setattr(learning, "_save", kill)
+    path, save = tmp_path / "checkpoint.pt", training._save
+    monkeypatch.setattr(training, "_save", kill)
     with pytest.raises(Killed):
         train(fresh(kind, vocabulary.size), corpus, plan, checkpoint=path, every=2)
     monkeypatch.undo()
@@ -63,7 +63,7 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("kind", "n_steps"), [("ar", 350), ("refine", 450)])
 def test_20_pairs_are_learnt_by_heart(kind, n_steps, monkeypatch):
-    monkeypatch.setattr("glauber.translation.learning.SMOOTHING", 0.0)
+    monkeypatch.setattr("glauber.translation.training.SMOOTHING", 0.0)
     vocabulary = toy_vocabulary()
     pairs = toy_pairs(20, longest=4)
     model = fresh(kind, vocabulary.size, width=48, dropout=0.0)
@@ -145,10 +145,10 @@ def test_cmlm_masks_a_uniform_number_and_learns_those_alone():
     plan = Plan(corruption="cmlm", stages=1)
     source, target, draft = target[:3, :10], target[3:6, :10], draft[3:6, :10]
     shown = draft != MASK
-    loss = learning.refine_loss(model, source, target, draft, plan)
+    loss = training.refine_loss(model, source, target, draft, plan)
     other = target.masked_fill(shown, 7)  # labels of what is shown are never asked for
     assert shown.any() and torch.equal(
-        loss, learning.refine_loss(model, source, other, draft, plan)
+        loss, training.refine_loss(model, source, other, draft, plan)
     )
     with pytest.raises(GlauberError, match="has 1 stage"):
         Plan(corruption="cmlm", stages=2).check()

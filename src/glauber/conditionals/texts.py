@@ -188,13 +188,13 @@ def read_rows(
 
     known are the names of columns that are taken for the texts where none is given.
     """
-    name = "standard input" if str(path) == "-" else str(path)
-    content, suffix = _read_bytes(path, name), suffix_of(path)
+    name, content = read_bytes(path)
+    suffix = suffix_of(path)
     columns = Columns(name, column, id_column, tuple(known))
     if suffix in (".parquet", ".pq") or content[:4] == PARQUET:
         rows = _parquet(content, columns)
     else:
-        rows = _text_rows(_decode(content, name), suffix, columns)
+        rows = _text_rows(decode(content, name), suffix, columns)
     if not rows:
         raise GlauberError(f"{name} holds no text.")
     if all(row.fault for row in rows):
@@ -220,7 +220,8 @@ def suffix_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz").removesuffix(".xz")).suffix
 
 
-def _decode(content: bytes, name: str) -> str:
+def decode(content: bytes, name: str) -> str:
+    """UTF-8 text; other bytes are refused."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -230,10 +231,11 @@ def _decode(content: bytes, name: str) -> str:
     return text
 
 
-def _read_bytes(path: Path, name: str) -> bytes:
-    """The bytes of a file, unpacked if it is compressed."""
+def read_bytes(path: Path) -> tuple[str, bytes]:
+    """The name of a file in messages, and its bytes, unpacked if it is compressed."""
+    name = "standard input" if str(path) == "-" else str(path)
     try:
-        return _unpack(_stored_bytes(path, name), name)
+        return name, _unpack(_stored_bytes(path, name), name)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise GlauberError(f"{name} cannot be read: it is damaged gzip.") from error
     except lzma.LZMAError as error:

@@ -1,9 +1,9 @@
-"""What can a masked model say where log p(continuation | context) is asked for?
+"""The scores of a masked model where log p(continuation | context) is asked for.
 
-It has no such number; it has these:
+A masked model has no such number; it has these:
 
 pll          sum over the continuation's tokens of log pi(token | all others), each hidden alone and
-             the context visible. Exact up to rounding, and the logarithm of no law.
+             the context visible. Exact up to rounding, and not the logarithm of a distribution.
 within-word  the same with the later pieces of a token's word hidden too.
 bound        a lower bound on log p(continuation | context), where p writes the tokens of the
              continuation in a random order (masked diffusion): exact for up to five tokens, else
@@ -31,7 +31,7 @@ from glauber.errors import GlauberError, GlauberWarning
 from glauber.progress import Advance, say, track
 from glauber.result import counted
 
-FIGURES = {
+SCORES = {
     "pll": "pseudo-log-likelihood, each token hidden alone: exact up to rounding, and no "
     "log-likelihood",
     "within-word": "pseudo-log-likelihood, each token hidden with the later pieces of its word: "
@@ -44,12 +44,12 @@ GREEDY = (
     "each token is the likeliest one where it and all later ones of the continuation are hidden: "
     "filling from left to right with the likeliest token writes the continuation"
 )
-TOGETHER = 512  # texts in one pass, where no batch size is given
+BATCH = 512  # texts in one pass, by default
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A figure of one text behind its context, in nats."""
+    """The score of one text after its context, in nats."""
 
     value: float
     kind: str  # exact or estimate
@@ -70,68 +70,71 @@ def joined(parts: Sequence[Answer]) -> Answer:
     )
 
 
-NOTHING = Answer(0.0, "exact", None, 0, True)  # a text without tokens is certain
+NOTHING = Answer(0.0, "exact", None, 0, True)  # a text without tokens has probability 1
 
 
 @dataclass(frozen=True)
-class Figure:
-    """Which figure of a model is asked for; the answers depend on each text alone."""
+class Score:
+    """A score of a model; the answers depend on each text alone."""
 
     model: Model
-    score: str  # a name of FIGURES
+    name: str  # of SCORES
     samples: int = SAMPLES
     seed: int = 0
     batch_size: int | None = None
 
-    def __call__(self, given: Sequence[Continuation], *, whole: bool = False) -> list[Answer]:
+    def __call__(
+        self, continuations: Sequence[Continuation], *, whole: bool = False
+    ) -> list[Answer]:
         """The answer of each, in batches of similar length.
 
-        Whole texts are averaged over and not compared: their noise is independent, and nobody
-        asks whether they are greedy.
+        Whole texts are averaged over and not compared: their noise is independent, and whether
+        they are greedy is not computed.
         """
-        empty = sum(not one.own for one in given)
-        if empty:
-            message = f"{empty} of {counted(len(given), 'text')} without tokens: the figure is 0."
+        n = len(continuations)
+        if empty := sum(not text.own for text in continuations):
+            message = f"{empty} of {counted(n, 'text')} without tokens: the score is 0."
             warnings.warn(message, GlauberWarning, stacklevel=3)
-        places = [place for place, one in enumerate(given) if one.own]
-        places.sort(key=lambda place: len(given[place].pieces))
-        found = dict.fromkeys(range(len(given)), NOTHING)
-        rows, size = sum(self._rows(given[place]) for place in places), self.batch_size or TOGETHER
-        say(f"{counted(len(places), 'text')}: {rows:,} rows through {self.model.name}")
+        order = [number for number, text in enumerate(continuations) if text.own]
+        order.sort(key=lambda number: len(continuations[number].pieces))
+        answers = dict.fromkeys(range(n), NOTHING)
+        rows = sum(self._rows(continuations[number]) for number in order)
+        size = self.batch_size or BATCH
+        say(f"{counted(len(order), 'text')}: {rows:,} rows through {self.model.name}")
         with track("rows", rows) as advance:
-            for first in range(0, len(places), size):
-                some = places[first : first + size]
-                each = self._batch([given[place] for place in some], whole, advance)
-                found |= zip(some, each, strict=True)
-        return [found[place] for place in range(len(given))]
+            for first in range(0, len(order), size):
+                numbers = order[first : first + size]
+                batch = [continuations[number] for number in numbers]
+                answers |= zip(numbers, self._batch(batch, whole, advance), strict=True)
+        return [answers[number] for number in range(n)]
 
-    def _rows(self, one: Continuation) -> int:
-        """Rows through the model that the figure takes."""
-        if self.score == "bound":
-            free = torch.ones(1, len(one.own), dtype=torch.bool)
+    def _rows(self, text: Continuation) -> int:
+        """Rows through the model that the score takes."""
+        if self.name == "bound":
+            free = torch.ones(1, len(text.own), dtype=torch.bool)
             return row_count(free, samples=self.samples, orders=0)
-        return 1 if self.score == "exact" else len(one.own)
+        return 1 if self.name == "exact" else len(text.own)
 
-    def _batch(self, given: list[Continuation], whole: bool, advance: Advance) -> Iterator[Answer]:
+    def _batch(self, texts: list[Continuation], whole: bool, advance: Advance) -> Iterator[Answer]:
         """The answers of texts that go through the model together."""
-        tokens, free = laid_out(self.model, given)
-        if self.score == "exact":
+        tokens, free = laid_out(self.model, texts)
+        if self.name == "exact":
             yield from self._exact(tokens, free)
-            advance(len(given))
+            advance(len(texts))
             return
-        greedy = [False] * len(given) if whole else is_greedy(self.model, tokens, free)
-        if self.score == "bound":
-            keys = keys_of(given, of="texts" if whole else "contexts")
-            found = self._bounds(keys, tokens, free, advance)
+        greedy = [False] * len(texts) if whole else is_greedy(self.model, tokens, free)
+        if self.name == "bound":
+            keys = keys_of(texts, of="texts" if whole else "contexts")
+            scores = self._bounds(keys, tokens, free, advance)
         else:
-            found = self._pseudo(given, tokens, free, advance)
-        for (value, error, kind), there, best in zip(found, free, greedy, strict=True):
+            scores = self._pseudo(texts, tokens, free, advance)
+        for (value, error, kind), there, best in zip(scores, free, greedy, strict=True):
             yield Answer(value, kind, error, int(there.sum()), best)
 
     def _pseudo(
-        self, given: list[Continuation], tokens: Tensor, free: Tensor, advance: Advance
+        self, texts: list[Continuation], tokens: Tensor, free: Tensor, advance: Advance
     ) -> Iterator[tuple[float, float | None, str]]:
-        words = words_of(self.model, given, free) if self.score == "within-word" else None
+        words = words_of(self.model, texts, free) if self.name == "within-word" else None
         found = pseudo_likelihood(self.model, tokens, free, words=words, advance=advance)
         for each, there in zip(found.log_probs, free, strict=True):
             yield sum(each[there].tolist()), None, found.kind
@@ -139,14 +142,22 @@ class Figure:
     def _bounds(
         self, keys: Tensor, tokens: Tensor, free: Tensor, advance: Advance
     ) -> Iterator[tuple[float, float | None, str]]:
-        for one in random_order_likelihoods(
-            self.model, tokens, free, samples=self.samples, orders=0, seed=self.seed,
-            keys=keys, advance=advance,
-        ):  # fmt: skip
-            yield -one.bound.value, one.bound.standard_error, one.bound.kind
+        likelihoods = random_order_likelihoods(
+            self.model,
+            tokens,
+            free,
+            samples=self.samples,
+            orders=0,
+            seed=self.seed,
+            keys=keys,
+            advance=advance,
+        )
+        for likelihood in likelihoods:
+            bound = likelihood.bound
+            yield -bound.value, bound.standard_error, bound.kind
 
     def _exact(self, tokens: Tensor, free: Tensor) -> Iterator[Answer]:
-        assert isinstance(self.model, CausalLM)  # others have no exact figure
+        assert isinstance(self.model, CausalLM)  # others have no exact score
         log_probs, best = self.model.token_log_probs(tokens)
         for each, largest, there in zip(log_probs, best, free, strict=True):
             if bool(each[there].isnan().any()):
@@ -166,23 +177,23 @@ def is_greedy(model: Conditionals, tokens: Tensor, free: Tensor) -> list[bool]:
     column = torch.arange(free.shape[1])
     n = free.sum(dim=1)
     sites = (~free).long().argsort(dim=1, stable=True).masked_fill(column >= n[:, None], PAD)
-    found = torch.ones(len(tokens), dtype=torch.bool)
-    for place in range(int(n.max())):
-        rows = (found & (n > place)).nonzero()[:, 0]
+    greedy = torch.ones(len(tokens), dtype=torch.bool)
+    for number in range(int(n.max())):
+        rows = (greedy & (n > number)).nonzero()[:, 0]
         if len(rows):
-            found[rows] = likeliest(model, tokens, rows, sites[rows, place : int(n.max())])
-    return found.tolist()
+            greedy[rows] = likeliest(model, tokens, rows, sites[rows, number : int(n.max())])
+    return greedy.tolist()
 
 
-def figure_named(model: Model, asked: str) -> str:
-    """The figure that a model can give."""
+def choose_score(model: Model, name: str) -> str:
+    """The score of that name, if the model has it; auto: pll or exact."""
     causal = isinstance(model, CausalLM)
     if not causal and not model.whole_vocabulary:
         raise GlauberError(f"{model.name} does not score the whole vocabulary at a hidden site.")
-    chosen = ("exact" if causal else "pll") if asked == "auto" else asked
+    chosen = ("exact" if causal else "pll") if name == "auto" else name
     if causal and chosen != "exact":
         raise GlauberError(
-            f"{model.name} is autoregressive: its log-likelihood is exact, and {asked} is for "
+            f"{model.name} is autoregressive: its log-likelihood is exact, and {name} is for "
             "masked models."
         )
     if chosen == "exact" and not causal:

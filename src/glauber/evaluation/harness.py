@@ -1,7 +1,6 @@
-"""How does a masked model answer lm-evaluation-harness?
+"""A masked model as a model of lm-evaluation-harness.
 
-`answers.py` says what its figures are; `glauber.score(model, texts, given=contexts)` gives the
-same ones.
+`answers.py` defines its scores; `glauber.score(model, texts, given=contexts)` gives the same.
 """
 
 import logging
@@ -20,12 +19,12 @@ from glauber.conditionals.load import load
 from glauber.dynamics.unmasking import Unmasking
 from glauber.errors import GlauberError
 from glauber.evaluation.answers import (
-    FIGURES,
+    BATCH,
     GREEDY,
-    TOGETHER,
+    SCORES,
     Answer,
-    Figure,
-    figure_named,
+    Score,
+    choose_score,
     joined,
 )
 from glauber.generation.generate import plan_generation, rows_of, write
@@ -66,7 +65,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         mask_token: str | int | None = None,
     ) -> None:
         super().__init__()
-        one_of("the score", score, ("auto", *FIGURES))
+        one_of("the score", score, ("auto", *SCORES))
         one_of("the order", order, ORDERS)
         check_count("number of samples", samples)
         check_count("number of tokens to write", max_gen_toks)
@@ -80,8 +79,8 @@ class HarnessLM(LM):  # type: ignore[misc]
             mask_token=mask_token,
             exact=True,
         )
-        chosen = figure_named(self.model, score)
-        self.figure = Figure(self.model, chosen, samples, seed, size)  # the one asked for
+        chosen = choose_score(self.model, score)
+        self.score = Score(self.model, chosen, samples, seed, size)
         self.order, self.max_gen_toks = order, max_gen_toks
         self.answers: dict[str, list[Answer]] = {}
 
@@ -116,16 +115,16 @@ class HarnessLM(LM):  # type: ignore[misc]
     @property
     def signature(self) -> str:
         """One line that says how the figures were made."""
-        asked = self.figure
-        drawn = {"samples": asked.samples, "seed": asked.seed} if asked.score == "bound" else {}
-        return signature(**model_parts(self.model), score=asked.score, **drawn)
+        score = self.score
+        drawn = {"samples": score.samples, "seed": score.seed} if score.name == "bound" else {}
+        return signature(**model_parts(self.model), score=score.name, **drawn)
 
     def get_model_info(self) -> dict[str, Any]:
         """What lm_eval writes beside its results: what the numbers are, and their error."""
         found = [one for some in self.answers.values() for one in some]
         errors = [one.standard_error for one in found if one.standard_error is not None]
         return {
-            "loglikelihood_is": FIGURES[self.figure.score],
+            "loglikelihood_is": SCORES[self.score.name],
             "is_greedy_is": GREEDY,
             "loglikelihoods": len(found),
             "loglikelihoods_estimated": sum(one.kind == "estimate" for one in found),
@@ -136,28 +135,28 @@ class HarnessLM(LM):  # type: ignore[misc]
     def loglikelihood(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """The figure of each continuation given its context, in nats, and whether it is greedy."""
+        """The score of each continuation given its context, in nats, and whether it is greedy."""
         contexts, texts = [one.args[0] for one in requests], [one.args[1] for one in requests]
         read = read_continuations(self.model, contexts, texts)
-        answers = self.figure(cut_contexts(self.model, read))
-        self._tell("loglikelihood", answers)
-        return self._kept("loglikelihood", requests, [(one.value, one.greedy) for one in answers])
+        answers = self.score(cut_contexts(self.model, read))
+        self._log("loglikelihood", answers)
+        return self._cache("loglikelihood", requests, [(one.value, one.greedy) for one in answers])
 
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """The figure of each whole text, in nats: the sum over its windows, where it is long."""
+        """The score of each whole text, in nats: the sum over its windows, where it is long."""
         texts = [one.args[0] for one in requests]
         read = read_continuations(self.model, [""] * len(texts), texts)
         cut = [windows(one, room(self.model)) for one in read]
-        each = iter(self.figure([part for parts in cut for part in parts], whole=True))
+        each = iter(self.score([part for parts in cut for part in parts], whole=True))
         answers = [joined([next(each) for _ in parts]) for parts in cut]
-        self._tell("loglikelihood_rolling", answers)
-        return self._kept("loglikelihood_rolling", requests, [one.value for one in answers])
+        self._log("loglikelihood_rolling", answers)
+        return self._cache("loglikelihood_rolling", requests, [one.value for one in answers])
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """So many tokens behind each context, filled greedily, cut where a stop is written."""
-        if self.figure.score == "exact":
+        """So many tokens after each context, filled greedily, cut where a stop is written."""
+        if self.score.name == "exact":
             raise GlauberError(
                 f"{self.model.name} is autoregressive: let lm_eval's own `--model hf` generate."
             )
@@ -167,26 +166,26 @@ class HarnessLM(LM):  # type: ignore[misc]
         rows = [self._hidden(one.pieces, n) for one, n in zip(read, counts, strict=True)]
         texts = self._filled(rows, counts) if rows else []
         found = [_until(text, stops) for text, (_, stops) in zip(texts, asked, strict=True)]
-        return self._kept("generate_until", requests, found)
+        return self._cache("generate_until", requests, found)
 
-    def _tell(self, name: str, answers: list[Answer]) -> None:
+    def _log(self, name: str, answers: list[Answer]) -> None:
         """Keeps the answers, and says in lm_eval's log what they are."""
         self.answers[name] = answers
-        said, info = f"{name} is a {FIGURES[self.figure.score]}", self.get_model_info()
+        said, info = f"{name} is a {SCORES[self.score.name]}", self.get_model_info()
         if info["loglikelihoods_estimated"]:
             error = info["mean_standard_error_of_an_estimate"]
             said += f"; {info['loglikelihoods_estimated']} of {info['loglikelihoods']} are "
             said += "estimates" + ("" if error is None else f", standard error {error:.3g} nats")
         LOG.info(said)
 
-    def _kept(self, name: str, requests: Sequence[Any], found: list[Any]) -> list[Any]:
+    def _cache(self, name: str, requests: Sequence[Any], found: list[Any]) -> list[Any]:
         """The answers, kept in lm_eval's cache where it has one."""
         for request, one in zip(requests, found, strict=True):
             self.cache_hook.add_partial(name, request.args, one)
         return found
 
     def _hidden(self, pieces: list[int], n: int) -> list[int]:
-        """So many hidden tokens behind as much of the context as fits before them."""
+        """So many hidden tokens after as much of the context as fits."""
         most = room(self.model)
         if n > most:
             raise GlauberError(
@@ -200,8 +199,8 @@ class HarnessLM(LM):  # type: ignore[misc]
         """What is written at the last tokens of each row, so many, one token a pass."""
         tokens = rows_of(self.model, rows)
         how = Unmasking(order=self.order)
-        planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.figure.seed)
-        written = write(planned, batch_size=self.figure.batch_size or TOGETHER).tokens
+        planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.score.seed)
+        written = write(planned, batch_size=self.score.batch_size or BATCH).tokens
         opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
         found = []
         for row, given, n in zip(written, rows, counts, strict=True):

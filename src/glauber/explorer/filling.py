@@ -21,8 +21,7 @@ from glauber.generation.generate import GeneratedTexts
 from glauber.generation.infill import BLANK, infill
 from glauber.result import counted
 from glauber.runs.film import Begin, Film, Spelling, film_of
-from glauber.translation.data import Vocabulary as TranslatorVocabulary
-from glauber.translation.data import load_vocabulary
+from glauber.translation.data import SubwordVocabulary, load_vocabulary
 from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.model import MASK, load
 from glauber.translation.translate import signature_of, translator_folder
@@ -168,13 +167,13 @@ def _film_of_passes(
 class Pieces(NamedTuple):
     """The spellings of a translator's tokens, with a blank before where a word begins."""
 
-    vocabulary: TranslatorVocabulary
+    vocabulary: SubwordVocabulary
 
     def parts(self, tokens: Sequence[int]) -> list[str]:
         return [self.vocabulary.spell(token).replace("▁", " ") for token in tokens]
 
 
-def _film_of_translation(translation: Translation, vocabulary: TranslatorVocabulary) -> Film:
+def _film_of_translation(translation: Translation, vocabulary: SubwordVocabulary) -> Film:
     """A frame for each pass; an event where a token or its probability is another one."""
     tokens, log_probs = np.array(translation.trace), np.array(translation.confidence)
     before = np.vstack([np.full_like(tokens[:1], MASK), tokens[:-1]])
@@ -211,7 +210,7 @@ def _film(
 
 def _notes(decoding: Decoding, translation: Translation) -> list[str]:
     notes = []
-    if decoding.schedule.random_start:
+    if decoding.random_start:
         notes.append("The first draft is random words, which are shown as hidden.")
     if translation.trace and tuple(translation.trace[-1]) != translation.tokens:
         notes.append("Words that repeat their neighbour are dropped after the last pass.")

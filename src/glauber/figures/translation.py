@@ -6,7 +6,7 @@ from itertools import cycle
 import numpy as np
 
 from glauber.figures.chart import BLUE, FAINT, INK, ORANGE, QUIET, Chart
-from glauber.translation.systems import JUDGED, Evaluation
+from glauber.translation.evaluation import JUDGED, Evaluation
 from glauber.translation.training import TrainedModel
 from glauber.translation.translate import Sentence
 

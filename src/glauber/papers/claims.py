@@ -1,13 +1,13 @@
-"""Does a published sentence hold here? It agrees, it disagrees, or we cannot tell.
+"""Verdicts on published sentences: agrees, disagrees, or cannot tell.
 
 A claim is a sentence of a paper with a quantity of ours and the region in which that quantity
 agrees. It agrees only if the whole interval lies in the region, and disagrees only if all of it
-lies outside. Else we cannot tell: no evidence is not agreement. Then the power says how often a
-sample of this size would have said "agrees" if the published effect were true.
+lies outside. Otherwise we cannot tell: no evidence is not agreement. The power is then the
+probability that a sample of this size gives "agrees" if the published effect is true.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
@@ -15,20 +15,20 @@ from glauber.result import plain
 from glauber.statistics import CONFIDENCE, Estimate, mean_over_chains
 
 Word = Literal["disagrees", "cannot tell", "agrees"]
-WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # as they are listed
-FEW = 4  # seeds whose spread gives an interval
-FEWEST = 3  # independent chains that an interval rests on, at least
+WORDS: tuple[Word, ...] = ("disagrees", "cannot tell", "agrees")  # in the order of lists
+SEEDS_FOR_INTERVAL = 4  # seeds from which their spread gives an interval
+FEWEST = 3  # independent chains of an interval, at least
 EXACT = "exact"
 LOWER, UPPER = "lower bound", "upper bound"
-GRID = 400  # points over which the sample's spread is averaged
+GRID = 400  # points over which the power is averaged
 
 
 @dataclass(frozen=True)
 class Quantity:
     """A number of ours: exact, a bound, or an estimate with its interval.
 
-    n counts what is independent: chains, pairs, texts, seeds. Without an interval nothing can be
-    said of an estimate.
+    n counts independent units: chains, pairs, texts, seeds. An estimate without an interval
+    decides nothing.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Quantity:
     unit: str = "chains"
     kind: str = "estimate"
     level: float = CONFIDENCE
-    bounds: tuple[float, float] | None = None  # the least and the largest value there is
-    reason: str = ""  # why there is no interval
+    bounds: tuple[float, float] | None = None  # the smallest and the largest possible value
+    reason: str = ""  # of a missing interval or number
     standard_error: float | None = None
     each: tuple["Quantity", ...] = ()  # of the single seeds
 
@@ -47,21 +47,28 @@ class Quantity:
     def of(
         cls,
         name: str,
-        found: Estimate,
+        estimate: Estimate,
         *,
         unit: str = "chains",
         bounds: tuple[float, float] | None = None,
     ) -> "Quantity":
-        """A figure of `glauber.statistics` under a name; bounds are for pooling over seeds."""
-        value = found.value if isfinite(found.value) else None
+        """An estimate of `glauber.statistics` under a name; bounds are for pooling over seeds."""
         return cls(
-            name, value, found.interval, found.n_chains, unit, found.kind, found.level, bounds,
-            found.reason, found.standard_error,
-        )  # fmt: skip
+            name,
+            estimate.value if isfinite(estimate.value) else None,
+            estimate.interval,
+            estimate.n_chains,
+            unit,
+            estimate.kind,
+            estimate.level,
+            bounds,
+            estimate.reason,
+            estimate.standard_error,
+        )
 
     @property
     def ends(self) -> tuple[float, float] | None:
-        """Between which the true value lies; None where that cannot be said."""
+        """The ends between which the true value lies; None if they are not known."""
         if self.value is None:
             return None
         if self.kind == EXACT:
@@ -132,27 +139,27 @@ def near(value: float, reach: float) -> Region:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the sample says of a claim, and why."""
+    """Whether a claim holds, and why."""
 
     word: Word
     reason: str
-    power: float | None  # chance of "agrees" if the published effect were true
-    power_is: str  # what the power was worked out for, or why there is none
+    power: float | None  # probability of "agrees" if the published effect is true
+    power_is: str  # the effect of the power, or why there is none
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A published sentence with its source, our quantity, and where that agrees."""
+    """A published sentence with its source, our quantity, and the region in which it agrees."""
 
     sentence: str
     source: str  # such as paper A, table 5
-    published: Any  # the number or the words there
+    published: Any  # number or words in the paper
     quantity: Quantity
     region: Region
-    differs: tuple[str, ...] = ()  # what is not as in the paper: model, data, sizes
-    ours: tuple[str, ...] = ()  # numbers that the paper does not give and we chose
-    effect: float | None = None  # the quantity if the claim is true; or the smallest that matters
-    seeds: tuple[int, ...] = field(default=())
+    differs: tuple[str, ...] = ()  # differences from the paper: model, data, sizes
+    ours: tuple[str, ...] = ()  # our own choices, which the paper does not give
+    effect: float | None = None  # the quantity if the claim is true, or the smallest that matters
+    seeds: tuple[int, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -179,11 +186,11 @@ class Claim:
         return "cannot tell", f"{what} is {self.region} only in part"
 
     def _seed_by_seed(self) -> tuple[Word, str]:
-        """Of too few seeds for an interval of their own: what all of them say."""
-        words = [replace(self, quantity=one).verdict.word for one in self.quantity.each]
-        said: Word = words[0] if len(set(words)) == 1 else "cannot tell"
-        told = ", ".join(words) if len(set(words)) > 1 else f"each {words[0]}"
-        return said, f"{len(words)} seeds, each with its own interval: {told}"
+        """The common verdict of seeds that are too few for an interval of their own."""
+        words = [replace(self, quantity=seed).verdict.word for seed in self.quantity.each]
+        word: Word = words[0] if len(set(words)) == 1 else "cannot tell"
+        listed = ", ".join(words) if len(set(words)) > 1 else f"each {words[0]}"
+        return word, f"{len(words)} seeds, each with its own interval: {listed}"
 
     def _power(self) -> tuple[float | None, str]:
         ours = self.quantity
@@ -202,45 +209,35 @@ class Claim:
         return power(effect, ends, ours.n, self.region, error), f"if it were {effect:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, with the verdict first; JSON can hold it."""
-        verdict, ours = self.verdict, self.quantity
+        """Everything as JSON, with the verdict first."""
+        verdict = self.verdict
         return plain(
             {
-                "verdict": verdict.word, "reason": verdict.reason,
-                "power": verdict.power, "power_is": verdict.power_is,
-                "sentence": self.sentence, "source": self.source, "published": self.published,
-                "quantity": _quantity(ours) | {"each": [_quantity(one) for one in ours.each]},
+                "verdict": verdict.word,
+                "reason": verdict.reason,
+                "power": verdict.power,
+                "power_is": verdict.power_is,
+                **{each.name: getattr(self, each.name) for each in fields(self)},
                 "agrees_if": str(self.region),
-                "region": {
-                    "low": self.region.low, "high": self.region.high,
-                    "strict": self.region.strict,
-                },
-                "effect": self.effect, "differs": self.differs, "ours": self.ours,
-                "seeds": self.seeds,
             }
-        )  # fmt: skip
+        )
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Claim":
         """The claim of a stored answer."""
-        ours, region = dict(record["quantity"]), record["region"]
-        each = tuple(_read(one) for one in ours.pop("each"))
-        low, high = region["low"], region["high"]
-        return cls(
-            record["sentence"], record["source"], record["published"],
-            replace(_read(ours), each=each),
-            Region(-inf if low is None else low, inf if high is None else high, region["strict"]),
-            tuple(record["differs"]), tuple(record["ours"]), record["effect"],
-            tuple(record["seeds"]),
-        )  # fmt: skip
+        values = {each.name: record[each.name] for each in fields(cls)}
+        lists = {name: tuple(values[name]) for name in ("differs", "ours", "seeds")}
+        low, high = _with_infinity((record["region"]["low"], record["region"]["high"]))
+        region = Region(low, high, record["region"]["strict"])
+        return cls(**{**values, **lists, "quantity": _read(record["quantity"]), "region": region})
 
 
 def power(effect: float, ends: tuple[float, float], n: int, region: Region, error: float) -> float:
-    """The chance that an interval from such a sample lies in the region if the effect is true.
+    """The probability that such a sample's interval lies in the region if the effect is true.
 
-    The sample is taken to be n values of the normal law with this standard error of their mean;
-    the width of its interval, on average in the square as here, varies as chi with n - 1 degrees
-    of freedom.
+    The sample is taken as n values of a normal distribution with this standard error of their
+    mean; the width of its interval, in the mean square as wide as here, varies as chi with n - 1
+    degrees of freedom.
     """
     import numpy as np
     from scipy.stats import chi2, norm
@@ -265,21 +262,21 @@ def pooled(claims: Sequence[Claim]) -> Claim:
     """One claim from the same claim of several seeds.
 
     From four seeds on the interval is Student's over the seeds' own values; of fewer each seed
-    keeps its interval, and the verdict is what all of them say. A seed without a number is not
-    left out: then there is no number. Of bounds the sharpest holds.
+    keeps its interval, and the verdict is their common one. If a seed has no number, there is
+    none. Of bounds the sharpest is taken.
     """
-    first, each = claims[0], tuple(replace(one.quantity, each=()) for one in claims)
-    seeds = tuple(seed for one in claims for seed in one.seeds)
+    first, each = claims[0], tuple(replace(claim.quantity, each=()) for claim in claims)
+    seeds = tuple(seed for claim in claims for seed in claim.seeds)
     if len(each) == 1:
         return replace(first, seeds=seeds)
-    values = [one.value for one in each if one.value is not None]
+    values = [seed.value for seed in each if seed.value is not None]
     mean = sum(values) / len(values) if len(values) == len(each) else None
     ours = replace(first.quantity, value=mean, interval=None, n=len(each), unit="seeds", each=each)
-    if all(one.kind == EXACT for one in each):
+    if all(seed.kind == EXACT for seed in each):
         ours = _worst(each, first.region)
-    elif mean is not None and {one.kind for one in each} <= {LOWER, UPPER}:
+    elif mean is not None and {seed.kind for seed in each} <= {LOWER, UPPER}:
         ours = replace(ours, value=(max if ours.kind == LOWER else min)(values))
-    elif mean is not None and len(each) >= FEW:
+    elif mean is not None and len(each) >= SEEDS_FOR_INTERVAL:
         mean_of_all = mean_over_chains(values, bounds=ours.bounds)
         ours = replace(
             Quantity.of(ours.name, mean_of_all, unit="seeds", bounds=ours.bounds), each=each
@@ -288,18 +285,20 @@ def pooled(claims: Sequence[Claim]) -> Claim:
 
 
 def _worst(each: tuple[Quantity, ...], region: Region) -> Quantity:
-    """Of exact values the one that agrees least: each of them has to agree."""
-    wrong = [one for one in each if one.value is None or not region.holds(one.value, one.value)]
+    """The exact value that agrees least: each of them has to agree."""
+    wrong = [
+        ours for ours in each if ours.value is None or not region.holds(ours.value, ours.value)
+    ]
     return replace((wrong or list(each))[0], each=each)
 
 
 def by_verdict(claims: Iterable[Claim]) -> list[Claim]:
     """Disagreements first, then what we cannot tell, then agreements."""
-    return sorted(claims, key=lambda one: WORDS.index(one.verdict.word))
+    return sorted(claims, key=lambda claim: WORDS.index(claim.verdict.word))
 
 
 def count(ours: Quantity) -> str:
-    """On how many independent things the quantity rests."""
+    """The number of independent units of the quantity, in words."""
     unit = ours.unit.removesuffix("s") if ours.n == 1 else ours.unit
     return f"{'no' if ours.n is None else ours.n} {unit}"
 
@@ -310,17 +309,19 @@ def _basis(ours: Quantity) -> str:
     return f"{ours.level:.0%} interval over {count(ours)}"
 
 
-def _quantity(ours: Quantity) -> dict[str, Any]:
-    return {
-        "name": ours.name, "value": ours.value, "interval": ours.interval, "n": ours.n,
-        "unit": ours.unit, "kind": ours.kind, "level": ours.level, "bounds": ours.bounds,
-        "reason": ours.reason, "standard_error": ours.standard_error,
-    }  # fmt: skip
-
-
 def _read(record: Mapping[str, Any]) -> Quantity:
     interval, bounds = record["interval"], record["bounds"]
-    if bounds is not None:  # JSON has no infinity
-        bounds = (-inf if bounds[0] is None else bounds[0], inf if bounds[1] is None else bounds[1])
-    pair = None if interval is None else tuple(interval)
-    return Quantity(**{**record, "interval": pair, "bounds": bounds})
+    return Quantity(
+        **{
+            **record,
+            "interval": None if interval is None else tuple(interval),
+            "bounds": None if bounds is None else _with_infinity(bounds),
+            "each": tuple(map(_read, record["each"])),
+        }
+    )
+
+
+def _with_infinity(ends: Sequence[float | None]) -> tuple[float, float]:
+    """Ends of a range as JSON has them, where an infinite one is None."""
+    low, high = ends
+    return -inf if low is None else low, inf if high is None else high

@@ -1,52 +1,48 @@
-"""Which tables and figures of the two papers can be made again, and do their claims hold here?
+"""The study `paper`: tables, figures and theorems of the two papers, with verdicts on their claims.
 
-One file per subject: what each piece shows, how it is made at a small scale and at the paper's own,
-and the published numbers beside ours. A piece is a function of one `Settings`, and is listed with
-what it can be asked:
-
-    def table_9(settings: Settings) -> Reproduction:
-        found = settings.over(CONDITIONS[settings.scale])     # what was given, over the defaults
-        run = settings.run(chains_of(settings))               # made, resumed or found, never twice
-        mean = mean_over_chains(seen(run))
-        ours = Quantity.of("share of …", mean, bounds=(0, 1))
-        claim = Claim("chains come back", "paper A, table 9", 0.92, ours, above(0.5), effect=0.92)
-        return Reproduction.of(settings, how, rows, claims=[claim], pictures={…},
-                               model=found.model, differs=["bundled model"], ours=["temperature 1"])
-
-    def table_9_chains(settings: Settings) -> list[Chains]: …
-
-    PIECES = {"A-table9": Piece("what it shows", table_9, takes=("model", "steps", "device"),
-                                needs=table_9_chains)}
-
-Other slow work goes through `settings.part(name, key, make)`, or `settings.place(name, key)` for a
-study with a folder of its own. A killed piece then resumes to the same bits.
+The pieces are declared in `paper_a`, `paper_b` and `translation`, in the order of the papers. Each
+pair of a piece and a seed is a cell; finished cells are stored and not made again. Cells run here
+one after the other, or are distributed like the cells of any sweep; a cell depends on its settings
+and on the code alone.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from shutil import rmtree
+from typing import Annotated, Any
 
+from glauber.conditionals.base import check_temperature
+from glauber.conditionals.starts import read_texts
+from glauber.conditionals.weights import check_device
+from glauber.disk import write_json
 from glauber.errors import GlauberError
-from glauber.papers.claims import Claim, pooled
-from glauber.papers.settings import FLAGS, Chains, Piece, Scale, Settings
+from glauber.json_text import parse_json
+from glauber.papers.page import Evidence, Listing
+from glauber.papers.piece import Piece, Reproduction, pooled_over_seeds
+from glauber.papers.work import (
+    FLAGS,
+    Chains,
+    Request,
+    check_folder,
+    digest,
+    list_chains,
+    locked,
+    source,
+)
 from glauber.parameters import Device, Texts
-from glauber.progress import check_count, check_seed
-from glauber.result import Result, one_of, plain, signature, study
-from glauber.tables import table
+from glauber.progress import check_count, check_seed, say
+from glauber.result import one_of, study
+from glauber.sweeps import folder as sweeps
+from glauber.sweeps.executors import Executor, Work, choose_executor, run_sweep
+from glauber.sweeps.folder import Cell, Sweep
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
-__all__ = ["Chains", "Claim", "Piece", "Reproduction", "Scale", "Settings", "paper", "pieces"]
-SUBJECTS = (
-    "rectangles", "mixing", "temperatures", "semantic_drift", "traps", "basin_drift", "topics",
-    "recurrence",
-    "learning", "masks", "samplers", "translation",
-)  # fmt: skip
+MODULES = ("paper_a", "paper_b", "translation")
 STAGES = ("answers", "chains", "plan")
+MAX_SEEDS = 10_000
 
 
 @study
@@ -56,234 +52,304 @@ def paper(
     *,
     scale: Annotated[str, "small (the bundled model) or paper (the models of the hub)."] = "small",
     seeds: Annotated[
-        int | str | Sequence[int], "Seeds such as 0-9: each makes the piece, and they are pooled."
+        int | str | Sequence[int], "Seeds such as 0-9; the piece is made with each, and pooled."
     ] = 0,
-    model: Annotated[str | None, "Another model than the scale's own."] = None,
-    temperature: Annotated[float | None, "Another temperature than the scale's own."] = None,
-    chains: Annotated[int | None, "Another number of chains, pairs or trials."] = None,
-    steps: Annotated[int | None, "Another number of steps."] = None,
-    embedder: Annotated[str | None, "Another sentence embedder; bundled is the package's."] = None,
-    scorer: Annotated[
-        str | None, "Another topic scorer: similarity, or an entailment model."
+    model: Annotated[str | None, "Model (default: that of the scale)."] = None,
+    temperature: Annotated[float | None, "Temperature (default: that of the scale)."] = None,
+    chains: Annotated[
+        int | None, "Number of chains, pairs or trials (default: that of the scale)."
     ] = None,
+    steps: Annotated[int | None, "Number of steps (default: that of the scale)."] = None,
+    embedder: Annotated[str | None, "Sentence embedder; bundled is the package's."] = None,
+    scorer: Annotated[str | None, "Topic scorer: similarity, or an entailment model."] = None,
     device: Device = "auto",
     on: Annotated[str, "Where pieces and seeds run: local, processes or ray."] = "local",
-    workers: Annotated[int | None, "Processes or Ray workers (default: one a core)."] = None,
+    workers: Annotated[int | None, "Processes or Ray workers (default: one per core)."] = None,
     address: Annotated[str | None, "Address of a Ray cluster (default: this machine's)."] = None,
     until: Annotated[str, "answers; chains to stop after sampling; plan to only list them."] = (
         "answers"
     ),
     out: Annotated[
-        str | Path | None, "Folder that keeps everything; the command line takes papers/."
+        str | Path | None, "Folder that stores all results (command line: papers/)."
     ] = None,
-) -> "Reproduction | Pieces | Result":
-    """Make a table or figure of the papers again, and say which published claims hold.
+) -> "Reproduction | Evidence | Listing":
+    """Make a table or figure of the papers again, and test its published claims.
 
     A is "Mixing Times of Glauber Dynamics on Masked Language Models", B is "Promises and Pitfalls
     of Generative Masked Language Modeling". Each published claim gets a verdict: agrees, disagrees
-    or cannot tell. What is slow is kept in the folder: a piece that was stopped resumes to the
+    or cannot tell. Slow results are stored in the folder: a piece that was stopped resumes to the
     same bits, and pieces that need the same chains share them. `list` names the pieces; `all` makes
     every one and a page, index.html.
     """
     one_of("the scale", scale, ("small", "paper"))
     one_of("until", until, STAGES)
     one_of("the piece", piece, [*pieces(), "all", "list"])
-    from glauber.papers.making import Asked, make
-
-    asked = Settings(
-        piece, scale, 0, Path(out or ""), model, _texts(texts), temperature, chains, steps,  # type: ignore[arg-type]
-        embedder, scorer, device,
-    )  # fmt: skip
-    _check(asked)
-    place, numbers = _place(on, workers, address), read_seeds(seeds)
+    options: dict[str, Any] = {
+        "model": model,
+        "texts": _read_texts(texts),
+        "temperature": temperature,
+        "chains": chains,
+        "steps": steps,
+        "embedder": embedder,
+        "scorer": scorer,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in ("chains", "steps"):
+        if name in given:
+            check_count(f"number of {name}", given[name])
+    if temperature is not None:
+        check_temperature(temperature)
+    check_device(device)
+    executor = choose_executor(on, workers=workers, address=address)
+    request = Request(piece, scale, 0, Path(out or ""), given, device)  # type: ignore[arg-type]
+    numbers = read_seeds(seeds)
     if piece == "list":
-        return _listed(asked, out)
-    named = list(pieces()) if piece == "all" else [piece]
-    return make(Asked(named, numbers, asked, until), out, place)
+        return _list_pieces(request, out)
+    order = Order(list(pieces()) if piece == "all" else [piece], numbers, request, until)
+    return make(order, out, None if on == "local" else executor)
 
 
-def _listed(asked: Settings, out: str | Path | None) -> "Pieces":
-    """The names of the pieces; what was given beside is not swallowed."""
-    if asked.given:
-        flags = ", ".join(FLAGS[name] for name in asked.given)
+def pieces() -> dict[str, Piece]:
+    """Every piece by its name."""
+    listed: dict[str, Piece] = {}
+    for module in MODULES:
+        listed |= import_module(f"glauber.papers.{module}").PIECES
+    return dict(sorted(listed.items()))
+
+
+def _list_pieces(request: Request, out: str | Path | None) -> Listing:
+    if request.given:
+        flags = ", ".join(FLAGS[name] for name in request.given)
         raise GlauberError(f"list takes no {flags}: name a piece, or all.")
     if out is not None and Path(out).is_file():
         raise GlauberError(f"{out} is a file: give a folder.")
-    summaries = {name: one.shows for name, one in pieces().items()}
-    return Pieces(summaries, signature(study="paper", pieces=len(summaries)))
+    return Listing("pieces", [{"piece": n, "shows": each.shows} for n, each in pieces().items()])
 
 
-def _place(on: str, workers: int | None, address: str | None) -> tuple[str, Any, Any]:
-    """Where pieces run, checked before anything is made."""
-    from glauber.sweeps.executors import choose_executor
-
-    choose_executor(on, workers=workers, address=address)
-    return on, workers, address
-
-
-def _check(asked: Settings) -> None:
-    for name in ("chains", "steps"):
-        if getattr(asked, name) is not None:
-            check_count(f"number of {name}", getattr(asked, name))
-    if asked.temperature is not None:
-        from glauber.conditionals.base import check_temperature
-
-        check_temperature(asked.temperature)
-    from glauber.conditionals.weights import check_device
-
-    check_device(asked.device)
-
-
-def _texts(given: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
-    from glauber.conditionals.starts import read_texts
-
-    if given is None:
+def _read_texts(texts: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
+    if texts is None:
         return None
-    corpus = read_texts(given)
+    corpus = read_texts(texts)
     if corpus.unknown != "skip":
         raise GlauberError("a paper's texts are read with unknown=skip: leave unknown out.")
     return tuple(corpus.sound())
 
 
-def read_seeds(given: int | str | Sequence[int]) -> tuple[int, ...]:
+def read_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
     """Seeds from a number, from 0-9,12, or from a list; each once."""
-    parts: list[Any] = given.split(",") if isinstance(given, str) else []
-    parts = parts or (list(given) if isinstance(given, list | tuple | range) else [given])
-    found: list[int] = []
+    parts: list[object] = list(seeds.split(",")) if isinstance(seeds, str) else []
+    parts = parts or (list(seeds) if isinstance(seeds, list | tuple | range) else [seeds])
+    numbers: list[int] = []
     for part in parts:
         ends = str(part).strip().split("-")
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
-            raise GlauberError(f"{given!r} is not a list of seeds such as 0-9 or 1,4.")
-        found += range(int(ends[0]), int(ends[-1]) + 1)
-    if not found or len(found) > 10_000:
-        raise GlauberError(f"{given!r} are {len(found)} seeds: give between 1 and 10,000.")
-    for seed in found:
+            raise GlauberError(f"{seeds!r} is not a list of seeds such as 0-9 or 1,4.")
+        numbers += range(int(ends[0]), int(ends[-1]) + 1)
+    if not 0 < len(numbers) <= MAX_SEEDS:
+        raise GlauberError(f"{seeds!r} are {len(numbers)} seeds: give between 1 and {MAX_SEEDS:,}.")
+    for seed in numbers:
         check_seed(seed)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))
 
 
 @dataclass(frozen=True)
-class Reproduction(Result):
-    """A piece made again: the verdicts on its claims, our figures beside the published ones."""
+class Order:
+    """The pieces and seeds to make, with the settings that were given."""
 
-    name: str  # of the piece
-    scale: Scale
-    how: str  # the protocol in one sentence
-    rows: list[dict[str, Any]]  # our figures beside the published ones
+    names: list[str]
     seeds: tuple[int, ...]
-    pictures: dict[str, Any] = field(default_factory=dict)  # Plotly's figures, or their JSON
-    claims: tuple[Claim, ...] = ()
-    model: str | None = None
-    differs: tuple[str, ...] = ()  # what is not as in the paper
-    ours: tuple[str, ...] = ()  # what the paper does not give and we chose
-    given: dict[str, Any] = field(default_factory=dict)  # in place of the scale's defaults
-
-    @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        how: str,
-        rows: list[dict[str, Any]],
-        *,
-        claims: Iterable[Claim] = (),
-        pictures: "dict[str, go.Figure] | None" = None,
-        model: str | None = None,
-        differs: Iterable[str] = (),
-        ours: Iterable[str] = (),
-    ) -> "Reproduction":
-        """What a piece returns; its claims take over what differs where they say nothing else."""
-        differs, ours = tuple(differs), tuple(ours)
-        folded = tuple(
-            replace(
-                one, differs=one.differs or differs, ours=one.ours or ours, seeds=(settings.seed,)
-            )
-            for one in claims
-        )
-        return cls(
-            settings.piece, settings.scale, how, rows, (settings.seed,), pictures or {}, folded,
-            model, differs, ours, settings.given,
-        )  # fmt: skip
+    request: Request
+    until: str = "answers"
 
     @property
-    def signature(self) -> str:  # type: ignore[override]
-        seeds = ",".join(map(str, self.seeds))
-        return signature(
-            study="paper", piece=self.name, scale=self.scale, model=self.model, seeds=seeds
-        )
+    def cells(self) -> list[Request]:
+        """The request of each piece and seed; of many pieces, each takes the settings it has."""
+        cells = []
+        for name in self.names:
+            piece, own = pieces()[name], replace(self.request, piece=name)
+            if len(self.names) > 1:
+                given = {key: value for key, value in own.given.items() if key in piece.takes}
+                device = own.device if "model" in piece.small else "auto"
+                own = replace(own, given=given, device=device)
+            piece.check(own)
+            cells += [replace(own, seed=seed) for seed in self.seeds]
+        return cells
 
-    def to_dict(self) -> dict[str, Any]:
-        from glauber.runs.spec import versions
+    @property
+    def chains(self) -> list[Chains]:
+        """Every run that the pieces need, each once."""
+        needed = (chains for cell in self.cells for chains in pieces()[cell.piece].needs(cell))
+        return list({chains.digest: chains for chains in needed}.values())
 
-        made = {
-            "name": self.name, "scale": self.scale, "how": self.how, "seeds": self.seeds,
-            "model": self.model, "given": self.given, "differs": self.differs, "ours": self.ours,
-            "claims": [one.to_dict() for one in self.claims], "rows": self.rows,
-        }  # fmt: skip
-        return plain(made) | {"versions": versions(), "signature": self.signature}
-
-    def lines(self) -> Iterable[str]:
-        from glauber.papers.evidence import claim_lines
-
-        yield from claim_lines(self.claims)
-        yield self.how
-        yield from table(self.rows)
-
-    def frame(self) -> "pandas.DataFrame":
-        """One row for each row of the table."""
-        import pandas
-
-        return pandas.DataFrame(self.rows)
-
-    def figures(self) -> "dict[str, go.Figure]":
-        """The pictures; of a piece that is a table alone, the table."""
-        import plotly.graph_objects as go
-
-        from glauber.figures.chart import plot_rows
-
-        drawn = {name: go.Figure(one) for name, one in self.pictures.items()}
-        return drawn or {"table": plot_rows(self.name, self.how, self.rows)}
+    def check(self, out: str | Path | None) -> None:
+        """Refuses settings that no piece has, and one piece whose dependencies are missing."""
+        cells = self.cells
+        known = {name for cell in cells for name in pieces()[cell.piece].takes}
+        if wrong := [FLAGS[name] for name in self.request.given if name not in known]:
+            raise GlauberError(f"no piece takes {', '.join(wrong)}.")
+        if self.request.piece == "all" or self.until != "answers":
+            return  # of all pieces, each is checked when it is made
+        for cell in cells:
+            if out is None or not answer_path(replace(cell, folder=Path(out))).is_file():
+                pieces()[cell.piece].check_extras(cell)
 
 
-def over_seeds(made: Sequence[Reproduction]) -> Reproduction:
-    """One piece from those of several seeds: claims pooled, rows together, the first pictures."""
-    first = made[0]
-    if len(made) == 1:
-        return replace(first, claims=tuple(pooled([one]) for one in first.claims))
-    rows = [{"seed": one.seeds[0], **row} for one in made for row in one.rows]
-    claims = [pooled(same) for same in zip(*(one.claims for one in made), strict=True)]
-    seeds = tuple(seed for one in made for seed in one.seeds)
-    return replace(first, rows=rows, seeds=seeds, claims=tuple(claims))
+def make(
+    order: Order, out: str | Path | None, executor: Executor | None = None
+) -> Reproduction | Evidence | Listing:
+    """The pieces, in a folder that stores everything; without one, nothing is stored."""
+    order.check(out)
+    folder = Path(tempfile.mkdtemp(prefix="glauber-")) if out is None else check_folder(Path(out))
+    order = replace(order, request=replace(order.request, folder=folder.absolute()))
+    try:
+        result = _make(order, executor)
+        if out is not None and not isinstance(result, Listing):
+            evidence = result if isinstance(result, Evidence) else Evidence((result,))
+            name = "index" if evidence is result else evidence.pieces[0].name
+            evidence.write_page(folder, name, {key: each.shows for key, each in pieces().items()})
+        return result
+    except OSError as error:
+        raise GlauberError(f"{folder} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if out is None:
+            rmtree(folder, ignore_errors=True)
 
 
-def pieces() -> dict[str, Piece]:
-    """Every piece by its name."""
-    found: dict[str, Piece] = {}
-    for subject in SUBJECTS:
-        found |= import_module(f"glauber.papers.{subject}").PIECES
-    return dict(sorted(found.items()))
+def _make(order: Order, executor: Executor | None) -> Reproduction | Evidence | Listing:
+    needed = list_chains(order.request.folder, order.chains)
+    _say_cost(order, needed)
+    if order.until != "answers":
+        return _list_runs(order, needed)
+    if executor is not None:
+        _distribute(order, executor)
+    answers, missing = [], {}
+    for number, name in enumerate(order.names, 1):
+        try:
+            cells = [cell for cell in order.cells if cell.piece == name]
+            answers.append(pooled_over_seeds([_answer(cell, number, order) for cell in cells]))
+        except GlauberError as error:
+            if order.request.piece != "all":
+                raise
+            say(f"{name} cannot be made: {error}")
+            missing[name] = str(error)
+    return answers[0] if order.request.piece != "all" else Evidence(tuple(answers), missing)
 
 
-@dataclass(frozen=True)
-class Pieces(Result):
-    """The pieces of the papers that can be made again."""
+def _say_cost(order: Order, needed: Sequence[Chains]) -> None:
+    """Reports the runs and steps of chains that are left, and the time if it was measured."""
+    folder = order.request.folder
+    left = [chains for chains in needed if not chains.finished(folder)]
+    cells = [cell for cell in order.cells if not answer_path(cell).is_file()]
+    say(
+        f"{len(order.names)} pieces x {len(order.seeds)} seeds in {folder}: {len(cells)} to make, "
+        f"which need {len(needed)} runs, of them {len(left)} to make with "
+        f"{sum(chains.work for chains in left):,} steps of chains"
+    )
+    seconds = [pieces()[cell.piece].seconds for cell in cells]
+    known = [second for second in seconds if second is not None]
+    if known and order.request.scale == "small" and not order.request.given:
+        unknown = len(seconds) - len(known)
+        more = f", and {unknown} whose time is not known" if unknown else ""
+        say(f"at most {sum(known) / 60:.1f} min on two cores, as measured on one machine{more}")
 
-    summaries: dict[str, str]  # name of a piece -> what it is
-    signature: str
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(self.summaries)
+def _list_runs(order: Order, needed: Sequence[Chains]) -> Listing:
+    """The runs, which are made first if that was asked for."""
+    folder = order.request.folder
+    for number, chains in enumerate(needed, 1):
+        if order.until == "chains":
+            say(f"run {number} of {len(needed)}: {chains}")
+            chains.make(chains.place(folder), device=order.request.device)
+    rows = [
+        {
+            "folder": f"chains/{chains.digest}",
+            "chains": str(chains),
+            "made": chains.finished(folder),
+        }
+        for chains in needed
+    ]
+    n_finished = sum(chains.finished(folder) for chains in needed)
+    return Listing("runs", rows, f"{n_finished} of {len(rows)} runs are made")
 
-    def lines(self) -> Iterable[str]:
-        return (f"{name:>14}  {shows}" for name, shows in self.summaries.items())
 
-    def frame(self) -> "pandas.DataFrame":
-        """One row per piece."""
-        import pandas
+def answer_path(cell: Request) -> Path:
+    """The file of the answer for a piece and seed: one for each settings and code."""
+    key = digest([cell.scale, cell.given, source()])
+    return cell.folder / "answers" / f"{cell.piece}-seed-{cell.seed}-{key}.json"
 
-        return pandas.DataFrame(list(self.summaries.items()), columns=["piece", "shows"])
 
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.chart import plot_rows
+def _answer(cell: Request, number: int, order: Order) -> Reproduction:
+    rank = order.seeds.index(cell.seed) + 1
+    say(
+        f"piece {number} of {len(order.names)}, {cell.piece}, seed {cell.seed} ({rank} of "
+        f"{len(order.seeds)}): {'stored' if answer_path(cell).is_file() else 'to make'}"
+    )
+    return answer(cell)
 
-        rows = [{"piece": name, "shows": shows} for name, shows in self.summaries.items()]
-        return {"pieces": plot_rows("Pieces of the papers", "glauber paper NAME", rows)}
+
+def answer(cell: Request) -> Reproduction:
+    """The piece for one seed, read from its file, or made and stored."""
+    path = answer_path(cell)
+    with locked(path):
+        if not path.is_file():
+            pieces()[cell.piece].check_extras(cell)
+            write_json(path, pieces()[cell.piece].make(cell).stored())
+    return Reproduction.from_stored(parse_json(path.read_text(encoding="utf-8")))
+
+
+def _distribute(order: Order, executor: Executor) -> None:
+    """Makes what is missing as the cells of a sweep, wherever they run."""
+    if all(answer_path(cell).is_file() for cell in order.cells):
+        return
+    request = order.request
+    settings = {
+        "names": order.names,
+        "seeds": list(order.seeds),
+        "folder": str(request.folder),
+        "scale": request.scale,
+        "device": request.device,
+        "given": request.given,
+    }
+    axes = {"piece": list(range(len(order.names))), "seed": list(range(len(order.seeds)))}
+    place = request.folder / "cells" / digest([settings, source()])
+    sweeps.begin(place, Sweep("paper", settings, axes))
+    records = run_sweep(
+        place,
+        partial(open_cells, settings),
+        executor=executor,
+        progress=lambda done, total: say(f"{done} of {total} pieces and seeds are made"),
+    )
+    for record in records.values():  # a machine without our disk has stored its own
+        path = answer_path(_cell(settings, record))
+        if record["answer"] is not None and not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, record["answer"])
+    rmtree(place, ignore_errors=True)
+
+
+def open_cells(settings: dict[str, Any]) -> Work:
+    """The work of a worker on its cells."""
+
+    def work(cells: Sequence[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        for cell in cells:
+            request = _cell(settings, cell.values)
+            try:
+                answer(request)
+            except GlauberError:  # reported when the piece is read
+                yield cell, {"answer": None}
+                continue
+            yield cell, {"answer": parse_json(answer_path(request).read_text(encoding="utf-8"))}
+
+    return work
+
+
+def _cell(settings: Mapping[str, Any], values: Mapping[str, Any]) -> Request:
+    """The request of one cell of a sweep."""
+    name, seed = settings["names"][values["piece"]], settings["seeds"][values["seed"]]
+    given = dict(settings["given"])
+    if "texts" in given:
+        given["texts"] = tuple(given["texts"])
+    folder, device = Path(settings["folder"]), settings["device"]
+    request = Request(name, settings["scale"], 0, folder, given, device)
+    cells = Order(list(settings["names"]), (seed,), request).cells
+    return next(cell for cell in cells if cell.piece == name)

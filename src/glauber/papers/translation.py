@@ -1,346 +1,842 @@
-"""Paper B's translation tables: refinement beside the autoregressive model and other decoders."""
+"""Paper B, section 3: translation by refinement (tables 1 to 5) and what each choice is worth.
 
-from collections.abc import Callable
-from dataclasses import replace
+Systems of the shipped translators are run here. Models at equal training (`equal.json`, written by
+`recipes/translation_equal.py` and `recipes/translation_equal_scores.py`) and choices of training
+(`ablations.json`, by `recipes/translation_ablation.py`) are read from records next to the weights;
+differences are on the same sentences, with their intervals over them. The published numbers are of
+other languages, and of a model of 67 million parameters.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glauber.errors import GlauberError
-from glauber.papers import translation_runs as runs
-from glauber.papers.claims import Claim, Quantity, below, near
-from glauber.papers.paper import Reproduction
-from glauber.papers.settings import Piece, Scale, Settings, scoring
-from glauber.papers.translation_choices import make_ablation
-from glauber.papers.translation_equal import (
-    DIFFERS,
-    PAPER,
-    TABLE_1,
-    TABLE_2,
-    equal,
-    equal_rows,
-    legend,
-    published_beside,
-    table_1_claims,
-    table_2_claims,
-)
-from glauber.papers.translation_runs import (
-    faster,
-    long_set,
-    published,
-    row,
-    sentences,
-    sets,
-    speed_claims,
-)
-from glauber.statistics import Estimate
-from glauber.translation.data import Judged, load_vocabulary
-from glauber.translation.decoding import Decoding
-from glauber.translation.model import load
-from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
-from glauber.translation.schedules import REFINING
-from glauber.translation.score import learned_score
-from glauber.translation.systems import (
-    BESIDE,
+from glauber.json_text import parse_json
+from glauber.papers.claims import Quantity, Region, above, at_least, at_most, below, near
+from glauber.papers.piece import Answers, Piece, Published, Row, columns
+from glauber.papers.work import Settings
+from glauber.statistics import Estimate, mean_over_chains, normal_quantile
+from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.decoding import REFINING, Decoding
+from glauber.translation.evaluation import (
+    BEAM,
+    TEST_PAIRS,
     Evaluation,
     Measures,
     System,
     baselines,
     evaluate,
+    machine,
+    spread,
     systems,
 )
+from glauber.translation.model import BUNDLED, load
+from glauber.translation.neighbours import CROSS, Neighbours, attention_of_neighbours
+from glauber.translation.score import Difference, bleu_difference, learned_score
 
-# Table 1. SacreBLEU; 5 beams or 5 lengths.
+DIRECTIONS = ("DE-EN", "EN-DE", "RO-EN", "EN-RO", "ZH-EN", "EN-ZH")  # WMT14, WMT16, WMT17
+SETS = ("test", "long")
+SIZES = {"test": 1789, "long": 200}  # sentences of the recorded scores
+DIFFERS = (
+    "English to Spanish, 134,567 short pairs of Tatoeba in place of WMT",
+    "7 million parameters in place of 67",
+    "students begin from the teacher's weights and see few pairs; the paper's see 1,024 million",
+    "one training of each kind: the interval is over sentences, not over trainings",
+)
+JOINED = "long pairs are joined from test sentences, some of them more than once"
+SENTENCES = (
+    "English to Spanish by the bundled translators: {n_sentences:,} sentences of Tatoeba's test "
+    "file with all their references, and {n_long} long pairs joined from it (20 to 60 target "
+    "tokens, one reference)"
+)
+COMMON: dict[str, Any] = dict(differs=DIFFERS, model="translation-en-es", extra="translation")
+SMALL = dict(folder=BUNDLED, pairs=TEST_PAIRS, n_test=100, n_long=40)
+PAPER = dict(n_test=None, n_long=200)
+
+
+def scores(*values: float) -> dict[str, float]:
+    """Published scores by the direction of translation."""
+    return dict(zip(DIRECTIONS, values, strict=False))
+
+
+def judged_sets(s: Settings, *, share: float = 1.0) -> dict[str, list[Judged]]:
+    """The test sentences with all their references, and the long pairs; or a share of them."""
+    pairs = read_pairs(s.pairs)
+    test = by_source(pairs)
+    long = long_pairs(pairs, load_vocabulary(s.folder), n_pairs=s.n_long)
+    n_test = int(share * (s.n_test or len(test)))
+    return {"test": spread(test, n_test), "long": long[: int(share * len(long))]}
+
+
+def run_systems(
+    s: Settings, judged: dict[str, list[Judged]], compared: dict[str, System], n_timed: int = 0
+) -> dict[str, list[Evaluation]]:
+    """Every system on both sets, in one run."""
+    return {
+        name: evaluate(s.folder, rows, compared, measures=Measures(n_timed))
+        for name, rows in judged.items()
+    }
+
+
+def sized(judged: dict[str, list[Judged]]) -> dict[str, Any]:
+    return {"judged": judged, "n_sentences": len(judged["test"])}
+
+
+def read_record(folder: Path, name: str, lists: tuple[str, ...], what: str) -> dict[str, Any]:
+    """A record next to the weights; empty where there is none."""
+    path = folder / name
+    if not path.is_file():
+        return {}
+    try:
+        record = parse_json(path.read_text(encoding="utf-8"))
+        if not all(isinstance(record.get(part, []), list) for part in lists):
+            raise ValueError
+        if not any(part in record for part in lists):
+            raise ValueError
+    except (ValueError, AttributeError, TypeError) as problem:
+        raise GlauberError(f"{path} is no record of {what}.") from problem
+    return dict(record)
+
+
+def read_equal(folder: Path) -> dict[str, Any]:
+    """The models at equal training: all begin from the shipped teacher and see as many pairs."""
+    return read_record(folder, "equal.json", ("rows", "differences"), "models at equal training")
+
+
+def run_rows(evaluations: dict[str, list[Evaluation]], **constants: Any) -> list[Row]:
+    return [
+        {"set": name} | evaluation.row() | constants | {"kind": "estimate"}
+        for name, listed in evaluations.items()
+        for evaluation in listed
+    ]
+
+
+# Models at equal training.
+
+CONTROL, TEACHER = "control: beam 5", "teacher: beam 5"
+# The paper's own drafts (15% kept, the rest random), its own decoding and its own start.
+OWN = "paper: refine from random, {} steps"
+MODELS = {
+    "teacher": "teacher, trained further on people's pairs",
+    "control": "autoregressive, on distilled pairs",
+    "student": "student by our drafts (MASK, the least sure hidden between stages)",
+    "paper": "student by the paper's drafts (15% kept, random tokens)",
+    "cmlm": "conditional masked language model (mask-predict's own training)",
+}
+COUNTS = (4, 10)  # passes
+EQUAL_1 = (
+    "teacher: greedy",
+    TEACHER,
+    "control: greedy",
+    CONTROL,
+    *(OWN.format(n) for n in COUNTS),
+    *(f"paper: refine from random, judged by ar, {n} steps" for n in COUNTS),
+    *(f"student: {way}, {n} steps" for way in ("refine", "refine-remask") for n in COUNTS),
+    *(f"student: refine-remask, judged by ar, {n} steps" for n in COUNTS),
+)
+EQUAL_2 = (
+    CONTROL,
+    *(OWN.format(n) for n in COUNTS),
+    *(f"student: refine-remask, {n} steps" for n in COUNTS),
+    *(
+        f"cmlm: {way}, {n} steps"
+        for way in ("mask-predict", "easy-first", "confident-first")
+        for n in COUNTS
+    ),
+    *(f"paper: sundae, {n} steps" for n in COUNTS),
+)
+
+
+def difference(
+    record: dict[str, Any], system: str, less: str, which: str, of: str = "BLEU"
+) -> Row | None:
+    """One recorded difference of two systems on a set."""
+    wanted = {"system": system, "less": less, "set": which, "of": of}
+    listed: list[Row] = record.get("differences", [])
+    return next((row for row in listed if wanted.items() <= row.items()), None)
+
+
+def recorded_difference(
+    record: dict[str, Any], system: str, less: str, which: str, of: str = "BLEU"
+) -> Quantity:
+    """The same as a quantity; without a number if it was not recorded."""
+    row = difference(record, system, less, which, of)
+    if row is None:
+        return Quantity("", None, unit="sentences")
+    interval = None if row["interval"] is None else tuple(row["interval"])
+    return Quantity("", row["value"], interval, n=row["sentences"], unit="sentences")
+
+
+def equal_rows(
+    record: dict[str, Any], chosen: tuple[str, ...], published: dict[str, Any]
+) -> Iterator[Row]:
+    """Some systems at equal training, on every set."""
+    listed = {(row["set"], row["system"]): row for row in record.get("rows", [])}
+    for which in dict.fromkeys(row["set"] for row in record.get("rows", [])):
+        for system in chosen:
+            if (which, system) not in listed:
+                continue
+            row, model = listed[which, system], system.split(": ")[0]
+            trained = record["models"].get(model, {})
+            yield {
+                **{name: row[name] for name in ("set", "system", "bleu", "chrf", "stutter")},
+                "passes": row["passes"],
+                "model": MODELS[model],
+                "further_pairs": trained.get("pairs seen", 0),
+                "decoder_passes": trained.get("decoder passes over a pair"),
+                "less_control": _shown(difference(record, system, CONTROL, which)),
+                "less_teacher": _shown(difference(record, system, TEACHER, which)),
+                "published": published.get(system),
+                "made": f"recorded on {record['device']}",
+                "kind": "estimate",
+            }
+
+
+def _shown(row: Row | None) -> list[float] | None:
+    return None if row is None else [row["value"], *(row["interval"] or ())]
+
+
+def equal_claims(
+    a: Answers,
+    sentence: str,
+    published: str,
+    pair: tuple[str, str],
+    agrees: Region,
+    *,
+    table: str,
+    effect: float | None = None,
+    choices: tuple[str, ...] = (),
+    of: str = "BLEU",
+) -> Iterator[Published]:
+    """A claim on the test sentences and on the long ones."""
+    for which in SETS if a.equal else ():
+        yield Published(
+            f"{sentence} ({which})",
+            f"paper B, {table}",
+            published,
+            f"{of} of {pair[0]} less {pair[1]}, {which}",
+            recorded_difference(a.equal, *pair, which, of),
+            agrees,
+            effect=effect,
+            choices=choices,
+            differs=(JOINED,) if which == "long" else (),
+        )
+
+
+# Table 1: SacreBLEU and latency; 5 beams or 5 lengths.
+
 SACREBLEU = {
-    "ar, beam 5": published([33.50, 29.54, 34.89, 29.75, 27.59, 33.94]),
-    "refine, 4 steps": published([33.49, 28.61, 33.98, 28.98, 26.47, 32.59]),
-    "refine, 10 steps": published([33.63, 28.58, 33.99, 28.97, 26.54, 32.68]),
+    BEAM: scores(33.50, 29.54, 34.89, 29.75, 27.59, 33.94),
+    "refine, 4 steps": scores(33.49, 28.61, 33.98, 28.98, 26.47, 32.59),
+    "refine, 10 steps": scores(33.63, 28.58, 33.99, 28.97, 26.54, 32.68),
 }
 SPEED = "more than 2 times in the median and 5 times in the 99th percentile, 4 steps on TPU v3"
 
 
-def make_table1(settings: Settings) -> Reproduction:
-    """Quality, stutter and latency of greedy, beam 5 and refinement on both sets, in one run."""
-    judged, rows = sets(settings.scale), []
-    measures = Measures(runs.SIZES[settings.scale][2])
-    record, claims = equal(runs.BUNDLED), list[Claim]()
-    chosen = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
-    for name, one_set in judged.items():
-        made = evaluate(runs.BUNDLED, one_set, chosen, measures=measures)
-        beam = next(one for one in made if one.system == BESIDE)
-        for one in made:
-            shown = row(name, one) | {
-                "faster than greedy, beam 5": [faster(one, made[0]), faster(one, beam)],
-                "published SacreBLEU": SACREBLEU.get(one.system),
-                "published speed-up": SPEED if one.system == "refine, 4 steps" else None,
-            }
-            rows.append(shown | {"further pairs": "shipped: teacher 9.2, student 78.7 million"})
-        refined = next(one for one in made if one.system == "refine, 4 steps")
-        claims += speed_claims(name, refined, beam)
-    rows += [
-        one | {"published SacreBLEU": SACREBLEU.get(published_beside(one["system"]))}
-        for one in equal_rows(record, TABLE_1)
-    ]
-    how = _how(sentences(judged), record)
-    return Reproduction.of(
-        settings, how, rows, claims=[*table_1_claims(record), *claims], differs=DIFFERS,
-        model="translation-en-es",
-    )  # fmt: skip
+def ask_table_1(s: Settings) -> dict[str, Any]:
+    judged = judged_sets(s)
+    compared = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
+    return sized(judged) | {
+        "evaluations": run_systems(s, judged, compared, s.n_timed),
+        "equal": read_equal(s.folder),
+    }
 
 
-def _how(what: str, record: dict[str, Any]) -> str:
-    equally = (
-        f"The rows 'recorded' are models that began from the shipped teacher and then saw "
-        f"{record['steps'] * record['batch']:,} further pairs each, on {record['device']} "
-        f"({legend(TABLE_1)})"
-        if record
-        else "Models at equal training are not recorded beside these weights"
+def table_1_rows(a: Answers) -> list[Row]:
+    rows = []
+    for which, evaluations in a.evaluations.items():
+        beam = next(row for row in evaluations if row.system == BEAM)
+        for row in evaluations:
+            assert row.latency is not None and beam.latency is not None
+            rows += run_rows(
+                {which: [row]},
+                faster_than_beam=beam.latency.median / row.latency.median,
+                machine=machine(),
+                further_pairs="shipped: teacher 9.2, student 78.7 million",
+                published=SACREBLEU.get(row.system),
+                published_speed=SPEED if row.system == "refine, 4 steps" else None,
+            )
+    published = {CONTROL: SACREBLEU[BEAM]}
+    published |= {OWN.format(n): SACREBLEU[f"refine, {n} steps"] for n in COUNTS}
+    return [*rows, *equal_rows(a.equal, EQUAL_1, published)]
+
+
+def protocol_1(a: Answers) -> str:
+    trained = (
+        "Recorded rows are of models that began from the shipped teacher and then saw "
+        f"{a.equal['steps'] * a.equal['batch']:,} further pairs each"
+        if a.equal
+        else "Models at equal training are not recorded next to these weights"
     )
     return (
-        f"{what}; 5 lengths, 4 and 10 passes; latency one sentence at a time in the same run. The "
-        "shipped student saw 78.7 million pairs and the shipped teacher, on people's pairs, 9.2: "
-        f"their rows compare products, not methods. {equally}. `refine` is the paper's decoding, "
-        "`refine-remask` our own. The published figures are of other languages and of a model of "
-        "67 million parameters"
+        f"{SENTENCES}; 5 lengths, 4 and 10 passes; latency one sentence at a time in the same run. "
+        "The shipped student saw 78.7 million pairs and the shipped teacher, on people's pairs, "
+        f"9.2: their rows compare products, not methods. {trained}. `refine` is the paper's "
+        "decoding, `refine-remask` our own"
     )
 
 
-def _student(decoder: str, n_steps: int, n_lengths: int = 5, n_hypotheses: int = 16) -> System:
-    how = Decoding(decoder, n_steps, n_lengths, n_hypotheses=n_hypotheses, judge="itself")
-    return "student", how
+def table_1_claims(a: Answers) -> Iterator[Published]:
+    gap, small = "1.4 BLEU: the largest gap of the table, rounded up", "half a BLEU counts as none"
+    first = partial(equal_claims, a, table="table 1")
+    for n, published, effect in (
+        (4, "-1.35 to -0.01 in six directions", -0.85),
+        (10, "-1.26 to 0.13 in six directions", -0.8),
+    ):
+        yield from first(
+            f"{n} steps come within 1.4 BLEU of the autoregressive model on distilled pairs",
+            published,
+            (OWN.format(n), CONTROL),
+            at_least(-1.4),
+            effect=effect,
+            choices=(gap,),
+        )
+    yield from first(
+        "10 steps translate as well as 4",
+        "-0.03 to 0.14 in six directions",
+        (OWN.format(10), OWN.format(4)),
+        near(0.0, 0.5),
+        effect=0.05,
+        choices=(small,),
+    )
+    yield from first(
+        "refinement stutters at least twice as often as the autoregressive model",
+        "2 times or more",
+        (OWN.format(4), CONTROL),
+        above(0.0),
+        of="stutter, less twice",
+        choices=("the share of words less twice that of the control",),
+    )
+    for which, evaluations in a.evaluations.items():
+        by_name = {row.system: row for row in evaluations}
+        yield from speed_claims(which, by_name["refine, 4 steps"], by_name[BEAM])
 
 
-# Table 2. There each row is a model of its own. What runs here is one student behind all parallel
-# decoders, which compares schedules; the recorded rows are models trained for their decoder.
+def speed_claims(which: str, refined: Evaluation, beam: Evaluation) -> Iterator[Published]:
+    """That 4 steps are faster; of sentences timed one by one, each by both systems."""
+    fast, slow = refined.latency, beam.latency
+    assert fast is not None and slow is not None
+    mean = mean_over_chains(np.log(slow.seconds) - np.log(fast.seconds))
+    ends = None
+    if mean.interval is not None:
+        ends = float(np.exp(mean.interval[0])), float(np.exp(mean.interval[1]))
+    ratio = None if slow.p99 is None or fast.p99 is None else slow.p99 / fast.p99
+    few = "fewer than 100 sentences have no 99th percentile"
+    common: dict[str, Any] = dict(
+        source="paper B, section on latency",
+        differs=(f"{machine()} in place of TPU v3", "short sentences"),
+    )
+    yield Published(
+        f"4 steps are more than 2 times as fast as autoregressive decoding ({which})",
+        published="more than 2 times in the median",
+        name=f"times as fast as beam 5, {which}",
+        number=Quantity(
+            "",
+            float(np.exp(mean.value)),
+            ends,
+            n=fast.n_sentences,
+            unit="sentences",
+        ),
+        agrees=above(2.0),
+        effect=2.5,
+        choices=("the geometric mean over sentences in place of the median",),
+        **common,
+    )
+    yield Published(
+        f"and more than 5 times in the 99th percentile ({which})",
+        published="more than 5 times",
+        name=f"ratio of the 99th percentiles, {which}",
+        number=Quantity(
+            "",
+            ratio,
+            n=fast.n_sentences,
+            unit="sentences",
+            reason=few if ratio is None else "a ratio of two tails has no interval here",
+        ),
+        agrees=above(5.0),
+        **common,
+    )
+
+
+TABLE_1 = Piece(
+    "translation: the autoregressive model, and refinement at 4 and 10 steps",
+    protocol_1,
+    **COMMON,
+    small=SMALL | {"n_timed": 20},
+    paper=PAPER | {"n_timed": 100},
+    ask=ask_table_1,
+    table=table_1_rows,
+    claims=table_1_claims,
+    seconds=235,
+)
+
+
+# Table 2. There each row is a model of its own. What runs here is one student with all parallel
+# decoders, which compares schedules; the recorded rows are models trained for their decoder. The
+# published BLEUs are of several implementations, so the paper draws no conclusion between them.
+
+
+def student(decoder: str, n_steps: int, n_lengths: int = 5) -> System:
+    return "student", Decoding(decoder, n_steps, n_lengths, judge="itself")
+
+
 DECODERS: dict[str, System] = {
-    "ar, beam 5": baselines()["ar, beam 5"],
-    "mask-predict, 4 steps": _student("mask-predict", 4),
-    "mask-predict, 10 steps": _student("mask-predict", 10),
-    "easy-first, 4 steps": _student("easy-first", 4),
-    "confident-first, 4 steps": _student("confident-first", 4),
-    "sundae, 4 steps, 1 length of 16 drafts": _student("sundae", 4, 1),
-    "sundae, 10 steps, 1 length of 16 drafts": _student("sundae", 10, 1),
-    "refine, 4 steps": _student("refine", 4),
-    "refine, 10 steps": _student("refine", 10),
-    "refine-remask, 4 steps": _student("refine-remask", 4),
-    "refine-remask, 10 steps": _student("refine-remask", 10),
+    BEAM: baselines()[BEAM],
+    "mask-predict, 4 steps": student("mask-predict", 4),
+    "mask-predict, 10 steps": student("mask-predict", 10),
+    "easy-first, 4 steps": student("easy-first", 4),
+    "confident-first, 4 steps": student("confident-first", 4),
+    "sundae, 4 steps, 1 length of 16 drafts": student("sundae", 4, 1),
+    "sundae, 10 steps, 1 length of 16 drafts": student("sundae", 10, 1),
+    "refine, 4 steps": student("refine", 4),
+    "refine, 10 steps": student("refine", 10),
+    "refine-remask, 4 steps": student("refine-remask", 4),
+    "refine-remask, 10 steps": student("refine-remask", 10),
 }
-# By other implementations of BLEU; refinement by SacreBLEU with tok intl. They stand beside models
-# trained for their decoder alone. SUNDAE's training is nobody's here, so its row has no place.
+# By other implementations of BLEU; refinement by SacreBLEU with tok intl. They belong to models
+# trained for their decoder. SUNDAE's training was not repeated here, so its row has no place.
 OTHER_BLEU = {
-    "cmlm: mask-predict, 4 steps": published([30.75, 26.73, 33.02, 33.67, 22.57, 33.58]),
-    "cmlm: mask-predict, 10 steps": published([31.24, 27.39, 33.67, 33.33, 23.76, 34.24]),
-    "cmlm: easy-first, 10 steps": published([31.31, 27.34, 33.25, 33.22, 23.83, 34.63]),
-    PAPER.format(4): published([34.17, 29.49, 34.55, 29.57, 27.18, 32.59]),
-    PAPER.format(10): published([34.33, 29.48, 34.57, 29.56, 27.25, 32.60]),
+    "cmlm: mask-predict, 4 steps": scores(30.75, 26.73, 33.02, 33.67, 22.57, 33.58),
+    "cmlm: mask-predict, 10 steps": scores(31.24, 27.39, 33.67, 33.33, 23.76, 34.24),
+    "cmlm: easy-first, 10 steps": scores(31.31, 27.34, 33.25, 33.22, 23.83, 34.63),
+    OWN.format(4): scores(34.17, 29.49, 34.55, 29.57, 27.18, 32.59),
+    OWN.format(10): scores(34.33, 29.48, 34.57, 29.56, 27.25, 32.60),
 }
 
 
-def make_table2(settings: Settings) -> Reproduction:
-    """Quality of every decoder on both sets."""
-    judged = sets(settings.scale, share=0.4 if settings.scale == "small" else 1.0)
-    chosen = {
-        name: (model, replace(how, seed=settings.seed)) for name, (model, how) in DECODERS.items()
+def ask_table_2(s: Settings) -> dict[str, Any]:
+    judged = judged_sets(s, share=s.share)
+    compared = {
+        name: (model, replace(decoding, seed=s.seed))
+        for name, (model, decoding) in s.decoders.items()
     }
-    rows = [
-        row(name, one) | {"made": "run, by the shipped student, trained for refinement"}
-        for name, one_set in judged.items()
-        for one in evaluate(runs.BUNDLED, one_set, chosen, measures=Measures(0))
-    ]
-    record = equal(runs.BUNDLED)
-    rows += [
-        one | {"published BLEU": OTHER_BLEU.get(one["system"])}
-        for one in equal_rows(record, TABLE_2)
-    ]
-    how = (
-        f"{sentences(judged)}; one student behind all parallel decoders that were run, 5 lengths "
-        "where nothing else is said. The recorded models were each trained for their decoder, on "
-        "as many pairs; easy-first asks the one of mask-predict, sundae (which learns from drafts "
-        "with any share of random tokens) the one of the paper's drafts. Published rows are by "
-        f"other BLEUs. Recorded: {legend(TABLE_2)}"
+    evaluations = run_systems(s, judged, compared)
+    return sized(judged) | {"evaluations": evaluations, "equal": read_equal(s.folder)}
+
+
+def table_2_claims(a: Answers) -> Iterator[Published]:
+    predicted, second = "cmlm: mask-predict, {} steps", partial(equal_claims, a, table="table 2")
+    yield from second(
+        "10 steps of mask-predict beat 4",
+        "-0.34 to 1.19, higher in five of six",
+        (predicted.format(10), predicted.format(4)),
+        above(0.0),
+        effect=0.55,
+        choices=("power for the mean of the six directions",),
     )
-    return Reproduction.of(
-        settings, how, rows, claims=table_2_claims(record), differs=DIFFERS,
-        model="translation-en-es",
-    )  # fmt: skip
+    yield from second(
+        "easy-first is within a BLEU of 10 steps of mask-predict",
+        "-0.42 to 0.39 over six directions",
+        ("cmlm: easy-first, 10 steps", predicted.format(10)),
+        near(0.0, 1.0),
+        effect=-0.01,
+        choices=("a BLEU counts as near", "easy-first here asks a model trained as CMLM"),
+    )
+
+
+TABLE_2 = Piece(
+    "translation: refinement, mask-predict, easy-first and SUNDAE",
+    SENTENCES + "; one student with all parallel decoders that were run, 5 lengths if nothing "
+    "else is said. The recorded models were each trained for their decoder, on as many pairs; "
+    "easy-first asks the one of mask-predict, sundae (which learns from drafts with any share of "
+    "random tokens) the one of the paper's drafts. Published rows are by other BLEUs",
+    **COMMON,
+    small=SMALL | {"share": 0.4, "decoders": DECODERS},
+    paper=PAPER | {"share": 1.0},
+    not_in_paper=(),
+    published={},
+    ask=ask_table_2,
+    table=lambda a: [
+        *run_rows(a.evaluations, made="run, by the shipped student, trained for refinement"),
+        *equal_rows(a.equal, EQUAL_2, OTHER_BLEU),
+    ],
+    claims=table_2_claims,
+    seconds=180,
+)
 
 
 # Table 3. BLEURT there.
+
 BLEURT = {
-    "ar, beam 5": published([73.55, 74.97, 67.23, 71.76, 68.14, 65.71]),
-    "refine, 4 steps": published([71.26, 72.08, 65.90, 70.23, 65.16, 63.95]),
-    "refine, 10 steps": published([71.82, 73.28, 66.09, 70.49, 66.19, 64.30]),
+    BEAM: scores(73.55, 74.97, 67.23, 71.76, 68.14, 65.71),
+    "refine, 4 steps": scores(71.26, 72.08, 65.90, 70.23, 65.16, 63.95),
+    "refine, 10 steps": scores(71.82, 73.28, 66.09, 70.49, 66.19, 64.30),
 }
 
 
-def make_table3(settings: Settings) -> Reproduction:
-    """COMET of every system on both sets, or chrF and one sentence about what is missing."""
-    judged, rows, note = sets(settings.scale), [], ""
-    for name, one_set in judged.items():
-        for one in evaluate(
-            runs.BUNDLED,
-            one_set,
-            systems(decoders=REFINING, judges=("itself",)),
-            measures=Measures(0),
-        ):
-            metric, note = _metric(one, one_set)
-            rows.append(row(name, one) | metric | {"published BLEURT": BLEURT.get(one.system)})
-    claim = Claim(
-        "by a learned metric 4 steps are below the autoregressive model",
-        "paper B, table 3", "1.3 to 3.0 BLEURT in six directions",
-        Quantity("BLEURT of 4 steps less that of the control", None, unit="sentences"), below(0.0),
-        ours=("no learned metric's weights are at hand",),
-    )  # fmt: skip
-    how = f"{sentences(judged)}. {note}"
-    return Reproduction.of(settings, how, rows, claims=[claim], differs=DIFFERS)
+def ask_table_3(s: Settings) -> dict[str, Any]:
+    judged, note, rows = judged_sets(s), "", []
+    compared = systems(decoders=REFINING, judges=("itself",))
+    for which, evaluations in run_systems(s, judged, compared).items():
+        for row in evaluations:
+            comet = None
+            try:
+                learned = learned_score(row.outputs, judged[which])
+                comet, note = learned.score, f"COMET with {learned.weights}; the paper has BLEURT"
+            except GlauberError as missing:
+                note = f"{missing} Until then there is chrF"
+            rows += run_rows({which: [row]}, COMET=comet, published=BLEURT.get(row.system))
+    return sized(judged) | {"rows": rows, "note": note}
 
 
-def _metric(one: Evaluation, judged: list[Judged]) -> tuple[dict[str, Any], str]:
-    """The learned score of one system, or None; and what to say about it."""
-    try:
-        found = learned_score(one.outputs, judged)
-    except GlauberError as missing:
-        return {"COMET": None}, f"{missing} Until then chrF is what can be had"
-    return {"COMET": found.score}, f"COMET with {found.weights}; the paper has BLEURT"
+TABLE_3 = Piece(
+    "translation by a learned metric, if its weights are available",
+    SENTENCES + ". {note}",
+    **COMMON,
+    small=SMALL,
+    paper=PAPER,
+    ask=ask_table_3,
+    table=lambda a: a.rows,
+    claims=[
+        Published(
+            "by a learned metric 4 steps are below the autoregressive model",
+            "paper B, table 3",
+            "1.3 to 3.0 BLEURT in six directions",
+            "BLEURT of 4 steps less that of the control",
+            None,
+            below(0.0),
+            kind="estimate",
+            unit="sentences",
+            choices=("no learned metric's weights are available",),
+        )
+    ],
+    seconds=90,
+)
 
 
-# Tables 4 and 5. Long pairs only: stutter is commoner in long drafts, where every attention is
-# spread thinner.
+# Tables 4 and 5: attention of neighbours. Long pairs only: stutter is commoner in long drafts, in
+# which every attention is spread thinner.
+
 PASSES = (1, 2, 4)
-ALIKE = 0.1  # of a mean: the paper's own two differ by 3%
-LONG: dict[Scale, int] = {"small": 100, "paper": 200}
-Published = dict[str, dict[str, float]]  # stutter yes or no -> measure -> its mean
-SELF_MEASURES = ("self_min", "self_avg", "self_max", "self_top_1", "self_top_2")
-CROSS_MEASURES = (*CROSS, "cross_top_1", "cross_top_2")
-SELF_PUBLISHED = {
-    "yes": dict(zip(SELF_MEASURES, (0.0004, 0.032, 0.16, 0.20, 0.39), strict=True)),
-    "no": dict(zip(SELF_MEASURES, (0.0005, 0.033, 0.17, 0.17, 0.37), strict=True)),
+LARGER = 0.1  # of a mean: the paper's own two differ by 3%
+Means = dict[str, tuple[float, ...]]  # "yes" (stuttering) or "no": the published means
+SELF = ("self_min", "self_avg", "self_max", "self_top_1", "self_top_2")
+CROSSED = (*CROSS, "cross_top_1", "cross_top_2")
+SELF_MEANS: Means = {
+    "yes": (0.0004, 0.032, 0.16, 0.20, 0.39),
+    "no": (0.0005, 0.033, 0.17, 0.17, 0.37),
 }
-CROSS_PUBLISHED = {
-    "yes": dict(zip(CROSS_MEASURES, (0.06, 0.13, 0.23, 0.01, 0.10, 0.25, 0.57, 0.89), strict=True)),
-    "no": dict(zip(CROSS_MEASURES, (0.11, 0.23, 0.35, 0.04, 0.20, 0.38, 0.40, 0.81), strict=True)),
+CROSS_MEANS: Means = {
+    "yes": (0.06, 0.13, 0.23, 0.01, 0.10, 0.25, 0.57, 0.89),
+    "no": (0.11, 0.23, 0.35, 0.04, 0.20, 0.38, 0.40, 0.81),
 }
 
 
-def make_table4(settings: Settings) -> Reproduction:
-    """Attention of the two to each other in the last layer, in three passes."""
-    return _attention(SELF_MEASURES, SELF_PUBLISHED, settings, _self_claims)
+def ask_neighbours(s: Settings) -> dict[str, Any]:
+    vocabulary = load_vocabulary(s.folder)
+    judged = long_pairs(read_pairs(s.pairs), vocabulary, n_pairs=s.n_long)
+    texts, model = [sentence.source for sentence in judged], load(s.folder, "student")
+    return {
+        "passes": {n: attention_of_neighbours(model, vocabulary, texts, n_steps=n) for n in PASSES}
+    }
 
 
-def make_table5(settings: Settings) -> Reproduction:
-    """Total variation and cosine distance in the last layer, in three passes."""
-    return _attention(CROSS_MEASURES, CROSS_PUBLISHED, settings, _cross_claims)
-
-
-def _self_claims(found: Neighbours) -> list[Claim]:
-    """That neighbours attend to each other alike, whether they stutter or not."""
-    return [
-        Claim(
-            "neighbours that stutter attend to each other as others do "
-            f"(pass {found.n_steps})", "paper B, table 4", "0.032 against 0.033",
-            _gap(found, "self_avg", relative=True), near(0.0, ALIKE), effect=-0.03,
-            ours=(f"within {ALIKE:.0%} of the others' mean counts as alike", "the pass"),
+def attention_rows(a: Answers, measures: tuple[str, ...], means: Means) -> list[Row]:
+    """Three rows for each pass: pairs that stutter, pairs that do not, and their difference."""
+    rows: list[Row] = []
+    for n, study in a.passes.items():
+        published = {key: dict(zip(measures, own, strict=True)) for key, own in means.items()}
+        for stutter, group in (("yes", study.stuttering), ("no", study.others)):
+            spreads = {name: group.measures[name] for name in measures}
+            rows.append(
+                {"pass": n, "stutter": stutter, "pairs": group.n_pairs}
+                | {name: list(vars(spread).values()) for name, spread in spreads.items()}
+                | {"published": published[stutter], "kind": study.kind}
+            )
+        apart = {
+            name: round(published["yes"][name] - published["no"][name], 4) for name in measures
+        }
+        gaps = {name: study.difference(name) for name in measures}
+        rows += columns(
+            [{"pass": n, "stutter": "yes less no, and its 95% interval", **gaps}],
+            *("pass", "stutter", *measures),
+            published=apart,
+            kind=study.kind,
         )
-    ]  # fmt: skip
+    return rows
 
 
-def _cross_claims(found: Neighbours) -> list[Claim]:
-    """That neighbours that stutter read the source more alike."""
-    return [
-        Claim(
+def gap(a: Answers, n: int, measure: str, *, relative: bool = False) -> Estimate:
+    """Stuttering less others in a pass, over sentences."""
+    study: Neighbours = a.passes[n]
+    return study.difference(measure, relative=relative)
+
+
+NEIGHBOURS: dict[str, Any] = dict(
+    protocol="{n_long} long pairs joined from Tatoeba's test file (20 to 60 target tokens), "
+    "English to Spanish by the bundled student; neighbouring positions of drafts of the most "
+    "likely length, neither remasked nor cleaned, in the pass that wrote them; last decoder "
+    "layer; mean, standard deviation and standard error (over sentences); differences with their "
+    "intervals, over sentences too",
+    small=dict(folder=BUNDLED, pairs=TEST_PAIRS, n_long=100),
+    paper=dict(n_long=200),
+    differs=(
+        "another pair of languages and a smaller student",
+        "long pairs joined from short ones",
+    ),
+    model="translation-en-es",
+    ask=ask_neighbours,
+)
+TABLE_4 = Piece(
+    "self-attention between neighbouring positions, stuttering or not",
+    **NEIGHBOURS,
+    table=partial(attention_rows, measures=SELF, means=SELF_MEANS),
+    claims=[
+        Published(
+            f"neighbours that stutter do not have larger self-attention (pass {n})",
+            "paper B, table 4",
+            "0.032 against 0.033",
+            "self_avg, stuttering less others, over others",
+            partial(gap, n=n, measure="self_avg", relative=True),
+            at_most(LARGER),
+            effect=-0.03,
+            choices=(f"more than {LARGER:.0%} above the others' mean counts as larger", "the pass"),
+            unit="sentences",
+        )
+        for n in PASSES
+    ],
+    seconds=14,
+)
+TABLE_5 = Piece(
+    "distance of the cross-attention of neighbouring positions, stuttering or not",
+    **NEIGHBOURS,
+    table=partial(attention_rows, measures=CROSSED, means=CROSS_MEANS),
+    claims=[
+        Published(
             "neighbours that stutter read more alike, by the "
-            f"{words} of their cross-attention (pass {found.n_steps})", "paper B, table 5",
-            published, _gap(found, measure), below(0.0), effect=-0.1, ours=("the pass",),
+            f"{words} of their cross-attention (pass {n})",
+            "paper B, table 5",
+            published,
+            f"{measure}, stuttering less others",
+            partial(gap, n=n, measure=measure),
+            below(0.0),
+            effect=-0.1,
+            choices=("the pass",),
+            unit="sentences",
         )
+        for n in PASSES
         for measure, words, published in (
             ("variation_avg", "total variation", "0.13 against 0.23"),
             ("cosine_avg", "cosine distance", "0.10 against 0.20"),
         )
-    ]  # fmt: skip
+    ],
+    seconds=13,
+)
 
 
-def _gap(found: Neighbours, measure: str, *, relative: bool = False) -> Quantity:
-    """Stuttering less others, over sentences."""
-    gap = found.difference(measure, relative=relative)
-    name = f"{measure}, stuttering less others" + (", over others" if relative else "")
-    return Quantity.of(name, gap, unit="sentences")
+# What each choice in decoding and in training is worth: one is changed at a time.
+
+BASELINE, REMASKED = "baseline", "the least sure remasked too (refine-remask)"
 
 
-def _attention(
-    measures: tuple[str, ...],
-    theirs: Published,
-    settings: Settings,
-    claimed: Callable[[Neighbours], list[Claim]],
-) -> Reproduction:
-    """Three rows for each pass: pairs that stutter, pairs that do not, and their difference."""
-    texts = [one.source for one in long_set(LONG[settings.scale])]
-    model, vocabulary = load(runs.BUNDLED, "student"), load_vocabulary(runs.BUNDLED)
-    rows, claims = [], list[Claim]()
-    for n_steps in PASSES:
-        found = attention_of_neighbours(model, vocabulary, texts, n_steps=n_steps)
-        rows += _attention_rows(found, measures, theirs)
-        claims += claimed(found)
-    how = (
-        f"{len(texts)} long pairs joined from Tatoeba's test file (20 to 60 target tokens), "
-        "English to Spanish by the bundled student; neighbouring positions of drafts of the most "
-        "likely length, neither "
-        "remasked nor cleaned, in the pass that wrote them; last decoder layer; mean, standard "
-        "deviation and standard error (over sentences); differences with their intervals, over "
-        "sentences too"
+@dataclass(frozen=True)
+class Choice:
+    """Changed decoding options, what the paper says of them, and where BLEU should go then.
+
+    `expected` is lower, higher, same, or None if the paper makes no claim.
+    """
+
+    decoding: Decoding
+    paper: str
+    expected: str | None = None
+
+
+PLAIN = Decoding("refine", 4, 5, judge="itself")  # the paper's own
+NO_SCHEDULE = "schedules of remasking made no visible difference"
+CHOICES = {
+    BASELINE: Choice(PLAIN, "4 passes, 5 lengths, stutter remasked and dropped"),
+    "1 pass": Choice(
+        replace(PLAIN, n_steps=1), "one pass often gives a reasonable translation; no figure"
+    ),
+    "10 passes": Choice(
+        replace(PLAIN, n_steps=10), "its table 1: between -0.03 and 0.14 BLEU over 4 passes", "same"
+    ),
+    "1 length": Choice(replace(PLAIN, n_lengths=1), "always 5; no figure"),
+    "random tokens at first": Choice(
+        replace(PLAIN, initial="random"), "names both MASK and random tokens; no figure"
+    ),
+    REMASKED: Choice(replace(PLAIN, decoder="refine-remask"), NO_SCHEDULE, "same"),
+    "no remasking": Choice(replace(PLAIN, remask_repeats=False), NO_SCHEDULE, "same"),
+    "no remasking, repeats kept": Choice(
+        replace(PLAIN, remask_repeats=False, drop_repeats=False),
+        "repeats can be removed by a rule afterwards; no figure",
+    ),
+    "1 length, by the ratio": Choice(
+        replace(PLAIN, n_lengths=1, length="ratio"), "not in the paper"
+    ),
+    "1 length, the reference's own": Choice(
+        replace(PLAIN, n_lengths=1, length="oracle"), "not in the paper"
+    ),
+}
+# What the paper says of choices in training: a word in the name of the recorded row -> its claim.
+RANDOM_DRAFTS = "its drafts have random tokens; MASK is allowed as well, no figure"
+DISTILLED = "distillation from an autoregressive model is critical"
+MASKED_SHARE = "a large share of masked tokens is critical"
+TRAINING = (
+    ("distil", DISTILLED, "lower"),
+    ("raw", DISTILLED, "lower"),
+    ("position", "positional attention is among the critical parts", "lower"),
+    ("vocab", "a vocabulary of its own for the languages is critical; no figure by size", None),
+    ("stage", "one stage never sees the model's own drafts, which is why there are two", "lower"),
+    ("kept-15", RANDOM_DRAFTS, None),
+    ("kept", MASKED_SHARE, "lower"),
+    ("rate", MASKED_SHARE, "lower"),
+    ("corrupt", RANDOM_DRAFTS, None),
+    ("mask", RANDOM_DRAFTS, None),
+)
+# By the direction that is expected: where BLEU agrees, the effect of the power, and our choice.
+EXPECTED = {
+    "same": (near(0.0, 0.5), 0.0, "less than 0.5 BLEU counts as the same"),
+    "lower": (below(0.0), -1.0, "power for 1 BLEU"),
+    "higher": (above(0.0), 1.0, "power for 1 BLEU"),
+}
+
+
+def ask_ablation(s: Settings) -> dict[str, Any]:
+    judged = judged_sets(s)
+    compared = {
+        name: ("student", replace(choice.decoding, seed=s.seed)) for name, choice in CHOICES.items()
+    }
+    record = read_record(s.folder, "ablations.json", ("rows",), "ablations")
+    return sized(judged) | {
+        "evaluations": run_systems(s, judged, compared),
+        "trained": list(trained_rows(record)),
+        "equal": read_equal(s.folder),
+    }
+
+
+def moved(a: Answers) -> Iterator[tuple[str, Evaluation, Difference | None]]:
+    """Each run choice on each set, with its BLEU less that of the baseline."""
+    for which, evaluations in a.evaluations.items():
+        baseline = evaluations[0]
+        yield which, baseline, None
+        for row in evaluations[1:]:
+            yield which, row, bleu_difference(row.outputs, baseline.outputs, a.judged[which])
+
+
+def trained_rows(record: dict[str, Any]) -> Iterator[Row]:
+    """The recorded choices of training, each compared with the one that it differs from."""
+    listed = record.get("rows", [])
+    by_name = {row.get("name"): row for row in listed}
+    origin = {"made": f"recorded on {record.get('device')}", "steps": record.get("steps")}
+    for row in listed:
+        name = f"{row.get('name')} {row.get('change')}".lower()
+        matches = (claim[1:] for claim in TRAINING if claim[0] in name)
+        paper, expected = next(matches, ("no claim", None))
+        compared = by_name.get(row.get("beside", BASELINE))
+        entry = dict(row) | origin | {"command": record.get("command")}
+        if compared is not None and compared is not row:
+            for which in SETS:
+                less, error = f"less_{which}", row.get(f"error_{which}")
+                entry.setdefault(less, row[f"bleu_{which}"] - compared[f"bleu_{which}"])
+                reach = None if error is None else normal_quantile() * error
+                ends = None if reach is None else [entry[less] - reach, entry[less] + reach]
+                entry.setdefault(f"interval_{which}", ends)
+            entry |= {"paper": paper, "expected": row.get("expected", expected)}
+        yield entry
+
+
+def ablation_rows(a: Answers) -> list[Row]:
+    rows = []
+    for which, row, difference in moved(a):
+        less = None
+        if difference is not None:
+            less = [difference.value, *(difference.interval or ())]
+        paper = CHOICES[row.system].paper
+        rows += run_rows({which: [row]}, made="run", less_baseline=less, paper=paper)
+    return rows + a.trained
+
+
+def choice_claim(
+    paper: str, expected: str, which: str, change: str, name: str, number: Quantity
+) -> Published:
+    agrees, effect, choice = EXPECTED[expected]
+    return Published(
+        f"{paper}: {change} ({which})",
+        "paper B, section 3",
+        expected,
+        name,
+        number,
+        agrees,
+        effect=effect,
+        choices=(choice,),
+        differs=(JOINED,) if which == "long" else (),
     )
-    differs = (
-        "another pair of languages and a smaller student", "long pairs joined from short sentences"
-    )  # fmt: skip
-    return Reproduction.of(
-        settings, how, rows, claims=claims, differs=differs, model="translation-en-es"
-    )
 
 
-def _attention_rows(
-    found: Neighbours, measures: tuple[str, ...], theirs: Published
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for stutter, group in (("yes", found.stuttering), ("no", found.others)):
-        spreads = {name: group.measures[name] for name in measures}
-        rows.append(
-            {"pass": found.n_steps, "stutter": stutter, "pairs": group.n_pairs}
-            | {name: [one.mean, one.deviation, one.standard_error] for name, one in spreads.items()}
-            | {"published": theirs[stutter], "kind": found.kind}
+def ablation_claims(a: Answers) -> Iterable[Published]:
+    """The verdicts on the paper's words, if they name a direction: run, trained, and recorded."""
+    for which, row, difference in moved(a):
+        choice = CHOICES[row.system]
+        if difference is not None and choice.expected is not None:
+            number = Quantity(
+                "",
+                difference.value,
+                difference.interval,
+                n=difference.n_sentences,
+                unit="sentences",
+            )
+            name = f"BLEU less the baseline's, {row.system}, {which}"
+            yield choice_claim(choice.paper, choice.expected, which, row.system, name, number)
+    for entry in a.trained:
+        for which in SETS if entry.get("expected") is not None else ():
+            ends = entry[f"interval_{which}"]
+            number = Quantity(
+                "",
+                entry[f"less_{which}"],
+                None if ends is None else tuple(ends),
+                n=SIZES[which],
+                unit="sentences",
+            )
+            name = f"BLEU less that of {entry.get('beside', BASELINE)}, {entry['change']}, {which}"
+            yield choice_claim(
+                entry["paper"], entry["expected"], which, entry["change"], name, number
+            )
+    for model in ("student", "shipped student") if a.equal else ():
+        for n in COUNTS:
+            for which in SETS:
+                pair = f"{model}: refine-remask, {n} steps", f"{model}: refine, {n} steps"
+                yield choice_claim(
+                    NO_SCHEDULE,
+                    "same",
+                    which,
+                    f"{REMASKED}, {n} passes, {model}",
+                    f"BLEU of {pair[0]} less {pair[1]}, {which}",
+                    recorded_difference(a.equal, *pair, which),
+                )
+
+
+ABLATION = Piece(
+    "translation: what each choice in decoding and in training is worth",
+    lambda a: (
+        SENTENCES
+        + "; one choice changed at a time. "
+        + (
+            "Choices of training are recorded"
+            if a.trained
+            else "Choices of training (mask rate, distillation, positional attention, stages, "
+            "vocabulary, corruption) are not recorded next to these weights"
         )
-    gaps = {name: _shown(found.difference(name)) for name in measures}
-    apart = {name: round(theirs["yes"][name] - theirs["no"][name], 4) for name in measures}
-    rows.append(
-        {"pass": found.n_steps, "stutter": "yes less no, and its 95% interval"}
-        | gaps
-        | {"published": apart, "kind": found.kind}
-    )
-    return rows
-
-
-def _shown(gap: Estimate) -> list[float | None]:
-    return [gap.value, *(gap.interval or (None, None))]
-
+    ),
+    **COMMON,
+    small=SMALL,
+    paper=PAPER,
+    ask=ask_ablation,
+    table=ablation_rows,
+    claims=ablation_claims,
+    seconds=105,
+)
 
 PIECES = {
-    "B-table1": Piece(
-        "translation: the autoregressive model beside refinement at 4 and 10 steps", make_table1,
-        seconds=235, extras=scoring,
-    ),
-    "B-table2": Piece(
-        "translation: refinement beside mask-predict, easy-first and SUNDAE", make_table2,
-        seconds=180, extras=scoring,
-    ),
-    "B-table3": Piece(
-        "translation by a learned metric, where its weights are at hand", make_table3,
-        seconds=90, extras=scoring,
-    ),
-    "B-table4": Piece(
-        "self-attention between neighbouring positions, stuttering or not", make_table4, seconds=14
-    ),
-    "B-table5": Piece(
-        "distance of the cross-attention of neighbouring positions, stuttering or not",
-        make_table5, seconds=13,
-    ),
-    "B-ablation": Piece(
-        "translation: what each choice in decoding and in training is worth", make_ablation,
-        seconds=105, extras=scoring,
-    ),
-}  # fmt: skip
+    "B-table1": TABLE_1,
+    "B-table2": TABLE_2,
+    "B-table3": TABLE_3,
+    "B-table4": TABLE_4,
+    "B-table5": TABLE_5,
+    "B-ablation": ABLATION,
+}

@@ -1,5 +1,5 @@
-"""Can a sentence be translated all at once and refined, instead of word by word?
+"""Translation of a sentence in a few parallel passes (paper B, PaDIR).
 
-Paper B, PaDIR: an encoder-decoder without causal mask that predicts every position in each of a few
-passes, beside the autoregressive model that it is measured against.
+An encoder-decoder without causal mask that predicts every position in each pass, and the
+autoregressive model that it is compared with.
 """

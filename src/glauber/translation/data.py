@@ -1,44 +1,48 @@
-"""How do sentences become tokens and pairs, to learn from and to be judged by?
+"""Sentences as tokens, and pairs of sentences: to train on and to score with.
 
-Both languages share one sentencepiece vocabulary. A file has one pair a line, source and target
-with a tab between; further columns are ignored. The sentences of Tatoeba are short, so training
+Both languages share one sentencepiece vocabulary. A file has one pair per line, source and target
+separated by a tab; further columns are ignored. The sentences of Tatoeba are short, so training
 also joins 2 to 4 random pairs into longer ones.
 """
 
-import lzma
+import io
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from glauber.conditionals.texts import decode, read_bytes
 from glauber.errors import GlauberError
 from glauber.progress import check_count, say
 from glauber.result import visible
 from glauber.translation.model import BEGIN, END, FIRST_WORD, PAD, UNKNOWN, is_file
 
-VOCABULARY = "vocabulary.model"  # its file in the folder of a translator
+if TYPE_CHECKING:
+    from types import ModuleType
+
+VOCABULARY = "vocabulary.model"  # file in the folder of a translator
 Pair = tuple[str, str]
-LONGEST = 31  # tokens of a pair that is trained on: four of them joined fit into 128 positions
-MOST_LONG = 100_000  # long pairs that are joined at most
-SPREAD = 8  # a batch is one part of so many, by length
-ROUNDED = 8  # training rows are as wide as a multiple of this
+LONGEST = 31  # tokens of a training pair at most: four of them joined fit into 128 positions
+MAX_LONG_PAIRS = 100_000
+LENGTH_GROUPS = 8  # a batch is one of so many groups, sorted by length
+WIDTH_MULTIPLE = 8  # of the width of training rows
 
 
-class Vocabulary:
+class SubwordVocabulary:
     """A sentencepiece model whose first tokens are PAD, UNKNOWN, BEGIN, END and MASK."""
 
     def __init__(self, serialized: bytes):
         self.serialized = serialized
-        self.pieces: Any = _sentencepiece().SentencePieceProcessor(model_proto=serialized)
+        self.pieces = _sentencepiece().SentencePieceProcessor(model_proto=serialized)
         self.size = int(self.pieces.get_piece_size())
 
     @classmethod
-    def read(cls, path: Path) -> "Vocabulary":
+    def read(cls, path: Path) -> "SubwordVocabulary":
         """The vocabulary in a file."""
         if not is_file(path):
             raise GlauberError(f"there is no vocabulary {visible(str(path))[:200]}.")
@@ -48,10 +52,8 @@ class Vocabulary:
             raise GlauberError(f"{path} is no vocabulary.") from problem
 
     @classmethod
-    def learn(cls, sentences: list[str], size: int) -> "Vocabulary":
+    def learn(cls, sentences: list[str], size: int) -> "SubwordVocabulary":
         """A unigram vocabulary of the sentences of both languages."""
-        import io
-
         written = io.BytesIO()
         trainer = _sentencepiece().SentencePieceTrainer
         try:
@@ -82,9 +84,9 @@ class Vocabulary:
         return [list(tokens) for tokens in self.pieces.encode(texts)] if texts else []
 
     def read_source(self, text: str, max_length: int, *, unknown: str = "error") -> list[int]:
-        """The tokens of a text to translate; says what is wrong with one that cannot be.
+        """The tokens of a text to translate; refuses one that cannot be translated.
 
-        unknown  error refuses characters outside the vocabulary; token reads them as unknown
+        unknown: error refuses characters outside the vocabulary; token reads them as unknown.
         """
         if not isinstance(text, str) or not text.strip():
             raise GlauberError("the text to translate is empty.")
@@ -94,9 +96,11 @@ class Vocabulary:
             raise GlauberError(f"{visible(text)[:40]!r} is not UTF-8 text.") from None
         tokens = self.encode(text)
         if UNKNOWN in tokens and unknown != "token":
-            strange = sorted({c for c in text if UNKNOWN in self.encode(c)})
-            spelled = ", ".join(repr(character) for character in strange)
-            raise GlauberError(f"the translator does not know the character {spelled}.")
+            unknown_characters = sorted({c for c in text if UNKNOWN in self.encode(c)})
+            raise GlauberError(
+                "the translator does not know the character "
+                f"{', '.join(map(repr, unknown_characters))}."
+            )
         if len(tokens) >= max_length:
             raise GlauberError(
                 f"the text has {len(tokens)} tokens, but the translator reads at most "
@@ -105,7 +109,7 @@ class Vocabulary:
         return tokens
 
     def decode(self, tokens: list[int]) -> str:
-        """The text of tokens; special ones say nothing."""
+        """The text of tokens, without special ones."""
         return str(self.pieces.decode([token for token in tokens if token >= FIRST_WORD]))
 
     def spell(self, token: int) -> str:
@@ -113,12 +117,12 @@ class Vocabulary:
         return str(self.pieces.id_to_piece(token))
 
 
-def load_vocabulary(folder: Path) -> Vocabulary:
+def load_vocabulary(folder: Path) -> SubwordVocabulary:
     """The vocabulary that the models of a folder share."""
-    return Vocabulary.read(folder / VOCABULARY)
+    return SubwordVocabulary.read(folder / VOCABULARY)
 
 
-def _sentencepiece() -> Any:
+def _sentencepiece() -> "ModuleType":
     try:
         import sentencepiece
     except ImportError as missing:
@@ -129,27 +133,34 @@ def _sentencepiece() -> Any:
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a two-column file, plain or xz."""
-    found = []
-    for number, line in enumerate(_content(path).splitlines(), 1):
+    """The pairs of a two-column file, plain or compressed."""
+    pairs = []
+    for number, line in enumerate(_read(path).splitlines(), 1):
         if not line.strip():
             continue
         columns = [column.strip() for column in line.split("\t")]
         if len(columns) < 2 or not columns[0] or not columns[1]:
             raise GlauberError(f"line {number} of {path} has no source and target with a tab.")
-        found.append((columns[0], columns[1]))
-    if not found:
+        pairs.append((columns[0], columns[1]))
+    if not pairs:
         raise GlauberError(f"{path} has no pair of sentences.")
-    return found
+    return pairs
 
 
 def read_lines(path: Path) -> list[str]:
-    """The sentences of a file, plain or xz, one a line."""
-    return [line.strip() for line in _content(path).splitlines() if line.strip()]
+    """The sentences of a file, plain or compressed, one per line."""
+    return [line.strip() for line in _read(path).splitlines() if line.strip()]
+
+
+def _read(path: Path) -> str:
+    if not is_file(path):
+        raise GlauberError(f"there is no file {visible(str(path))[:200]}.")
+    name, content = read_bytes(path)
+    return decode(content, name)
 
 
 def read_training(name: str | Path) -> list[Pair]:
-    """Pairs of a file, or of a data set on the hub (`hub:NAME:CONFIG`) where it can be reached."""
+    """Pairs of a file, or of a data set on the hub (`hub:NAME:CONFIG`)."""
     if not str(name).startswith("hub:"):
         return read_pairs(Path(name))
     parts = str(name).split(":")
@@ -170,28 +181,13 @@ def read_training(name: str | Path) -> list[Pair]:
         raise GlauberError(f"{name} could not be read: {message}") from problem
 
 
-def _content(path: Path) -> str:
-    """The text of a file, plain or xz."""
-    if not is_file(path):
-        raise GlauberError(f"there is no file {visible(str(path))[:200]}.")
-    try:
-        raw = path.read_bytes()
-        return (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode("utf-8")
-    except (lzma.LZMAError, EOFError) as problem:
-        raise GlauberError(f"{path} is no xz file, or a broken one.") from problem
-    except UnicodeDecodeError as problem:
-        raise GlauberError(f"{path} is not UTF-8 text (byte {problem.start:,}).") from problem
-    except OSError as problem:
-        raise GlauberError(f"{path} cannot be read: {problem.strerror or problem}.") from problem
-
-
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
     """A two-column file that `read_pairs` reads."""
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
 
 
-def readable(sources: list[str], vocabulary: Vocabulary, most: int) -> list[str]:
-    """Those that `translate` takes: known characters only, and not too many tokens."""
+def readable(sources: list[str], vocabulary: SubwordVocabulary, most: int) -> list[str]:
+    """The sources that `translate` accepts: known characters only, and not too many tokens."""
     unknown = int(vocabulary.pieces.unk_id())
     encoded = vocabulary.encode_many(sources)
     return [
@@ -203,7 +199,7 @@ def readable(sources: list[str], vocabulary: Vocabulary, most: int) -> list[str]
 
 @dataclass(frozen=True)
 class Judged:
-    """A sentence to translate and what people made of it."""
+    """A sentence to translate and its translations by people."""
 
     source: str
     references: tuple[str, ...]
@@ -211,57 +207,59 @@ class Judged:
 
 def by_source(pairs: Iterable[Pair]) -> list[Judged]:
     """Each source once, with all its targets as references, in the order of the file."""
-    found: dict[str, list[str]] = {}
+    references: dict[str, list[str]] = {}
     for source, target in pairs:
-        found.setdefault(source, []).append(target)
-    return [Judged(source, tuple(targets)) for source, targets in found.items()]
+        references.setdefault(source, []).append(target)
+    return [Judged(source, tuple(targets)) for source, targets in references.items()]
 
 
 def long_pairs(
-    pairs: list[Pair], vocabulary: Vocabulary, *, n_pairs: int = 200, seed: int = 0
+    pairs: list[Pair], vocabulary: SubwordVocabulary, *, n_pairs: int = 200, seed: int = 0
 ) -> list[Judged]:
     """A fixed set of 2 to 4 joined pairs with 20 to 60 target tokens, one reference each."""
-    check_count("number of long pairs", n_pairs, most=MOST_LONG)
+    check_count("number of long pairs", n_pairs, most=MAX_LONG_PAIRS)
     draw, sources = random.Random(seed), dict(reversed(pairs))
     single = list(sources.items())
     if len(single) < 4:
         raise GlauberError(f"long pairs are joined from 4 sentences, the file has {len(single)}.")
-    made: list[Judged] = []
+    joined: list[Judged] = []
     for _ in range(200 * n_pairs):
-        if len(made) == n_pairs:
-            return made
+        if len(joined) == n_pairs:
+            return joined
         parts = draw.sample(single, draw.randint(2, 4))
         source, target = (" ".join(side) for side in zip(*parts, strict=True))
         if 20 <= len(vocabulary.encode(target)) <= 60:
-            made.append(Judged(source, (target,)))
-    raise GlauberError(f"only {len(made)} of {n_pairs} long pairs could be made from the file.")
+            joined.append(Judged(source, (target,)))
+    raise GlauberError(f"only {len(joined)} of {n_pairs} long pairs could be made from the file.")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokenised pairs: source and target (pairs + 1, longest), PAD behind; the last is empty."""
+    """Tokenised pairs: source and target (pairs + 1, longest), padded; the last is empty."""
 
     source: Tensor
     target: Tensor
 
     @classmethod
-    def of(cls, pairs: list[Pair], vocabulary: Vocabulary, *, longest: int = LONGEST) -> "Corpus":
-        """The pairs of at most `longest` tokens on each side; says how many are longer."""
+    def of(
+        cls, pairs: list[Pair], vocabulary: SubwordVocabulary, *, longest: int = LONGEST
+    ) -> "Corpus":
+        """The pairs of at most `longest` tokens on each side; reports how many are longer."""
         sources = vocabulary.encode_many([source for source, _ in pairs])
         targets = vocabulary.encode_many([target for _, target in pairs])
-        kept = [
+        short = [
             (source, target)
             for source, target in zip(sources, targets, strict=True)
             if 0 < len(source) <= longest and 0 < len(target) <= longest
         ]
-        if not kept:
+        if not short:
             raise GlauberError(f"no pair of the file has at most {longest} tokens on each side.")
-        if len(kept) < len(pairs):
+        if len(short) < len(pairs):
             say(
-                f"{len(pairs) - len(kept):,} of {len(pairs):,} pairs are not trained on: more than "
-                f"{longest} tokens on a side, or none"
+                f"{len(pairs) - len(short):,} of {len(pairs):,} pairs are not trained on: more "
+                f"than {longest} tokens on a side, or none"
             )
-        return cls(padded([s for s, _ in kept] + [[]]), padded([t for _, t in kept] + [[]]))
+        return cls(padded([s for s, _ in short] + [[]]), padded([t for _, t in short] + [[]]))
 
     def __len__(self) -> int:
         return len(self.source) - 1
@@ -273,20 +271,22 @@ class Corpus:
     def batch(self, n_rows: int, *, n_joined: int, max_length: int) -> tuple[Tensor, Tensor]:
         """Random rows (rows, length) of source and target, each joined from `n_joined` pairs.
 
-        The rows of a batch are of like length: of `SPREAD` times as many, sorted by their length,
-        one part is taken at random, so that little is padding.
+        The rows of a batch are of like length: of `LENGTH_GROUPS` times as many, sorted by their
+        length, one group is taken at random, so that little is padding.
         """
         # Rows and widths are chosen on the CPU: a GPU is never waited for.
-        chosen = torch.randint(len(self), (SPREAD * n_rows, n_joined))
+        chosen = torch.randint(len(self), (LENGTH_GROUPS * n_rows, n_joined))
         order = self.sizes[:, chosen].sum((0, 2)).argsort(stable=True)
-        part = int(torch.randint(SPREAD, (1,)))
+        part = int(torch.randint(LENGTH_GROUPS, (1,)))
         chosen = chosen[order[part * n_rows : (part + 1) * n_rows]]
         widest = self.sizes[:, chosen].sum(2).amax(1).tolist()
-        there = chosen.to(self.source.device, non_blocking=True)
+        chosen = chosen.to(self.source.device, non_blocking=True)
         # Few different widths: a GPU's allocator and kernels dislike a new shape at every step.
-        width, wide = (-(-most // ROUNDED) * ROUNDED for most in widest)
-        source = _joined(self.source[there])[:, : min(width, max_length)]
-        return source, _joined(self.target[there])[:, : min(wide, max_length - 1)]
+        source_width, target_width = (
+            -(-width // WIDTH_MULTIPLE) * WIDTH_MULTIPLE for width in widest
+        )
+        source = _join(self.source[chosen])[:, : min(source_width, max_length)]
+        return source, _join(self.target[chosen])[:, : min(target_width, max_length - 1)]
 
     @cached_property
     def sizes(self) -> Tensor:
@@ -295,14 +295,14 @@ class Corpus:
 
 
 def padded(rows: list[list[int]]) -> Tensor:
-    """Rows of unequal length as one tensor (rows, longest), PAD behind."""
+    """Rows of unequal length as one tensor (rows, longest), padded at the end."""
     out = torch.full((len(rows), max(map(len, rows), default=0)), PAD)
     for row, tokens in enumerate(rows):
         out[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
     return out
 
 
-def _joined(parts: Tensor) -> Tensor:
-    """(rows, joined, length) -> (rows, joined * length) with all PAD behind."""
+def _join(parts: Tensor) -> Tensor:
+    """(rows, joined, length) -> (rows, joined * length), padded at the end."""
     flat = parts.flatten(1)
     return flat.gather(1, (flat == PAD).to(torch.uint8).argsort(dim=1, stable=True))

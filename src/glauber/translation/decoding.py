@@ -1,81 +1,99 @@
-"""What is this text in the other language? From strings to strings, whatever the decoder.
+"""Translations by seven schedules of parallel decoding, or by autoregressive search.
 
-The parallel decoders write drafts of several lengths. Which one is kept says a judge: the student
-by its own score, the mean log-probability of the tokens with half of that of the length; or the
-teacher. An autoregressive model cannot write a sentence at once, but it can read finished ones at
-once, and says which is the likeliest (noisy parallel decoding).
+`refine` (PaDIR) predicts every position again in each pass; what repeats its left neighbour is
+hidden from the next one. `refine-remask`, which no paper has, also hides the tokens of the lowest
+confidence. Three write hidden positions: `mask-predict` (CMLM) predicts the hidden ones and hides
+the least confident again, fewer in each pass; `confident-first` keeps the most confident of the
+hidden, `left-to-right` the leftmost.
+
+`easy-first` (DisCo, Kasai and others, 2020) ranks the positions by their confidence in the first
+pass. Each further pass predicts every position again, given the present words of those that rank
+before it and nothing else, until no word changes. Such a draft differs by position, so a pass
+costs as many as there are positions.
+
+`sundae`, in the manner of Savinov and others (2022), is the stochastic one of table 2. It begins
+with random tokens. The first half of the passes draws: every position that a coin chooses gets a
+word from the model's distribution at a low temperature, so that hypotheses of one length part
+ways. The second half settles: the positions whose present word is the least likely get their most
+likely word, all others stay. The first pass writes every position in any case. The score of a
+hypothesis is the mean log-probability of its words in the last pass.
+
+Several lengths are tried, and a judge chooses among the drafts: the student by its own score, the
+mean log-probability of the tokens plus half of that of the length; or the teacher. An
+autoregressive model reads finished sentences in one pass and says which is the likeliest (noisy
+parallel decoding).
+
+Randomness comes from the counter-based generator of the chains, a fixed function of (seed, row,
+pass, position). The key of a row is a checksum of the source's tokens, of the draft's length and of
+the number of the hypothesis. So a sentence draws the same numbers alone, in any batch and in any
+order of the texts, and what becomes of a row does not depend on the other rows of its batch.
 """
 
 import math
-from collections.abc import Sequence
+import zlib
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glauber.dynamics import noise as counter
+from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
 from glauber.progress import Advance, check_count, check_memory, check_seed
 from glauber.result import one_of
-from glauber.translation.data import Vocabulary, padded
-from glauber.translation.model import BEGIN, END, PAD, Memory, Translator
-from glauber.translation.schedules import ORDERS, REMASK, Drafts, Noise, Schedule, decode, key
+from glauber.translation.data import SubwordVocabulary, padded
+from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Memory, Translator
 from glauber.translation.search import beam_search, greedy
 
+REFINING = ("refine", "refine-remask")  # read and write every position
+ORDERS = (
+    *REFINING,
+    "mask-predict",
+    "easy-first",
+    "confident-first",
+    "left-to-right",
+    "sundae",
+)
 DECODERS = (*ORDERS, "ar")
+INITIAL = ("mask", "random")
 LENGTHS = ("predicted", "ratio", "oracle")
 JUDGES = ("itself", "teacher")
-MOST = 10_000  # beams, lengths or hypotheses
-# Of the length's log-probability, set on the valid file. All of it, the joint law of the model,
-# trusts the length too much; none of it prefers lengths that are easy to fill.
+MAX_STEPS = 10_000  # no sentence has as many tokens
+MAX_DRAFTS = 10_000  # beams, lengths or hypotheses
+REMASK = 0.5  # chosen on the validation file
+# Weight of the length's log-probability, chosen on the validation file. With weight 1, the joint
+# distribution of the model, the length counts too much; with 0, lengths that are easy to fill win.
 LENGTH_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A text in the other language; `trace` has the tokens after each pass.
-
-    confidence, if it was asked for: the log-probability of each of them in the pass that wrote it;
-    of an autoregressive model that of each token of the text, in one row.
-    """
-
-    text: str
-    tokens: tuple[int, ...]
-    score: float  # mean log-probability of a token: what the judge compared, and nothing more
-    n_passes: int  # of the draft that was kept, until it stood still
-    trace: tuple[tuple[int, ...], ...]
-    confidence: tuple[tuple[float, ...], ...] = ()
+# Of sundae: temperature of the draws, share of positions that are drawn, and that are settled.
+SUNDAE_TEMPERATURE, SUNDAE_DRAWN, SUNDAE_SETTLED = 0.3, 0.7, 0.5
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """The decoding options: `decoder` is ar or an order of a schedule."""
+    """How texts are decoded."""
 
-    decoder: str = "refine-remask"
+    decoder: str = "refine-remask"  # or another of DECODERS
     n_steps: int = 4
     n_lengths: int = 5
     n_beams: int = 5  # ar only; 1 is greedy
     length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
     ratio: float = 1.0
     initial: str | None = None  # mask or random; None: random for sundae, mask for the others
-    remask_repeats: bool = True  # refining only
+    remask_repeats: bool = True  # refining only, between passes
     remask: float = REMASK  # refine-remask only: fraction hidden after a pass, less each time
-    drop_repeats: bool = True  # refining only
+    drop_repeats: bool = True  # refining only, at the end
     n_hypotheses: int = 16  # sundae only: for each length
-    seed: int = 0  # of whatever is drawn
-    judge: str = "teacher"  # who chooses among the drafts of a sentence; or itself
+    seed: int = 0  # of the noise
+    judge: str = "teacher"  # chooses among the drafts of a sentence; or itself
 
     @property
-    def schedule(self) -> Schedule:
-        """What the passes do."""
-        return Schedule(
-            self.n_steps,
-            self.decoder,
-            self.remask_repeats,
-            self.remask,
-            self.drop_repeats,
-            self.initial,
-        )
+    def random_start(self) -> bool:
+        """Whether the first draft has random words instead of MASK."""
+        return self.initial == "random" or (self.initial is None and self.decoder == "sundae")
 
     @property
     def n_copies(self) -> int:
@@ -89,40 +107,294 @@ class Decoding:
 
     @property
     def asks_teacher(self) -> bool:
-        """Whether the teacher must be there to choose."""
+        """Whether a teacher is needed to choose."""
         return self.judge == "teacher" and self.n_drafts > 1
 
     def check(self) -> None:
-        """Says what no translator can decode with."""
+        """Refuses options that no translator can decode with."""
         one_of("the decoder", self.decoder, DECODERS)
         one_of("the judge", self.judge, JUDGES)
         one_of("the length", self.length, LENGTHS)
-        check_count("number of lengths", self.n_lengths, most=MOST)
-        check_count("number of beams", self.n_beams, most=MOST)
-        check_count("number of hypotheses", self.n_hypotheses, most=MOST)
+        check_count("number of lengths", self.n_lengths, most=MAX_DRAFTS)
+        check_count("number of beams", self.n_beams, most=MAX_DRAFTS)
+        check_count("number of hypotheses", self.n_hypotheses, most=MAX_DRAFTS)
         check_seed(self.seed)
         if not 0 < self.ratio < math.inf:
             raise GlauberError(f"the ratio is {self.ratio}, but it must be above 0.")
-        if self.decoder != "ar":
-            self.schedule.check()
+        if self.decoder == "ar":
+            return
+        check_count("number of steps", self.n_steps, most=MAX_STEPS)
+        if not 0 <= self.remask <= 1:
+            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
+        if self.initial not in (None, *INITIAL):
+            raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
+        if self.random_start and self.decoder not in (*REFINING, "sundae"):
+            raise GlauberError(f"{self.decoder} fills masks: it cannot begin with random tokens.")
 
     def check_model(self, model: Translator) -> None:
-        """Says which model cannot be decoded so."""
+        """Refuses a model that cannot be decoded in this way."""
         self.check()
-        most, vocab = model.shape.max_length, model.shape.vocab_size
-        if self.n_lengths >= most:
-            raise GlauberError(f"there are only {most - 1} lengths to try.")
+        max_length, vocab_size = model.shape.max_length, model.shape.vocab_size
+        if self.n_lengths >= max_length:
+            raise GlauberError(f"there are only {max_length - 1} lengths to try.")
         if (self.decoder == "ar") != (model.shape.kind == "ar"):
             raise GlauberError(
                 f"the decoder {self.decoder} does not fit a translator of kind {model.shape.kind}."
             )
-        rows = self.n_beams if self.decoder == "ar" else self.n_drafts * most
-        check_memory(8.0 * rows * vocab, "one sentence")
+        rows = self.n_beams if self.decoder == "ar" else self.n_drafts * max_length
+        check_memory(8.0 * rows * vocab_size, "one sentence")
+
+
+class Noise(NamedTuple):
+    """All the randomness of decoding rows with these keys (rows,)."""
+
+    seed: int
+    keys: Tensor
+    vocab_size: int
+
+    def rows(self, chosen: Tensor) -> "Noise":
+        """The noise of the chosen rows."""
+        return self._replace(keys=self.keys[chosen])
+
+    def uniform(self, step: int, length: int) -> tuple[Tensor, Tensor]:
+        """Two independent numbers in [0, 1) for each position of a pass: (rows, length) each."""
+        device = self.keys.device
+        seed, number = (torch.tensor(x, device=device) for x in (self.seed, step))
+        slots = torch.arange(length, device=device)
+        left, right = counter.random_bits(seed, self.keys[:, None], number, slots)
+        return counter.uniform(left), counter.uniform(right)
+
+    def tokens(self, length: int) -> Tensor:
+        """Uniformly random words (rows, length), those of pass 0."""
+        share, _ = self.uniform(0, length)
+        return FIRST_WORD + (share * (self.vocab_size - FIRST_WORD)).long()
+
+
+def key(source: Iterable[int], length: int, hypothesis: int) -> int:
+    """The key of one row: a checksum of 32 bits; rows with equal keys share their numbers."""
+    return zlib.crc32(array("q", [*source, -1, length, hypothesis]).tobytes())
+
+
+class Denoiser(Protocol):
+    """A model that reads its own draft: no `Conditionals`, because hidden sites matter to it."""
+
+    def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
+        """draft (rows, length), padded -> scores (rows, length or one site, vocab)."""
+        ...
+
+
+class Drafts(NamedTuple):
+    """tokens (rows, length), padded; score and n_passes (rows,); every pass (rows, length).
+
+    A row that no longer changes keeps its tokens in the later passes of the trace. confidence:
+    the log-probability of each token of the trace in the pass that wrote (sundae: read) it.
+    """
+
+    tokens: Tensor
+    score: Tensor  # mean log-probability of the tokens in the pass that wrote (sundae: read) them
+    n_passes: Tensor
+    trace: list[Tensor]
+    confidence: list[Tensor]
+
+
+@torch.inference_mode()
+def decode(
+    model: Denoiser,
+    memory: Memory,
+    lengths: Tensor,
+    decoding: Decoding,
+    *,
+    noise: Noise | None = None,
+) -> Drafts:
+    """Drafts of the given lengths (rows,) after the passes of the schedule.
+
+    A refinement reads nothing but its draft, so a row whose next draft is the present one, and
+    that hides none of its tokens of low confidence, would repeat it for ever: it stops, and the
+    others go on without it. So does a row of `easy-first` in which no word has changed.
+    """
+    decoding.check()
+    inside = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+    draft = _first_draft(inside, decoding, noise)
+    tokens, confidence = draft, torch.zeros(draft.shape, device=draft.device)
+    n_passes, trace, confidences = torch.zeros_like(lengths), list[Tensor](), list[Tensor]()
+    live = torch.arange(len(draft), device=draft.device)
+    for step in range(1, decoding.n_steps + 1):
+        writable = _writable(decoding, draft)
+        if decoding.decoder == "sundae":
+            assert noise is not None  # `_first_draft` requires it
+            fill, coin = noise.uniform(step, draft.shape[1])
+            after, log_probs = sundae_pass(
+                model.denoise(draft, memory),
+                draft,
+                fill=fill,
+                coin=coin,
+                first=step == 1,
+                draws=step <= decoding.n_steps // 2,
+            )
+        else:
+            easy = decoding.decoder == "easy-first" and step > 1
+            after, log_probs = _predict(
+                model, draft, memory, confidences[0][live] if easy else None
+            )
+            after = torch.where(writable, after, draft)
+            log_probs = torch.where(writable, log_probs, confidence[live])
+        tokens = tokens.index_copy(0, live, after)
+        confidence = confidence.index_copy(0, live, log_probs)
+        n_passes[live] += 1
+        trace.append(tokens)
+        confidences.append(confidence)
+        hidden = _hidden(decoding, step, after, log_probs, writable)
+        following = torch.where(hidden, MASK, after)
+        if decoding.decoder in (*REFINING, "easy-first"):
+            remasked = _n_remasked(decoding, step, after) > 0
+            moving = ((following != draft).any(1) | remasked).nonzero()[:, 0]
+            if not len(moving):
+                break
+            if len(moving) < len(live):
+                live, following, memory = live[moving], following[moving], memory.rows(moving)
+        draft = following
+    score = confidence.masked_fill(~inside, 0.0).sum(1) / lengths
+    if decoding.decoder in REFINING and decoding.drop_repeats:
+        tokens = without_repeats(tokens)
+    return Drafts(tokens, score, n_passes, trace, confidences)
+
+
+def stutters(tokens: Tensor) -> Tensor:
+    """Where a token equals its left neighbour: (rows, length)."""
+    same = torch.zeros_like(tokens, dtype=torch.bool)
+    same[:, 1:] = (tokens[:, 1:] == tokens[:, :-1]) & (tokens[:, 1:] != PAD)
+    return same
+
+
+def least_sure(confidence: Tensor, tokens: Tensor, count: Tensor) -> Tensor:
+    """Where (rows, length) the `count` (rows,) tokens of the lowest confidence are."""
+    order = confidence.masked_fill(tokens == PAD, torch.inf)
+    return order.argsort(dim=1, stable=True).argsort(dim=1) < count[:, None]
+
+
+def without_repeats(tokens: Tensor) -> Tensor:
+    """Each run of one token once, the rest moved to the left and padded."""
+    single = tokens.masked_fill(stutters(tokens), PAD)
+    return single.gather(1, (single == PAD).to(torch.uint8).argsort(dim=1, stable=True))
+
+
+def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The most likely word at each position, and its log-probability among words."""
+    words = scores[..., FIRST_WORD:].float()
+    best, chosen = words.max(-1)
+    return chosen + FIRST_WORD, best - words.logsumexp(-1)
+
+
+def _first_draft(inside: Tensor, decoding: Decoding, noise: Noise | None) -> Tensor:
+    """The draft before any pass: MASK or random words, padded."""
+    if (decoding.random_start or decoding.decoder == "sundae") and noise is None:
+        raise GlauberError("random tokens need noise: give a seed and a key of each row.")
+    if decoding.random_start and noise is not None:
+        return noise.tokens(inside.shape[1]).masked_fill(~inside, PAD)
+    return torch.where(inside, MASK, PAD)
+
+
+def _writable(decoding: Decoding, draft: Tensor) -> Tensor:
+    """Where (rows, length) a pass may write: everywhere, or at the hidden positions."""
+    everywhere = (*REFINING, "easy-first", "sundae")
+    return draft != PAD if decoding.decoder in everywhere else draft == MASK
+
+
+def _predict(
+    model: Denoiser, words: Tensor, memory: Memory, first: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Every position (rows, length) predicted from all words, or from the easier ones alone.
+
+    first (rows, length): the confidence by which positions are ranked, the highest first. For a
+    position all that rank later, itself included, are MASK.
+    """
+    if first is None:
+        return likely(model.denoise(words, memory))
+    after, confidence = words.clone(), torch.zeros_like(first)
+    rank = first.masked_fill(words == PAD, -torch.inf)
+    rank = rank.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    for site in range(words.shape[1]):
+        draft = torch.where(rank < rank[:, site, None], words, MASK).masked_fill(words == PAD, PAD)
+        word, log_prob = likely(model.denoise(draft, memory, site))
+        after[:, site], confidence[:, site] = word[:, 0], log_prob[:, 0].to(confidence.dtype)
+    return after, confidence
+
+
+def _n_remasked(decoding: Decoding, step: int, after: Tensor) -> Tensor:
+    """How many tokens of low confidence (rows,) a refinement hides after a pass; 0 at the last."""
+    share = decoding.remask if decoding.decoder == "refine-remask" else 0.0
+    left = (decoding.n_steps - step) / decoding.n_steps
+    return ((after != PAD).sum(1) * share * left).long()
+
+
+def _hidden(
+    decoding: Decoding, step: int, after: Tensor, confidence: Tensor, written: Tensor
+) -> Tensor:
+    """Which positions (rows, length) are hidden from the next pass."""
+    if decoding.decoder in ("sundae", "easy-first"):
+        return torch.zeros_like(written)
+    if decoding.decoder in REFINING:
+        hidden = least_sure(confidence, after, _n_remasked(decoding, step, after))
+        return hidden | stutters(after) if decoding.remask_repeats else hidden
+    n_hidden = (after != PAD).sum(1) * (decoding.n_steps - step) // decoding.n_steps
+    if decoding.decoder == "mask-predict":
+        return least_sure(confidence, after, n_hidden)
+    if decoding.decoder == "left-to-right":
+        later = -torch.arange(after.shape[1], device=after.device).float()
+        confidence = later.expand(after.shape)
+    return least_sure(confidence.masked_fill(~written, torch.inf), after, n_hidden)
+
+
+def sundae_pass(
+    scores: Tensor, draft: Tensor, *, fill: Tensor, coin: Tensor, first: bool, draws: bool
+) -> tuple[Tensor, Tensor]:
+    """One pass: the new draft (rows, length) and the log-probability of each of its words.
+
+    scores (rows, length, vocab); fill and coin (rows, length) in [0, 1).
+    """
+    inside, words = draft != PAD, scores[..., FIRST_WORD:].float()
+    log_probs = words.log_softmax(-1)
+    if draws:
+        chosen = inverse_cdf(words / SUNDAE_TEMPERATURE, fill)
+        moved = coin < SUNDAE_DRAWN
+    else:
+        chosen = log_probs.argmax(-1)
+        count = (inside.sum(1) * SUNDAE_SETTLED).ceil()
+        moved = least_sure(_log_probs_of(log_probs, draft), draft, count)
+    after = torch.where(inside & (moved | first), chosen + FIRST_WORD, draft)
+    return after, _log_probs_of(log_probs, after)
+
+
+def inverse_cdf(scores: Tensor, fill: Tensor) -> Tensor:
+    """The entry (rows, length) at which the cumulated softmax of scores first exceeds fill."""
+    mass = scores.softmax(-1).cumsum(-1)
+    return first_beyond(mass, fill.to(mass.dtype) * mass[..., -1])
+
+
+def _log_probs_of(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    """The log-probability of the given words; special tokens count as the first word."""
+    return log_probs.gather(-1, (tokens - FIRST_WORD).clamp(min=0)[..., None])[..., 0]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated text; `trace` has the tokens after each pass.
+
+    confidence, on request: the log-probability of each of them in the pass that wrote it; of an
+    autoregressive model that of each token of the text, in one row.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float  # mean log-probability of a token: what the judge compared
+    n_passes: int  # until the chosen draft no longer changed
+    trace: tuple[tuple[int, ...], ...]
+    confidence: tuple[tuple[float, ...], ...] = ()
 
 
 def translate_texts(
     model: Translator,
-    vocabulary: Vocabulary,
+    vocabulary: SubwordVocabulary,
     texts: Sequence[str],
     *,
     decoding: Decoding | None = None,
@@ -133,87 +405,93 @@ def translate_texts(
     advance: Advance | None = None,
     unknown: str = "error",
 ) -> list[Translation]:
-    """The translations, in the order of the texts; like lengths go through the model together.
+    """The translations, in the order of the texts; similar lengths go through the model together.
 
-    `reference_lengths` has the tokens of each text's reference, for the length `oracle` only;
-    `teacher` chooses among drafts where the options say so.
+    reference_lengths: tokens of each text's reference, for the length `oracle` only; teacher:
+    chooses among drafts if the options say so.
     """
     decoding = decoding or Decoding()
     decoding.check_model(model)
     if decoding.asks_teacher and teacher is None:
         raise GlauberError("the judge is the teacher, but there is none.")
-    needed = decoding.decoder != "ar" and decoding.length == "oracle"
-    if needed and (reference_lengths is None or len(reference_lengths) != len(texts)):
+    oracle = decoding.decoder != "ar" and decoding.length == "oracle"
+    if oracle and (reference_lengths is None or len(reference_lengths) != len(texts)):
         raise GlauberError("the length oracle needs a reference of each text.")
     sources = [
         vocabulary.read_source(text, model.shape.max_length, unknown=unknown) for text in texts
     ]
     order = sorted(range(len(texts)), key=lambda row: len(sources[row]))
-    made: list[Translation | None] = [None] * len(texts)
+    translations: dict[int, Translation] = {}
     size = max(1, batch_size // decoding.n_copies)  # as much memory for one hypothesis as for many
-    for begin in range(0, len(order), size):
-        rows = order[begin : begin + size]
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
         source = padded([sources[row] for row in rows]).to(model.device)
         if decoding.decoder == "ar":
-            batch = _searched(model, vocabulary, source, decoding.n_beams, confidence)
+            batch = _search(model, vocabulary, source, decoding.n_beams, confidence)
         else:
             known = torch.tensor([(reference_lengths or {row: 0})[row] for row in rows])[:, None]
-            drafts = _best(model, source, decoding, known.to(model.device), teacher)
+            drafts = _best_drafts(model, source, decoding, known.to(model.device), teacher)
             batch = _translations(drafts, vocabulary, confidence)
-        for row, one in zip(rows, batch, strict=True):
-            made[row] = one
+        translations |= zip(rows, batch, strict=True)
         if advance is not None:
             advance(len(rows))
-    return [one for one in made if one is not None]
+    return [translations[row] for row in range(len(texts))]
 
 
-def _translations(drafts: Drafts, vocabulary: Vocabulary, confidence: bool) -> list[Translation]:
-    traces = [step.tolist() for step in drafts.trace]
-    sure = [step.tolist() for step in drafts.confidence] if confidence else []
-    scores, passes = drafts.score.tolist(), drafts.n_passes.tolist()
-    made = []
-    for row, tokens in enumerate(map(_plain, drafts.tokens.tolist())):
-        trace = tuple(_plain(step[row]) for step in traces[: passes[row]])
-        seen = tuple(tuple(step[row][: len(done)]) for step, done in zip(sure, trace, strict=False))
-        text = vocabulary.decode(list(tokens))
-        made.append(Translation(text, tokens, scores[row], passes[row], trace, seen))
-    return made
-
-
-@torch.inference_mode()
-def _searched(
-    model: Translator, vocabulary: Vocabulary, source: Tensor, n_beams: int, confidence: bool
+def _translations(
+    drafts: Drafts, vocabulary: SubwordVocabulary, confidence: bool
 ) -> list[Translation]:
-    """Greedy or beam search; a pass for each token and its end."""
-    memory = model.encode(source)
-    found = beam_search(model, memory, n_beams) if n_beams > 1 else greedy(model, memory)
-    tokens = [_plain(row) for row in found.tokens.tolist()]
-    sure = read_log_probs(model, found.tokens, memory).tolist() if confidence else []
-    seen = [(tuple(row[: len(done)]),) for row, done in zip(sure, tokens, strict=False)]
-    return [
-        Translation(vocabulary.decode(list(row)), row, score, len(row) + 1, (), *seen[at : at + 1])
-        for at, (row, score) in enumerate(zip(tokens, found.score.tolist(), strict=True))
-    ]
+    steps = [step.tolist() for step in drafts.trace]
+    log_probs = [step.tolist() for step in drafts.confidence] if confidence else []
+    scores, passes = drafts.score.tolist(), drafts.n_passes.tolist()
+    translations = []
+    for row, tokens in enumerate(map(_unpadded, drafts.tokens.tolist())):
+        trace = tuple(_unpadded(step[row]) for step in steps[: passes[row]])
+        sure = tuple(
+            tuple(step[row][: len(words)]) for step, words in zip(log_probs, trace, strict=False)
+        )
+        text = vocabulary.decode(list(tokens))
+        translations.append(Translation(text, tokens, scores[row], passes[row], trace, sure))
+    return translations
 
 
 @torch.inference_mode()
-def _best(
+def _search(
+    model: Translator, vocabulary: SubwordVocabulary, source: Tensor, n_beams: int, confidence: bool
+) -> list[Translation]:
+    """Greedy or beam search; a pass for each token and for the end."""
+    memory = model.encode(source)
+    hypotheses = beam_search(model, memory, n_beams) if n_beams > 1 else greedy(model, memory)
+    log_probs = read_log_probs(model, hypotheses.tokens, memory).tolist() if confidence else []
+    translations = []
+    for row, (padded_tokens, score) in enumerate(
+        zip(hypotheses.tokens.tolist(), hypotheses.score.tolist(), strict=True)
+    ):
+        tokens = _unpadded(padded_tokens)
+        sure = (tuple(log_probs[row][: len(tokens)]),) if confidence else ()
+        text = vocabulary.decode(list(tokens))
+        translations.append(Translation(text, tokens, score, len(tokens) + 1, (), sure))
+    return translations
+
+
+@torch.inference_mode()
+def _best_drafts(
     model: Translator, source: Tensor, decoding: Decoding, known: Tensor, teacher: Translator | None
 ) -> Drafts:
     """The best draft of each row over its lengths and hypotheses, by the judge."""
-    memory = model.asked(model.encode(source))
+    memory = model.project(model.encode(source))
     log_probs = length_log_probs(model, memory, source)
     lengths = _lengths(source, log_probs, decoding, known).repeat_interleave(decoding.n_copies, 1)
     row = torch.arange(len(source), device=source.device)
     each = row.repeat_interleave(lengths.shape[1])
     noise = _noise(model, source, lengths, decoding)
-    drafts = decode(model, memory.rows(each), lengths.flatten(), decoding.schedule, noise=noise)
+    drafts = decode(model, memory.rows(each), lengths.flatten(), decoding, noise=noise)
     if decoding.judge == "teacher" and teacher is not None:
         score = teacher_score(teacher, drafts.tokens, teacher.encode(source).rows(each))
     else:
-        # A length that was given and not predicted has no say.
+        # A length that was given and not predicted does not count.
         sure = log_probs.gather(1, lengths - 1) * (decoding.length == "predicted")
-        score = own_score(drafts.score, lengths.flatten(), sure.flatten())
+        score = drafts.score + LENGTH_SHARE * sure.flatten() / lengths.flatten()
     best = row * lengths.shape[1] + score.unflatten(0, lengths.shape).argmax(1)
     return Drafts(
         drafts.tokens[best],
@@ -222,11 +500,6 @@ def _best(
         [step[best] for step in drafts.trace],
         [step[best] for step in drafts.confidence],
     )
-
-
-def own_score(token_score: Tensor, lengths: Tensor, length_log_prob: Tensor) -> Tensor:
-    """Mean log-probability of tokens and length, each (rows,), a token."""
-    return token_score + LENGTH_SHARE * length_log_prob / lengths
 
 
 @torch.inference_mode()
@@ -240,16 +513,21 @@ def teacher_score(teacher: Translator, tokens: Tensor, memory: Memory) -> Tensor
 
 @torch.inference_mode()
 def read_log_probs(teacher: Translator, tokens: Tensor, memory: Memory) -> Tensor:
-    """log-probabilities (rows, length + 1) of finished tokens (rows, length) and of END behind."""
+    """Log-probabilities (rows, length + 1) of finished tokens (rows, length) and of END."""
     begin = torch.full_like(tokens[:, :1], BEGIN)
-    labels = F.pad(tokens, (0, 1), value=PAD)
-    labels = labels.scatter(1, (tokens != PAD).sum(1, keepdim=True), END)
+    labels = with_end(tokens)
     log_probs = teacher.follow(torch.cat([begin, tokens], 1), memory).float().log_softmax(-1)
     return log_probs.gather(2, labels[:, :, None])[:, :, 0].masked_fill(labels == PAD, 0.0)
 
 
+def with_end(tokens: Tensor) -> Tensor:
+    """(rows, length), padded -> (rows, length + 1) with END after the last token."""
+    padded_tokens = F.pad(tokens, (0, 1), value=PAD)
+    return padded_tokens.scatter(1, (tokens != PAD).sum(1, keepdim=True), END)
+
+
 def length_log_probs(model: Translator, memory: Memory, source: Tensor) -> Tensor:
-    """The predictor's law (rows, max_length - 1) of the lengths 1, 2, …, max_length - 1."""
+    """The predicted log-probabilities (rows, max_length - 1) of lengths 1 to max_length - 1."""
     most = model.shape.max_length
     read = (source != PAD).sum(1, keepdim=True)
     lengths = torch.arange(1, most, device=source.device)
@@ -257,7 +535,7 @@ def length_log_probs(model: Translator, memory: Memory, source: Tensor) -> Tenso
 
 
 def likely_lengths(log_probs: Tensor, n_lengths: int) -> Tensor:
-    """The lengths (rows, n_lengths) that are the most likely, the first of them first."""
+    """The most likely lengths (rows, n_lengths), in order."""
     return log_probs.topk(n_lengths, 1).indices + 1
 
 
@@ -277,16 +555,16 @@ def _lengths(source: Tensor, log_probs: Tensor, decoding: Decoding, known: Tenso
 
 
 def _noise(model: Translator, source: Tensor, lengths: Tensor, decoding: Decoding) -> Noise | None:
-    """The noise of every row and hypothesis, where the schedule draws anything."""
-    if not (decoding.schedule.random_start or decoding.decoder == "sundae"):
+    """The noise of every row and hypothesis; None if the schedule draws nothing."""
+    if not (decoding.random_start or decoding.decoder == "sundae"):
         return None
     keys = [
-        key(_plain(tokens), length, number % decoding.n_copies)
+        key(_unpadded(tokens), length, number % decoding.n_copies)
         for tokens, row in zip(source.tolist(), lengths.tolist(), strict=True)
         for number, length in enumerate(row)
     ]
     return Noise(decoding.seed, torch.tensor(keys, device=source.device), model.shape.vocab_size)
 
 
-def _plain(tokens: list[int]) -> tuple[int, ...]:
+def _unpadded(tokens: list[int]) -> tuple[int, ...]:
     return tuple(token for token in tokens if token != PAD)

@@ -1,35 +1,50 @@
-"""Does refinement say as much as the autoregressive model, and how much sooner?"""
+"""Quality and speed of several ways to translate the same sentences, as one comparison."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import math
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import torch
 
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
-from glauber.progress import check_count, check_seed
+from glauber.progress import Advance, check_count, check_seed, say, track
 from glauber.result import Result, one_of, plain, signature, study
 from glauber.tables import table
-from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
-from glauber.translation.decoding import JUDGES, Decoding
-from glauber.translation.schedules import MOST_STEPS, ORDERS
+from glauber.translation.data import (
+    Judged,
+    SubwordVocabulary,
+    by_source,
+    load_vocabulary,
+    long_pairs,
+    read_pairs,
+)
+from glauber.translation.decoding import (
+    JUDGES,
+    MAX_STEPS,
+    ORDERS,
+    Decoding,
+    Translation,
+    translate_texts,
+)
+from glauber.translation.model import Translator, load
 from glauber.translation.score import (
     TOKENIZER,
     TOKENIZERS,
+    Difference,
     Learned,
+    Quality,
+    bleu_difference,
     check_learned,
     check_tokenizer,
     learned_score,
-)
-from glauber.translation.speed import P99, machine
-from glauber.translation.systems import (
-    BESIDE,
-    Evaluation,
-    Measures,
-    evaluate,
-    frontier_systems,
-    systems,
+    quality,
 )
 from glauber.translation.translate import (
     Initial,
@@ -47,7 +62,14 @@ if TYPE_CHECKING:
 
 # Test pairs of Tatoeba, CC BY 2.0 FR; the third column of the file names their authors.
 TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
-THROUGHPUT = 256  # sentences of each measurement, at most
+N_THROUGHPUT = 256  # sentences of a throughput measurement, at most
+BEAM = "ar, beam 5"  # the system that every other one is compared with
+JUDGED = {"itself": "", "teacher": ", judged by ar"}
+STEPS, LENGTHS = (1, 2, 4, 10), (1, 3, 5)  # of the frontier
+FEWEST_FOR_P99 = 100  # sentences: of fewer the 99th percentile is the slowest
+BATCH_SIZES = (1, 4, 16, 64, 256)  # whose throughput is measured
+System = tuple[str, Decoding]  # the model's name in its folder, and how it decodes
+Item = TypeVar("Item")  # a text, or a text with its references
 
 
 @study
@@ -62,73 +84,174 @@ def evaluate_translator(
     ] = Decoding.decoder,
     steps: Annotated[int | Sequence[int], "Passes, such as 4,10."] = (4, 10),
     lengths: Lengths = Decoding.n_lengths,
-    length: Annotated[str, "Lengths around what: predicted, ratio, oracle."] = Decoding.length,
+    length: Annotated[str, "Tried lengths: predicted, ratio or oracle."] = Decoding.length,
     ratio: Ratio = Decoding.ratio,
     initial: Initial = None,
     remask: Remask = Decoding.remask,
     remask_repeats: RemaskRepeats = Decoding.remask_repeats,
-    judge: Annotated[str | Sequence[str], "Who chooses a draft: itself, teacher."] = JUDGES,
+    judge: Annotated[
+        str | Sequence[str], "Model that chooses among drafts: itself, teacher."
+    ] = JUDGES,
     seed: Seed = 0,
-    limit: Annotated[int | None, "Only the first so many sentences."] = None,
-    long: Annotated[int, "Score so many joined pairs instead; 0: no."] = 0,
+    limit: Annotated[int | None, "Number of sentences, from the first one (default: all)."] = None,
+    long: Annotated[int, "Number of joined long pairs to score instead; 0: none."] = 0,
     timed: Annotated[int, "Sentences that are timed one at a time."] = 50,
-    tokenizer: Annotated[str, f"Of BLEU: {', '.join(TOKENIZERS)}."] = TOKENIZER,
-    throughput: Annotated[bool, "Also sentences a second at the best batch size."] = False,
+    tokenizer: Annotated[str, f"Tokenizer of BLEU: {', '.join(TOKENIZERS)}."] = TOKENIZER,
+    throughput: Annotated[bool, "Also sentences per second at the best batch size."] = False,
     learned: Annotated[str | None, "Also a learned metric: comet or bleurt."] = None,
     weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
     frontier: Annotated[bool, "BLEU against latency over passes and lengths instead."] = False,
     device: Device = "cpu",
 ) -> "TranslatorEvaluation":
-    """Score the autoregressive model and the refinement beside it on one file of pairs.
+    """Score the autoregressive model and parallel refinement on one file of pairs.
 
     BLEU and chrF by sacrebleu against all references of a sentence, the share of stuttering words,
-    and the time of a sentence alone: all systems take turns, so that what slows the machine slows
-    all of them (paper B, table 1). `frontier` runs 12 counts of passes and lengths.
+    and the time of a single sentence: all systems take turns, so that a slow moment of the machine
+    slows all of them (paper B, table 1). `frontier` runs 12 counts of passes and lengths.
     """
     check_tokenizer(tokenizer)
     if learned is not None:
         check_learned(learned, weights)
     check_seed(seed)
     check_count("number of timed sentences", timed, least=1 if frontier else 0)
-    like = Decoding(
-        n_lengths=lengths, length=length, ratio=ratio, initial=initial, seed=seed,
-        remask_repeats=remask_repeats, remask=remask,
-    )  # fmt: skip
-    like.check()
+    options = Decoding(
+        n_lengths=lengths,
+        length=length,
+        ratio=ratio,
+        initial=initial,
+        seed=seed,
+        remask_repeats=remask_repeats,
+        remask=remask,
+    )
+    options.check()
     passes = [steps] if isinstance(steps, int) else list(steps)
     if not passes:
         raise GlauberError("no number of steps was given.")
     for count in passes:
-        check_count("number of steps", count, most=MOST_STEPS)
-    chosen = frontier_systems() if frontier else systems(
-        passes,
-        lengths,
-        decoders=_listed("the decoder", decoder, ORDERS),
-        judges=_listed("the judge", judge, JUDGES),
-        like=like,
-    )  # fmt: skip
-    folder, on = translator_folder(model), str(choose_device(device))
+        check_count("number of steps", count, most=MAX_STEPS)
+    decoders = _choices("the decoder", decoder, ORDERS)
+    judges = _choices("the judge", judge, JUDGES)
+    compared = (
+        frontier_systems()
+        if frontier
+        else systems(passes, lengths, decoders=decoders, judges=judges, options=options)
+    )
+    folder, kind = translator_folder(model), str(choose_device(device))
     judged = judged_sentences(folder, pairs, limit=limit, long=long)
-    measures = Measures(timed, THROUGHPUT if throughput else 0)
-    made = evaluate(folder, judged, chosen, measures=measures, device=on, tokenizer=tokenizer)
+    measures = Measures(timed, N_THROUGHPUT if throughput else 0)
+    rows = evaluate(folder, judged, compared, measures=measures, device=kind, tokenizer=tokenizer)
     metric = [
-        learned_score(one.outputs, judged, metric=learned, weights=weights)
-        for one in made
+        learned_score(row.outputs, judged, metric=learned, weights=weights)
+        for row in rows
         if learned is not None
     ]
-    how = signature(
-        translator=folder.name, pairs=Path(pairs or TEST_PAIRS).name, sentences=len(judged),
-        long=long or None, timed=timed, seed=seed, device=on, bleu=made[0].quality.bleu_signature,
-    )  # fmt: skip
-    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(on), made, metric, how)
+    signed = signature(
+        translator=folder.name,
+        pairs=Path(pairs or TEST_PAIRS).name,
+        sentences=len(judged),
+        long=long or None,
+        timed=timed,
+        seed=seed,
+        device=kind,
+        bleu=rows[0].quality.bleu_signature,
+    )
+    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(kind), rows, metric, signed)
+
+
+def judged_sentences(
+    folder: Path, pairs: str | Path | None = None, *, limit: int | None = None, long: int = 0
+) -> list[Judged]:
+    """The sentences of a file (default: the bundled one), or long ones joined from it."""
+    if limit is not None:
+        check_count("limit", limit)
+    check_count("number of long pairs", long, least=0)
+    listed = read_pairs(Path(pairs or TEST_PAIRS))
+    if long:
+        return long_pairs(listed, load_vocabulary(folder), n_pairs=long)[:limit]
+    return by_source(listed)[:limit]
+
+
+def _choices(name: str, value: str | Sequence[str], known: Sequence[str]) -> list[str]:
+    """The names in a list, or in a text with commas; each must be known."""
+    parts = value.split(",") if isinstance(value, str) else value
+    names = [one_of(name, part.strip(), known) for part in parts if part.strip()]
+    if not names:
+        raise GlauberError(f"{name} is missing: {', '.join(known)}.")
+    return names
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds to translate one sentence: median and 99th percentile over the sentences.
+
+    Fewer than 100 sentences have no 99th percentile: it would be the slowest of them.
+    """
+
+    median: float
+    p99: float | None
+    n_sentences: int
+    seconds: tuple[float, ...] = ()  # of each sentence
+    kind: str = "estimate"
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Sentences per second at the best batch size, and at each measured size."""
+
+    best: float
+    batch_size: int
+    by_size: dict[int, float]
+    n_sentences: int
+    kind: str = "estimate"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Numbers of sentences that are timed one at a time and in batches; 0: none."""
+
+    n_timed: int = 50
+    n_throughput: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One system on one set of sentences."""
+
+    system: str
+    decoding: Decoding
+    quality: Quality
+    n_passes: float  # mean over the sentences
+    latency: Latency | None
+    throughput: Throughput | None
+    outputs: tuple[str, ...]
+    less: Difference | None = None  # its BLEU less that of beam search
+
+    def row(self) -> dict[str, Any]:
+        """The scores as columns of a table."""
+        row: dict[str, Any] = {
+            "system": self.system,
+            "BLEU": self.quality.bleu,
+            "less beam 5": None if self.less is None else self.less.value,
+            "interval": None if self.less is None else self.less.interval,
+            "chrF": self.quality.chrf,
+            "stutter": self.quality.stutter,
+            "passes": self.n_passes,
+        }
+        if self.latency is not None:
+            row["ms"] = 1000 * self.latency.median
+            if self.latency.p99 is not None:
+                row["p99 ms"] = 1000 * self.latency.p99
+        if self.throughput is not None:
+            row |= {"per s": self.throughput.best, "batch": self.throughput.batch_size}
+        return row
 
 
 @dataclass(frozen=True, eq=False)
 class TranslatorEvaluation(Result):
-    """Several systems on the same sentences: quality, stutter and speed, all estimates."""
+    """Quality, stutter and speed of several systems on the same sentences, all estimates."""
 
     file: str  # of the pairs
-    machine: str  # that the speeds are of
+    machine: str  # on which speed was measured
     systems: list[Evaluation]
     learned: list[Learned]  # one for each system, or none
     signature: str
@@ -138,29 +261,29 @@ class TranslatorEvaluation(Result):
             "file": self.file,
             "kind": "estimate",
             "machine": self.machine,
-            "systems": plain([asdict(one) for one in self.systems]),
+            "systems": plain([asdict(system) for system in self.systems]),
             "learned": plain(self.learned),
             "signature": self.signature,
         }
 
     def lines(self) -> Iterable[str]:
         yield from table(self._rows())
-        quality = self.systems[0].quality
-        if any(one.less for one in self.systems):
+        scores = self.systems[0].quality
+        if any(system.less for system in self.systems):
             yield (
-                f"less beam 5: BLEU less that of {BESIDE} on the same sentences, with its 95% "
-                "interval over sentences; what another training would give is not in it"
+                f"less beam 5: BLEU less that of {BEAM} on the same sentences, with its 95% "
+                "interval over sentences; the variation between trainings is not included"
             )
-        yield f"words that the first references themselves repeat: {quality.reference_stutter:.4f}"
-        yield f"BLEU: {quality.bleu_signature}"
-        yield f"chrF: {quality.chrf_signature}"
-        if any(one.latency for one in self.systems):
+        yield f"words that the first references themselves repeat: {scores.reference_stutter:.4f}"
+        yield f"BLEU: {scores.bleu_signature}"
+        yield f"chrF: {scores.chrf_signature}"
+        if any(system.latency for system in self.systems):
             yield f"ms: the median, one sentence at a time, on {self.machine}"
-        if any(one.latency and one.latency.p99 is None for one in self.systems):
-            yield f"no 99th percentile: it needs {P99} timed sentences"
-        if any(one.throughput for one in self.systems):
-            yield "per s: sentences a second at the best batch size, which stands beside it"
-        yield f"all figures are estimates on these {quality.n_sentences:,} sentences"
+        if any(system.latency and system.latency.p99 is None for system in self.systems):
+            yield f"no 99th percentile: it needs {FEWEST_FOR_P99} timed sentences"
+        if any(system.throughput for system in self.systems):
+            yield "per s: sentences per second at the best batch size, which is in the next column"
+        yield f"all scores are estimates on these {scores.n_sentences:,} sentences"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per system."""
@@ -171,52 +294,222 @@ class TranslatorEvaluation(Result):
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.translation import plot_frontier, plot_quality
 
-        found = {"quality": plot_quality(self.systems)}
-        if all(one.latency for one in self.systems):
-            return {"frontier": plot_frontier(self.systems, self.machine)} | found
-        return found
+        scores = {"quality": plot_quality(self.systems)}
+        if all(system.latency for system in self.systems):
+            return {"frontier": plot_frontier(self.systems, self.machine)} | scores
+        return scores
 
     def _rows(self) -> list[dict[str, Any]]:
-        rows = []
-        for number, one in enumerate(self.systems):
-            row: dict[str, Any] = {
-                "system": one.system,
-                "BLEU": one.quality.bleu,
-                "less beam 5": None if one.less is None else one.less.value,
-                "interval": None if one.less is None else one.less.interval,
-                "chrF": one.quality.chrf,
-                "stutter": one.quality.stutter,
-                "passes": one.n_passes,
-            }
-            if one.latency is not None:
-                late = one.latency.p99
-                row |= {"ms": 1000 * one.latency.median}
-                row |= {} if late is None else {"p99 ms": 1000 * late}
-            if one.throughput is not None:
-                row |= {"per s": one.throughput.best, "batch": one.throughput.batch_size}
-            if self.learned:
-                row[self.learned[number].metric] = self.learned[number].score
-            rows.append(row)
+        rows = [system.row() for system in self.systems]
+        for row, metric in zip(rows, self.learned, strict=False):
+            row[metric.metric] = metric.score
         return rows
 
 
-def judged_sentences(
-    folder: Path, pairs: str | Path | None = None, *, limit: int | None = None, long: int = 0
-) -> list[Judged]:
-    """The sentences of a file (default: the bundled one) or long ones joined from it."""
-    if limit is not None:
-        check_count("limit", limit)
-    check_count("number of long pairs", long, least=0)
-    read = read_pairs(Path(pairs or TEST_PAIRS))
-    if long:
-        return long_pairs(read, load_vocabulary(folder), n_pairs=long)[:limit]
-    return by_source(read)[:limit]
+def baselines() -> dict[str, System]:
+    """Greedy and beam search of the teacher."""
+    return {
+        "ar, greedy": ("teacher", Decoding("ar", n_beams=1)),
+        BEAM: ("teacher", Decoding("ar", n_beams=5)),
+    }
 
 
-def _listed(name: str, given: str | Sequence[str], known: Sequence[str]) -> list[str]:
-    """The names in a list, or in a text with commas; each must be known."""
-    parts = given.split(",") if isinstance(given, str) else given
-    found = [one_of(name, part.strip(), known) for part in parts if part.strip()]
-    if not found:
-        raise GlauberError(f"{name} is missing: {', '.join(known)}.")
-    return found
+def systems(
+    n_steps: Sequence[int] = (4, 10),
+    n_lengths: int = 5,
+    *,
+    decoders: Sequence[str] = (Decoding.decoder,),
+    judges: Sequence[str] = JUDGES,
+    options: Decoding | None = None,
+) -> dict[str, System]:
+    """The baselines, and the student with each decoder, judge and number of passes."""
+    options = options or Decoding()
+    return baselines() | {
+        f"{decoder}, {count} step{'s' if count > 1 else ''}{JUDGED[judge]}": (
+            "student",
+            replace(options, decoder=decoder, n_steps=count, n_lengths=n_lengths, judge=judge),
+        )
+        for decoder in decoders
+        for judge in judges
+        for count in n_steps
+    }
+
+
+def frontier_systems() -> dict[str, System]:
+    """The baselines, and refinement judged by itself at every number of passes and lengths."""
+    return baselines() | {
+        f"{Decoding.decoder}, T = {n_steps}, B = {n_lengths}": (
+            "student",
+            Decoding(n_steps=n_steps, n_lengths=n_lengths, judge="itself"),
+        )
+        for n_lengths in LENGTHS
+        for n_steps in STEPS
+    }
+
+
+def evaluate(
+    folder: Path,
+    judged: Sequence[Judged],
+    compared: dict[str, System],
+    *,
+    measures: Measures | None = None,
+    device: str = "cpu",
+    tokenizer: str = TOKENIZER,
+) -> list[Evaluation]:
+    """Every system on the same sentences, compared with beam search if that is among them."""
+    check_tokenizer(tokenizer)
+    for _, decoding in compared.values():
+        decoding.check()
+    measures, runners = measures or Measures(), _runners(folder, compared, device)
+    many, evaluations = spread(judged, measures.n_throughput), []
+    say(f"{len(compared)} systems on {len(judged):,} sentences")
+    with track("sentences", len(compared) * len(judged)) as advance:
+        for system, runner in zip(compared, runners, strict=True):
+            evaluations.append(runner.evaluation(system, judged, many, advance, tokenizer))
+    beam = next((row for row in evaluations if row.system == BEAM), None)
+    if beam is not None:
+        evaluations = [
+            row
+            if row is beam
+            else replace(
+                row, less=bleu_difference(row.outputs, beam.outputs, judged, tokenizer=tokenizer)
+            )
+            for row in evaluations
+        ]
+    alone = spread(judged, measures.n_timed)
+    if not alone:
+        return evaluations
+    with track("sentences, one at a time", len(alone)) as advance:
+        times = latencies([runner.translate_one for runner in runners], alone, advance=advance)
+    return [replace(row, latency=time) for row, time in zip(evaluations, times, strict=True)]
+
+
+def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
+    """At most so many sentences, evenly spaced: files often begin with their shortest ones."""
+    count = min(count, len(judged))
+    return [judged[row * len(judged) // count] for row in range(count)]
+
+
+def _runners(folder: Path, compared: dict[str, System], device: str) -> "list[_Runner]":
+    names = {name for name, _ in compared.values()}
+    names |= {"teacher" for _, decoding in compared.values() if decoding.asks_teacher}
+    vocabulary = load_vocabulary(folder)
+    models = {name: load(folder, name, device=device) for name in sorted(names)}
+    return [
+        _Runner(models[name], vocabulary, decoding, models.get("teacher"))
+        for name, decoding in compared.values()
+    ]
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """One model and how it decodes."""
+
+    model: Translator
+    vocabulary: SubwordVocabulary
+    decoding: Decoding
+    teacher: Translator | None = None
+
+    def translate(
+        self, rows: Sequence[Judged], batch_size: int = 64, advance: Advance | None = None
+    ) -> list[Translation]:
+        known = [len(self.vocabulary.encode(row.references[0])) for row in rows]
+        return translate_texts(
+            self.model,
+            self.vocabulary,
+            [row.source for row in rows],
+            decoding=self.decoding,
+            batch_size=batch_size,
+            reference_lengths=known if self.decoding.length == "oracle" else None,
+            teacher=self.teacher,
+            advance=advance,
+        )
+
+    def translate_one(self, row: Judged) -> list[Translation]:
+        return self.translate([row])
+
+    def evaluation(
+        self,
+        system: str,
+        judged: Sequence[Judged],
+        many: Sequence[Judged],
+        advance: Advance,
+        tokenizer: str,
+    ) -> Evaluation:
+        """Without latency, which is measured in turns with the other systems."""
+        translations = self.translate(judged, advance=advance)
+        outputs = tuple(translation.text for translation in translations)
+        return Evaluation(
+            system=system,
+            decoding=self.decoding,
+            quality=quality(outputs, judged, tokenizer=tokenizer),
+            n_passes=sum(row.n_passes for row in translations) / len(translations),
+            latency=None,
+            throughput=throughput(self.translate, many) if many else None,
+            outputs=outputs,
+        )
+
+
+def machine(device: str = "cpu") -> str:
+    """The machine on which times are measured, in words."""
+    if device.startswith("cuda"):
+        return str(torch.cuda.get_device_name(device))
+    count = torch.get_num_threads()
+    threads = "1 thread" if count == 1 else f"{count} threads"
+    return f"{device}, {platform.machine()}, {threads}, float32"
+
+
+def latency(translate_one: Callable[[Item], object], texts: Sequence[Item]) -> Latency:
+    """Times of translating each text alone, after three warm-up rounds on the first ones."""
+    return latencies([translate_one], texts)[0]
+
+
+def latencies(
+    translators: Sequence[Callable[[Item], object]],
+    texts: Sequence[Item],
+    *,
+    advance: Advance | None = None,
+) -> list[Latency]:
+    """The latency of several systems; each text goes to all of them before the next one.
+
+    A slow moment of the machine then slows all of them, and the comparison stays fair.
+    """
+    for text in texts[:3]:
+        for translate_one in translators:
+            translate_one(text)
+    seconds: list[list[float]] = [[] for _ in translators]
+    for text in texts:
+        for translate_one, times in zip(translators, seconds, strict=True):
+            start = time.perf_counter()
+            translate_one(text)
+            times.append(time.perf_counter() - start)
+        if advance is not None:
+            advance()
+    return [summarise_times(times) for times in seconds]
+
+
+def summarise_times(seconds: list[float]) -> Latency:
+    """The latency of sentences that took so many seconds."""
+    n = len(seconds)
+    p99 = sorted(seconds)[math.ceil(0.99 * n) - 1] if n >= FEWEST_FOR_P99 else None
+    return Latency(statistics.median(seconds), p99, n, tuple(seconds))
+
+
+def throughput(
+    translate_all: Callable[[Sequence[Item], int], object],
+    texts: Sequence[Item],
+    *,
+    sizes: Sequence[int] = BATCH_SIZES,
+) -> Throughput:
+    """Sentences per second of translating all texts in batches of each size, after one warm-up.
+
+    Sizes above the number of texts would be the same again and are left out.
+    """
+    translate_all(texts[:3], 3)
+    by_size = {}
+    for size in [size for size in sizes if size <= len(texts)] or [len(texts)]:
+        start = time.perf_counter()
+        translate_all(texts, size)
+        by_size[size] = len(texts) / (time.perf_counter() - start)
+    best = max(by_size, key=lambda size: by_size[size])
+    return Throughput(by_size[best], best, by_size, len(texts))

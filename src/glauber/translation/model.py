@@ -1,6 +1,6 @@
-"""What does a translator compute, from two rows of tokens to scores, and where are its weights?
+"""The translator: an encoder-decoder from two rows of tokens to scores, and its weights.
 
-One encoder-decoder in two kinds. `ar` reads the target so far through a causal mask and has a
+It has two kinds. `ar` reads the target so far through a causal mask and has a
 key-value cache. `refine` sees a whole draft at once, has a positional-attention block in each
 decoder layer (queries and keys are position embeddings, values the hidden states) and predicts the
 length of the target.
@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
-from glauber.translation import fused
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)  # the first tokens of every vocabulary
 FIRST_WORD = 5  # tokens from here on are text
@@ -39,7 +38,7 @@ class Shape:
     positional: bool = True  # a positional-attention block in each decoder layer (refine only)
 
     def check(self) -> None:
-        """Says which sizes no translator has."""
+        """Refuses sizes that no translator has."""
         if min(self.width, self.heads, self.n_encoder, self.n_decoder, self.inner) < 1:
             raise GlauberError("a translator needs at least 1 layer, 1 head and 1 hidden unit.")
         if self.width % self.heads:
@@ -47,27 +46,27 @@ class Shape:
 
 
 class Memory(NamedTuple):
-    """A source read once: states (rows, length, width), visible (rows, 1, 1, length).
+    """An encoded source: states (rows, length, width), visible (rows, 1, 1, length).
 
-    Where it is asked many times, also what each decoder layer asks it: keys and values
-    (rows, heads, length, width / heads) by layer.
+    projections: of each decoder layer the keys and values (rows, heads, length, width / heads) of
+    its cross-attention, if several passes will read them.
     """
 
     states: Tensor
     visible: Tensor
-    asked: tuple[tuple[Tensor, Tensor], ...] = ()
+    projections: tuple[tuple[Tensor, Tensor], ...] = ()
 
     def rows(self, chosen: Tensor) -> "Memory":
         """The memory of the chosen rows, in that order."""
-        asked = tuple((keys[chosen], values[chosen]) for keys, values in self.asked)
-        return Memory(self.states[chosen], self.visible[chosen], asked)
+        projections = tuple((keys[chosen], values[chosen]) for keys, values in self.projections)
+        return Memory(self.states[chosen], self.visible[chosen], projections)
 
 
 Cache = list[dict[str, Tensor]]  # of each decoder layer: keys and values (rows, heads, length, ...)
 
 
 class Attention(nn.Module):
-    """Fused multi-head attention with its own queries, keys and values."""
+    """Multi-head attention."""
 
     def __init__(self, shape: Shape):
         super().__init__()
@@ -77,49 +76,34 @@ class Attention(nn.Module):
         self.value = nn.Linear(shape.width, shape.width)
         self.out = nn.Linear(shape.width, shape.width)
 
-    def of(self, states: Tensor, *parts: nn.Linear) -> list[Tensor]:
-        """What each of the parts makes of the states, split; in training by one product."""
-        if not self.training:
-            return [self.split(part(states)) for part in parts]
-        weight, bias = (torch.cat(each) for each in zip(*map(_affine, parts), strict=True))
-        return [self.split(part) for part in F.linear(states, weight, bias).chunk(len(parts), -1)]
-
     def split(self, hidden: Tensor) -> Tensor:
         """(rows, length, width) -> (rows, heads, length, width / heads)."""
         return hidden.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Split keys and values of the states (rows, length, width)."""
+        return self.split(self.key(states)), self.split(self.value(states))
+
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, causal: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        visible: Tensor | None = None,
+        *,
+        causal: bool = False,
     ) -> Tensor:
         """Split queries, keys and values -> (rows, length, width)."""
-        if self.training and visible is not None and fused.attention_fits(query, key):
-            mixed = fused.attention(query, key, value, visible)
-        else:
-            dropout = self.dropout if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(
-                query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
-            )
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=visible, dropout_p=dropout, is_causal=causal
+        )
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(-2))
         return out
 
-    def forward(self, asking: Tensor, asked: Tensor, visible: Tensor) -> Tensor:
-        """Attention of `asking` over `asked`, both (rows, length, width); they may be the same."""
-        if asking is asked:
-            query, key, value = self.of(asking, self.query, self.key, self.value)
-        else:
-            (query,) = self.of(asking, self.query)
-            key, value = self.of(asked, self.key, self.value)
-        return self.attend(query, key, value, visible, False)
-
-
-class Norm(nn.LayerNorm):
-    """Layer norm, fused where it trains on a GPU."""
-
-    def forward(self, states: Tensor) -> Tensor:
-        """(rows, length, width) -> the same."""
-        if self.training and fused.norm_fits(states):
-            return fused.layer_norm(states, self.weight, self.bias, self.eps)
-        return super().forward(states)
+    def forward(self, states: Tensor, context: Tensor, visible: Tensor) -> Tensor:
+        """Attention of the states over the context, both (rows, length, width)."""
+        return self.attend(self.split(self.query(states)), *self.keys_values(context), visible)
 
 
 class Inner(nn.Sequential):
@@ -136,7 +120,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, shape: Shape):
         super().__init__()
         self.attention, self.inner = Attention(shape), Inner(shape)
-        self.norms = nn.ModuleList(Norm(shape.width) for _ in range(2))
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(2))
         self.drop = nn.Dropout(shape.dropout)
 
     def forward(self, hidden: Tensor, visible: Tensor) -> Tensor:
@@ -154,57 +138,51 @@ class DecoderLayer(nn.Module):
         self.own, self.cross, self.inner = Attention(shape), Attention(shape), Inner(shape)
         placed = shape.kind == "refine" and shape.positional
         self.placed = Attention(shape) if placed else None
-        self.norms = nn.ModuleList(Norm(shape.width) for _ in range(3 + placed))
+        self.norms = nn.ModuleList(nn.LayerNorm(shape.width) for _ in range(3 + placed))
         self.drop = nn.Dropout(shape.dropout)
 
     def forward(
-        self, hidden: Tensor, places: Tensor, visible: Tensor, memory: Memory, number: int
+        self, hidden: Tensor, positions: Tensor, visible: Tensor, memory: Memory, number: int
     ) -> Tensor:
-        """All positions at once; hidden (rows, length, width), places (1, length, width)."""
+        """All positions at once; hidden (rows, length, width), positions (1, length, width)."""
         normed = self.norms[0](hidden)
         hidden = hidden + self.drop(self.own(normed, normed, visible))
         if self.placed is not None:
-            hidden = hidden + self.drop(self._by_place(self.placed, hidden, places, visible))
-        asking = self.norms[1](hidden)
-        if memory.asked:
-            (query,) = self.cross.of(asking, self.cross.query)
-            read = self.cross.attend(query, *memory.asked[number], memory.visible, False)
+            mixed = self._attend_by_position(self.placed, hidden, positions, visible)
+            hidden = hidden + self.drop(mixed)
+        normed = self.norms[1](hidden)
+        if memory.projections:
+            query = self.cross.split(self.cross.query(normed))
+            mixed = self.cross.attend(query, *memory.projections[number], memory.visible)
         else:
-            read = self.cross(asking, memory.states, memory.visible)
-        hidden = hidden + self.drop(read)
+            mixed = self.cross(normed, memory.states, memory.visible)
+        hidden = hidden + self.drop(mixed)
         return hidden + self.drop(self.inner(self.norms[2](hidden)))
 
-    def ask(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Keys and values that this layer makes of the source."""
-        key, value = self.cross.of(memory.states, self.cross.key, self.cross.value)
-        return key, value
-
-    def _by_place(
-        self, placed: Attention, hidden: Tensor, places: Tensor, visible: Tensor
+    def _attend_by_position(
+        self, placed: Attention, hidden: Tensor, positions: Tensor, visible: Tensor
     ) -> Tensor:
-        """Positional attention: what is asked and answered is the same in every row."""
-        query, key = placed.of(places, placed.query, placed.key)
+        """Positional attention: queries and keys are the same in every row."""
+        query, key = placed.split(placed.query(positions)), placed.split(placed.key(positions))
         value = placed.split(placed.value(self.norms[3](hidden)))
         query, key = (part.expand(len(hidden), -1, -1, -1) for part in (query, key))
-        return placed.attend(query, key, value, visible, False)
+        return placed.attend(query, key, value, visible)
 
-    def after(self, hidden: Tensor, memory: Memory, cache: dict[str, Tensor]) -> Tensor:
-        """New positions (rows, new, width) behind those in the cache, which grows by them."""
+    def follow(self, hidden: Tensor, memory: Memory, cache: dict[str, Tensor]) -> Tensor:
+        """New positions (rows, new, width) after those in the cache, to which they are added."""
         normed, own, cross = self.norms[0](hidden), self.own, self.cross
-        query, key, value = own.of(normed, own.query, own.key, own.value)
+        query, (key, value) = own.split(own.query(normed)), own.keys_values(normed)
         if "key" in cache:
             key = torch.cat([cache["key"], key], 2)
             value = torch.cat([cache["value"], value], 2)
         else:
-            cache["memory_key"], cache["memory_value"] = self.ask(memory)
+            cache["memory_key"], cache["memory_value"] = cross.keys_values(memory.states)
         cache["key"], cache["value"] = key, value
         # One new position sees all of the cache; several are the whole target, under a causal mask.
-        hidden = hidden + self.drop(own.attend(query, key, value, None, query.shape[2] > 1))
+        hidden = hidden + self.drop(own.attend(query, key, value, causal=query.shape[2] > 1))
         query = cross.split(cross.query(self.norms[1](hidden)))
-        read = cross.attend(
-            query, cache["memory_key"], cache["memory_value"], memory.visible, False
-        )
-        hidden = hidden + self.drop(read)
+        mixed = cross.attend(query, cache["memory_key"], cache["memory_value"], memory.visible)
+        hidden = hidden + self.drop(mixed)
         return hidden + self.drop(self.inner(self.norms[2](hidden)))
 
 
@@ -219,11 +197,11 @@ class Translator(nn.Module):
         self.target_places = nn.Embedding(shape.max_length, shape.width)
         self.encoder = nn.ModuleList(EncoderLayer(shape) for _ in range(shape.n_encoder))
         self.decoder = nn.ModuleList(DecoderLayer(shape) for _ in range(shape.n_decoder))
-        self.encoder_norm, self.norm = Norm(shape.width), Norm(shape.width)
+        self.encoder_norm, self.norm = nn.LayerNorm(shape.width), nn.LayerNorm(shape.width)
         self.bias = nn.Parameter(torch.zeros(shape.vocab_size))
         self.drop = nn.Dropout(shape.dropout)
         self.length = nn.Linear(shape.width, 2 * shape.max_length + 1)
-        self.apply(_start)
+        self.apply(_initialise)
 
     @property
     def device(self) -> torch.device:
@@ -231,7 +209,7 @@ class Translator(nn.Module):
         return self.words.weight.device
 
     def encode(self, source: Tensor) -> Memory:
-        """source (rows, length), PAD behind -> its memory."""
+        """source (rows, length), padded at the end -> its memory."""
         visible = (source != PAD)[:, None, None, :]
         hidden = self.drop(self.words(source) + self.source_places.weight[: source.shape[1]])
         for layer in self.encoder:
@@ -243,35 +221,36 @@ class Translator(nn.Module):
         return F.linear(self.norm(hidden), self.words.weight, self.bias)
 
     def denoise(self, draft: Tensor, memory: Memory, site: int | None = None) -> Tensor:
-        """Scores (rows, length, vocab) of every position of a draft (rows, length), PAD behind.
+        """Scores (rows, length, vocab) of every position of a draft (rows, length), padded.
 
-        Of one site alone, (rows, 1, vocab), where it is given.
+        Of one site only, (rows, 1, vocab), if it is given.
         """
         visible = (draft != PAD)[:, None, None, :]
-        places = self.target_places.weight[: draft.shape[1]]
-        hidden = self.drop(self.words(draft) + places)
+        positions = self.target_places.weight[: draft.shape[1]]
+        hidden = self.drop(self.words(draft) + positions)
         for number, layer in enumerate(self.decoder):
-            hidden = layer(hidden, places[None], visible, memory, number)
+            hidden = layer(hidden, positions[None], visible, memory, number)
         return self.scores(hidden if site is None else hidden[:, site : site + 1])
 
-    def asked(self, memory: Memory) -> Memory:
-        """The memory with what each decoder layer asks it: worth it for more than one pass."""
+    def project(self, memory: Memory) -> Memory:
+        """The memory with each decoder layer's keys and values, to be read by several passes."""
         layers = (layer for layer in self.decoder if isinstance(layer, DecoderLayer))
-        return memory._replace(asked=tuple(layer.ask(memory) for layer in layers))
+        projections = tuple(layer.cross.keys_values(memory.states) for layer in layers)
+        return memory._replace(projections=projections)
 
     def follow(self, tokens: Tensor, memory: Memory, cache: Cache | None = None) -> Tensor:
         """Scores (rows, new, vocab) of what follows each of the new tokens (rows, new)."""
         cache = self.empty_cache() if cache is None else cache
         first = cache[0]["key"].shape[2] if cache[0] else 0
-        places = self.target_places.weight[first : first + tokens.shape[1]]
-        hidden = self.drop(self.words(tokens) + places)
-        for layer, kept in zip(self.decoder, cache, strict=True):
+        positions = self.target_places.weight[first : first + tokens.shape[1]]
+        hidden = self.drop(self.words(tokens) + positions)
+        for layer, layer_cache in zip(self.decoder, cache, strict=True):
             assert isinstance(layer, DecoderLayer)
-            hidden = layer.after(hidden, memory, kept)
+            hidden = layer.follow(hidden, memory, layer_cache)
         return self.scores(hidden)
 
     def empty_cache(self) -> Cache:
-        """The cache of a target that has not begun."""
+        """The cache of a target without tokens."""
         return [{} for _ in self.decoder]
 
     def length_scores(self, memory: Memory) -> Tensor:
@@ -282,11 +261,7 @@ class Translator(nn.Module):
         return scores
 
 
-def _affine(part: nn.Linear) -> tuple[Tensor, Tensor]:
-    return part.weight, part.bias
-
-
-def _start(module: nn.Module) -> None:
+def _initialise(module: nn.Module) -> None:
     """Small normal weights, no biases."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.normal_(module.weight, std=0.02 if isinstance(module, nn.Embedding) else 0.04)
@@ -308,7 +283,7 @@ def save(model: Translator, folder: Path, name: str) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; a name that no file can have is none."""
+    """Whether the file exists; false for a name that no file can have."""
     try:
         return path.is_file()
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""Where do two neighbouring positions look, when they say the same word and when they do not?
+"""Attention of two neighbouring positions, if they say the same word and if they do not.
 
 Paper B, section 3.4: a stutter is a failure to model how target positions depend on each other.
-Two guesses which positions are at risk: those that attend to each other (table 4), and those that
-read the same source tokens (table 5). Both are looked at in the last decoder layer, in the pass
+Two hypotheses which positions are at risk: those that attend to each other (table 4), and those
+that read the same source tokens (table 5). Both are measured in the last decoder layer, in the pass
 that wrote the words. Drafts are neither remasked nor cleaned of repeats, since final outputs hardly
 stutter.
 
@@ -18,10 +18,10 @@ table, self- and cross-attention, are those of tables 4 and 5 of paper B:
   common.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,10 +29,9 @@ from torch import Tensor, nn
 
 from glauber.errors import GlauberError
 from glauber.statistics import Estimate, Floats, jackknife
-from glauber.translation.data import Vocabulary, padded
-from glauber.translation.decoding import length_log_probs, likely_lengths
+from glauber.translation.data import SubwordVocabulary, padded
+from glauber.translation.decoding import Decoding, decode, length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator
-from glauber.translation.schedules import Schedule, decode
 
 OVER_HEADS = ("min", "avg", "max")
 SELF = tuple(f"self_{name}" for name in OVER_HEADS)
@@ -63,10 +62,10 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Attention of neighbouring positions in one pass, by whether they say the same word.
+    """Attention of neighbouring positions in one pass, of pairs that stutter and of the others.
 
-    sums has, by measure and sentence (sentences, 4), the sum and the count of pairs that stutter,
-    then those of the others.
+    sums: by measure and sentence (sentences, 4), the sum and the count of pairs that stutter, then
+    those of the others.
     """
 
     stuttering: Group
@@ -76,20 +75,20 @@ class Neighbours:
     kind: str = "estimate"
 
     def difference(self, measure: str, *, relative: bool = False) -> Estimate:
-        """Stuttering less others, or the share of the others' mean that it is, over sentences.
+        """Stuttering less others, optionally relative to the mean of the others, over sentences.
 
         Pairs of both groups come from the same sentences, so whole sentences are left out.
         """
         sums = self.sums[measure]
 
-        def figure(weights: Floats) -> Floats:
+        def gap(weights: Floats) -> Floats:
             same, n_same, other, n_other = weights @ sums
             if not n_same or not n_other:
                 raise GlauberError("without this sentence there is nothing to compare.")
             mean = other / n_other
             return np.array([(same / n_same - mean) / (mean if relative else 1.0)])
 
-        return jackknife(figure, len(sums)).item(0)
+        return jackknife(gap, len(sums)).item(0)
 
 
 class Pairs(NamedTuple):
@@ -101,7 +100,7 @@ class Pairs(NamedTuple):
 
     @classmethod
     def of(cls, predicted: Tensor, own: Tensor, cross: Tensor, first: int = 0) -> "Pairs":
-        """The neighbours of drafts (rows, length), PAD behind, with their attention."""
+        """The neighbours of drafts (rows, length), padded, with their attention."""
         row, left = (predicted[:, 1:] != PAD).nonzero(as_tuple=True)
         right = left + 1
         measures = _self_measures(own, row, left, right)
@@ -132,12 +131,12 @@ def neighbours(pairs: Pairs, n_steps: int) -> Neighbours:
 def _sums(pairs: Pairs, values: Tensor) -> Floats:
     """By sentence (sentences, 4): sum and count of what stutters, and of what does not."""
     _, sentence = pairs.sentence.unique(return_inverse=True)
-    made = torch.zeros(int(sentence.max()) + 1, 4, dtype=torch.double, device=values.device)
-    for place, chosen in ((0, pairs.stutters), (2, ~pairs.stutters)):
-        seen = values[chosen].double()
-        both = torch.stack([seen.sum(1), torch.full_like(seen[:, 0], seen.shape[1])], 1)
-        made[:, place : place + 2].index_add_(0, sentence[chosen], both)
-    return made.cpu().numpy()
+    sums = torch.zeros(int(sentence.max()) + 1, 4, dtype=torch.double, device=values.device)
+    for column, chosen in ((0, pairs.stutters), (2, ~pairs.stutters)):
+        group = values[chosen].double()
+        both = torch.stack([group.sum(1), torch.full_like(group[:, 0], group.shape[1])], 1)
+        sums[:, column : column + 2].index_add_(0, sentence[chosen], both)
+    return sums.cpu().numpy()
 
 
 def _group(pairs: Pairs, chosen: Tensor) -> Group:
@@ -157,13 +156,13 @@ def _spread(values: Tensor, sentence: Tensor) -> Spread:
 
 def _self_measures(own: Tensor, row: Tensor, left: Tensor, right: Tensor) -> dict[str, Tensor]:
     """Attention between the two, in both directions."""
-    there, back = own[row, :, left, right], own[row, :, right, left]  # (pairs, heads)
-    both = torch.stack([there, back], 1)
+    forward, back = own[row, :, left, right], own[row, :, right, left]  # (pairs, heads)
+    both = torch.stack([forward, back], 1)
     measures = dict(zip(SELF, _over_heads(both), strict=True))
     for k in (1, 2):
         hits = [
             (own[row, :, at] > score[..., None]).sum(-1) < k
-            for at, score in ((left, there), (right, back))
+            for at, score in ((left, forward), (right, back))
         ]
         measures[f"self_top_{k}"] = torch.stack([hit.double().mean(1) for hit in hits], 1)
     return measures
@@ -173,8 +172,8 @@ def _cross_measures(left: Tensor, right: Tensor) -> dict[str, Tensor]:
     """Distances of two distributions over the source: both (pairs, heads, source)."""
     variation = (left - right).abs().sum(-1) / 2
     cosine = 1 - torch.cosine_similarity(left, right, dim=-1)
-    found = _over_heads(variation[:, None]) + _over_heads(cosine[:, None])
-    measures = dict(zip(CROSS, found, strict=True))
+    distances = _over_heads(variation[:, None]) + _over_heads(cosine[:, None])
+    measures = dict(zip(CROSS, distances, strict=True))
     for k in (1, 2):
         top = [side.topk(min(k, side.shape[-1]), -1).indices for side in (left, right)]
         shared = (top[0][..., :, None] == top[1][..., None, :]).flatten(-2).any(-1)
@@ -190,7 +189,7 @@ def _over_heads(values: Tensor) -> list[Tensor]:
 @torch.inference_mode()
 def attention_of_neighbours(
     model: Translator,
-    vocabulary: Vocabulary,
+    vocabulary: SubwordVocabulary,
     texts: Sequence[str],
     *,
     n_steps: int = 1,
@@ -205,11 +204,11 @@ def attention_of_neighbours(
     if n_steps < 1 or not texts:
         raise GlauberError("at least 1 step and 1 text are needed.")
     sources = [vocabulary.read_source(text, model.shape.max_length) for text in texts]
-    found = []
+    batches = []
     for begin in range(0, len(sources), batch_size):
         source = padded(sources[begin : begin + batch_size]).to(model.device)
-        found.append(_pairs(model, source, n_steps, begin))
-    return neighbours(Pairs.joined(found), n_steps)
+        batches.append(_pairs(model, source, n_steps, begin))
+    return neighbours(Pairs.joined(batches), n_steps)
 
 
 def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs:
@@ -219,49 +218,49 @@ def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs
     inside = torch.arange(int(lengths.max()), device=source.device) < lengths[:, None]
     draft = torch.where(inside, MASK, PAD)
     if n_steps > 1:
-        plain = Schedule(n_steps - 1, remask_repeats=False, remask=0.0, drop_repeats=False)
+        plain = Decoding(n_steps=n_steps - 1, remask_repeats=False, remask=0.0, drop_repeats=False)
         draft = decode(model, memory, lengths, plain).tokens
-    with last_attention(model) as seen:
+    with last_attention(model) as attention:
         scores = model.denoise(draft, memory)
     predicted = (scores[..., FIRST_WORD:].argmax(-1) + FIRST_WORD).masked_fill(~inside, PAD)
-    return Pairs.of(predicted, seen["own"].float(), seen["cross"].float(), first)
+    return Pairs.of(predicted, attention["own"].float(), attention["cross"].float(), first)
 
 
 @contextmanager
 def last_attention(model: Translator) -> Iterator[dict[str, Tensor]]:
-    """Fills with the probabilities of the last decoder layer, as it runs: own and cross.
+    """The attention probabilities of the last decoder layer, own and cross, filled as it runs.
 
-    own (rows, heads, length, length), cross (rows, heads, length, source length). The layer's
-    attention is fused and keeps none, so they are worked out again from what it is given.
+    own (rows, heads, length, length), cross (rows, heads, length, source length). The fused
+    attention of the layer does not return them, so they are computed again from its inputs.
     """
-    seen: dict[str, Tensor] = {}
+    recorded: dict[str, Tensor] = {}
     layer = model.decoder[-1]
     assert isinstance(layer, DecoderLayer)
 
-    def keep(name: str) -> Any:
-        def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def recorder(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             assert isinstance(module, Attention)
-            asking, asked, visible = given
-            seen[name] = probabilities(module, asking, asked, visible=visible)
+            states, context, visible = inputs
+            recorded[name] = probabilities(module, states, context, visible=visible)
 
         return hook
 
     hooks = [
-        layer.own.register_forward_pre_hook(keep("own")),
-        layer.cross.register_forward_pre_hook(keep("cross")),
+        layer.own.register_forward_pre_hook(recorder("own")),
+        layer.cross.register_forward_pre_hook(recorder("cross")),
     ]
     try:
-        yield seen
+        yield recorded
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def probabilities(
-    attention: Attention, asking: Tensor, asked: Tensor, *, visible: Tensor | None = None
+    attention: Attention, states: Tensor, context: Tensor, *, visible: Tensor | None = None
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) over what is visible: (rows, heads, asking, asked)."""
-    query, key = attention.split(attention.query(asking)), attention.split(attention.key(asked))
+    """softmax(Q K^T / sqrt(d)) over what is visible: (rows, heads, states, context)."""
+    query, key = attention.split(attention.query(states)), attention.split(attention.key(context))
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     if visible is not None:
         scores = scores.masked_fill(~visible, -torch.inf)

@@ -1,6 +1,5 @@
-"""How good and how stuttering are translations, and which of two systems is better?"""
+"""Quality and stutter of translations, and paired differences of two systems."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,11 +19,11 @@ from glauber.translation.data import Judged
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores200")  # of BLEU
 TOKENIZER = "13a"
-COMET = "Unbabel/wmt22-comet-da"  # what COMET loads where no checkpoint is named
-# Learned metrics are models with weights of their own, gigabytes that this package does not carry.
+COMET = "Unbabel/wmt22-comet-da"  # default checkpoint of COMET
+# Learned metrics need gigabytes of weights of their own, which this package does not contain.
 MISSING = {
-    "comet": "COMET is not at hand: pip install unbabel-comet, and let it load its weights.",
-    "bleurt": "BLEURT is not at hand: install bleurt of google-research and name a checkpoint "
+    "comet": "COMET is not installed: pip install unbabel-comet, and let it load its weights.",
+    "bleurt": "BLEURT is not installed: install bleurt of google-research and name a checkpoint "
     "folder.",
 }
 
@@ -39,26 +38,26 @@ class Quality:
     chrf_signature: str
     stutter: float
     n_sentences: int
-    reference_stutter: float  # what people repeat: share of words of the first references
+    reference_stutter: float  # share of repeated words in the first references
     kind: str = "estimate"
 
 
 def check_tokenizer(name: str) -> None:
-    """Says which tokenizers BLEU has, or what one of them lacks."""
+    """Refuses a tokenizer that BLEU does not have, or whose dependencies are missing."""
     need("translation", "BLEU")
     one_of("the tokenizer of BLEU", name, TOKENIZERS)
     from sacrebleu.metrics import BLEU
 
     try:
         BLEU(tokenize=name)
-    except (RuntimeError, OSError, ImportError) as problem:  # what it needs is not at hand
+    except (RuntimeError, OSError, ImportError) as problem:  # a missing dependency
         lines = str(problem).strip().splitlines()
         message = lines[0] if lines else type(problem).__name__
-        raise GlauberError(f"the tokenizer {name} of BLEU cannot be had: {message}") from problem
+        raise GlauberError(f"the tokenizer {name} of BLEU is not available: {message}") from problem
 
 
 def check_learned(metric: str, weights: str | None = None) -> None:
-    """Says that a learned metric is not known, or that its package or checkpoint is missing."""
+    """Refuses a learned metric that is unknown, or whose package or checkpoint is missing."""
     one_of("the learned metric", metric, MISSING)
     if find_spec(metric) is None:
         raise GlauberError(MISSING[metric])
@@ -75,10 +74,10 @@ def quality(
 
     if not outputs or len(outputs) != len(judged):
         raise GlauberError(f"{len(outputs)} outputs cannot be scored on {len(judged)} sentences.")
-    most = max(len(one.references) for one in judged)
+    most = max(len(sentence.references) for sentence in judged)
     # One stream for each number of a reference; sacrebleu skips those that are None.
     streams = [
-        [one.references[k] if k < len(one.references) else None for one in judged]
+        [sentence.references[k] if k < len(sentence.references) else None for sentence in judged]
         for k in range(most)
     ]
     bleu, chrf = BLEU(tokenize=tokenizer), CHRF()
@@ -89,7 +88,7 @@ def quality(
         chrf_signature=str(chrf.get_signature()),
         stutter=stutter_rate(outputs, judged),
         n_sentences=len(outputs),
-        reference_stutter=repeat_rate([one.references[0] for one in judged]),
+        reference_stutter=repeat_rate([sentence.references[0] for sentence in judged]),
     )
 
 
@@ -98,17 +97,17 @@ def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
 
     A repetition is a word twice with nothing but a blank between, in small or capital letters:
     "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
-    repetitions of that word than each of the references. Words are what blanks part.
+    repetitions of that word than each of the references. Words are separated by blanks.
     """
     return stutter_of(stutter_counts(outputs, judged).sum(0))
 
 
 def stutter_counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
-    """Of each sentence: the repetitions that count, and the words."""
+    """Of each sentence: the number of counted repetitions, and of words."""
     rows = []
-    for output, one in zip(outputs, judged, strict=True):
+    for output, sentence in zip(outputs, judged, strict=True):
         excused: Counter[str] = Counter()
-        for reference in one.references:
+        for reference in sentence.references:
             excused |= Counter(_repeated(reference))
         rows.append(((Counter(_repeated(output)) - excused).total(), len(output.split())))
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
@@ -126,7 +125,7 @@ def repeat_rate(texts: Sequence[str]) -> float:
 
 
 def _repeated(text: str) -> list[str]:
-    """The words that stand right behind themselves."""
+    """The words that follow themselves directly."""
     return REPEATED.findall(text.lower())
 
 
@@ -134,9 +133,8 @@ def _repeated(text: str) -> list[str]:
 class Difference:
     """A score of one system less that of another on the same sentences.
 
-    The interval is over sentences, of which each is translated by both; none where the two never
-    differ, or where there are too few. What another training of the same kind would give is not
-    in it.
+    The interval is over sentences, each translated by both systems; there is none if the two never
+    differ, or if there are too few. It does not include the variation between trainings.
     """
 
     value: float
@@ -147,7 +145,7 @@ class Difference:
 
     @property
     def word(self) -> str:
-        """Which way it goes, if the interval says so."""
+        """Its direction, if the interval excludes 0."""
         if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
             return "cannot tell"
         return "higher" if self.value > 0 else "lower"
@@ -187,25 +185,18 @@ def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence
 def paired(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
-    figure: Callable[[NDArray[Any]], float],
+    score: Callable[[NDArray[Any]], float],
     times: float = 1.0,
 ) -> Difference:
-    """The figure of the sums of left less that of right; rows are sentences, the same in both."""
+    """The score of the sums of left less that of right; rows are the same sentences in both."""
 
     def difference(weights: Floats) -> Floats:
-        return np.array([figure(weights @ left) - times * figure(weights @ right)])
+        return np.array([score(weights @ left) - times * score(weights @ right)])
 
     if times == 1 and (left == right).all():
         return Difference(0.0, None, None, len(left))
-    found = jackknife(difference, len(left))
-    if found.low is None or found.high is None or found.standard_error is None:
-        return Difference(float(found.value[0]), None, None, len(left))
-    ends = float(found.low[0]), float(found.high[0])
-    known = math.isfinite(ends[0]) and math.isfinite(ends[1])
-    error = float(found.standard_error[0])
-    return Difference(
-        float(found.value[0]), ends if known else None, error if known else None, len(left)
-    )
+    result = jackknife(difference, len(left)).item(0)
+    return Difference(result.value, result.interval, result.standard_error, len(left))
 
 
 def bleu_counts(
@@ -217,8 +208,8 @@ def bleu_counts(
     # The effective order changes sentence scores only, and sacrebleu warns where it is off.
     bleu = BLEU(tokenize=tokenizer, effective_order=True)
     scores = [
-        bleu.sentence_score(output, list(one.references))
-        for output, one in zip(outputs, judged, strict=True)
+        bleu.sentence_score(output, list(sentence.references))
+        for output, sentence in zip(outputs, judged, strict=True)
     ]
     return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
 
@@ -227,7 +218,7 @@ def bleu_of(total: NDArray[Any]) -> float:
     """BLEU of summed counts (10,)."""
     from sacrebleu.metrics import BLEU
 
-    sums = [round(float(one)) for one in total]
+    sums = [round(float(count)) for count in total]
     score = BLEU.compute_bleu(sums[:4], sums[4:8], sums[8], sums[9], smooth_method="exp")
     return float(score.score)
 
@@ -255,8 +246,8 @@ def learned_score(
     `weights`: a checkpoint file or a name on the hub (COMET), a checkpoint folder (BLEURT).
     """
     one_of("the learned metric", metric, MISSING)
-    scored = _comet if metric == "comet" else _bleurt
-    name, scores = scored(outputs, judged, weights)
+    scorer = _comet if metric == "comet" else _bleurt
+    name, scores = scorer(outputs, judged, weights)
     return Learned(metric, name, sum(scores) / len(scores), len(scores))
 
 
@@ -272,10 +263,10 @@ def _comet(
         path = name if name.endswith(".ckpt") else download_model(name)
         model = load_from_checkpoint(path)
     except (OSError, KeyError, ValueError) as problem:
-        raise GlauberError(f"the weights {name} of COMET are not at hand.") from problem
+        raise GlauberError(f"the weights {name} of COMET are not available.") from problem
     rows = [
-        {"src": one.source, "mt": output, "ref": one.references[0]}
-        for output, one in zip(outputs, judged, strict=True)
+        {"src": sentence.source, "mt": output, "ref": sentence.references[0]}
+        for output, sentence in zip(outputs, judged, strict=True)
     ]
     return name, [float(score) for score in model.predict(rows, gpus=0).scores]
 
@@ -289,6 +280,6 @@ def _bleurt(
         raise GlauberError(MISSING["bleurt"]) from missing
     if weights is None:
         raise GlauberError("BLEURT needs the folder of a checkpoint, such as BLEURT-20.")
-    references = [one.references[0] for one in judged]
+    references = [sentence.references[0] for sentence in judged]
     scores = BleurtScorer(weights).score(references=references, candidates=list(outputs))
     return weights, [float(score) for score in scores]

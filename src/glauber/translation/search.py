@@ -1,4 +1,4 @@
-"""What does the autoregressive model say, token by token with its cache?"""
+"""Greedy and beam search of the autoregressive model, token by token with its cache."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from glauber.translation.model import BEGIN, END, MASK, PAD, UNKNOWN, Cache, Memory, Translator
 
-NEVER = (PAD, UNKNOWN, BEGIN, MASK)  # tokens that no output has
+FORBIDDEN = (PAD, UNKNOWN, BEGIN, MASK)  # tokens that no output has
 LENGTH_PENALTY = 1.0  # a hypothesis scores its log-probability over its length to this power
 
 
-class Found(NamedTuple):
-    """tokens (rows, length), PAD behind, without END; score (rows,), a mean log-probability."""
+class Hypotheses(NamedTuple):
+    """tokens (rows, length), padded, without END; score (rows,), a mean log-probability."""
 
     tokens: Tensor
     score: Tensor
@@ -25,7 +25,7 @@ def limits(memory: Memory, max_length: int) -> Tensor:
 
 
 @torch.inference_mode()
-def greedy(model: Translator, memory: Memory) -> Found:
+def greedy(model: Translator, memory: Memory) -> Hypotheses:
     """The most likely token at each step."""
     limit = limits(memory, model.shape.max_length)
     token = torch.full_like(limit, BEGIN)[:, None]
@@ -41,12 +41,12 @@ def greedy(model: Translator, memory: Memory) -> Found:
         done = done | (chosen == END)
         if bool(done.all()):
             break
-    return _found(torch.cat(written, 1), total)
+    return _without_end(torch.cat(written, 1), total)
 
 
 @torch.inference_mode()
-def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Found:
-    """The best of `n_beams` hypotheses kept at every step."""
+def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypotheses:
+    """The best hypothesis, of `n_beams` at every step."""
     limit, rows = limits(memory, model.shape.max_length), len(memory.states)
     device = memory.states.device
     limit = limit.repeat_interleave(n_beams)
@@ -58,14 +58,14 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Found:
     first = torch.arange(rows, device=device)[:, None] * n_beams
     for step in range(int(limit.max()) + 1):
         log_probs = _next(model, written[:, -1:], memory, cache)
-        log_probs = _closed(log_probs, done, step >= limit)
+        log_probs = _close_finished(log_probs, done, step >= limit)
         reached = (total[:, :, None] + log_probs.unflatten(0, (rows, n_beams))).flatten(1)
         total, flat = reached.topk(n_beams, 1)
         parent = (first + flat // log_probs.shape[1]).flatten()
         token = (flat % log_probs.shape[1]).flatten()
         written = torch.cat([written[parent], token[:, None]], 1)
-        for kept in cache:
-            kept["key"], kept["value"] = kept["key"][parent], kept["value"][parent]
+        for layer in cache:
+            layer["key"], layer["value"] = layer["key"][parent], layer["value"][parent]
         done = done[parent] | (token == END)
         if bool(done.all()):
             break
@@ -75,12 +75,12 @@ def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Found:
 def _next(model: Translator, token: Tensor, memory: Memory, cache: Cache) -> Tensor:
     """Log-probabilities (rows, vocab) of the token after `token` (rows, 1)."""
     log_probs = model.follow(token, memory, cache)[:, -1].float().log_softmax(-1)
-    log_probs[:, NEVER] = -torch.inf
+    log_probs[:, FORBIDDEN] = -torch.inf
     return log_probs
 
 
-def _closed(log_probs: Tensor, done: Tensor, full: Tensor) -> Tensor:
-    """A finished row says only PAD, at no cost; a full one must end."""
+def _close_finished(log_probs: Tensor, done: Tensor, full: Tensor) -> Tensor:
+    """A finished row continues with PAD, at no cost; a full one must end."""
     only_end = log_probs[:, END].clone()
     log_probs = log_probs.masked_fill((done | full)[:, None], -torch.inf)
     log_probs[:, END] = torch.where(done, -torch.inf, only_end)
@@ -88,15 +88,15 @@ def _closed(log_probs: Tensor, done: Tensor, full: Tensor) -> Tensor:
     return log_probs
 
 
-def _best(tokens: Tensor, total: Tensor) -> Found:
+def _best(tokens: Tensor, total: Tensor) -> Hypotheses:
     """The best beam of each row; tokens (rows, beams, length)."""
     written = (tokens != PAD).sum(2)
     best = (total / written**LENGTH_PENALTY).argmax(1)
     row = torch.arange(len(tokens), device=tokens.device)
-    return _found(tokens[row, best], total[row, best])
+    return _without_end(tokens[row, best], total[row, best])
 
 
-def _found(tokens: Tensor, total: Tensor) -> Found:
+def _without_end(tokens: Tensor, total: Tensor) -> Hypotheses:
     """Without END; it counts in the score."""
     score = total / (tokens != PAD).sum(1)
-    return Found(tokens.masked_fill(tokens == END, PAD), score)
+    return Hypotheses(tokens.masked_fill(tokens == END, PAD), score)
