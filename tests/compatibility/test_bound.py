@@ -268,7 +268,7 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(model):
     for given, how, why in (
         (model, {"samples": 0}, "number of samples is 0"),
         (model, {"orders": -1}, "number of orders is -1"),
-        (model, {"seed": -1}, "the seed is -1"),
+        (model, {"seed": -1}, "seed is -1"),
         (model, {"variant": "original"}, "the bound has none"),
         (model, {"dtype": "int8"}, "int8 is for drawing samples only"),
         (model, {"bound": False, "orders": 3}, "ask for it with bound"),

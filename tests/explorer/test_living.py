@@ -415,7 +415,7 @@ BAD = [
     (trail(["a"]), "the text is empty"),
     (trail("a" * 30_000), "characters"),
     (trail(colour="red"), "has no 'colour'"),
-    (trail(seed=-1), "the seed is -1"),
+    (trail(seed=-1), "seed is -1"),
     (trail(seed=1.5), "the seed is 1.5"),
     (trail(chain=2**40), "the chain is"),
     (trail(chain=True), "whole number"),

@@ -126,7 +126,7 @@ def test_frozen_sites_are_shared_and_never_redrawn(tiny):
         (None, {"epsilon": 1.0}, "epsilon is 1"),
         (None, {"alpha": -1.0}, "alpha is -1.0"),
         (None, {"length": 0}, "the length is 0"),
-        (None, {"seed": -1}, "the seed is -1"),
+        (None, {"seed": -1}, "seed is -1"),
         (None, {"seed": 10**20}, "the seed is 1"),
         (None, {"batch_size": 0}, "the batch size is 0"),
         (None, {"temperature": 0.0}, "temperature"),

@@ -60,7 +60,7 @@ def test_a_cold_temperature(tiny):
         (TEXT, {"temperature": 1e-320}, "temperature is 1e-320"),
         (TEXT, {"against": [1.0, -1.0]}, "temperature is -1.0"),
         (TEXT, {"epsilon": 1.5}, "epsilon is 1.5"),
-        (TEXT, {"seed": -1}, "the seed is -1"),
+        (TEXT, {"seed": -1}, "seed is -1"),
     ],
 )
 def test_bad_input_ends_in_one_sentence(tiny, text, more, sentence):

@@ -356,7 +356,7 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
         own(n_steps=10**9): "more than 10,000",
         own("ar", n_beams=10**9): "more than 10,000",
         own("sundae", n_hypotheses=10**9): "more than 10,000",
-        own(seed=-1): "the seed is -1",
+        own(seed=-1): "seed is -1",
         own(remask=-0.1): "remask fraction",
         own("nonsense"): "one of",
         own("ar"): "does not fit",
