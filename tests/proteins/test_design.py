@@ -190,7 +190,7 @@ def test_what_is_written_can_be_read_again(tmp_path):
     assert list(pandas.read_csv(folder / "result.csv")["rank"]) == list(range(1, 8))
     told = json.loads((folder / "result.json").read_text())
     assert told["families"][0]["design_space"] == 4**5 - 1
-    assert b"Which residues the designs have" in (folder / "page.html").read_bytes()
+    assert b"Residues of the designs" in (folder / "page.html").read_bytes()
 
 
 def test_the_logo_stacks_to_one_and_frequencies_are_shares():

@@ -89,9 +89,6 @@ def correction(
     """
     text = needed("text", text)
     check_temperature(temperature)
-    for name, values in (("sweeps", correct), ("passes", passes)):
-        if values is not None and not list(values):
-            raise GlauberError(f"no number of {name} is given, so there is nothing to measure.")
     sweeps, block, chosen = sorted({*correct}), correct_block or 1, read_sites(sites)
     loaded = open_masked(model, exact=True, **where)
     tokens, free = (

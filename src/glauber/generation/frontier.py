@@ -99,8 +99,6 @@ def frontier(
     """
     check_temperature(temperature)
     numbers = powers_of_two(length) if passes is None else list(passes)
-    if not numbers or not list(correct):
-        raise GlauberError("there is nothing to measure: a list of numbers is empty.")
     plans = [
         Unmasking(
             order,
