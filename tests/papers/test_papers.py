@@ -51,7 +51,7 @@ def test_what_is_written_says_how_it_was_made(tmp_path):
 def test_rectangles_of_the_bundled_model(tmp_path, monkeypatch):
     """Table 1 and figure 6 on fewer rectangles: the same study, made once, and right by hand."""
     monkeypatch.setattr(rectangles, "COUNT", 12)
-    monkeypatch.setattr("glauber.compatibility.rectangles.CLOSING", 2)
+    monkeypatch.setattr("glauber.compatibility.rectangles.CONTROL_COUNT", 2)
     row, control = paper("A-table1", out=tmp_path).rows
     assert control["mean"] < 1e-12 and control["published"] == 0
     (part,) = (tmp_path / "parts").glob("rectangles-*.json")
