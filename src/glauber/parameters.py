@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from glauber.checks import check_seed
-from glauber.conditionals.base import Conditionals
+from glauber.conditionals.base import Conditionals, check_temperature
 from glauber.result import Default
 
 ModelOrName = Annotated[
@@ -17,7 +17,11 @@ Texts = Annotated[
     str | Path | Sequence[str] | None,
     "Texts to start from (default: the bundled passages, for English models).",
 ]
-Temperature = Annotated[float, "Softmax temperature; 1 samples from the model as it is."]
+Temperature = Annotated[
+    float,
+    "Softmax temperature; 1 samples from the model as it is.",
+    lambda name, temperature: check_temperature(temperature),
+]
 Seed = Annotated[int, "Random seed.", check_seed]
 Length = Annotated[
     int | None, "Tokens of each text, without the special ones; shorter are left out."
@@ -51,3 +55,9 @@ class WhereAndDtype(Where, total=False):
     """Where a model runs, and in which precision."""
 
     dtype: Annotated[Dtype, Default("float32")]
+
+
+def check_temperatures(name: str, value: object) -> None:
+    """A check of one temperature or several."""
+    for temperature in value if isinstance(value, list | tuple) else (value,):
+        check_temperature(temperature)

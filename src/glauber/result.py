@@ -85,15 +85,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the answer says, as JSON can hold it."""
-        names = [
-            field.name
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        ]
-        for owner in reversed(type(self).__mro__):
-            names += [name for name, value in vars(owner).items() if isinstance(value, reported)]
-        names = [name for name in dict.fromkeys(names) if name != "signature"]
-        return {name: plain(getattr(self, name)) for name in names} | {"signature": self.signature}
+        entries = {name: value for name, value in entries_of(self).items() if name != "signature"}
+        return plain(entries) | {"signature": self.signature}
 
     def record(self) -> dict[str, Any]:
         """What `--json` prints: the answer, the call that made it, and texts that were left out."""
@@ -134,9 +127,18 @@ class Result:
         values = [value() if callable(value) else value for value in attributes]
         return None if any(value is None for value in values) else load_function(plot[0])(*values)
 
-    def figure(self) -> "go.Figure":
-        """The most telling picture."""
-        return next(iter(self.figures().values()))
+    def figure(self, name: str | None = None, *, backend: str = "plotly") -> Any:
+        """A picture, by default the most telling one: a Plotly figure, or Matplotlib's axes.
+
+        backend is plotly or matplotlib; axes of several panels come as an array.
+        """
+        figures = self.figures()
+        name = next(iter(figures)) if name is None else one_of("the figure", name, figures)
+        if one_of("the backend", backend, ("plotly", "matplotlib")) == "plotly":
+            return figures[name]
+        from glauber.figures.matplotlib_backend import draw
+
+        return draw(figures[name])
 
     @property
     def exit_code(self) -> int:
@@ -155,32 +157,39 @@ class Result:
         return f"<pre>{printed}</pre>{table}<p><small>{escape(self.signature)}</small></p>"
 
     def write(self, path: str | Path) -> Path:
-        """Writes the answer: a page (.html), pictures (.png), .json, .csv, or a folder of all."""
+        """Writes the answer to the kind of file that the name asks for, or to a new folder.
+
+        A page (.html), pictures for a paper (.pdf, .svg, .png, .pgf), the table (.csv, .tex,
+        .jsonl, .parquet), or everything (.json); a folder gets all of it.
+        """
         from glauber.figures.page import write_result
 
         return write_result(self, Path(path))
 
 
+def entries_of(value: object) -> dict[str, Any]:
+    """What a declared object contains by name: its fields but internal ones, and `reported`."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    names = [
+        field.name
+        for field in dataclasses.fields(value)  # type: ignore[arg-type]
+        if not field.metadata.get("internal")
+    ]
+    for owner in reversed(type(value).__mro__):
+        names += [name for name, member in vars(owner).items() if isinstance(member, reported)]
+    return {name: getattr(value, name) for name in dict.fromkeys(names)}
+
+
 def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
-    """The columns of a table's row: fields of a dataclass or entries of a mapping, flattened.
+    """The columns of a table's row: what it contains by name, flattened.
 
     An estimate becomes NAME, NAME_low and NAME_high; a nested row's columns begin with its name.
     """
-    if isinstance(row, Mapping):
-        entries = dict(row)
-    elif hasattr(row, "_asdict"):
-        entries = row._asdict()
-    else:
-        entries = {
-            field.name: getattr(row, field.name)
-            for field in dataclasses.fields(row)  # type: ignore[arg-type]
-            if not field.metadata.get("internal")
-        }
-        for owner in reversed(type(row).__mro__):
-            names = [name for name, value in vars(owner).items() if isinstance(value, reported)]
-            entries |= {name: getattr(row, name) for name in names}
     columns: dict[str, Any] = {}
-    for name, value in entries.items():
+    for name, value in entries_of(row).items():
         if hasattr(value, "interval") and hasattr(value, "value"):
             low, high = value.interval or (math.nan, math.nan)
             columns |= {
@@ -279,13 +288,11 @@ def flat_signature(function: Callable[..., Any]) -> inspect.Signature:
             parameters.append(parameter)
             continue
         (options,) = typing.get_args(parameter.annotation)
-        for name, hint in typing.get_type_hints(options, include_extras=True).items():
-            (default,) = (note.value for note in hint.__metadata__ if isinstance(note, Default))
-            parameters.append(
-                inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint
-                )
-            )
+        hints, keyword = typing.get_type_hints(options, include_extras=True), parameter.KEYWORD_ONLY
+        parameters += [
+            inspect.Parameter(name, keyword, default=default, annotation=hints[name])
+            for name, default in defaults_of(options).items()
+        ]
     return signature.replace(parameters=parameters)
 
 
@@ -294,6 +301,17 @@ class Default:
     """The default of an option in a TypedDict, where no `=` can stand."""
 
     value: object
+
+
+def defaults_of(options: type) -> Any:
+    """The defaults of a TypedDict of options, by name."""
+    hints = typing.get_type_hints(options, include_extras=True)
+    return {
+        name: note.value
+        for name, hint in hints.items()
+        for note in hint.__metadata__
+        if isinstance(note, Default)
+    }
 
 
 def _checks_of(hint: Any) -> Iterable[Callable[[str, Any], None]]:
@@ -393,13 +411,14 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: plain(getattr(value, name)) for name in names}
+    if isinstance(value, Result):
+        return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if hasattr(value, "_asdict"):
-        return plain(value._asdict())
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "_asdict") or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type)
+    ):
+        return plain(entries_of(value))
     if isinstance(value, Path):
         return str(value)
     if hasattr(value, "tolist"):  # numpy and torch, scalars too
