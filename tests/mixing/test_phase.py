@@ -6,7 +6,8 @@ from scipy.special import expit
 
 from glauber.errors import GlauberError
 from glauber.figures.mixing import plot_phase
-from glauber.mixing.crossover import fit, scaling
+from glauber.mixing.crossover import fit_crossover as fit
+from glauber.mixing.crossover import fit_exponents as scaling
 from glauber.mixing.phase import phase_diagram, threshold_ratio
 from glauber.statistics import median_time
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from glauber.figures.style import FAINT, INK, QUIET, STRONG, THIN, add_token_map, bars, empty_figure
-from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
+from glauber.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.meeting import UNKNOWN, Meetings
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.result import counted

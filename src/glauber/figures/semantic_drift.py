@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from plotly.colors import sample_colorscale
 
 from glauber.figures.style import INK, QUIET, STRONG, THIN, bars, empty_figure
-from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
-from glauber.mixing.semantic_drift import Distances, HittingTimes
+from glauber.mixing.semantic_drift import Distances, HittingTimes, Saturation
 from glauber.result import counted
 from glauber.statistics import Estimate
 
