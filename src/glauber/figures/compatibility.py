@@ -14,7 +14,7 @@ from glauber.result import visible
 if TYPE_CHECKING:
     import pandas
 
-    from glauber.compatibility.ratios import Ratio
+    from glauber.compatibility.single_mask import Ratio
     from glauber.statistics import Estimate
 
 

@@ -285,14 +285,14 @@ def _probe_row(sizes: dict[str, Any], part: dict[str, Any], sites: int, top: int
         "total_variation": "total variation",
         "reversed": "share of time with another first choice",
     }
-    held, known = part["intervals_that_hold_the_exact_ratio"]
+    held, known = part["covered"]
     return {
         "model": sizes["model"],
         "free sites": sites,
         "tokens of each": top,
         **{said: [part[n]["value"], *(part[n]["interval"] or ())] for n, said in names.items()},
         "largest |difference|": part["largest"],
-        "texts that differ by more than rounding": part["texts_that_differ"],
+        "texts that differ by more than rounding": part["differing"],
         "intervals of frequencies that hold the exact ratio": f"{held} of {known}",
         "kind": "estimate over texts",
     }

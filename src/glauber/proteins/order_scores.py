@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.compatibility.pseudo_likelihood import hidden_laws
+from glauber.compatibility.pseudo_likelihood import conditional_log_probs
 from glauber.conditionals.base import PAD, Conditionals
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
@@ -90,7 +90,7 @@ class Questions:
                 tokens[row, site] = token
             sites[row, : len(hidden)] = torch.tensor(hidden)
         every = torch.arange(len(contexts))
-        for part, laws in hidden_laws(conditionals, tokens, every, sites, asked=most):
+        for part, laws in conditional_log_probs(conditionals, tokens, every, sites, asked=most):
             for row, law in zip(part.tolist(), laws.cpu().numpy(), strict=True):
                 wanted = self._wanted[contexts[row]]
                 slot = {site: place for place, site in enumerate(contexts[row][1])}

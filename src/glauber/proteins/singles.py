@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.compatibility.pseudo_likelihood import hidden_laws
+from glauber.compatibility.pseudo_likelihood import conditional_log_probs
 from glauber.conditionals.files import Row
 from glauber.errors import GlauberError
 from glauber.json_text import Record
@@ -155,7 +155,9 @@ def _laws_alone(parent: Parent, sites: Tensor) -> Tensor:
     found = torch.zeros(len(sites), parent.model.vocab_size, dtype=torch.float64)
     rows = torch.zeros(len(sites), dtype=torch.int64)
     with track("positions", len(sites)) as advance:
-        for part, laws in hidden_laws(parent.model, parent.tokens[None], rows, sites[:, None]):
+        for part, laws in conditional_log_probs(
+            parent.model, parent.tokens[None], rows, sites[:, None]
+        ):
             found[part] = laws[:, 0].cpu()
             advance(len(part))
     return found
