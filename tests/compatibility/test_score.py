@@ -133,8 +133,10 @@ def test_the_answer_says_everything(tiny_folder, tmp_path):
     found = score(str(tiny_folder), source, device="cpu")
     answer = found.to_dict()
     assert [one["text"] for one in answer["scores"]] == [
-        "the cat sat", "a big dog ran .", "the cats sat",
-    ]  # fmt: skip
+        "the cat sat",
+        "a big dog ran .",
+        "the cats sat",
+    ]
     assert answer["unit"] == "nats" and answer["kind"] == "exact up to rounding in float32"
     for one in answer["scores"]:
         assert one["original"] == pytest.approx(sum(one["log_probs"]))
@@ -155,10 +157,16 @@ def protein(tmp_path_factory):
     )
     tokenizer = transformers.EsmTokenizer(str(place))
     config = transformers.EsmConfig(
-        vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=40, max_position_embeddings=66, pad_token_id=1,
-        mask_token_id=tokenizer.mask_token_id, position_embedding_type="rotary",
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=40,
+        max_position_embeddings=66,
+        pad_token_id=1,
+        mask_token_id=tokenizer.mask_token_id,
+        position_embedding_type="rotary",
+    )
     torch.manual_seed(0)
     return MaskedLM(transformers.EsmForMaskedLM(config).eval(), tokenizer, name="tiny-esm")
 

@@ -89,11 +89,15 @@ def test_a_language_model_against_the_chain_by_hand(tiny_folder, texts):
     kept = [model.vocabulary.spell(t) for t in choices[(1, 4).index(one.ratio.site)]]
     a, b = (kept.index(token) for token in one.ratio.tokens)
     slot = (1, 4).index(one.ratio.site)
-    pairs = [
-        ((a, c), (b, c)) if slot == 0 else ((c, a), (c, b)) for c in range(4)
-    ]  # fmt: skip
-    first, second = max(pairs, key=lambda pair: mu[pair[0]] * mu[pair[1]] / sum(
-        mu[(t, pair[0][1]) if slot == 0 else (pair[0][0], t)] for t in range(4)))  # fmt: skip
+    pairs = [((a, c), (b, c)) if slot == 0 else ((c, a), (c, b)) for c in range(4)]
+    first, second = max(
+        pairs,
+        key=lambda pair: (
+            mu[pair[0]]
+            * mu[pair[1]]
+            / sum(mu[(t, pair[0][1]) if slot == 0 else (pair[0][0], t)] for t in range(4))
+        ),
+    )
     assert one.ratio.stationary == pytest.approx(math.log(mu[first] / mu[second]), abs=1e-6)
     law = single(first, slot)
     assert one.ratio.single == pytest.approx(math.log(law[a] / law[b]), abs=1e-9)

@@ -79,8 +79,9 @@ class Ring:
 def test_a_rule_of_ones_own_at_several_lengths():
     """Rows of one length at a time: a rule is never shown a text with gaps at its end."""
     texts = ["0 1 2 3 4 5 6 7", "8 9 10 11 12 13 14 15", "3 3 3 4 4 4 5 5", "24 6 5 4 3 2 1 0"]
-    found = phase(Ring(), texts, lengths=[4, 8], temperatures=[0.01, 10.0], pairs=8, steps=60,
-                  thresholds=3)  # fmt: skip
+    found = phase(
+        Ring(), texts, lengths=[4, 8], temperatures=[0.01, 10.0], pairs=8, steps=60, thresholds=3
+    )
     hot, cold = found.cell(10.0, 8), found.cell(0.01, 8)
     assert sum(hot.met) > sum(cold.met) and hot.median_sweeps < 60 / 8
     # Two neighbours at 2 each: a change swings the difference of scores by 4, on two sites.
