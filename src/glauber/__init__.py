@@ -33,6 +33,7 @@ STUDIES = {
         "entropy_production": "compatibility.entropy_production",
         "potential": "compatibility.potential",
         "score": "compatibility.score",
+        "likelihood_bound": "compatibility.likelihood_bound",
     },
     "How fast is the start forgotten?": {
         "influence": "mixing.influence",

@@ -55,3 +55,9 @@ class WhereAndDtype(Where, total=False):
     """Where a model runs, and in which precision."""
 
     dtype: Annotated[Dtype, Default("float32")]
+
+
+def check_temperatures(name: str, value: object) -> None:
+    """A check of one temperature or several."""
+    for temperature in value if isinstance(value, list | tuple) else (value,):
+        check_temperature(temperature)

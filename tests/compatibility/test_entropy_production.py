@@ -232,9 +232,14 @@ def test_unknown_start_words_are_not_counted(tiny_folder, tmp_path):
     """A token that is never drawn has log 0 until redrawn; a chain that keeps it is left out."""
     texts = ["[MASK] the cat sat on it", "the [MASK] cat ran on it", "the cat sat on a mat"]
     run = sample(
-        str(tiny_folder), texts, chains=60, steps=8, temperature=3.0, out=tmp_path / "run",
+        str(tiny_folder),
+        texts,
+        chains=60,
+        steps=8,
+        temperature=3.0,
+        out=tmp_path / "run",
         device="cpu",
-    )  # fmt: skip
+    )
     old = run.read("log_prob_old")[:, :, 0]
     kept = (run.tokens() == 4).any(axis=1)  # [MASK] is token 4
     late = np.isneginf(old[:, 4:]).any(axis=1)

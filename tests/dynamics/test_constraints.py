@@ -20,7 +20,7 @@ from glauber.dynamics.remembered import memoised
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.mixing.motion import motions
+from glauber.mixing.diagnostics import mobility
 from glauber.runs.export import forced
 from glauber.sampling.advance import begin_at, choose, new_memo, step_stream
 from glauber.sampling.plan import plan
@@ -442,7 +442,7 @@ def test_what_was_recorded_is_what_is_asked_again(cold):
     np.testing.assert_allclose(entropy, run.read("entropy")[:, 100:, 0], atol=1e-5)
     still = forced(run)
     assert 0.2 < still.mean() < 0.9 and not run.read("log_prob_new")[still].any()
-    rate = glauber.entropy_production(run)
+    rate = glauber.entropy_production(run).rate
     assert rate.interval is not None and rate.interval[0] == 0  # a joint law owns them
 
 
@@ -453,7 +453,7 @@ def test_forced_sites_are_not_settled(cold):
     asked = np.zeros(run.free.shape, bool)
     asked[chain, run.read("site", first)[chain, step, 0]] = True
     assert not asked.all()  # some site was only redrawn while the budget was spent
-    settled = np.array(motions(run, first).sites_settled)
+    settled = np.array(mobility(run, first).sites_settled)
     assert (settled <= asked.mean(axis=1)).all()
     glauber.diagnose(run)
 

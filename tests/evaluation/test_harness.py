@@ -163,7 +163,7 @@ def test_the_bound_of_a_joint_law_is_its_conditional_log_likelihood():
 def test_without_a_joint_law_the_bound_is_below_the_mixture_over_orders():
     table = Table.random(2, 6, seed=4, strength=1.5)
     (value,) = values(HarnessLM(table, score="bound"), [("01", "1010")])
-    found = glauber.score(table, ["1010"], given="01", bound=True).texts[0]
+    found = glauber.likelihood_bound(table, ["1010"], given="01").texts[0]
     assert found.exact and len(found.log_probs) == 24 and found.log_probs.std() > 0.1
     assert value == pytest.approx(found.log_probs.mean()) and value < found.log_mean
 
@@ -175,7 +175,7 @@ def test_the_numbers_are_those_of_score(model):
     within = values(HarnessLM(model, score="within-word"), PAIRS)
     assert within == [one.within_word for one in scores]
     assert within[3] != scores[3].original and scores[3].pieces[:2] == ["##s", "flew"]
-    found = glauber.score(model, texts, given=contexts, bound=True, samples=3, seed=5)
+    found = glauber.likelihood_bound(model, texts, given=contexts, samples=3, seed=5)
     lm = HarnessLM(model, score="bound", samples=3, seed=5)
     assert values(lm, PAIRS) == [-one.bound.value for one in found.texts]
     errors = [one.standard_error for one in lm.answers["loglikelihood"]]
@@ -322,11 +322,12 @@ def test_a_diffusion_lm_is_a_model_too(tmp_path):
     text = " ".join(tiny_diffusion.WORDS[1:8])
     for score in ("pll", "bound"):
         lm = HarnessLM(opened, score=score, samples=2)
-        found = glauber.score(opened, text, given="", bound=score == "bound", **(
-            {"samples": 2} if score == "bound" else {}
-        ))  # fmt: skip
-        same = -found.texts[0].bound.value if score == "bound" else found.scores[0].original
-        assert values(lm, [("", text)]) == [same]
+        if score == "bound":
+            (likelihood,) = glauber.likelihood_bound(opened, text, given="", samples=2).texts
+            expected = -likelihood.bound.value
+        else:
+            expected = glauber.score(opened, text, given="").scores[0].original
+        assert values(lm, [("", text)]) == [expected]
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +371,7 @@ def test_a_protein_task(protein, tmp_path):
     results = lm_eval.simple_evaluate(lm, tasks=["loops"], task_manager=manager, bootstrap_iters=0)
     pairs = [(row["text"], choice) for row in rows for choice in row["choices"]]
     contexts, texts = zip(*pairs, strict=True)
-    found = glauber.score(protein, texts, given=contexts, bound=True).texts
+    found = glauber.likelihood_bound(protein, texts, given=contexts).texts
     assert all(one.exact and one.tokens == 4 for one in found)
     best = [found[2 * i].bound.value < found[2 * i + 1].bound.value for i in range(5)]
     assert results["results"]["loops"]["acc,none"] == np.mean(best)

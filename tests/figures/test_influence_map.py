@@ -4,7 +4,7 @@ import numpy as np
 
 from glauber.figures.chart import MOST_NUMBERED
 from glauber.figures.mixing import plot_influence
-from glauber.mixing.influence_matrix import InfluenceMatrix
+from glauber.mixing.influence import InfluenceMatrix
 
 
 def measured(matrix: list[list[float]]) -> InfluenceMatrix:

@@ -67,6 +67,9 @@ ANSWERS: dict[str, Call] = {
     "entropy_production": lambda at: glauber.entropy_production(at.run),
     "potential": lambda at: glauber.potential(at.run, states=6, neighbours=1),
     "score": lambda at: glauber.score(at.model, PIECES[:3]),
+    "likelihood_bound": lambda at: glauber.likelihood_bound(
+        at.model, PIECES[:3], samples=2, orders=2
+    ),
     "influence": lambda at: glauber.influence(
         at.model, ONE, samples=1, replacements=2, chains=3, sweeps=1
     ),

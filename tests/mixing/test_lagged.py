@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from glauber.conditionals.table import Table
-from glauber.errors import GlauberError
 from glauber.exact.mixing_time import distances, mixing_time
 from glauber.exact.pair_chain import pair_matrix
 from glauber.exact.space import Space
@@ -143,24 +142,3 @@ def test_censored_pairs_are_said_to_lower_the_bound():
     assert np.isinf(short.tv_bound([0, 3]).high).all() and short.mixing_time_high() is None
     late = estimate(1, n=500).tv_bound(range(20)).value
     assert (short.tv_bound(range(20)).value <= late).all()
-
-
-def test_what_a_lag_and_an_epsilon_may_be():
-    with pytest.raises(GlauberError, match="the lag is -1"):
-        estimate(-1, n=2)
-    with pytest.raises(GlauberError, match="needs a lag of at least 1"):
-        estimate(0, n=2).tv_bound([0])
-    with pytest.raises(GlauberError, match="epsilon is 2"):
-        estimate(1, n=50).mixing_time(2)
-
-
-@pytest.mark.parametrize("count, total", [(0, 20), (20, 20), (7, 20)])
-def test_the_interval_of_a_share_errs_as_rarely_as_it_says(count, total):
-    from scipy.stats import binom
-
-    low, high = clopper_pearson(count, total, 0.9)
-    if count:
-        assert binom.sf(count - 1, total, low) == pytest.approx(0.05)
-    if count < total:
-        assert binom.cdf(count, total, high) == pytest.approx(0.05)
-    assert low <= count / total <= high

@@ -69,9 +69,11 @@ def plain_meeting_time(side, beta, rng):
         u = rng.random()
         for spins in (up, down):
             field = (
-                spins[(i + 1) % side, j] + spins[i - 1, j]
-                + spins[i, (j + 1) % side] + spins[i, j - 1]
-            )  # fmt: skip
+                spins[(i + 1) % side, j]
+                + spins[i - 1, j]
+                + spins[i, (j + 1) % side]
+                + spins[i, j - 1]
+            )
             spins[i, j] = 1 if u < 1 / (1 + np.exp(-2 * beta * field)) else -1
         time += 1
     return time
@@ -110,13 +112,17 @@ def mixed_pairs():
     free = there & (torch.arange(10) > 0) & (torch.arange(10) < lengths[:, None] - 1)
     left = torch.where(there, left, PAD)
     right = torch.where(free, right, left)
-    return left, right, dict(
-        free=free,
-        temperature=torch.tensor([9.0, 2.0, 30.0, 1.0, 50.0, 5.0, 20.0, 3.0]).double(),
-        steps=torch.tensor([30, 20, 25, 10, 40, 15, 30, 30]),
-        seed=torch.tensor([0, 0, 1, 1, 2, 2, 0, 0]),
-        pair=torch.tensor([0, 1, 2, 3, 4, 5, 60, 7]),
-    )  # fmt: skip
+    return (
+        left,
+        right,
+        dict(
+            free=free,
+            temperature=torch.tensor([9.0, 2.0, 30.0, 1.0, 50.0, 5.0, 20.0, 3.0]).double(),
+            steps=torch.tensor([30, 20, 25, 10, 40, 15, 30, 30]),
+            seed=torch.tensor([0, 0, 1, 1, 2, 2, 0, 0]),
+            pair=torch.tensor([0, 1, 2, 3, 4, 5, 60, 7]),
+        ),
+    )
 
 
 @pytest.mark.parametrize("how", COUPLINGS)
@@ -209,9 +215,17 @@ def test_the_observer_sees_every_pair_before_each_step_and_at_its_end():
     left, right, free = repeated(space, 0, 15, 7)
     seen = []
     meet(
-        table, left, right, free, temperature=1.0, seed=0, steps=30, at_least=5, batch_size=3,
+        table,
+        left,
+        right,
+        free,
+        temperature=1.0,
+        seed=0,
+        steps=30,
+        at_least=5,
+        batch_size=3,
         observe=lambda places, times, *_: seen.extend(zip(places, times, strict=True)),
-    )  # fmt: skip
+    )
     times = meet(table, left, right, free, temperature=1.0, seed=0, steps=30).times
     assert len(set(seen)) == len(seen)
     assert sorted(seen) == [(p, t) for p in range(7) for t in range(max(5, times[p]) + 1)]
@@ -228,14 +242,24 @@ def test_the_observer_sees_every_pair_before_each_step_and_at_its_end():
         (dict(right=torch.tensor([[0, 1, PAD], [0, 1, 1]])), "unequal lengths"),
         (dict(right=torch.zeros(2, 2).long()), "unequal lengths"),
         (dict(free=torch.tensor([[True, True, False]] * 2)), "never redrawn"),
-        (dict(left=torch.zeros(0, 3).long(), right=torch.zeros(0, 3).long(),
-              free=torch.ones(0, 3).bool()), "no pair"),
+        (
+            dict(
+                left=torch.zeros(0, 3).long(),
+                right=torch.zeros(0, 3).long(),
+                free=torch.ones(0, 3).bool(),
+            ),
+            "no pair",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_in_a_sentence(change, sentence):
     given = dict(
-        left=torch.zeros(2, 3).long(), right=torch.ones(2, 3).long(), free=torch.ones(2, 3).bool(),
-        temperature=1.0, seed=0, steps=5,
-    )  # fmt: skip
+        left=torch.zeros(2, 3).long(),
+        right=torch.ones(2, 3).long(),
+        free=torch.ones(2, 3).bool(),
+        temperature=1.0,
+        seed=0,
+        steps=5,
+    )
     with pytest.raises(GlauberError, match=sentence):
         meet(Table.random(2, 3), **(given | change))

@@ -6,7 +6,8 @@ from scipy.special import expit
 
 from glauber.errors import GlauberError
 from glauber.figures.mixing import plot_phase
-from glauber.mixing.crossover import fit, scaling
+from glauber.mixing.crossover import fit_crossover as fit
+from glauber.mixing.crossover import fit_exponents as scaling
 from glauber.mixing.phase import phase_diagram, threshold_ratio
 from glauber.statistics import median_time
 
@@ -80,10 +81,14 @@ def test_no_crossover_is_not_invented(met):
 def test_exponents_over_lengths_are_recovered(rise, sharpening):
     generator = np.random.default_rng(2)
     fits = [
-        fit(n, TEMPERATURES,
-            drawn(1.0 * (n / 8) ** rise, 0.3 * (n / 8) ** -sharpening, 4000, generator), ends=ENDS)
+        fit(
+            n,
+            TEMPERATURES,
+            drawn(1.0 * (n / 8) ** rise, 0.3 * (n / 8) ** -sharpening, 4000, generator),
+            ends=ENDS,
+        )
         for n in (8, 16, 32)
-    ]  # fmt: skip
+    ]
     found = scaling(fits)
     assert found.rise_interval[0] <= rise <= found.rise_interval[1]
     assert found.sharpening_interval[0] <= sharpening <= found.sharpening_interval[1]
@@ -97,16 +102,19 @@ def test_exponents_that_nothing_bounds_are_open():
     assert found.sharpening_interval == (None, None)
     assert None not in found.rise_interval and found.rises is None
     # A length whose pairs never meet has its crossover somewhere above: no upper end.
-    high = scaling([fit(8, TEMPERATURES, met, ends=ENDS),
-                    fit(16, TEMPERATURES, [(0, 12)] * 8, ends=ENDS)])  # fmt: skip
+    high = scaling(
+        [fit(8, TEMPERATURES, met, ends=ENDS), fit(16, TEMPERATURES, [(0, 12)] * 8, ends=ENDS)]
+    )
     assert high.rise_interval[1] is None and high.rise_interval[0] > 0 and high.rises is True
 
 
 def test_a_rise_beyond_four_is_not_cut():
     """Lengths that hardly differ: from 8 to 9 tokens the crossover doubles, an exponent of 5.9."""
     generator = np.random.default_rng(4)
-    fits = [fit(n, TEMPERATURES, drawn(t, 0.1, 400, generator), ends=ENDS)
-            for n, t in ((8, 0.9), (9, 1.8))]  # fmt: skip
+    fits = [
+        fit(n, TEMPERATURES, drawn(t, 0.1, 400, generator), ends=ENDS)
+        for n, t in ((8, 0.9), (9, 1.8))
+    ]
     found = scaling(fits)
     truth = np.log(2) / np.log(9 / 8)
     assert found.rise_interval[0] < truth < found.rise_interval[1] and found.rise > 5
@@ -119,8 +127,13 @@ def cells_of(rate, *, steps, lengths=(6, 12, 24), pairs=400, seed=5):
         for t in TEMPERATURES:
             times = np.ceil(generator.exponential(n * rate(t), pairs)).astype(int)
             seen = np.minimum(times, steps)
-            yield {"temperature": t, "length": n, "steps": steps, "times": seen.tolist(),
-                   "met": (times <= steps).tolist()}  # fmt: skip
+            yield {
+                "temperature": t,
+                "length": n,
+                "steps": steps,
+                "times": seen.tolist(),
+                "met": (times <= steps).tolist(),
+            }
 
 
 def test_a_rise_that_is_only_the_budget_is_seen_to_be_one():
@@ -145,8 +158,9 @@ def test_a_rise_that_is_only_the_budget_is_seen_to_be_one():
 def test_a_budget_of_sweeps_is_stopped_for_equal_steps():
     cells = [
         {"temperature": t, "length": n, "steps": 9 * n, "times": [3 * n], "met": [True]}
-        for t in (0.5, 2.0) for n in (2, 8)
-    ]  # fmt: skip
+        for t in (0.5, 2.0)
+        for n in (2, 8)
+    ]
     diagram = phase_diagram(cells)
     assert diagram.boundary is diagram.at_sweeps and diagram.at_sweeps.budget == 9
     assert diagram.at_steps.budget == 18
@@ -197,8 +211,9 @@ def test_medians_of_exponential_times_are_covered():
 def test_the_diagram_and_its_picture():
     cells = [
         {"temperature": t, "length": n, "steps": 9, "times": [9] * 4, "met": [t > n / 4] * 4}
-        for t in (0.5, 1.5, 2.5) for n in (4, 8)
-    ]  # fmt: skip
+        for t in (0.5, 1.5, 2.5)
+        for n in (4, 8)
+    ]
     diagram = phase_diagram(cells)
     assert diagram.lengths == [4, 8] and diagram.temperatures == [0.5, 1.5, 2.5]
     assert [0.5 < c.temperature < 2.5 for c in diagram.crossovers] == [True, True]

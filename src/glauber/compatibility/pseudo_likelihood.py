@@ -1,12 +1,10 @@
-"""How likely is a token where it is hidden, alone or with others?
+"""Log-probabilities of tokens where they are hidden, alone or together with others.
 
 The pseudo-log-likelihood hides each token in turn, or with the later pieces of its word; an order
 hides each token together with all that come after it.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -16,155 +14,9 @@ from glauber.conditionals.base import PAD, Conditionals, hide, log_probs
 from glauber.conditionals.base_model import OnePass
 from glauber.conditionals.batching import largest_call, lengths_of, rows_at_once
 from glauber.conditionals.forward.packed import BLOCK, LONGEST, PACKED, PackedRows
-from glauber.json_text import Record
 from glauber.progress import Advance
-from glauber.result import Result, counted, plain
-from glauber.statistics import Estimate
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
-LISTED = 8  # texts whose tokens are drawn
-PRINTED = 100  # texts that are printed
 PACKED_WORK = 2**38  # multiplications between two reports of progress: a second or two
-
-
-@dataclass(frozen=True, eq=False)
-class Score:
-    """A text's pseudo-log-likelihood, token by token, in nats; None for a variant left out."""
-
-    number: int  # of the text among those given, from 1
-    id: str  # that its source gives it
-    text: str
-    pieces: list[str]
-    log_probs: list[float] | None
-    log_probs_within_word: list[float] | None
-
-    @property
-    def original(self) -> float | None:
-        return None if self.log_probs is None else sum(self.log_probs)
-
-    @property
-    def within_word(self) -> float | None:
-        within = self.log_probs_within_word
-        return None if within is None else sum(within)
-
-    @property
-    def variants(self) -> dict[str, list[float]]:
-        """The log-probabilities of each variant that was asked for."""
-        both = {"original": self.log_probs, "within-word": self.log_probs_within_word}
-        return {name: found for name, found in both.items() if found is not None}
-
-
-@dataclass(frozen=True, eq=False)
-class Scores(Result):
-    """Texts with their pseudo-log-likelihoods."""
-
-    scores: list[Score]
-    name: str  # of the model
-    weights: str  # fingerprint of the model
-    dtype: str
-    kind: str  # what the numbers are, in words
-    note: str  # what was left out, and why
-    signature: str
-
-    def to_dict(self) -> Record:
-        listed = [
-            {
-                "number": one.number,
-                "id": one.id,
-                "text": one.text,
-                "original": one.original,
-                "within_word": one.within_word,
-                "tokens": len(one.pieces),
-                "pieces": one.pieces,
-                "log_probs": one.log_probs,
-                "log_probs_within_word": one.log_probs_within_word,
-            }
-            for one in self.scores
-        ]
-        return {
-            "model": self.name,
-            "weights": self.weights,
-            "dtype": self.dtype,
-            "unit": "nats",
-            "kind": self.kind,
-            "note": self.note or None,
-            "scores": plain(listed),
-            "signature": self.signature,
-        }
-
-    def lines(self) -> Iterable[str]:
-        yield f"  original  within-word  tokens  text    (nats, {self.kind})"
-        for one in self.scores[:PRINTED]:
-            figures = f"{figure_of(one.original):>10}  {figure_of(one.within_word):>11}"
-            yield f"{figures}  {len(one.pieces):6}  {one.text}"
-        if len(self.scores) > PRINTED:
-            yield f"and {counted(len(self.scores) - PRINTED, 'text')} more"
-        if self.note:
-            yield self.note
-
-    def frame(self) -> "pandas.DataFrame":
-        """One row per text."""
-        import pandas
-
-        rows = [
-            {"number": score.number, "id": score.id, "text": score.text}
-            | {"tokens": len(score.pieces)}
-            | {name: sum(log_probs) for name, log_probs in score.variants.items()}
-            for score in self.scores
-        ]
-        return pandas.DataFrame(rows)
-
-    def tokens(self) -> "pandas.DataFrame":
-        """One row per token of each text."""
-        import pandas
-
-        rows = [
-            {"number": score.number, "id": score.id, "site": site, "token": piece}
-            | {name: log_probs[site] for name, log_probs in score.variants.items()}
-            for score in self.scores
-            for site, piece in enumerate(score.pieces)
-        ]
-        return pandas.DataFrame(rows)
-
-    def figures(self) -> "dict[str, go.Figure]":
-        """Each of the first texts token by token; of several texts, all of them beside each other.
-
-        Hover for the tokens where a text is long.
-        """
-        from glauber.figures.compatibility import plot_scores, plot_totals
-
-        found = {}
-        if len(self.scores) > 1:
-            per_token = {
-                name: [sum(one.variants[name]) / len(one.pieces) for one in self.scores]
-                for name in self.scores[0].variants
-            }
-            found["texts"] = plot_totals([one.text for one in self.scores], per_token)
-        for number, one in enumerate(self.scores[:LISTED], 1):
-            found[f"text-{number}"] = plot_scores(one.pieces, one.variants, one.text)
-        return found
-
-
-def figure_of(value: Estimate | float | None) -> str:
-    """As a table has it."""
-    value = value.value if isinstance(value, Estimate) else value
-    return "-" if value is None else f"{value:.3f}"
-
-
-@dataclass(frozen=True, eq=False)
-class PseudoLikelihood:
-    """log pi_i(x_i | visible tokens) of each scored token, (rows, length); NaN elsewhere."""
-
-    log_probs: Tensor
-    kind: str = "exact"  # up to the rounding of the conditionals' own dtype
-
-    @property
-    def totals(self) -> Tensor:
-        """The pseudo-log-likelihood of each row, (rows,) float64, in nats."""
-        return self.log_probs.nansum(dim=1)
 
 
 def pseudo_likelihood(
@@ -175,24 +27,25 @@ def pseudo_likelihood(
     words: Tensor | None = None,
     temperature: float = 1.0,
     advance: Advance | None = None,
-) -> PseudoLikelihood:
-    """The pseudo-log-likelihood of tokens (rows, length), PAD behind shorter rows.
+) -> Tensor:
+    """log pi_i(x_i | visible tokens) of each scored token, (rows, length) float64; NaN elsewhere.
 
-    free (rows, length) marks the tokens to score (default: all). With words (rows, length), the
-    number of the word that each token is a piece of, it is the within-word left-to-right variant.
+    Exact up to the rounding of the conditionals' own dtype; the pseudo-log-likelihood of a row is
+    its sum. tokens (rows, length) have PAD after shorter rows. free (rows, length) marks the
+    tokens to score (default: all). With words (rows, length), the number of the word that each
+    token is a piece of, it is the within-word left-to-right variant.
     """
-    there = tokens != PAD
-    free = there if free is None else free & there
-    found = torch.full(tokens.shape, torch.nan, dtype=torch.float64)
+    is_token = tokens != PAD
+    free = is_token if free is None else free & is_token
+    result = torch.full(tokens.shape, torch.nan, dtype=torch.float64)
     rows, sites = free.nonzero(as_tuple=True)
     later = torch.ones_like(rows) if words is None else pieces_left(words)[rows, sites]
-    behind = torch.arange(int(later.max()) if len(later) else 1)
-    hidden = torch.where(behind < later[:, None], sites[:, None] + behind, PAD)
-    asked = hidden_log_probs(
+    ahead = torch.arange(int(later.max()) if len(later) else 1)
+    hidden = torch.where(ahead < later[:, None], sites[:, None] + ahead, PAD)
+    result[rows, sites] = hidden_log_probs(
         conditionals, tokens, rows, hidden, temperature=temperature, advance=advance
-    )
-    found[rows, sites] = asked[:, 0]
-    return PseudoLikelihood(found)
+    )[:, 0]
+    return result
 
 
 def hidden_log_probs(
@@ -207,28 +60,30 @@ def hidden_log_probs(
 ) -> Tensor:
     """log pi of the tokens that stand at hidden sites: (questions, asked) float64, NaN for PAD.
 
-    Question q hides the sites[q] (k of them, PAD behind fewer) of row rows[q] of tokens together,
+    Question q hides the sites[q] (k of them, PAD after fewer) of row rows[q] of tokens together,
     and asks about the first ones. On a CPU the answer to one does not depend on the others.
     """
-    found = torch.full((len(rows), asked), torch.nan, dtype=torch.float64)
+    result = torch.full((len(rows), asked), torch.nan, dtype=torch.float64)
     lengths = lengths_of(tokens)[rows]
     packer = conditionals.packed if isinstance(conditionals, OnePass) and asked == 1 else None
     fit = _fits(packer, lengths)
     if packer is not None and bool(fit.any()):
         for part in fit.nonzero()[:, 0].split(_packed_at_once(packer, tokens.shape[1])):
             visible = hide(tokens[rows[part]], sites[part, 1:], packer.hidden_token)
-            found[part, 0] = packer.log_probs(visible, sites[part, 0], temperature=temperature)
+            result[part, 0] = packer.log_probs(visible, sites[part, 0], temperature=temperature)
             _count(advance, len(part))
     chosen = (~fit).nonzero()[:, 0]
-    for part, laws in hidden_laws(
+    for part, every in conditional_log_probs(
         conditionals, tokens, rows, sites, asked=asked, temperature=temperature, chosen=chosen
     ):
-        about = sites[part, : min(laws.shape[1], asked)]
-        stood = tokens[rows[part]].gather(1, about.clamp(min=0))
-        each = laws[:, : about.shape[1]].gather(2, stood[..., None].to(laws.device))[..., 0].cpu()
-        found[part, : about.shape[1]] = each.masked_fill(about == PAD, torch.nan)
+        about = sites[part, : min(every.shape[1], asked)]
+        present = tokens[rows[part]].gather(1, about.clamp(min=0))
+        own = (
+            every[:, : about.shape[1]].gather(2, present[..., None].to(every.device))[..., 0].cpu()
+        )
+        result[part, : about.shape[1]] = own.masked_fill(about == PAD, torch.nan)
         _count(advance, len(part))
-    return found
+    return result
 
 
 def likeliest(conditionals: Conditionals, tokens: Tensor, rows: Tensor, sites: Tensor) -> Tensor:
@@ -236,22 +91,22 @@ def likeliest(conditionals: Conditionals, tokens: Tensor, rows: Tensor, sites: T
 
     Questions as in `hidden_log_probs`.
     """
-    found = torch.zeros(len(rows), dtype=torch.bool)
+    result = torch.zeros(len(rows), dtype=torch.bool)
     packer = conditionals.packed if isinstance(conditionals, OnePass) else None
     fit = _fits(packer, lengths_of(tokens)[rows])
     if packer is not None and bool(fit.any()):
         for part in fit.nonzero()[:, 0].split(_packed_at_once(packer, tokens.shape[1])):
             visible = hide(tokens[rows[part]], sites[part, 1:], packer.hidden_token)
-            found[part] = packer.likeliest(visible, sites[part, 0])
+            result[part] = packer.likeliest(visible, sites[part, 0])
     chosen = (~fit).nonzero()[:, 0]
-    for part, laws in hidden_laws(conditionals, tokens, rows, sites, chosen=chosen):
-        law = laws[:, 0].cpu()
-        stood = law.gather(1, tokens[rows[part]].gather(1, sites[part, :1]))
-        found[part] = stood[:, 0] >= law.amax(dim=1)
-    return found
+    for part, every in conditional_log_probs(conditionals, tokens, rows, sites, chosen=chosen):
+        own = every[:, 0].cpu()
+        present = own.gather(1, tokens[rows[part]].gather(1, sites[part, :1]))
+        result[part] = present[:, 0] >= own.amax(dim=1)
+    return result
 
 
-def hidden_laws(
+def conditional_log_probs(
     conditionals: Conditionals,
     tokens: Tensor,
     rows: Tensor,
@@ -264,15 +119,19 @@ def hidden_laws(
     """Log-probabilities of every token at hidden sites, part by part as they are asked.
 
     Questions as in `hidden_log_probs`, all or the chosen ones. Each part is the numbers of some
-    questions (n,) and their laws (n, asked sites, vocab) float64; what stands at PAD says nothing.
+    questions (n,) and their log-probabilities (n, asked sites, vocab) float64; those at PAD mean
+    nothing.
     """
     lengths = lengths_of(tokens)[rows]
     chosen = torch.arange(len(rows)) if chosen is None else chosen
     for part, k in _parts(conditionals, sites, lengths, chosen, asked):
-        yield part, _laws(conditionals, tokens[rows[part]], sites[part, :k], asked, temperature)
+        yield (
+            part,
+            _log_probs(conditionals, tokens[rows[part]], sites[part, :k], asked, temperature),
+        )
 
 
-def _laws(
+def _log_probs(
     conditionals: Conditionals, tokens: Tensor, sites: Tensor, asked: int, temperature: float
 ) -> Tensor:
     """Log-probabilities (rows, asked or all sites, vocab) with the sites (rows, k) hidden.

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glauber.compatibility.bound import random_order_likelihoods, row_count
+from glauber.compatibility.likelihood_bound import SAMPLES, random_order_likelihoods, row_count
 from glauber.compatibility.pseudo_likelihood import likeliest, pseudo_likelihood
-from glauber.compatibility.score import SAMPLES
 from glauber.conditionals.base import PAD, Conditionals, Model
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.continuations import Continuation, keys_of, laid_out, words_of
@@ -135,9 +134,9 @@ class Score:
         self, texts: list[Continuation], tokens: Tensor, free: Tensor, advance: Advance
     ) -> Iterator[tuple[float, float | None, str]]:
         words = words_of(self.model, texts, free) if self.name == "within-word" else None
-        found = pseudo_likelihood(self.model, tokens, free, words=words, advance=advance)
-        for each, there in zip(found.log_probs, free, strict=True):
-            yield sum(each[there].tolist()), None, found.kind
+        log_probs = pseudo_likelihood(self.model, tokens, free, words=words, advance=advance)
+        for row, scored in zip(log_probs, free, strict=True):
+            yield sum(row[scored].tolist()), None, "exact"
 
     def _bounds(
         self, keys: Tensor, tokens: Tensor, free: Tensor, advance: Advance

@@ -12,7 +12,7 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
 
-from glauber.compatibility.score import SAMPLES
+from glauber.compatibility.likelihood_bound import SAMPLES
 from glauber.conditionals.base import Conditionals, mask_token_of
 from glauber.conditionals.continuations import cut_contexts, read_continuations, room, windows
 from glauber.conditionals.load import load

@@ -11,7 +11,7 @@ from glauber.figures.chart import BLUE, QUIET, WHITE, Chart, bars, ends
 if TYPE_CHECKING:
     import pandas
 
-    from glauber.compatibility.ratios import Ratio
+    from glauber.compatibility.single_mask import Ratio
     from glauber.statistics import Estimate
 
 NATS = dict(title="nats per token")

@@ -24,12 +24,11 @@ from glauber.figures.chart import (
     token_map,
     transparent,
 )
-from glauber.mixing.influence_matrix import AveragedInfluence, InfluenceMatrix
+from glauber.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.meeting import UNKNOWN, Meetings
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
-from glauber.mixing.saturation import Saturation
 from glauber.mixing.scaling import Scaling
-from glauber.mixing.semantic_drift import Distances, HittingTimes
+from glauber.mixing.semantic_drift import Distances, HittingTimes, Saturation
 from glauber.result import counted
 from glauber.statistics import MIN_CHAINS, Estimate, mean_over_chains
 from glauber.statistics.means import mean_ends, tail_probability

@@ -1,49 +1,46 @@
-"""Do two chains that share their randomness meet, and when?"""
+"""Pairs of chains that share their randomness: when they meet, and what that bounds."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Model, check_temperature
+from glauber.checks import OneOf, Real, Whole
+from glauber.conditionals.base import Model
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
 from glauber.conditionals.texts import Corpus
 from glauber.dynamics.coupled import COUPLINGS, MOST_STEPS
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.errors import GlauberError
-from glauber.json_text import Record
-from glauber.mixing.contexts import sampled_contexts
-from glauber.mixing.influence_matrix import check_epsilon, measure_influence
+from glauber.mixing.influence import Epsilon, measure_influence, sampled_contexts
 from glauber.mixing.meeting import Meetings, meet
 from glauber.parameters import (
-    Device,
-    Dtype,
     Freeze,
     Length,
     ModelOrName,
     Seed,
     Temperature,
     Texts,
-    Trust,
+    WhereAndDtype,
 )
-from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, model_parts, one_of, plain, signature, study
-from glauber.statistics import CONFIDENCE, MedianTime, clopper_pearson, median_time
+from glauber.progress import check_memory, say
+from glauber.result import Result, internal, reported, study
+from glauber.statistics import Estimate, Floats, MedianTime, median_time, proportion
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 LENGTH = 10  # tokens of the bundled passages, if no length is given
-MOMENTS = 400  # distances kept of a pair, at most about
+MOMENTS = 400  # distances that are stored of a pair, at most about
 BOUNDS = 200  # moments of the bound on total variation in the JSON object, about
 SLOT = 2  # of the noise that pairs texts; the steps of a pair use 0 and 1
+CouplingName = Annotated[str, "maximal, inverse-cdf or gumbel-max.", OneOf(COUPLINGS)]
 
 
 @study
@@ -51,24 +48,30 @@ def couple(
     model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
-    pairs: Annotated[int, "Pairs of chains."] = 12,
-    length: Length = None,
+    pairs: Annotated[int, "Pairs of chains.", Whole()] = 12,
+    length: Annotated[Length, Whole()] = None,
     temperature: Temperature = 1.0,
-    steps: Annotated[int, "Steps within which a pair may meet."] = 400,
-    sweeps: Annotated[int | None, "Steps for each free token, instead of --steps."] = None,
+    steps: Annotated[int, "Steps within which a pair may meet.", Whole(1, MOST_STEPS)] = 400,
+    sweeps: Annotated[
+        int | None, "Steps for each free token, instead of --steps.", Whole(1, MOST_STEPS // 10**6)
+    ] = None,
     seed: Seed = 0,
-    coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    coupling: CouplingName = "maximal",
     freeze: Freeze = (),
     alpha: Annotated[
-        float | None, "Largest influence of a site, for the contraction bound."
+        float | None, "Largest influence of a site, for the contraction bound.", Real(0.0)
     ] = None,
     measure_alpha: Annotated[bool, "Sample alpha on the first text."] = False,
-    lag: Annotated[int | None, "Also bound total variation by couplings of this lag."] = None,
-    epsilon: Annotated[float, "epsilon of the mixing time t_mix(epsilon)."] = 0.25,
-    batch_size: Annotated[int | None, "Pairs moved together (default: by memory)."] = None,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    trust_remote_code: Trust = False,
+    lag: Annotated[
+        int | None,
+        "Also bound total variation by couplings of this lag.",
+        Whole(1, MOST_STEPS),
+    ] = None,
+    epsilon: Epsilon = 0.25,
+    batch_size: Annotated[
+        int | None, "Pairs moved together (default: by memory).", Whole(1, MOST_STEPS)
+    ] = None,
+    **where: Unpack[WhereAndDtype],
 ) -> "Coupling":
     """Run pairs of chains together until they meet: times, distances, and what they bound.
 
@@ -77,17 +80,12 @@ def couple(
     each) two different ones are drawn for each pair. Times are exact for these pairs, in steps and
     in sweeps (steps for each free token, which compares texts of several lengths); shares, medians
     and mean distances are estimates. The distance is bounded by contraction if alpha is known
-    (paper A, theorem 2), and the total variation to the stationary law by couplings with a lag
-    (Biswas, Jacob and Vanetti 2019).
+    (paper A, theorem 2), and the total variation to the stationary distribution by couplings with
+    a lag (Biswas, Jacob and Vanetti 2019).
     """
-    _check(texts, pairs, steps, sweeps, length, lag, alpha, batch_size)
-    check_epsilon(epsilon)
-    check_temperature(temperature)
-    check_seed(seed)
-    one_of("the coupling", coupling, COUPLINGS)
-    opened = load(
-        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
-    )
+    if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
+        raise GlauberError("a pair needs two texts, but 1 was given.")
+    opened = load(model, exact=True, **where)
     conditionals = opened.conditionals()
     cut = length or LENGTH if texts is None else length
     left, right, free, changed = draw_text_pairs(opened, texts, pairs, cut, freeze, seed)
@@ -106,12 +104,9 @@ def couple(
     )
     say(f"{pairs:,} pairs of at most {most:,} steps: up to {2 * int(limits.sum()):,} rows")
     meetings = meet_pairs(right, every=-(-most // MOMENTS))
-    lagged = None
+    # Two given texts are two distributions of the start; the bound is on the chain from the first.
     single_pair = is_pair(texts)
-    if lag is not None:
-        # Two given texts are two distributions of the start; the bound is on the chain from the
-        # first.
-        lagged = meet_pairs(left if single_pair else right, lag=lag)
+    lagged = None if lag is None else meet_pairs(left if single_pair else right, lag=lag)
     alpha_kind = "given"
     if measure_alpha and alpha is None:
         contexts = sampled_contexts(
@@ -120,51 +115,48 @@ def couple(
         alpha = measure_influence(conditionals, contexts, temperature=temperature).alpha
         alpha_kind = "lower bound"
     return Coupling(
-        meetings=meetings,
-        lagged=lagged,
+        model=opened.name,
+        temperature=temperature,
+        n_steps=most,
+        n_sites=free.sum(dim=1).tolist(),
+        changed=changed,
         alpha=alpha,
         alpha_kind=alpha_kind,
-        n_steps=most,
         epsilon=epsilon,
-        texts=list(zip(decode_rows(opened, left), decode_rows(opened, right), strict=True)),
-        n_sites=free.sum(dim=1).tolist(),
-        temperature=temperature,
-        seed=seed,
-        name=opened.name,
-        changed=changed,
         start="the first text" if single_pair else "a text drawn at random",
-        signature=signature(
-            **model_parts(opened),
-            pairs=pairs,
-            length=length,
-            temperature=temperature,
-            steps=steps if sweeps is None else None,
-            sweeps=sweeps,
-            coupling=coupling,
-            lag=lag,
-            seed=seed,
-        ),
+        texts=list(zip(decode_rows(opened, left), decode_rows(opened, right), strict=True)),
+        meetings=meetings,
+        lagged=lagged,
     )
+
+
+class CoupledPair(NamedTuple):
+    """Two texts, and what became of the chains from them."""
+
+    left: str
+    right: str
+    distance: int  # sites that differ at the start
+    time: int  # the step at which they met, or the last one
+    sweeps: float  # the same in steps for each free token
+    met: bool  # False: the time is censored
 
 
 @dataclass(frozen=True, eq=False)
 class Coupling(Result):
     """Pairs of chains: when they met, how far apart they were, and what that bounds."""
 
-    meetings: Meetings
-    lagged: Meetings | None
+    model: str
+    temperature: float
+    n_steps: int  # of the pair that may take most
+    n_sites: list[int]  # free tokens of each pair
+    changed: int  # pairs whose second text took tokens of the first at frozen sites
     alpha: float | None
     alpha_kind: str  # "given", or "lower bound" where it was sampled
-    texts: list[tuple[str, str]]  # left and right
-    n_sites: list[int]  # free tokens of each pair
-    n_steps: int  # of the pair that may take most
-    temperature: float
-    seed: int
-    name: str  # of the model
     epsilon: float
     start: str  # of the lagged couplings
-    changed: int  # pairs whose second text took tokens of the first at frozen sites
-    signature: str
+    meetings: Meetings
+    lagged: Meetings | None
+    texts: list[tuple[str, str]] = internal()  # left and right
 
     @property
     def times(self) -> NDArray[np.int64]:
@@ -177,114 +169,80 @@ class Coupling(Result):
         return self.meetings.met
 
     @property
-    def sweeps(self) -> NDArray[np.float64]:
+    def sweeps(self) -> Floats:
         """The same times (pairs,) in steps for each free token."""
         return np.asarray(self.times / np.asarray(self.n_sites))
 
-    @property
-    def medians(self) -> tuple[MedianTime, MedianTime]:
-        """The median time in steps and in sweeps, with the censored pairs kept."""
-        return median_time(self.times, self.met), median_time(self.sweeps, self.met)
+    @reported
+    def pairs(self) -> list[CoupledPair]:
+        left, right = zip(*self.texts, strict=True)
+        columns = self.meetings.initial, self.times, self.sweeps, self.met
+        rows = zip(left, right, *(column.tolist() for column in columns), strict=True)
+        return [CoupledPair(*row) for row in rows]
 
-    @property
-    def contraction(self) -> NDArray[np.float64] | None:
+    @reported
+    def share(self) -> Estimate:
+        """The share of pairs that met."""
+        return proportion(int(self.met.sum()), len(self.met))
+
+    @reported
+    def medians(self) -> dict[str, MedianTime]:
+        """The median time in steps and in sweeps, with the censored pairs included."""
+        times = {"steps": self.times, "sweeps": self.sweeps}
+        return {unit: median_time(values, self.met) for unit, values in times.items()}
+
+    @reported
+    def contraction(self) -> Floats | None:
         """The contraction bound (moments,): of the maximal coupling, and where alpha < 1."""
         if self.alpha is None or self.meetings.coupling != "maximal":
             return None
         return self.meetings.contraction(self.alpha, self.n_sites)
 
-    @property
-    def share(self) -> tuple[float, float, float]:
-        """The share of pairs that met, and the ends of its 95% interval."""
-        n_met, n = int(self.met.sum()), len(self.met)
-        return n_met / n, *clopper_pearson(n_met, n)
-
-    def to_dict(self) -> Record:
-        meetings, (share, *interval) = self.meetings, self.share
-        record = {
-            "model": self.name,
-            "coupling": meetings.coupling,
-            "temperature": self.temperature,
-            "lengths": sorted(set(self.n_sites)),
-            "steps": self.n_steps,
-            "seed": self.seed,
-            "pairs": self.frame().to_dict(orient="records"),
-            "met": {
-                "value": share,
-                "count": self.met.sum(),
-                "of": len(self.met),
-                "interval": interval,
-                "confidence": CONFIDENCE,
-                "kind": "estimate",
-            },
-            "median": dict(zip(("steps", "sweeps"), self.medians, strict=True)),
-            "distance": {
-                "steps": meetings.moments,
-                "value": meetings.mean_distance,
-                "standard_error": None if len(self.met) < 2 else meetings.standard_error,
-                "kind": "estimate",
-            },
-            "contraction": self._contraction(),
-            "total_variation": None if self.lagged is None else self._total_variation(self.lagged),
-            "changed_at_frozen_sites": self.changed,
-            "signature": self.signature,
-        }
-        return dict(plain(record))
-
-    def _contraction(self) -> dict[str, Any] | None:
+    @reported
+    def contraction_statement(self) -> str | None:
+        """What alpha bounds."""
         if self.alpha is None:
             return None
-        bound = self.contraction
         if self.meetings.coupling != "maximal":
-            statement = "nothing: the bound is about the maximal coupling"
-        elif bound is None:
-            statement = "nothing: alpha is not below 1"
-        else:
-            statement = "the expected distance is at most this"
+            return "nothing: the bound is about the maximal coupling"
+        if self.contraction is None:
+            return "nothing: alpha is not below 1"
         sampled = self.alpha_kind == "lower bound"
-        return {
-            "alpha": {"value": self.alpha, "kind": self.alpha_kind},
-            "value": bound,
-            "kind": "estimate" if sampled else "upper bound, if alpha is one",
-            "statement": statement,
-        }
+        return "estimate" if sampled else "upper bound, if alpha is one"
 
-    def _total_variation(self, lagged: Meetings) -> Record:
+    @reported
+    def total_variation(self) -> dict[str, object] | None:
+        """The bound on the distance to the stationary distribution, from couplings with a lag."""
+        lagged = self.lagged
+        if lagged is None:
+            return None
         last = int(lagged.times.max()) - lagged.lag
         steps = np.arange(0, last + 1, max(1, -(-last // BOUNDS)))
         bound = lagged.tv_bound(steps)
         return {
-            "lag": lagged.lag,
-            "start": self.start,
-            "times": lagged.times,
-            "met": lagged.met,
             "steps": steps,
             "value": bound.value,
             "low": bound.low,
             "high": None if lagged.n_censored else bound.high,
-            "confidence": CONFIDENCE,
+            "mixing_time": lagged.mixing_time(self.epsilon),
+            "mixing_time_high": lagged.mixing_time_high(self.epsilon),
             "kind": lagged.bound_kind,
-            "mixing_time": {
-                "value": lagged.mixing_time(self.epsilon),
-                "high": lagged.mixing_time_high(self.epsilon),
-                "epsilon": self.epsilon,
-                "kind": lagged.bound_kind,
-            },
         }
 
     def lines(self) -> Iterable[str]:
-        meetings, (_, low, high) = self.meetings, self.share
+        meetings, (low, high) = self.meetings, self.share.interval or (0.0, 1.0)
         lengths = " or ".join(map(str, sorted(set(self.n_sites))))
         yield (
-            f"{meetings.coupling} coupling on {self.name} at temperature {self.temperature:g}, "
+            f"{meetings.coupling} coupling on {self.model} at temperature {self.temperature:g}, "
             f"{lengths} free tokens, at most {self.n_steps:,} steps"
         )
         if self.changed:
             yield f"{self.changed} second texts took the tokens of the first at the frozen sites"
         yield " pair  distance     step"
         rows = zip(meetings.initial, meetings.times, meetings.met, strict=True)
-        for number, (far, time, met) in enumerate(rows):
-            yield f"{number:>5}  {far:>8}  {time:>7,}  {'met' if met else 'not met (censored)'}"
+        for number, (distance, time, met) in enumerate(rows):
+            state = "met" if met else "not met (censored)"
+            yield f"{number:>5}  {distance:>8}  {time:>7,}  {state}"
         yield (
             f"met: {int(self.met.sum())} of {len(self.met)} (estimate; at 95% between {low:.0%} "
             f"and {high:.0%})"
@@ -294,10 +252,10 @@ class Coupling(Result):
         yield (
             f"mean distance: {mean[0]:.2f} at the start, {mean[-1]:.2f} at step {last:,} (estimate)"
         )
-        yield from self._bounds()
+        yield from self._bound_lines()
 
     def _median_line(self) -> str:
-        steps, sweeps = self.medians
+        steps, sweeps = self.medians["steps"], self.medians["sweeps"]
         if steps.value is None or sweeps.value is None:
             return "median time: beyond these steps (fewer than half of the pairs met)"
         low, high = ("open" if end is None else f"{end:,.0f}" for end in steps.interval)
@@ -307,45 +265,30 @@ class Coupling(Result):
             f"({less} to {more}) (Kaplan-Meier estimates, 95%)"
         )
 
-    def _bounds(self) -> Iterator[str]:
-        bound = self._contraction()
-        if bound is not None:
+    def _bound_lines(self) -> Iterator[str]:
+        if self.alpha is not None:
             head = f"contraction with alpha {self.alpha:.4g} ({self.alpha_kind})"
-            if bound["value"] is None:
-                yield f"{head} says {bound['statement']}"
+            bound, last = self.contraction, self.meetings.moments[-1]
+            if bound is None:
+                yield f"{head} says {self.contraction_statement}"
             else:
-                last = self.meetings.moments[-1]
-                yield f"{head}: at most {bound['value'][-1]:.3g} at step {last:,} ({bound['kind']})"
-        if self.lagged is not None:
-            yield self._variation_line(self.lagged)
+                kind = self.contraction_statement
+                yield f"{head}: at most {bound[-1]:.3g} at step {last:,} ({kind})"
+        if (lagged := self.lagged) is not None:
+            first, sure = lagged.mixing_time(self.epsilon), lagged.mixing_time_high(self.epsilon)
+            when = f"at most {self.epsilon:g} from step {first:,} on"
+            if lagged.n_censored:
+                when = f"above {self.epsilon:g} up to step {first:,} at least"
+            elif sure is not None:
+                when += f", at 95% from step {sure:,} on"
+            yield (
+                f"bound on total variation from {self.start}, by couplings of lag {lagged.lag}: "
+                f"{when} ({lagged.bound_kind})"
+            )
 
-    def _variation_line(self, lagged: Meetings) -> str:
-        first, sure = lagged.mixing_time(self.epsilon), lagged.mixing_time_high(self.epsilon)
-        when = f"at most {self.epsilon:g} from step {first:,} on"
-        if lagged.n_censored:
-            when = f"above {self.epsilon:g} up to step {first:,} at least"
-        elif sure is not None:
-            when += f", at 95% from step {sure:,} on"
-        return (
-            f"bound on total variation from {self.start}, by couplings of lag {lagged.lag}: {when} "
-            f"({lagged.bound_kind})"
-        )
-
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[CoupledPair]:
         """One row per pair."""
-        import pandas
-
-        left, right = zip(*self.texts, strict=True)
-        return pandas.DataFrame(
-            {
-                "left": left,
-                "right": right,
-                "distance": self.meetings.initial,
-                "time": self.times,
-                "sweeps": self.sweeps,
-                "met": self.met,
-            }
-        )
+        return self.pairs
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.mixing import plot_distance, plot_total_variation
@@ -357,7 +300,12 @@ class Coupling(Result):
 
 
 def draw_text_pairs(
-    model: Model, texts: Texts, pairs: int, length: int | None, freeze: Any, seed: int
+    model: Model,
+    texts: Texts,
+    pairs: int,
+    length: int | None,
+    freeze: Freeze,
+    seed: int,
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Left and right tokens and free sites (pairs, length), and how many right ones changed.
 
@@ -412,7 +360,7 @@ def pairs_of_texts(n_texts: int, n_pairs: int, *, seed: int) -> Tensor:
     return order.reshape(-1, 2)[:n_pairs]
 
 
-def is_pair(texts: Any) -> bool:
+def is_pair(texts: object) -> bool:
     """Whether two texts were given, which are one pair."""
     return isinstance(texts, list | tuple | Corpus) and len(texts) == 2
 
@@ -431,30 +379,3 @@ def _check_lengths(lengths: Tensor, free: Tensor) -> None:
             f"the texts of pair {unequal[0]} have {first} and {second} tokens, but a pair needs "
             "equal lengths: set a length to cut them."
         )
-
-
-def _check(
-    texts: Texts,
-    pairs: int,
-    steps: int,
-    sweeps: int | None,
-    length: int | None,
-    lag: int | None,
-    alpha: float | None,
-    batch_size: int | None,
-) -> None:
-    """Refuses impossible questions before a model is loaded."""
-    if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
-        raise GlauberError("a pair needs two texts, but 1 was given.")
-    check_count("number of pairs", pairs)
-    check_count("number of steps", steps, most=MOST_STEPS)
-    for name, value, most in (
-        ("number of sweeps", sweeps, MOST_STEPS // 10**6),
-        ("length", length, 10**9),
-        ("lag", lag, MOST_STEPS),
-        ("batch size", batch_size, MOST_STEPS),
-    ):
-        if value is not None:
-            check_count(name, value, most=most)
-    if alpha is not None and not alpha >= 0:
-        raise GlauberError(f"alpha is {alpha}, but an influence cannot be negative.")

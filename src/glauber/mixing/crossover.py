@@ -1,12 +1,12 @@
-"""Where does the chance to meet cross one half, how sharply, and how does that change with length?
+"""The temperature at which the chance to meet is one half, how sharply, and its growth with length.
 
 At each length n the chance to meet within the budget is fitted as a logistic curve in log
 temperature,
     p(T) = 1 / (1 + exp(-(log T - log T_c) / width)),
-by likelihood on a fine grid of (T_c, width). The interval of T_c holds every T_c that some width
+by likelihood on a fine grid of (T_c, width). The interval of T_c contains every T_c that some width
 makes likely enough (profile likelihood), so it stays honest where the shares jump from 0 to 1
-between two temperatures and only a bracket is known. Finite-size scaling asks, with the same
-likelihoods, for the exponents of T_c ~ n^rise and width ~ n^-sharpening.
+between two temperatures and only a bracket is known. Finite-size scaling estimates, with the same
+likelihoods, the exponents of T_c ~ n^rise and width ~ n^-sharpening.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Crossover:
         return ends if self.temperature is None else f"{self.temperature:.3g} ({ends})"
 
 
-class Fit(NamedTuple):
+class CrossoverFit(NamedTuple):
     """A length's crossover, and the likelihoods that it was read from."""
 
     crossover: Crossover
@@ -62,7 +62,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scaling:
+class CrossoverScaling:
     """Exponents over lengths, with 95% intervals: T_c ~ n^rise, width ~ n^-sharpening."""
 
     lengths: tuple[int, ...]
@@ -81,16 +81,16 @@ class Scaling:
         return False if high is not None and high < 0 else None
 
 
-def fit(
+def fit_crossover(
     length: int,
     temperatures: Sequence[float],
     met: Sequence[tuple[int, int]],
     *,
     ends: tuple[float, float],
-) -> Fit:
+) -> CrossoverFit:
     """The crossover of one length from (pairs that met, all pairs) at each temperature.
 
-    T_c is looked for somewhat beyond both ends, the coldest and the hottest of all temperatures.
+    T_c is searched for somewhat beyond both ends, the coldest and the hottest of all temperatures.
     """
     beyond = np.log(BEYOND)
     middles = np.linspace(np.log(ends[0]) - beyond, np.log(ends[1]) + beyond, POINTS)
@@ -105,16 +105,16 @@ def fit(
     low, high = (None if end is None else float(np.exp(end)) for end in interval)
     if max(shares) < 0.5 or min(shares) > 0.5:
         unseen = Crossover(length, None, (low, high), None, (None, None))
-        return Fit(unseen, middles, over_middle, over_width, drop)
+        return CrossoverFit(unseen, middles, over_middle, over_width, drop)
     width, (narrow, wide) = _likely(np.log(WIDTHS), over_width, drop)
-    found = Crossover(
+    crossover = Crossover(
         length,
         float(np.exp(best)),
         (low, high),
         0.0 if over_width.argmax() == 0 else float(np.exp(width)),
         (0.0 if narrow is None else float(np.exp(narrow)), None if wide is None else np.exp(wide)),
     )
-    return Fit(found, middles, over_middle, over_width, drop)
+    return CrossoverFit(crossover, middles, over_middle, over_width, drop)
 
 
 def shown(ends: Ends, number: str = ".2f") -> str:
@@ -125,14 +125,14 @@ def shown(ends: Ends, number: str = ".2f") -> str:
     return f"{low} to {high}"
 
 
-def scaling(fits: Sequence[Fit]) -> Scaling:
+def fit_exponents(fits: Sequence[CrossoverFit]) -> CrossoverScaling:
     """How T_c and the width change over the lengths of the fits, at least two."""
-    lengths = [one.crossover.length for one in fits]
+    lengths = [fit.crossover.length for fit in fits]
     logs = np.log(lengths) - np.mean(np.log(lengths))
-    drop = max(one.drop for one in fits)
-    rise = _exponent(logs, [(one.middles, one.over_middle) for one in fits], drop)
-    narrowing = _exponent(-logs, [(np.log(WIDTHS), one.over_width) for one in fits], drop)
-    return Scaling(tuple(lengths), *rise, *narrowing)
+    drop = max(fit.drop for fit in fits)
+    rise = _exponent(logs, [(fit.middles, fit.over_middle) for fit in fits], drop)
+    narrowing = _exponent(-logs, [(np.log(WIDTHS), fit.over_width) for fit in fits], drop)
+    return CrossoverScaling(tuple(lengths), *rise, *narrowing)
 
 
 def _drop(n_pairs: int) -> float:

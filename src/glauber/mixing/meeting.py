@@ -1,7 +1,7 @@
-"""What do the meeting times of coupled chains say?
+"""Meeting times of coupled chains, and what they bound.
 
-How far apart the two chains of a pair are on the way, how far a chain is from its stationary
-distribution after t steps, and what stationary means are, without the bias of the start.
+How far apart the two chains of a pair are on the way, and how far a chain is from its stationary
+distribution after t steps.
 
 With a lag L, two chains X and Y start from the same distribution and X makes L steps alone; then
 (X_{t+L}, Y_t) move together until they meet, at tau = the first t >= L with X_t = Y_{t-L}. Without
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from glauber.conditionals.base import Conditionals
 from glauber.dynamics.coupled import (
-    MOST_STEPS,
     coupled,
     distance,
     pairs_at_once,
@@ -28,14 +27,12 @@ from glauber.dynamics.coupled import (
     start_pairs,
 )
 from glauber.dynamics.kernel import State, run
-from glauber.errors import GlauberError
-from glauber.mixing.influence_matrix import check_epsilon
-from glauber.progress import Advance, check_count, check_memory, track
+from glauber.progress import Advance, check_memory, track
+from glauber.result import internal, reported
 from glauber.statistics import CONFIDENCE, MIN_CHAINS, Floats, clopper_pearson, t_quantile
 
 UNKNOWN = -1  # a distance after the last step of a pair
 CELLS = 2**22  # pairs times moments worked on at once
-TokenStatistic = Callable[[Tensor], Tensor]  # tokens (rows, length) -> (rows,) or (rows, d)
 # Receives places among the pairs, times (pairs,), left and right texts (pairs, length); right is
 # None while the left chains move alone.
 Observer = Callable[[NDArray[np.int64], NDArray[np.int64], Tensor, Tensor | None], None]
@@ -58,7 +55,7 @@ class Meetings:
     met: NDArray[np.bool_]  # (pairs,): False where the time is censored
     coupling: str
     lag: int  # steps that the left chain is ahead of the right one
-    distances: NDArray[np.int16]  # (pairs, moments), Hamming; UNKNOWN beyond a pair's steps
+    distances: NDArray[np.int16] = internal()  # (pairs, moments), Hamming; UNKNOWN after its steps
     every: int = 1  # steps between two moments
 
     @property
@@ -71,18 +68,18 @@ class Meetings:
         """The distance (pairs,) at the start."""
         return self.distances[:, 0]
 
-    @property
+    @reported
     def moments(self) -> NDArray[np.int64]:
         """The steps (moments,) whose distances are known."""
         return np.arange(self.distances.shape[1]) * self.every
 
-    @property
+    @reported
     def mean_distance(self) -> Floats:
         """The mean distance (moments,) over the pairs whose steps reach so far."""
         count, total, _ = self._sums
         return np.asarray(total / count)  # the pair with the most steps reaches every moment
 
-    @property
+    @reported
     def standard_error(self) -> Floats:
         """Of the mean distance (moments,), from the spread between pairs; nan below two pairs."""
         count, total, squares = self._sums
@@ -119,8 +116,6 @@ class Meetings:
         know of rare pairs that meet much later than any that was run. With censored pairs the
         value is too low, and the upper end is infinite.
         """
-        if not self.lag:
-            raise GlauberError("a bound on the total variation needs a lag of at least 1.")
         n, moments = len(self.times), np.asarray(steps).reshape(-1)
         size = max(1, CELLS // n)
         columns = []
@@ -166,7 +161,6 @@ class Meetings:
         return np.arange(int(self.times.max()) - self.lag + 1)
 
     def _first_below(self, curve: Floats, epsilon: float) -> int:
-        check_epsilon(epsilon)
         above = np.flatnonzero(curve > epsilon)
         return int(above[-1]) + 1 if len(above) else 0
 
@@ -200,9 +194,6 @@ def meet(
     every        steps between two moments whose distances are kept (default: none are kept)
     at_least     steps that are made together even if the two meet before
     """
-    check_count("lag", lag, least=0)
-    if every is not None:
-        check_count("number of steps between two distances", every)
     pairs = start_pairs(left, right, free, temperature=temperature, pair=pair)
     n = len(left)
     size = pairs_at_once(conditionals, left.device) if batch_size is None else batch_size
@@ -257,125 +248,3 @@ def meet(
     times = np.array([meeting.time + lag for meeting in meetings])
     all_met = np.array([meeting.met for meeting in meetings])
     return Meetings(times, all_met, coupling, lag, distances, every or 1)
-
-
-@dataclass(frozen=True, eq=False)
-class UnbiasedMean:
-    """Independent estimates of a stationary mean, one a pair."""
-
-    values: Floats  # (pairs, d)
-    meetings: Meetings
-
-    @property
-    def mean(self) -> Floats:
-        """The estimate (d,)."""
-        return np.asarray(self.values.mean(axis=0))
-
-    @property
-    def standard_error(self) -> Floats:
-        """Of the mean (d,), from the spread between pairs; nan for a single one."""
-        n = len(self.values)
-        if n < 2:
-            return np.full(self.values.shape[1], np.nan)
-        return np.asarray(self.values.std(axis=0, ddof=1) / np.sqrt(n))
-
-    @property
-    def kind(self) -> str:
-        """An unbiased estimate, unless pairs were cut off before they met."""
-        censored = self.meetings.n_censored
-        if censored == 0:
-            return "unbiased estimate"
-        return (
-            f"biased estimate: {censored} of {len(self.values)} pairs did not meet within the "
-            "steps, and what they would still have added is missing"
-        )
-
-
-def unbiased_mean(
-    conditionals: Conditionals,
-    left: Tensor,
-    right: Tensor,
-    free: Tensor,
-    *,
-    statistic: TokenStatistic,
-    first: int,
-    last: int,
-    lag: int,
-    temperature: float | Tensor,
-    seed: int | Tensor,
-    steps: int,
-    coupling: str = "maximal",
-) -> UnbiasedMean:
-    """The stationary mean of a statistic h of the tokens, from a coupling with a lag L.
-
-    H = 1/(m-k+1) [sum over t = k..m of h(X_t) + sum over t < tau of c_t (h(X_t) - h(Y_{t-L}))]
-
-    has that mean as its expectation, whatever the first and the last step k and m (Jacob, O'Leary
-    and Atchade 2020; with a lag, Biswas, Jacob and Vanetti 2019). Here c_t is the number of j >= 1
-    with k <= t - j L <= m. A large k makes the correction rare, a large m averages more. left
-    contains X_0 and right Y_0; the steps are those made together.
-    """
-    check_window(first, last, lag, steps)
-    sums = _WindowSums(statistic, len(left), first, last, lag)
-    meetings = meet(
-        conditionals,
-        left,
-        right,
-        free,
-        temperature=temperature,
-        seed=seed,
-        steps=max(steps, last - lag),
-        coupling=coupling,
-        lag=lag,
-        at_least=last - lag,
-        observe=sums.add,
-    )
-    return UnbiasedMean(sums.sums / (last - first + 1), meetings)
-
-
-def check_window(first: int, last: int, lag: int, steps: int) -> None:
-    """Refuses steps that cannot be counted."""
-    check_count("lag", lag)  # all of these steps are made, met or not
-    check_count("number of steps", steps, most=MOST_STEPS)
-    check_count("first step", first, least=0)
-    check_count("last step", last, least=0)
-    if first > last:
-        raise GlauberError(
-            f"the first step of the average is {first}, but it must not be after the last, {last}."
-        )
-
-
-class _WindowSums:
-    """The sum H of each pair, added up while the chains move."""
-
-    def __init__(
-        self, statistic: TokenStatistic, n_pairs: int, first: int, last: int, lag: int
-    ) -> None:
-        self.statistic, self.first, self.last, self.lag = statistic, first, last, lag
-        self.n_pairs, self.sums = n_pairs, np.zeros((n_pairs, 0))
-
-    def add(
-        self,
-        places: NDArray[np.int64],
-        times: NDArray[np.int64],
-        left: Tensor,
-        right: Tensor | None,
-    ) -> None:
-        """Adds X_t = left where t is in the window, and h(X_t) - h(Y_{t-L}) with its weight."""
-        inside = (self.first <= times) & (times <= self.last)
-        nearest = np.maximum(1, -((self.last - times) // self.lag))
-        weights = np.maximum(0, (times - self.first) // self.lag - nearest + 1)
-        corrects = right is not None and bool(weights.any())
-        if not inside.any() and not corrects:
-            return
-        value = self._values(left)
-        change = inside[:, None] * value
-        if right is not None and corrects:
-            change = change + weights[:, None] * (value - self._values(right))
-        if not self.sums.size:
-            self.sums = np.zeros((self.n_pairs, value.shape[1]))
-        self.sums[places] += change
-
-    def _values(self, tokens: Tensor) -> Floats:
-        """The statistic (rows, d) of texts."""
-        return self.statistic(tokens).double().reshape(len(tokens), -1).cpu().numpy()

@@ -1,7 +1,7 @@
-"""At which temperature does a text of that length begin to forget its start?
+"""The phase diagram: where in temperature and length a chain forgets its start.
 
 A cell is (temperature, length): pairs of texts and noise of its own, so that cells are independent
-and their shares can be put together in one likelihood. Coupled pairs run in each cell: the share
+and their shares can be combined in one likelihood. Coupled pairs run in each cell: the share
 that met within the steps goes from 0 to 1 as the chain gets hotter. The crossover of a length
 (mixing/crossover.py) is the temperature at which half of its pairs meet.
 
@@ -14,25 +14,25 @@ The cells run in this process, or as a sweep: a folder that keeps each finished 
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.conditionals.base import Conditionals, Model, check_temperature
+from glauber.checks import Whole
+from glauber.conditionals.base import Conditionals, Model
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import bundled_texts, read_texts, starts
 from glauber.conditionals.texts import Corpus
 from glauber.conditionals.weights import choose_dtype
 from glauber.disk import write_json
 from glauber.dynamics.coupled import (
-    COUPLINGS,
     MOST_STEPS,
     coupled,
     pairs_at_once,
@@ -41,33 +41,38 @@ from glauber.dynamics.coupled import (
 )
 from glauber.errors import GlauberError
 from glauber.json_text import Record, parse_json
-from glauber.mixing.contexts import sampled_contexts
-from glauber.mixing.couple import distinct_texts, pairs_of_texts
-from glauber.mixing.crossover import Crossover, Ends, Scaling, fit, scaling, shown
-from glauber.mixing.influence_matrix import measure_influence
-from glauber.parameters import Device, Dtype, ModelOrName, Seed, Texts, Trust
-from glauber.progress import Advance, check_count, check_memory, check_seed, counter, say, track
-from glauber.result import Result, one_of, plain, signature, study
+from glauber.mixing.couple import CouplingName, distinct_texts, pairs_of_texts
+from glauber.mixing.crossover import (
+    Crossover,
+    CrossoverScaling,
+    Ends,
+    fit_crossover,
+    fit_exponents,
+    shown,
+)
+from glauber.mixing.influence import measure_influence, sampled_contexts
+from glauber.parameters import ModelOrName, Seed, Texts, Where, WhereAndDtype, check_temperatures
+from glauber.progress import Advance, check_memory, counter, say, track
+from glauber.result import Result, reported, study
 from glauber.statistics import (
     MIN_CHAINS,
+    Estimate,
     MedianTime,
-    clopper_pearson,
     mean_over_chains,
     median_time,
+    proportion,
 )
 from glauber.sweeps.executors import Result as CellResult
 from glauber.sweeps.executors import Work, choose_executor, run_sweep
 from glauber.sweeps.folder import HEADER, Cell, Sweep, begin, grid, read_sweep
 from glauber.tables import table
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
 PICTURE = "phase.html"
 CONTEXTS = 4  # of a text whose contraction threshold is measured
 BATCH = 64  # pairs that move at a time on a CPU; a GPU takes as many as fit
 STUDY = "phase"
+Settings = dict[str, Any]  # that all cells share, as the folder of a sweep stores them
+Axes = dict[str, list[Any]]  # of the grid: length and temperature
 
 
 @study
@@ -75,38 +80,38 @@ def phase(
     model: ModelOrName = "bundled:english",
     texts: Texts = None,
     *,
-    temperatures: Annotated[Sequence[float], "Temperatures, such as 0.5,1,2."] = (
-        0.5,
-        1.0,
-        1.25,
-        1.5,
-        1.75,
-        2.0,
-        2.5,
+    temperatures: Annotated[
+        Sequence[float], "Temperatures, such as 0.5,1,2.", check_temperatures
+    ] = (0.5, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5),
+    lengths: Annotated[Sequence[int], "Tokens of a text, such as 6,10,16.", Whole(1, 10**6)] = (
+        6,
+        10,
+        16,
     ),
-    lengths: Annotated[Sequence[int], "Tokens of a text, such as 6,10,16."] = (6, 10, 16),
-    pairs: Annotated[int, "Pairs of texts in each cell."] = 12,
-    steps: Annotated[int, "Steps that a pair may take to meet."] = 400,
-    sweeps: Annotated[int | None, "Steps in multiples of the length, instead of --steps."] = None,
-    coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    pairs: Annotated[int, "Pairs of texts in each cell.", Whole()] = 12,
+    steps: Annotated[int, "Steps that a pair may take to meet.", Whole(1, MOST_STEPS)] = 400,
+    sweeps: Annotated[
+        int | None, "Steps in multiples of the length, instead of --steps.", Whole(1, MOST_STEPS)
+    ] = None,
+    coupling: CouplingName = "maximal",
     thresholds: Annotated[
-        int, "Texts of each length whose contraction threshold is set against the crossover."
+        int,
+        "Texts of each length whose contraction threshold is compared with the crossover.",
+        Whole(0, 10**6),
     ] = 0,
     threshold_lengths: Annotated[
         Sequence[int] | None, "Lengths of these texts; the work grows as its cube (default: all)."
     ] = None,
     seed: Seed = 0,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    trust_remote_code: Trust = False,
     on: Annotated[str, "local, processes or ray."] = "local",
     workers: Annotated[int | None, "Workers (default: one a core)."] = None,
     address: Annotated[
         str | None, "Address of a Ray cluster (default: one of this machine)."
     ] = None,
     out: Annotated[
-        str | Path | None, "Folder that keeps each finished cell; an existing one is resumed."
+        str | Path | None, "Folder that stores each finished cell; an existing one is resumed."
     ] = None,
+    **where: Unpack[WhereAndDtype],
 ) -> "Phase":
     """Find where in temperature and length two chains meet, how fast, and where the boundary is.
 
@@ -117,62 +122,46 @@ def phase(
     With thresholds, the temperature above which the contraction theorem speaks is measured on
     texts of each length (see influence) and divided by the crossover.
     """
-    axes: dict[str, list[Any]] = {"length": list(lengths), "temperature": list(temperatures)}
-    settings = {
+    axes: Axes = {"length": list(lengths), "temperature": list(temperatures)}
+    settings: Settings = {
         "texts": texts,
         "pairs": pairs,
         "steps": steps,
         "sweeps": sweeps,
         "seed": seed,
         "coupling": coupling,
-        "device": device,
-        "dtype": dtype,
+        "device": where.get("device", "auto"),
+        "dtype": where.get("dtype", "float32"),
     }
-    choose_dtype(dtype, exact=True)
-    _check(settings, axes)
-    check_count("number of thresholds", thresholds, least=0, most=10**6)
+    choose_dtype(where.get("dtype", "float32"), exact=True)
+    n_cells = len(grid(axes))
     if missing := set(threshold_lengths or ()) - set(lengths):
         raise GlauberError(
             f"thresholds of {min(missing)} tokens are asked for, but no cell has so many."
         )
-    n_cells = len(axes["length"]) * len(axes["temperature"])
-    most = max(_steps_of(settings, length) for length in axes["length"])
+    memory = n_cells * pairs * (40 * max(lengths) + 400)
+    check_memory(memory, f"{n_cells * pairs:,} pairs of chains")
+    most = max(_steps_of(settings, length) for length in lengths)
     say(f"{n_cells} cells of {pairs:,} pairs, at most {most:,} steps each")
     cells = run_cells(
-        model,
-        settings,
-        axes,
-        on=on,
-        workers=workers,
-        address=address,
-        out=out,
-        trust_remote_code=trust_remote_code,
+        model, settings, axes, on=on, workers=workers, address=address, out=out, where=where
     )
     diagram = phase_diagram(cells)
     ratios = []
     if thresholds:
-        opened = load(model, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+        opened = load(model, **where)
         for crossover in diagram.crossovers:
             if crossover.length in (threshold_lengths or lengths):
                 measured = _thresholds(
                     opened, texts, crossover.length, n_texts=thresholds, seed=seed
                 )
                 ratios.append(threshold_ratio(measured, crossover))
-    name = model if isinstance(model, str) else _name(model)
+    name = getattr(model, "name", None) or type(model).__name__
     answer = Phase(
         **vars(diagram),
         ratios=tuple(ratios),
-        name=name,
+        model=model if isinstance(model, str) else str(name),
         folder=None if out is None else str(out),
-        signature=signature(
-            model=name,
-            pairs=pairs,
-            steps=steps if sweeps is None else None,
-            sweeps=sweeps,
-            coupling=coupling,
-            dtype=dtype,
-            seed=seed,
-        ),
     )
     if out is not None:
         from glauber.figures.page import write_picture
@@ -191,19 +180,24 @@ class PhaseCell:
     times: tuple[int, ...]  # (pairs,) the step at which a pair met, or the last one
     met: tuple[bool, ...]  # (pairs,) False: censored
 
+    @reported
+    def chance(self) -> Estimate:
+        """The chance to meet within the steps."""
+        return proportion(sum(self.met), len(self.met))
+
     @property
     def share(self) -> float:
         """The share of pairs that met within the steps."""
-        return sum(self.met) / len(self.met)
+        return self.chance.value
 
     @property
     def interval(self) -> tuple[float, float]:
         """95% interval of the chance to meet."""
-        return clopper_pearson(sum(self.met), len(self.met))
+        return self.chance.interval or (0.0, 1.0)
 
-    @property
+    @reported
     def median(self) -> MedianTime:
-        """The median time to meet, with the censored pairs kept."""
+        """The median time to meet, with the censored pairs included."""
         return median_time(self.times, self.met)
 
     @property
@@ -233,7 +227,9 @@ class Boundary:
     equal: Literal["steps", "sweeps"]
     budget: float  # steps, or steps for each token
     crossovers: tuple[Crossover, ...]
-    scaling: Scaling | None  # None: fewer than two lengths, or no length shows its crossover
+    scaling: (
+        CrossoverScaling | None
+    )  # None: fewer than two lengths, or no length shows its crossover
 
     def truncate(self, cell: PhaseCell) -> PhaseCell:
         """The cell within this budget."""
@@ -241,7 +237,7 @@ class Boundary:
         # A hair more, so that 400 / 7 sweeps of 7 tokens are 400 steps.
         return cell.truncated_at(int(steps + 1e-6))
 
-    @property
+    @reported
     def verdict(self) -> str:
         """Whether the boundary moves to higher temperatures as texts get longer."""
         rises = None if self.scaling is None else self.scaling.rises
@@ -312,7 +308,7 @@ class PhaseDiagram:
         return self.boundary.crossovers
 
     @property
-    def scaling(self) -> Scaling | None:
+    def scaling(self) -> CrossoverScaling | None:
         """How that temperature goes with the length."""
         return self.boundary.scaling
 
@@ -337,28 +333,10 @@ class Phase(PhaseDiagram, Result):
     """The phase diagram of a model: where in temperature and length two chains meet."""
 
     ratios: tuple[ThresholdRatio, ...]  # one for each length, if they were asked for
-    name: str  # of the model
-    folder: str | None  # that keeps the cells
-    signature: str
+    model: str
+    folder: str | None  # that stores the cells
 
-    def to_dict(self) -> Record:
-        cells = [
-            asdict(cell)
-            | {"share": cell.share, "interval": cell.interval, "median": asdict(cell.median)}
-            for cell in self.cells
-        ]
-        record = {
-            "model": self.name,
-            "cells": cells,
-            "crossovers": self.crossovers,
-            "scaling": self.scaling,
-            "equal_steps": asdict(self.at_steps) | {"verdict": self.at_steps.verdict},
-            "equal_sweeps": asdict(self.at_sweeps) | {"verdict": self.at_sweeps.verdict},
-            "threshold_over_crossover": self.ratios,
-            "folder": self.folder,
-            "signature": self.signature,
-        }
-        return dict(plain(record))
+    FIGURES = {"phase": "glauber.figures.mixing:plot_phase"}
 
     def lines(self) -> Iterable[str]:
         yield "pairs that met, and their median steps, by tokens (down) and temperature (across)"
@@ -373,36 +351,24 @@ class Phase(PhaseDiagram, Result):
             yield from (self.at_steps.line, self.at_sweeps.line)
         yield from (ratio.line for ratio in self.ratios)
         if self.folder is not None:
-            yield f"the cells are kept in {self.folder}, with the picture {PICTURE}"
+            yield f"the cells are stored in {self.folder}, with the picture {PICTURE}"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Iterator[dict[str, object]]:
         """One row per cell."""
-        import pandas
-
-        rows = [
-            {
+        for cell in self.cells:
+            yield {
                 "length": cell.length,
                 "temperature": cell.temperature,
                 "steps": cell.steps,
                 "pairs": len(cell.met),
                 "met": sum(cell.met),
-                "share": cell.share,
-                "low": cell.interval[0],
-                "high": cell.interval[1],
+                "share": cell.chance,
                 "median_time": cell.median.value,
                 "median_sweeps": cell.median_sweeps,
             }
-            for cell in self.cells
-        ]
-        return pandas.DataFrame(rows)
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.mixing import plot_phase
-
-        return {"phase": plot_phase(self)}
 
 
-def phase_diagram(results: Iterable[Mapping[str, Any]]) -> PhaseDiagram:
+def phase_diagram(results: Iterable[Settings]) -> PhaseDiagram:
     """The diagram of cells given as temperature, length, steps, times and met."""
     cells = tuple(
         PhaseCell(
@@ -433,10 +399,10 @@ def _boundary(
     for n in sorted({cell.length for cell in cells}):
         row = [cell for cell in truncated if cell.length == n]
         met = [(sum(cell.met), len(cell.met)) for cell in row]
-        fits.append(fit(n, [cell.temperature for cell in row], met, ends=ends))
+        fits.append(fit_crossover(n, [cell.temperature for cell in row], met, ends=ends))
     crossovers = tuple(fitted.crossover for fitted in fits)
     seen = any(crossover.temperature is not None for crossover in crossovers)
-    growth = scaling(fits) if seen and len(fits) > 1 else None
+    growth = fit_exponents(fits) if seen and len(fits) > 1 else None
     return replace(boundary, crossovers=crossovers, scaling=growth)
 
 
@@ -464,27 +430,20 @@ def threshold_ratio(thresholds: Sequence[float], crossover: Crossover) -> Thresh
 
 def run_cells(
     model: str | Conditionals,
-    settings: dict[str, Any],
-    axes: dict[str, list[Any]],
+    settings: Settings,
+    axes: Axes,
     *,
     on: str,
     workers: int | None,
     address: str | None,
     out: str | Path | None,
-    trust_remote_code: bool,
+    where: Where,
 ) -> list[Record]:
     """Every cell's temperature, length, steps, times and met, in the grid's order."""
     executor = choose_executor(on, workers=workers, address=address)
     if out is None and on == "local":
-        opened = load(
-            model,
-            device=settings["device"],
-            dtype=settings["dtype"],
-            trust_remote_code=trust_remote_code,
-            exact=True,
-        )
-        return _run_here(opened, settings, axes)
-    if trust_remote_code or not isinstance(model, str):
+        return _run_here(load(model, exact=True, **where), settings, axes)
+    if where.get("trust_remote_code") or not isinstance(model, str):
         raise GlauberError(
             "a folder and workers need a model by its name, without code of its own: leave out "
             "and on at their defaults to run such a model in this process."
@@ -507,7 +466,7 @@ def run_cells(
             return list(run_sweep(folder, work, executor=executor, progress=progress).values())
 
 
-def open_cells(settings: dict[str, Any]) -> Work:
+def open_cells(settings: Settings) -> Work:
     """The work over (temperature, length) cells, in a worker.
 
     settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
@@ -519,7 +478,7 @@ def open_cells(settings: dict[str, Any]) -> Work:
 
 def cells_of(
     model: Model,
-    settings: dict[str, Any],
+    settings: Settings,
     cells: Sequence[Cell],
     advance: Advance = lambda *_, **__: None,
 ) -> Iterator[tuple[Cell, CellResult]]:
@@ -535,7 +494,7 @@ def cells_of(
 
 def _run_length(
     model: Model,
-    settings: dict[str, Any],
+    settings: Settings,
     cells: Sequence[Cell],
     tokens: Tensor,
     free: Tensor,
@@ -574,7 +533,7 @@ def _run_length(
             yield cells[index], {"steps": steps, "times": list(times), "met": list(all_met)}
 
 
-def _steps_of(settings: dict[str, Any], length: int) -> int:
+def _steps_of(settings: Settings, length: int) -> int:
     """Steps that a pair of that length may take."""
     sweeps = settings["sweeps"]
     return int(settings["steps"]) if sweeps is None else int(sweeps) * length
@@ -595,7 +554,7 @@ def some_texts(
     return distinct_texts(*starts(model, long, length=length))
 
 
-def _run_here(model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]) -> list[Record]:
+def _run_here(model: Model, settings: Settings, axes: Axes) -> list[Record]:
     """All cells as one task in this process and in memory, in the grid's order."""
     cells = grid(axes)
     total = settings["pairs"] * sum(_steps_of(settings, cell.values["length"]) for cell in cells)
@@ -608,7 +567,7 @@ def _run_here(model: Model, settings: dict[str, Any], axes: dict[str, list[Any]]
 
 
 def _move(folder: Path, sweep: Sweep) -> None:
-    """A folder that was begun on another device goes on on this one."""
+    """A folder that was started on another device is resumed on this one."""
     if not (folder / HEADER).is_file():
         return
     stored = read_sweep(folder)
@@ -651,24 +610,3 @@ def _thresholds(model: Model, texts: Texts, length: int, *, n_texts: int, seed: 
         )
         thresholds.append(measure_influence(conditionals, contexts).threshold)
     return thresholds
-
-
-def _name(model: Conditionals) -> str:
-    return str(getattr(model, "name", "")) or type(model).__name__
-
-
-def _check(settings: dict[str, Any], axes: dict[str, list[Any]]) -> None:
-    """Refuses what no cell could use, before a model is loaded."""
-    one_of("the coupling", settings["coupling"], COUPLINGS)
-    check_seed(settings["seed"])
-    grid(axes)
-    for temperature in axes["temperature"]:
-        check_temperature(temperature)
-    for length in axes["length"]:
-        check_count("length", length, most=10**6)
-    check_count("number of pairs", settings["pairs"])
-    check_count("number of steps", settings["steps"], most=MOST_STEPS)
-    if settings["sweeps"] is not None:
-        check_count("number of sweeps", settings["sweeps"], most=MOST_STEPS)
-    n_pairs = settings["pairs"] * len(axes["length"]) * len(axes["temperature"])
-    check_memory(n_pairs * (40 * max(axes["length"]) + 400), f"{n_pairs:,} pairs of chains")

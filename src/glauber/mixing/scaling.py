@@ -1,10 +1,10 @@
-"""Does the hitting time grow as n, as n log n or as n^2, or as which power of n?
+"""Growth of hitting times with length: as n, as n log n, as n^2 or as a free power of n.
 
 T(n) = c g(n) is the mean of a time that varies about it by a gamma law (or a log-normal one) whose
 shape all lengths share. A time that was seen between two snapshots counts by the chance of that
 interval, a censored one by the chance of being later. The three laws have two parameters each, so
 the difference of their AIC is twice that of their log-likelihoods; their weights compare these
-three with one another and with nothing else. Next to them stands T(n) = c n^b with b free, its
+three with one another and with nothing else. A fourth fit is T(n) = c n^b with b free, its
 interval by profile likelihood, on each side the wider of those for gamma and for log-normal times,
 since which of them is right is not known. A last fit, with a mean of its own for every length,
 says whether any of them is any good.
@@ -97,7 +97,7 @@ class PowerFit:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The three laws beside each other, and the power that fits best."""
+    """The three laws compared, and the power that fits best."""
 
     fits: tuple[LawFit, ...]  # in the order of LAWS
     power: PowerFit
@@ -124,7 +124,7 @@ class Scaling:
         return (
             f"as a free power: {self.power.label} (estimate, 95% by profile likelihood, the wider "
             "of gamma and log-normal times on each side), which "
-            f"holds {which}; {self.best.law} has the weight {self.best.weight:.2f} among n, "
+            f"contains {which}; {self.best.law} has the weight {self.best.weight:.2f} among n, "
             "n log n and n^2 alone"
         )
 
@@ -135,34 +135,40 @@ def fit_scaling(
     """The fits of n, n log n, n^2 and of a free power to hitting times by length.
 
     The likelihood is that of one family of times. With the wrong one the interval of the power is
-    too narrow (a gamma fit of log-normal times holds the truth in 73% to 95% of samples, depending
-    on their spread), so on each side it is the wider of those by both families. The intervals of
+    too narrow (a gamma fit of log-normal times contains the truth in 73% to 95% of samples, by
+    their spread), so on each side it is the wider of those by both families. The intervals of
     the three laws' constants are those of the family alone. With several comparisons the interval
-    of the power is wider still, so that all hold together.
+    of the power is wider still, so that all are right together.
     """
     _check(times)
-    n = np.concatenate([np.full(len(found.steps), n) for n, found in times.items()]).astype(float)
+    n = np.concatenate([np.full(len(t.steps), n) for n, t in times.items()]).astype(float)
     low, high = (np.concatenate(p) for p in zip(*(t.bounds() for t in times.values()), strict=True))
-    one, own = np.ones((len(n), 1)), np.eye(len(times))[np.unique(n, return_inverse=True)[1]]
+    constant = np.ones((len(n), 1))
+    by_length = np.eye(len(times))[np.unique(n, return_inverse=True)[1]]
 
     def likelihood(design: Floats, offset: Floats, kind: Family = family) -> _Likelihood:
         return _Likelihood(design, offset, low, high, kind)
 
-    highest = likelihood(own, np.zeros(len(n))).largest()[0]
-    laws = {law: likelihood(one, np.log(g(n))) for law, g in LAWS.items()}
-    found = {law: (each, *each.largest()) for law, each in laws.items()}
-    best = max(value for _, value, _ in found.values())
-    total = sum(np.exp(value - best) for _, value, _ in found.values())
+    highest = likelihood(by_length, np.zeros(len(n))).largest()[0]
+    likelihoods = {law: likelihood(constant, np.log(g(n))) for law, g in LAWS.items()}
+    maxima = {law: (each, *each.largest()) for law, each in likelihoods.items()}
+    best = max(value for _, value, _ in maxima.values())
+    total = sum(np.exp(value - best) for _, value, _ in maxima.values())
     n_seen = int(np.isfinite(high).sum())
     fits = tuple(
         LawFit(
-            law, c=float(np.exp(at[0])), log_c_error=each.first_error(at), n_seen=n_seen,
-            spread=float(np.exp(at[-1])), log_likelihood=value, aic_difference=2 * (best - value),
+            law,
+            c=float(np.exp(at[0])),
+            log_c_error=each.first_error(at),
+            n_seen=n_seen,
+            spread=float(np.exp(at[-1])),
+            log_likelihood=value,
+            aic_difference=2 * (best - value),
             weight=float(np.exp(value - best) / total),
             misfit=_misfit(highest, value, len(times) - 1),
         )
-        for law, (each, value, at) in found.items()
-    )  # fmt: skip
+        for law, (each, value, at) in maxima.items()
+    )
     level = 1 - (1 - CONFIDENCE) / comparisons
     power = _fit_power(likelihood, n, best=best, highest=highest, n_lengths=len(times), level=level)
     for other in FAMILIES:
@@ -186,10 +192,14 @@ def _fit_power(
     top, at = profile.top
     b = float(at[1])
     return PowerFit(
-        b, profile.interval(), c=float(np.exp(at[0] - b * profile.middle)),
-        spread=float(np.exp(at[-1])), log_likelihood=top, aic_difference=2 * (best - top) + 2,
+        b,
+        profile.interval(),
+        c=float(np.exp(at[0] - b * profile.middle)),
+        spread=float(np.exp(at[-1])),
+        log_likelihood=top,
+        aic_difference=2 * (best - top) + 2,
         misfit=_misfit(highest, top, n_lengths - 2),
-    )  # fmt: skip
+    )
 
 
 class _Profile:
@@ -211,9 +221,9 @@ class _Profile:
 
     def fallen(self, exponent: float) -> float:
         """How far the profile lies below the end of an interval; negative inside."""
-        one = np.ones((len(self.logs), 1))
-        here = self.likelihood(one, exponent * (self.logs - self.middle))
-        return self.top[0] - here.largest()[0] - self.drop
+        offset = exponent * (self.logs - self.middle)
+        profile = self.likelihood(np.ones((len(self.logs), 1)), offset)
+        return self.top[0] - profile.largest()[0] - self.drop
 
     def interval(self) -> tuple[float | None, float | None]:
         """The ends of the interval of b; None where nothing bounds it."""
@@ -251,7 +261,7 @@ def _check(times: Mapping[int, HittingTimes]) -> None:
         raise GlauberError("a law of growth needs hitting times at two lengths at least.")
     if min(times) < 2:
         raise GlauberError("n log n is zero at n = 1: every length must be at least 2.")
-    if not any(found.n_hit for found in times.values()):
+    if not any(t.n_hit for t in times.values()):
         threshold = next(iter(times.values())).threshold
         raise GlauberError(
             f"no chain reached the threshold {threshold:g}, so its time can only be bounded: make "
@@ -284,11 +294,11 @@ class _Likelihood:
         )[0]
         reach = 8 + np.ptp(self.offset)  # where the longest texts only bound their time, far away
         limits = [(b - reach, b + reach) for b in slope] + [(-4.0, 2.5)]
-        begin = np.append(slope, np.log(0.7))
-        found = minimize(
-            self.loss, begin, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-13}
+        guess = np.append(slope, np.log(0.7))
+        optimum = minimize(
+            self.loss, guess, method="L-BFGS-B", bounds=limits, options={"ftol": 1e-13}
         )
-        return -float(found.fun), np.asarray(found.x)
+        return -float(optimum.fun), np.asarray(optimum.x)
 
     def first_error(self, at: Floats) -> float:
         """The standard error of the first coefficient, from the curvature."""
@@ -314,10 +324,10 @@ def _curvature(loss: Callable[[Floats], float], at: Floats, width: float = 1e-3)
     """The matrix of second derivatives, by central differences."""
     k = len(at)
     shifts = np.eye(k) * width
-    found = np.empty((k, k))
+    matrix = np.empty((k, k))
     for i in range(k):
         for j in range(k):
             a, b = shifts[i], shifts[j]
             corners = loss(at + a + b) - loss(at + a - b) - loss(at - a + b) + loss(at - a - b)
-            found[i, j] = corners / (4 * width**2)
-    return found
+            matrix[i, j] = corners / (4 * width**2)
+    return matrix

@@ -1,4 +1,4 @@
-"""How far has the text's meaning moved from where it began, and when did it get there?
+"""The distance of the texts' meaning from the start: where it stays, and when it got there.
 
 d_t = 1 - cos(e(x_0), e(x_t)) for a sentence embedding e: 0 at the start; it rises until the start
 is forgotten, and then stays at a level that two unrelated texts of the chain would have. Where no
@@ -15,23 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.json_text import Record
-from glauber.mixing.saturation import FEWEST, Saturation, saturation
 from glauber.parameters import Device, Trust
-from glauber.result import Result, counted, plain, signed, study
+from glauber.result import Result, counted, reported, study
 from glauber.runs.embedding import Choice, Embedder, as_embedder, check_embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import snapshots, stride
-from glauber.statistics import MedianTime, median_time
+from glauber.statistics import MIN_CHAINS, Estimate, MedianTime, mean_over_chains, median_time
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 Floats = NDArray[np.float64]
+MIN_SNAPSHOTS = 8  # that a saturation level needs
+MARGIN = 0.1  # of the level: what the distance may still rise over half of the run and be settled
+STILL = 1e-6  # distances of equal texts differ by rounding
 TOO_FEW = "too few snapshots for a saturation level: take more, or make the run longer"
 # Snapshots embedded together: a chain that hits early in a block costs no more than these.
 BLOCK = 8
+
+
+def check_threshold(name: str, value: float) -> None:
+    """Refuses a distance that is passed at once or never."""
+    if not 0 < value <= 2:
+        raise GlauberError(
+            f"{name} is {value}, but 1 - cosine lies between 0 and 2, and a threshold must be "
+            "above 0."
+        )
 
 
 @study
@@ -43,7 +52,7 @@ def semantic_drift(
         "A sentence-transformers model, or tokens (default: the one in the package, for English).",
     ] = None,
     every: Annotated[int, "One snapshot every so many steps."] = 50,
-    threshold: Annotated[float, "Distance whose hitting time is measured."] = 0.5,
+    threshold: Annotated[float, "Distance whose hitting time is measured.", check_threshold] = 0.5,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> "SemanticDrift":
@@ -51,24 +60,22 @@ def semantic_drift(
 
     The two protocols of paper A (section 4, figure 3): the distance from the start over time, and
     the first time that it reaches a threshold, by Kaplan and Meier, with the chains that never did
-    kept as censored. Where the embedder cannot read the texts, as with proteins, the distance is
-    the share of free sites that hold another token, and the answer says so.
+    counted as censored. Where the embedder cannot read the texts, as with proteins, the distance is
+    the share of free sites that have another token, and the answer says so.
     """
-    check_threshold(threshold)
     opened = Run.of(run)
     stride(opened, every)
     check_embedder(embedder, opened)
     chosen = choose_embedder(opened, embedder, device=device, trust_remote_code=trust_remote_code)
-    found = distances(opened, chosen, every=every)
+    moved = distances(opened, chosen, every=every)
     return SemanticDrift(
-        distances=found,
-        saturation=saturation(found) if len(found.steps) >= FEWEST else None,
-        times=hitting_times(found, threshold),
-        temperatures=opened.temperatures,
+        run=opened.name,
         embedder=chosen.name,
         description=chosen.description,
-        run=opened.name,
-        signature=signed(opened.signature, embedder=chosen.name, every=every),
+        temperatures=opened.temperatures,
+        distances=moved,
+        saturation=saturation(moved) if len(moved.steps) >= MIN_SNAPSHOTS else None,
+        times=hitting_times(moved, threshold),
     )
 
 
@@ -83,13 +90,13 @@ class Distances:
 
     def at(self, step: int) -> Floats:
         """The distances (chains,) at a step: the first protocol of the paper, d at a fixed t."""
-        found = np.nonzero(self.steps == step)[0]
-        if len(found) == 0:
+        columns = np.nonzero(self.steps == step)[0]
+        if len(columns) == 0:
             raise GlauberError(
                 f"there is no snapshot after step {step}: there is one every {self.every} steps "
                 f"up to {self.steps[-1]}."
             )
-        return np.asarray(self.values[:, found[0]])
+        return np.asarray(self.values[:, columns[0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +104,7 @@ class HittingTimes:
     """First snapshots at or above a threshold; the time itself lies in (step - every, step].
 
     A chain that has not reached it by the end of its run is censored: its time is known to be
-    later. Leaving such chains out would make slow mixing look fast, so they stay in everywhere.
+    later. Leaving such chains out would make slow mixing look fast, so all of them count.
     """
 
     steps: NDArray[np.int64]  # (chains,): of the first such snapshot, or of the last one at all
@@ -105,13 +112,13 @@ class HittingTimes:
     every: int
     threshold: float
 
-    @property
+    @reported
     def n_hit(self) -> int:
         return int(self.hit.sum())
 
-    @property
+    @reported
     def median(self) -> MedianTime:
-        """Their median, with the censored chains kept."""
+        """Their median, with the censored chains included."""
         return median_time(self.steps, self.hit)
 
     def bounds(self) -> tuple[Floats, Floats]:
@@ -120,45 +127,70 @@ class HittingTimes:
         return low, np.where(self.hit, self.steps, np.inf)
 
 
+@dataclass(frozen=True)
+class Saturation:
+    """The level that the distance is at, and whether it has come to stay there.
+
+    settled is an equivalence test: True where the 95% interval of the rise lies within the margin
+    on both sides, so that a distance that rises by more is called settled in 5% of cases at most;
+    False where the interval excludes zero instead; None where neither can be said.
+    """
+
+    level: Estimate  # over the last half of the snapshots
+    rise: Estimate  # over these steps, by a line through them
+    margin: float  # of the rise, in units of the distance: MARGIN times the level
+    settled: bool | None
+    reason: str | None = None  # why nothing can be said, where that is not the width of an interval
+
+    @reported
+    def verdict(self) -> str:
+        return {True: "settled", False: "still moving", None: "cannot tell"}[self.settled]
+
+    @reported
+    def kind(self) -> str:
+        """A distance that still rises has shown no more than a lower bound on its level."""
+        if self.settled is False:
+            return "lower bound" if self.rise.value > 0 else "unknown"
+        return "estimate" if self.settled else "unknown"
+
+    @property
+    def line(self) -> str:
+        """What is known, in one sentence."""
+        value, ends = self.level.value, self.level.interval
+        shown = "" if ends is None else f", 95% interval {ends[0]:.3f} to {ends[1]:.3f}"
+        if self.reason is not None:
+            return f"mean of the last half {value:.3f} (estimate); {self.reason}"
+        low, high = self.rise.interval or (-np.inf, np.inf)
+        rose = f"over the last half it rose by {self.rise.value:.3f} ({low:.3f} to {high:.3f})"
+        if self.settled:
+            return (
+                f"saturation level {value:.3f} (estimate{shown}): {rose}, within the margin of "
+                f"{self.margin:.3f}"
+            )
+        if self.settled is False:
+            return f"no saturation yet: {rose}, to a mean of {value:.3f} ({self.kind}{shown})"
+        return (
+            f"mean of the last half {value:.3f} (estimate{shown}); cannot tell whether it stays: "
+            f"{rose}, and settled would be within {self.margin:.3f}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class SemanticDrift(Result):
     """How far the chains of a run moved in meaning, where that stays, and when they got there."""
 
+    run: str
+    embedder: str
+    description: str  # what a distance is
+    temperatures: Floats  # (chains,)
     distances: Distances
     saturation: Saturation | None  # None: too few snapshots
     times: HittingTimes
-    temperatures: Floats  # (chains,)
-    embedder: str
-    description: str  # what a distance is
-    run: str
-    signature: str
 
-    @property
+    @reported
     def median(self) -> Floats:
         """The median distance over the chains (snapshots,)."""
         return np.asarray(np.median(self.distances.values, axis=0))
-
-    def to_dict(self) -> Record:
-        found, level, times = self.distances, self.saturation, self.times
-        record = {
-            "steps": found.steps,
-            "median": self.median,
-            "distances": found.values,
-            "every": found.every,
-            "saturation": None if level is None else level.record(),
-            "hitting_time": {
-                "threshold": times.threshold,
-                "hit": times.n_hit,
-                "censored": len(times.hit) - times.n_hit,
-                "steps": [s if h else None for s, h in zip(times.steps, times.hit, strict=True)],
-                "median": times.median,
-            },
-            "run": self.run,
-            "embedder": self.embedder,
-            "distance": self.description,
-            "signature": self.signature,
-        }
-        return dict(plain(record))
 
     def lines(self) -> Iterable[str]:
         steps, last = self.distances.steps, len(self.distances.steps) - 1
@@ -167,24 +199,19 @@ class SemanticDrift(Result):
         for i in sorted({round(part * last / 5) for part in range(6)}):
             yield f"{steps[i]:>10,}  {self.median[i]:.3f}"
         if len(np.unique(self.temperatures)) > 1:
-            yield "the chains have several temperatures, and the figures below are of all of them"
+            yield "the chains have several temperatures, and the numbers below are of all of them"
         yield TOO_FEW if self.saturation is None else self.saturation.line
         yield _time_line(self.times)
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> dict[str, object]:
         """One row per chain and snapshot."""
-        import pandas
-
-        found = self.distances
-        n_chains, n = found.values.shape
-        return pandas.DataFrame(
-            {
-                "chain": np.repeat(np.arange(n_chains), n),
-                "temperature": np.repeat(self.temperatures, n),
-                "step": np.tile(found.steps, n_chains),
-                "distance": found.values.ravel(),
-            }
-        )
+        n_chains, n = self.distances.values.shape
+        return {
+            "chain": np.repeat(np.arange(n_chains), n),
+            "temperature": np.repeat(self.temperatures, n),
+            "step": np.tile(self.distances.steps, n_chains),
+            "distance": self.distances.values.ravel(),
+        }
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.mixing import plot_semantic_drift
@@ -197,42 +224,32 @@ class SemanticDrift(Result):
 
 def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) -> Distances:
     """The distances of a stored run's chains, with a snapshot every so many steps."""
-    found = snapshots(run, every=every)
+    texts = snapshots(run, every=every)
     chosen = as_embedder(embedder)
-    vectors = chosen.vectors(found).astype(np.float64)
+    vectors = chosen.vectors(texts).astype(np.float64)
     apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
     # Rounding may put the distance of equal texts a little below zero.
     farthest = 2.0 if chosen.reads_meaning else 1.0
-    return Distances(found.steps, apart.clip(min=0, max=farthest), every, farthest)
+    return Distances(texts.steps, apart.clip(min=0, max=farthest), every, farthest)
 
 
-def hitting_times(found: Distances, threshold: float) -> HittingTimes:
+def hitting_times(distances: Distances, threshold: float) -> HittingTimes:
     """The second protocol's times: first snapshots with a distance of at least the threshold."""
-    check_threshold(threshold)
-    above = found.values >= threshold
+    above = distances.values >= threshold
     hit = np.asarray(above.any(axis=1))
-    steps = np.where(hit, found.steps[above.argmax(axis=1)], found.steps[-1])
-    return HittingTimes(steps, hit, found.every, threshold)
-
-
-def first_passages(
-    run: Run, embedder: Choice | Embedder, threshold: float, *, every: int = 1
-) -> HittingTimes:
-    """The same times from a stored run, embedding a chain's texts only until it has hit."""
-    return passages_of(run, embedder, (threshold,), every=every)[threshold]
+    steps = np.where(hit, distances.steps[above.argmax(axis=1)], distances.steps[-1])
+    return HittingTimes(steps, hit, distances.every, threshold)
 
 
 def passages_of(
     run: Run, embedder: Choice | Embedder, thresholds: Sequence[float], *, every: int = 1
 ) -> dict[float, HittingTimes]:
     """The times of several thresholds, embedding a chain's texts until it has hit the highest."""
-    for threshold in thresholds:
-        check_threshold(threshold)
     stride(run, every)
     chosen = as_embedder(embedder)
     if not chosen.reads_meaning:
-        found = distances(run, chosen, every=every)
-        return {threshold: hitting_times(found, threshold) for threshold in thresholds}
+        whole = distances(run, chosen, every=every)
+        return {threshold: hitting_times(whole, threshold) for threshold in thresholds}
     shape = (len(thresholds), run.n_chains)
     steps, hit = np.full(shape, run.steps // every * every), np.zeros(shape, bool)
     decode, snapshots = run.vocabulary.decode, run.states(every)
@@ -254,13 +271,35 @@ def passages_of(
     }
 
 
-def check_threshold(threshold: float) -> None:
-    """Refuses a distance that is passed at once or never."""
-    if not 0 < threshold <= 2:
-        raise GlauberError(
-            f"the threshold is {threshold}, but 1 - cosine lies between 0 and 2, and a threshold "
-            "must be above 0."
-        )
+def saturation(distances: Distances, margin: float = MARGIN) -> Saturation:
+    """The level of the last half of the snapshots, and whether it still rises there.
+
+    Chains are independent, snapshots of one chain are not: a chain counts by its mean and by the
+    rise of the line through its snapshots. The rise is within the margin if its mean less margin
+    times the level is below zero, and its mean plus that is above: both are means over chains.
+    """
+    n = len(distances.steps)
+    late, times = distances.values[:, n // 2 :], np.linspace(-0.5, 0.5, n - n // 2)
+    levels, rises = late.mean(axis=1), late @ times / (times @ times)
+    level = mean_over_chains(levels, bounds=(0.0, distances.farthest), student=True)
+    rise = mean_over_chains(rises)
+    reason = _why_unknown(late)
+    settled = None
+    if reason is None and rise.interval is not None:
+        below, above = (mean_over_chains(rises + side * levels) for side in (-margin, margin))
+        within = (below.interval or (0, 1))[1] < 0 < (above.interval or (-1, 0))[0]
+        moving = rise.interval[0] > 0 or rise.interval[1] < 0
+        settled = True if within else False if moving else None
+    return Saturation(level, rise, margin * level.value, settled, reason)
+
+
+def _why_unknown(late: Floats) -> str | None:
+    """Why these distances (chains, snapshots) can show nothing, if so."""
+    if len(late) < MIN_CHAINS:
+        return f"{MIN_CHAINS} chains at least could show whether that is where distances stay"
+    if np.ptp(late, axis=1).max() <= STILL:
+        return "no chain moved, and what stands still may leave later"
+    return None
 
 
 def _time_line(times: HittingTimes) -> str:

@@ -1,31 +1,37 @@
-"""What is the stationary mean of a statistic of the text, without the bias of the start?"""
+"""The stationary mean of a statistic of the text, without the bias of the start.
+
+From a coupling with a lag L (see `meeting`), for a statistic h and the steps k to m:
+
+    H = 1/(m-k+1) [sum over t = k..m of h(X_t) + sum over t < tau of c_t (h(X_t) - h(Y_{t-L}))]
+
+has the stationary mean as its expectation, whatever k and m (Jacob, O'Leary and Atchade 2020; with
+a lag, Biswas, Jacob and Vanetti 2019). Here c_t is the number of j >= 1 with k <= t - j L <= m. A
+large k makes the correction rare, a large m averages more.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple, Unpack
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from glauber.conditionals.base import Model, check_temperature
+from glauber.checks import Whole
+from glauber.conditionals.base import Model
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import starts
-from glauber.dynamics.coupled import COUPLINGS
+from glauber.dynamics.coupled import MOST_STEPS
 from glauber.errors import GlauberError
-from glauber.json_text import Record
-from glauber.mixing.couple import decode_rows
-from glauber.mixing.meeting import TokenStatistic, UnbiasedMean, check_window, unbiased_mean
-from glauber.parameters import Device, Dtype, Freeze, ModelOrName, Seed, Temperature, Trust, Unknown
-from glauber.progress import check_count, check_memory, check_seed, say
-from glauber.result import Result, model_parts, needed, one_of, plain, study
-from glauber.result import signature as signed
-from glauber.statistics import Estimate, mean_over_chains
+from glauber.mixing.couple import CouplingName, decode_rows
+from glauber.mixing.meeting import Meetings, meet
+from glauber.parameters import Freeze, ModelOrName, Seed, Temperature, Unknown, WhereAndDtype
+from glauber.progress import check_memory, say
+from glauber.result import Result, internal, needed, reported, study
+from glauber.statistics import Estimate, Floats, mean_over_chains, standard_error
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
+TokenStatistic = Callable[[Tensor], Tensor]  # tokens (rows, length) -> (rows,) or (rows, d)
 BUILT_IN = "distinct, characters or token:NAME"
 
 
@@ -38,131 +44,161 @@ def unbiased(
         str | Callable[[str], float],
         "distinct, characters or token:NAME; in Python also a function of a text.",
     ] = "distinct",
-    pairs: Annotated[int, "Pairs of chains."] = 16,
+    pairs: Annotated[int, "Pairs of chains.", Whole()] = 16,
     temperature: Temperature = 1.0,
-    steps: Annotated[int, "Steps within which a pair may meet."] = 2000,
-    first: Annotated[int, "First step of the average."] = 100,
-    last: Annotated[int, "Last step of the average."] = 200,
-    lag: Annotated[int, "Lag: steps by which one chain is ahead of the other."] = 10,
-    coupling: Annotated[str, "maximal, inverse-cdf or gumbel-max."] = "maximal",
+    steps: Annotated[int, "Steps within which a pair may meet.", Whole(1, MOST_STEPS)] = 2000,
+    first: Annotated[int, "First step of the average.", Whole(0)] = 100,
+    last: Annotated[int, "Last step of the average.", Whole(0)] = 200,
+    lag: Annotated[int, "Lag: steps by which one chain is ahead of the other.", Whole()] = 10,
+    coupling: CouplingName = "maximal",
     freeze: Freeze = (),
     seed: Seed = 0,
     unknown: Unknown = "error",
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    trust_remote_code: Trust = False,
+    **where: Unpack[WhereAndDtype],
 ) -> "Unbiased":
     """Estimate the stationary mean of a statistic of the text, without bias from the start.
 
     From pairs of chains that meet: the average over some steps of one chain, corrected by what the
     two of a pair differ by until they meet, has the stationary mean as its expectation (Jacob,
-    O'Leary and Atchade 2020). Pairs that do not meet within the steps bias it, and that is said.
-    distinct is the share of different tokens among the free sites, characters the length of the
-    text, token:NAME the share of free sites with that token.
+    O'Leary and Atchade 2020). Pairs that do not meet within the steps bias it, and the answer says
+    so. distinct is the share of different tokens among the free sites, characters the length of
+    the text, token:NAME the share of free sites with that token.
     """
     text = needed("text", text)
-    check_window(first, last, lag, steps)
-    check_count("number of pairs", pairs)
-    check_temperature(temperature)
-    check_seed(seed)
-    one_of("the coupling", coupling, COUPLINGS)
-    opened = load(
-        model, device=device, dtype=dtype, trust_remote_code=trust_remote_code, exact=True
-    )
+    if first > last:
+        raise GlauberError(
+            f"the first step of the average is {first}, but it must not be after the last, {last}."
+        )
+    opened = load(model, exact=True, **where)
     tokens, free = (
         part.to(opened.state_device)
         for part in starts(opened, [text], freeze=freeze, unknown=unknown)
     )
     check_memory(pairs * tokens.shape[1] * 40, f"{pairs:,} pairs of chains")
-    name = statistic if isinstance(statistic, str) else getattr(statistic, "__name__", "function")
-    token_statistic = _token_statistic(opened, statistic, free[0])
+    sums = WindowSums(_token_statistic(opened, statistic, free[0]), pairs, first, last, lag)
     rows = tokens.repeat(pairs, 1)
     say(f"{pairs:,} pairs of {last:,} to {max(last, lag + steps):,} steps")
-    estimates = unbiased_mean(
+    meetings = meet(
         opened.conditionals(),
         rows,
         rows,
         free.repeat(pairs, 1),
-        statistic=token_statistic,
-        first=first,
-        last=last,
-        lag=lag,
         temperature=temperature,
         seed=seed,
-        steps=steps,
+        steps=max(steps, last - lag),
         coupling=coupling,
-    )
-    signature = signed(
-        **model_parts(opened),
-        statistic=name,
-        pairs=pairs,
-        temperature=temperature,
-        steps=steps,
-        first=first,
-        last=last,
         lag=lag,
-        coupling=coupling,
-        seed=seed,
+        at_least=last - lag,
+        observe=sums.add,
     )
-    return Unbiased(
-        **vars(estimates), statistic=name, name=opened.name, text=text, signature=signature
-    )
+    name = statistic if isinstance(statistic, str) else getattr(statistic, "__name__", "function")
+    return Unbiased(opened.name, text, name, sums.estimates[:, 0], meetings)
+
+
+class PairEstimate(NamedTuple):
+    """The estimate of one pair."""
+
+    estimate: float
+    time: int  # the step at which the two met, or the last one
+    met: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Unbiased(UnbiasedMean, Result):
+class Unbiased(Result):
     """The stationary mean of a number of the text, from pairs of chains that met."""
 
-    statistic: str
-    name: str  # of the model
+    model: str
     text: str
-    signature: str
+    statistic: str
+    values: Floats = internal()  # (pairs,) independent estimates
+    meetings: Meetings = internal()
 
-    @property
-    def estimated(self) -> Estimate:
+    FIGURES = {"estimates": ("glauber.figures.mixing:plot_estimates", "values", "statistic")}
+
+    @reported
+    def mean(self) -> Estimate:
         """The mean over pairs, with the interval that so many pairs allow."""
-        return mean_over_chains(self.values[:, 0])
+        return mean_over_chains(self.values)
 
-    def to_dict(self) -> Record:
-        estimated = self.estimated
-        record = {
-            "model": self.name,
-            "text": self.text,
-            "statistic": self.statistic,
-            "mean": {
-                "value": estimated.value,
-                "standard_error": float(self.standard_error[0]),
-                "interval": estimated.interval,
-                "reason": estimated.reason or None,
-                "kind": self.kind,
-            },
-            "pairs": self.frame().to_dict(orient="records"),
-            "met": int(self.meetings.met.sum()),
-            "signature": self.signature,
-        }
-        return dict(plain(record))
+    @reported
+    def standard_error(self) -> float | None:
+        """Of the mean, from the spread between pairs; None for a single one."""
+        return standard_error(self.values) if len(self.values) > 1 else None
+
+    @reported
+    def kind(self) -> str:
+        """An unbiased estimate, unless pairs were cut off before they met."""
+        censored = self.meetings.n_censored
+        if censored == 0:
+            return "unbiased estimate"
+        return (
+            f"biased estimate: {censored} of {len(self.values)} pairs did not meet within the "
+            "steps, and what they would still have added is missing"
+        )
+
+    @reported
+    def n_met(self) -> int:
+        return int(self.meetings.met.sum())
+
+    @reported
+    def pairs(self) -> list[PairEstimate]:
+        columns = self.values, self.meetings.times, self.meetings.met
+        return [
+            PairEstimate(*row) for row in zip(*(part.tolist() for part in columns), strict=True)
+        ]
 
     def lines(self) -> Iterable[str]:
-        times, met = self.meetings.times, self.meetings.met
-        yield f"stationary mean of {self.statistic}: {self.estimated.text(4)}, {self.kind}"
+        times = self.meetings.times
+        yield f"stationary mean of {self.statistic}: {self.mean.text(4)}, {self.kind}"
         yield (
-            f"{int(met.sum())} of {len(met)} pairs met, after {int(np.median(times)):,} steps in "
+            f"{self.n_met} of {len(times)} pairs met, after {int(np.median(times)):,} steps in "
             f"the median and {int(times.max()):,} at most"
         )
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[PairEstimate]:
         """One row per pair."""
-        import pandas
+        return self.pairs
 
-        meetings = self.meetings
-        return pandas.DataFrame(
-            {"estimate": self.values[:, 0], "time": meetings.times, "met": meetings.met}
-        )
 
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.mixing import plot_estimates
+class WindowSums:
+    """The sum H of each pair over the steps from first to last, added up while the chains move."""
 
-        return {"estimates": plot_estimates(self.values[:, 0], self.statistic)}
+    def __init__(
+        self, statistic: TokenStatistic, n_pairs: int, first: int, last: int, lag: int
+    ) -> None:
+        self.statistic, self.first, self.last, self.lag = statistic, first, last, lag
+        self.n_pairs, self.sums = n_pairs, np.zeros((n_pairs, 0))
+
+    @property
+    def estimates(self) -> Floats:
+        """H (pairs, d), once all pairs have met and made the steps up to the last."""
+        return self.sums / (self.last - self.first + 1)
+
+    def add(
+        self,
+        places: NDArray[np.int64],
+        times: NDArray[np.int64],
+        left: Tensor,
+        right: Tensor | None,
+    ) -> None:
+        """Adds X_t = left where t is in the window, and h(X_t) - h(Y_{t-L}) with its weight."""
+        inside = (self.first <= times) & (times <= self.last)
+        nearest = np.maximum(1, -((self.last - times) // self.lag))
+        weights = np.maximum(0, (times - self.first) // self.lag - nearest + 1)
+        corrects = right is not None and bool(weights.any())
+        if not inside.any() and not corrects:
+            return
+        value = self._values(left)
+        change = inside[:, None] * value
+        if right is not None and corrects:
+            change = change + weights[:, None] * (value - self._values(right))
+        if not self.sums.size:
+            self.sums = np.zeros((self.n_pairs, value.shape[1]))
+        self.sums[places] += change
+
+    def _values(self, tokens: Tensor) -> Floats:
+        """The statistic (rows, d) of texts."""
+        return self.statistic(tokens).double().reshape(len(tokens), -1).cpu().numpy()
 
 
 def _token_statistic(

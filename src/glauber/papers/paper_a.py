@@ -529,7 +529,7 @@ def ask_single_mask(s: Settings) -> dict[str, Any]:
         def make(options: dict[str, Any] = options) -> dict[str, Any]:
             result = single_mask(s.model, device=s.device, **options)
             names = ("difference", "total_variation", "reversed")
-            estimates = {name: result.over_texts(name) for name in names}
+            estimates = {name: getattr(result, name) for name in names}
             row = {"differing": result.differing, "covered": result.covered}
             picture = json.loads(result.figure().to_json() or "{}")
             return {"estimates": estimates, "row": row, "picture": picture}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glauber.compatibility.pseudo_likelihood import hidden_laws
+from glauber.compatibility.pseudo_likelihood import conditional_log_probs
 from glauber.conditionals.texts import Row
 from glauber.errors import GlauberError
 from glauber.parameters import ModelOrName, WhereAndDtype
@@ -94,7 +94,7 @@ def _log_probs_alone(parent: Parent, sites: Tensor) -> Tensor:
     table = torch.zeros(len(sites), parent.model.vocab_size, dtype=torch.float64)
     rows = torch.zeros(len(sites), dtype=torch.int64)
     with track("positions", len(sites)) as advance:
-        queries = hidden_laws(parent.model, parent.tokens[None], rows, sites[:, None])
+        queries = conditional_log_probs(parent.model, parent.tokens[None], rows, sites[:, None])
         for part, log_probs in queries:
             table[part] = log_probs[:, 0].cpu()
             advance(len(part))

@@ -32,7 +32,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from glauber.checks import Whole
-from glauber.compatibility.pseudo_likelihood import hidden_laws
+from glauber.compatibility.pseudo_likelihood import conditional_log_probs
 from glauber.conditionals.base import PAD, Conditionals, Model
 from glauber.conditionals.load import load
 from glauber.conditionals.starts import readable, skip, starts
@@ -294,7 +294,9 @@ class DeferredQueries:
                 tokens[row, site] = token
             sites[row, : len(hidden)] = torch.tensor(hidden)
         every = torch.arange(len(contexts))
-        for part, distributions in hidden_laws(conditionals, tokens, every, sites, asked=most):
+        for part, distributions in conditional_log_probs(
+            conditionals, tokens, every, sites, asked=most
+        ):
             for row, log_probs in zip(part.tolist(), distributions.cpu().numpy(), strict=True):
                 answers = self._log_probs[contexts[row]]
                 slots = {site: slot for slot, site in enumerate(contexts[row][1])}
