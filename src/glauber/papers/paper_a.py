@@ -4,7 +4,6 @@ Our copy of the text has lost many numbers, above all the temperatures; those se
 are listed as `not_in_paper`.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
@@ -33,6 +32,7 @@ from glauber.figures.mixing import (
     plot_forgetting,
     plot_scaling,
 )
+from glauber.json_text import parse_json
 from glauber.landscape.labels import held_out_passages
 from glauber.landscape.prefixes import PREFIXES, prefixes
 from glauber.landscape.recurrence import Recurrence, recurrence
@@ -531,7 +531,7 @@ def ask_single_mask(s: Settings) -> dict[str, Any]:
             names = ("difference", "total_variation", "reversed")
             estimates = {name: getattr(result, name) for name in names}
             row = {"differing": result.differing, "covered": result.covered}
-            picture = json.loads(result.figure().to_json() or "{}")
+            picture = parse_json(result.figure().to_json() or "{}")
             return {"estimates": estimates, "row": row, "picture": picture}
 
         stored = s.part("single-mask", options | {"model": weights(s.model)}, make)

@@ -20,7 +20,6 @@ pooling over seeds, verdicts and pages. For example
     )
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from glauber.errors import GlauberError
 from glauber.extras import need
+from glauber.json_text import parse_json
 from glauber.landscape.scorers import SIMILARITY
 from glauber.papers.claims import EXACT, Claim, Quantity, Region, by_verdict, pooled
 from glauber.papers.work import FLAGS, Chains, Request, Scale, Settings
@@ -238,7 +238,9 @@ class Reproduction(Result):
     def stored(self) -> dict[str, Any]:
         """As `from_stored` reads it: with figures, and claims in the order of the declaration."""
         claims = [claim.to_dict() for claim in self.claims]
-        pictures = {name: json.loads(each.to_json()) for name, each in self.pictures.items()}
+        pictures = {
+            name: parse_json(each.to_json() or "{}") for name, each in self.pictures.items()
+        }
         return self.to_dict() | {"claims": claims, "pictures": pictures}
 
     @classmethod
