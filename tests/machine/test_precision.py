@@ -66,7 +66,7 @@ def test_mixtures_are_as_far_as_they_must_be(exact, tiny_folder, texts):
     there = p[np.arange(30), stood]
     assert found.n_contexts == 30 and found.n_texts == len(texts)
     for row in found.rows:
-        a, (distance, same, nll) = SHARES[row.dtype], row.values
+        a, (distance, same, nll) = SHARES[row.precision], row.values
         np.testing.assert_allclose(
             distance, a * np.abs(p - uniform).sum(1) / 2, rtol=1e-8, atol=1e-12
         )
@@ -90,7 +90,7 @@ def test_texts_take_turns_and_no_site_comes_twice(exact, texts):
 
 def test_a_real_model_and_its_result(tiny_folder, texts, source, glauber):
     found = models(str(tiny_folder), error=True, texts=texts, contexts=20, device="cpu")
-    errors = {r.dtype: r.values[0].mean() for r in found.error.rows if not r.reason}
+    errors = {r.precision: r.values[0].mean() for r in found.error.rows if not r.reason}
     assert 0 < errors["float32"] < 1e-5 < errors["bfloat16"] < 0.1
     if int8_works():
         assert 1e-4 < errors["int8"] < 0.1
@@ -105,7 +105,7 @@ def test_a_real_model_and_its_result(tiny_folder, texts, source, glauber):
         "models", tiny_folder, "--error", "--from", source, "--contexts", 20, "--json",
         "--device", "cpu",
     )  # fmt: skip
-    assert code == 0 and json.loads(said) == found.to_dict()
+    assert code == 0 and json.loads(said) == found.record()
 
 
 def test_a_precision_that_is_not_there_says_why(tiny_folder, texts, monkeypatch):

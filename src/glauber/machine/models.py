@@ -6,17 +6,18 @@ draws from. All errors are estimates, and only texts count as independent: conte
 resemble each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glauber.checks import Whole
 from glauber.conditionals.base import PAD, Model, log_probs
 from glauber.conditionals.causal_lm import CausalLM
 from glauber.conditionals.diffusion_lm import DiffusionLM
@@ -30,16 +31,15 @@ from glauber.conditionals.weights import choose_device, kind_of
 from glauber.errors import GlauberError
 from glauber.json_text import Record
 from glauber.parameters import Length, Seed, Trust
-from glauber.progress import Advance, check_count, check_memory, check_seed, say, track
+from glauber.progress import Advance, check_memory, say, track
 from glauber.proteins.inverse_folding import InverseFolding
 from glauber.proteins.inverse_folding import about as about_inverse_folding
 from glauber.proteins.weights import fetch
-from glauber.result import Result, plain, signature, study
+from glauber.result import Result, internal, reported, study
 from glauber.statistics import Estimate, clustered_mean
 from glauber.tables import table
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 PRECISIONS = ("int8", "bfloat16", "float32")
@@ -60,7 +60,7 @@ def models(
         str | Path | Sequence[str] | None,
         "Texts to measure the error on (default: the bundled passages, for English models).",
     ] = None,
-    contexts: Annotated[int, "Hidden sites to measure the error at."] = 500,
+    contexts: Annotated[int, "Hidden sites to measure the error at.", Whole()] = 500,
     length: Length = None,
     seed: Seed = 0,
     device: Annotated[str, "Where the error is measured: auto, cpu, cuda or mps."] = "auto",
@@ -85,26 +85,22 @@ def models(
     fetched: Record = {} if get is None else _fetch(get, name)
     name = get or name
     if error or texts is not None:
-        check_count("number of contexts", contexts)
-        check_seed(seed)
         _check_error(name, error)
     if verify and name is None:
         raise GlauberError("verify compares one model with transformers: give its name.")
     if name is None:
         names = [*(f"bundled:{short}" for short in bundled_names()), *cached_names()]
-        rows = [_row_of(name) for name in names]
-        return Models(rows, sorted(ENCODERS), signature(models="bundled"))
+        return Models([_row_of(name) for name in names])
     if get == INVERSE_FOLDING:
-        return Models([_row_of(get) | fetched], sorted(ENCODERS), signature(models=get))
+        return Models([_row_of(get) | fetched])
     model = load(name, device="cpu", trust_remote_code=trust_remote_code)
     rows = [_about(model) | fetched | (_verify(model) if verify else {})]
     if not error:
-        return Models(rows, sorted(ENCODERS), signature(models=model.name))
+        return Models(rows)
     del model
     load_in = partial(_load_in, name, choose_device(device), trust_remote_code)
     errors = precisions(load_in, texts, contexts=contexts, length=length, seed=seed)
-    settings = dict(contexts=errors.n_contexts, length=length, seed=seed, device=errors.device)
-    return Models(rows, sorted(ENCODERS), signature(models=name, **settings), errors)
+    return Models(rows, errors)
 
 
 def _verify(model: Model) -> Record:
@@ -147,21 +143,16 @@ def _load_in(name: str, device: torch.device, trust_remote_code: bool, dtype: st
 class Models(Result):
     """A row for each model; `forward` is the pass: `described` (ours) or `transformers`."""
 
-    rows: list[Record]  # one for each model
-    known_shapes: list[str]  # those whose head is applied at the hidden sites only
-    signature: str
+    models: list[Record]
     error: "Precisions | None" = None
 
-    def to_dict(self) -> Record:
-        return {
-            "models": plain(self.rows),
-            "known_shapes": self.known_shapes,
-            "error": None if self.error is None else self.error.to_dict(),
-            "signature": self.signature,
-        }
+    @reported
+    def known_shapes(self) -> list[str]:
+        """Those whose head is applied at the hidden sites only."""
+        return sorted(ENCODERS)
 
     def lines(self) -> Iterable[str]:
-        for row in self.rows:
+        for row in self.models:
             yield from (f"{key.replace('_', ' '):>14}  {value}" for key, value in row.items())
         if self.error is not None:
             yield from ("", *self.error.lines())
@@ -169,18 +160,16 @@ class Models(Result):
         yield f"{'known shapes':>14}  {', '.join(self.known_shapes)}"
         yield f"{'others':>14}  any masked or autoregressive LM of transformers, LLaDA, Dream, MDLM"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Mapping[str, object] | list[Record]:
         """One row per model; of a measured error, one per precision and context."""
-        import pandas
-
-        return pandas.DataFrame(self.rows) if self.error is None else self.error.frame()
+        return self.models if self.error is None else self.error.table()
 
     def figures(self) -> "dict[str, go.Figure]":
         from glauber.figures.chart import Chart
 
         figure = Chart("Models", "parameters of each")
-        names = [row["name"] for row in self.rows]
-        figure.add_bar(x=[row["parameters"] for row in self.rows], y=names, orientation="h")
+        names = [row["name"] for row in self.models]
+        figure.add_bar(x=[row["parameters"] for row in self.models], y=names, orientation="h")
         figure.update_xaxes(title="parameters")
         if self.error is None:
             return {"parameters": figure}
@@ -261,7 +250,7 @@ class Contexts(NamedTuple):
 class Precision:
     """The differences of one precision from float64, one for each context."""
 
-    dtype: str
+    precision: str
     values: NDArray[np.float64]  # (3, contexts), in the order of FIGURES: total variation, 1 where
     # the most probable token is the same, difference in nll (nats) of the hidden token
     text: NDArray[np.int64]  # (contexts,)
@@ -276,18 +265,17 @@ class Precision:
 
     def to_dict(self) -> Record:
         if self.reason:
-            return {"precision": self.dtype, "reason": self.reason}
+            return {"precision": self.precision, "reason": self.reason}
         largest = float(self.values[0].max())
-        record = {"precision": self.dtype, **self.means, "largest_total_variation": largest}
-        return dict(plain(record))
+        return {"precision": self.precision, **self.means, "largest_total_variation": largest}
 
     def row(self) -> Record:
         """A row of the table that a person reads."""
         if self.reason:
-            return {"precision": self.dtype, "not there": self.reason}
+            return {"precision": self.precision, "not available": self.reason}
         distance, same, nll = self.means.values()
         return {
-            "precision": self.dtype,
+            "precision": self.precision,
             "total variation": _with_interval(distance),
             "largest": f"{self.values[0].max():.2g}",
             "same most probable token": _with_interval(same, ".1%"),
@@ -299,19 +287,18 @@ class Precision:
 class Precisions:
     """The error of each precision on one model and one machine."""
 
-    rows: list[Precision]
     device: str
     n_contexts: int
     n_texts: int
+    rows: list[Precision] = internal()
 
-    def to_dict(self) -> Record:
-        return {
-            "beside": "float64",
-            "device": self.device,
-            "contexts": self.n_contexts,
-            "texts": self.n_texts,
-            "precisions": [row.to_dict() for row in self.rows],
-        }
+    @reported
+    def reference(self) -> str:
+        return "float64"
+
+    @reported
+    def precisions(self) -> list[Record]:
+        return [row.to_dict() for row in self.rows]
 
     def lines(self) -> Iterable[str]:
         yield (
@@ -322,20 +309,13 @@ class Precisions:
         yield "All figures are estimates; 95% intervals over texts. Total variation: mean and"
         yield "largest over contexts. nll: of the hidden token, in nats, minus that in float64."
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> dict[str, NDArray[Any]]:
         """One row per precision and context."""
-        import pandas
-
-        columns = [
-            {
-                "precision": row.dtype,
-                **dict(zip(FIGURES, row.values, strict=True)),
-                "text": row.text,
-            }
-            for row in self.rows
-            if not row.reason
-        ]
-        return pandas.concat(map(pandas.DataFrame, columns), ignore_index=True)
+        rows = [row for row in self.rows if not row.reason]
+        columns = {"precision": np.repeat([row.precision for row in rows], self.n_contexts)}
+        for number, name in enumerate(FIGURES):
+            columns[name] = np.concatenate([row.values[number] for row in rows])
+        return columns | {"text": np.concatenate([row.text for row in rows])}
 
     def figure(self) -> "go.Figure":
         """The share of contexts whose error is at most so large."""
@@ -347,7 +327,7 @@ class Precisions:
             if not row.reason:
                 error = np.sort(row.values[0]).clip(1e-16)
                 share = np.arange(1, len(error) + 1) / len(error)
-                figure.add_scatter(x=error, y=share, name=row.dtype, line_shape="hv")
+                figure.add_scatter(x=error, y=share, name=row.precision, line_shape="hv")
         figure.update_xaxes(type="log", title="total variation", tickformat=".0e")
         figure.update_yaxes(title="share of contexts at most that far", tickformat=".0%")
         return figure
@@ -372,7 +352,7 @@ def precisions(
         device = exact.device.type
         del exact
         rows = [_precision(dtype, load_in, sample, expected, advance) for dtype in PRECISIONS]
-    return Precisions(rows, device, n, len(sample.text.unique()))
+    return Precisions(device, n, len(sample.text.unique()), rows)
 
 
 def some_contexts(
