@@ -165,11 +165,22 @@ def test_random_tokens_come_from_the_seed_alone():
     assert abs(float(first.double().mean()) - (FIRST_WORD + 59) / 2) < 4 * error
 
 
-def test_sundae_draws_from_the_tempered_law():
-    scores = torch.tensor([0.3, -1.0, 2.0, 0.0, 1.1]).repeat(1, 20000, 1)
+def test_sundae_draws_from_the_tempered_distribution():
+    scores = torch.tensor([0.3, -1.0, 2.0, 0.0, 1.1])
     fill = (torch.arange(20000) + 0.5)[None] / 20000  # every quantile once
-    seen = inverse_cdf(scores / 0.5, fill)[0].bincount(minlength=5) / 20000
-    torch.testing.assert_close(seen, (scores[0, 0] / 0.5).softmax(0), rtol=0, atol=1e-4)
+    drawn = inverse_cdf((scores / 0.5).repeat(1, 20000, 1), fill)[0].bincount(minlength=5) / 20000
+    torch.testing.assert_close(drawn, (scores / 0.5).softmax(0), rtol=0, atol=1e-4)
+    special = torch.zeros(FIRST_WORD)
+    after, _ = sundae_pass(
+        torch.cat([special, scores]).repeat(1, 20000, 1),
+        torch.full((1, 20000), MASK),
+        fill=fill,
+        coin=torch.ones(1, 20000),
+        first=True,
+        draws=True,
+    )
+    drawn = (after[0] - FIRST_WORD).bincount(minlength=5) / 20000
+    torch.testing.assert_close(drawn, (scores / 0.3).softmax(0), rtol=0, atol=1e-4)
 
 
 def test_a_settling_pass_of_sundae_moves_the_doubtful_half():

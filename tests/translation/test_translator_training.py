@@ -10,7 +10,7 @@ from glauber.errors import GlauberError
 from glauber.translation import training
 from glauber.translation.data import Corpus
 from glauber.translation.decoding import Decoding, translate_texts
-from glauber.translation.model import FIRST_WORD, MASK, PAD, Shape, Translator
+from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, Shape, Translator
 from glauber.translation.training import Plan, _draft_from, corrupt, train
 from tiny_translation import toy_pairs, toy_vocabulary
 
@@ -20,6 +20,19 @@ PLAN = Plan(n_steps=6, n_pairs=16, warmup=2, corruption="mixed")
 def fresh(kind, size, width=32, dropout=0.1):
     torch.manual_seed(0)
     return Translator(Shape(kind, size, width, 2, 1, 1, 2 * width, max_length=64, dropout=dropout))
+
+
+def test_attention_has_the_dropout_of_the_settings():
+    """In training only: with probability 0.5 a weight is 0, else twice as large."""
+    torch.manual_seed(0)
+    shape, states = Shape(width=8, heads=2, dropout=0.5), torch.randn(1, 6, 8)
+    attention, visible = Attention(shape), torch.ones(1, 1, 1, 6, dtype=torch.bool)
+    with torch.no_grad():
+        outputs = torch.stack([attention.train()(states, states, visible) for _ in range(4000)])
+        expected = attention.eval()(states, states, visible)
+        assert attention(states, states, visible).equal(expected)
+    error = outputs.std(0) / 4000**0.5  # of the mean; 48 numbers
+    assert (error > 0).all() and ((outputs.mean(0) - expected).abs() < 5 * error).all()
 
 
 class Killed(Exception):
