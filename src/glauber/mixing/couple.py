@@ -63,9 +63,7 @@ def couple(
     ] = None,
     measure_alpha: Annotated[bool, "Sample alpha on the first text."] = False,
     lag: Annotated[
-        int | None,
-        "Also bound total variation by couplings of this lag.",
-        Whole(1, MOST_STEPS),
+        int | None, "Also bound total variation by couplings of this lag.", Whole()
     ] = None,
     epsilon: Epsilon = 0.25,
     batch_size: Annotated[
