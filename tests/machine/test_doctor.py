@@ -116,7 +116,7 @@ def test_the_command_prints_a_report_without_this_users_home(glauber, monkeypatc
     assert code == 0 and err == ""
     assert "GLAUBER_CACHE      ~/models, not there yet, writable" in out
     assert str(tmp_path) not in out and socket.gethostname() not in out.split()
-    assert "self-test left out" in out and "well" in out.splitlines()[-2]
+    assert "self-test left out" in out and "lines marked - are notes" in out.splitlines()[-2]
 
 
 def test_damaged_and_missing_files_of_the_package_are_found(tmp_path, monkeypatch):

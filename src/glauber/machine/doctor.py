@@ -125,10 +125,10 @@ class Checkup(Result):
             mark, verdict = (" ", "passed") if check.passed else ("!", "failed")
             yield f" {mark}{verdict}  {check.device}: {check.name}, {check.said}"
         if self.failed:
-            yield f"not well: {', '.join(self.failed)}"
+            yield f"Failed: {', '.join(self.failed)}"
         else:
-            passed = f", {counted(len(self.checks), 'check')} passed" if self.checks else ""
-            yield f"well{passed}; - is worth knowing, {self.seconds:.0f} s"
+            passed = f"All {counted(len(self.checks), 'check')} passed; " if self.checks else ""
+            yield f"{passed}lines marked - are notes ({self.seconds:.0f} s)"
 
     def frame(self) -> "pandas.DataFrame":
         """One row per check, or per fact where the self-test was left out."""
