@@ -7,7 +7,6 @@ it is named, prints where the time of a pass goes.
 import sys
 
 import torch
-import torch.nn.functional as F
 
 from bench import check_constraints, check_writing
 from bench import check_families as of
@@ -22,7 +21,6 @@ from glauber.dynamics.glauber import glauber
 from glauber.dynamics.kernel import run, start
 from glauber.dynamics.noise import random_bits, uniform
 from glauber.dynamics.remembered import memoised
-from glauber.translation import fused
 
 
 def noise() -> None:
@@ -140,50 +138,7 @@ def multi_steps() -> None:
     check("tokens that differ between several steps a pass and plain steps", differ, 0)
 
 
-def training() -> None:
-    """The fused attention and cross-entropy of a translator's training, and their gradients."""
-    generator = torch.Generator("cuda").manual_seed(0)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, device="cuda", requires_grad=True)
-
-    parts = [normal(64, 8, n, 32) for n in (12, 40, 40)]
-    lengths = torch.randint(1, 41, (64, 1), generator=generator, device="cuda")
-    visible = (torch.arange(40, device="cuda") < lengths)[:, None, None]
-    ours = fused.attention(*parts, visible)
-    theirs = F.scaled_dot_product_attention(*parts, attn_mask=visible)
-    weight = torch.randn_like(theirs)
-    both = [torch.autograd.grad((x * weight).sum(), parts) for x in (ours, theirs)]
-    gaps = [float((a - b).abs().max()) for a, b in zip(*both, strict=True)]
-    check("fused attention", float((ours - theirs).abs().max().detach()), 1e-5)
-    check("gradients of fused attention", max(gaps), 1e-4)
-    scores, labels = normal(500, 8000), torch.randint(8000, (500,), device="cuda")
-    labels[::7] = 0
-    losses = (
-        fused.cross_entropy(scores, labels, 0.1, 0),
-        F.cross_entropy(scores, labels, ignore_index=0, label_smoothing=0.1),
-    )
-    check("fused cross-entropy", float((losses[0] - losses[1]).abs().detach()), 1e-5)
-    slopes = [torch.autograd.grad(loss, scores)[0] for loss in losses]
-    check("gradient of fused cross-entropy", float((slopes[0] - slopes[1]).abs().max()), 1e-7)
-    with torch.no_grad():
-        words, sure = fused.likely(scores[None], 5)
-        best, there = scores[None, :, 5:].log_softmax(-1).max(-1)
-    check("likeliest words that differ", int((words != there + 5).sum()), 0)
-    check("their log-probabilities", float((sure - best).abs().max()), 1e-5)
-    states, weight, bias = normal(3, 1000, 256), normal(256), normal(256)
-    normed = (
-        fused.layer_norm(states, weight, bias, 1e-5),
-        F.layer_norm(states, (256,), weight, bias, 1e-5),
-    )
-    check("fused layer norm", float((normed[0] - normed[1]).abs().max().detach()), 1e-5)
-    given = torch.randn_like(states)
-    both = [torch.autograd.grad((x * given).sum(), (states, weight, bias)) for x in normed]
-    gaps = [float((a - b).abs().max()) for a, b in zip(*both, strict=True)]
-    check("gradients of fused layer norm", max(gaps), 1e-3)
-
-
-PARTS = (noise, draws, forward, of.refused, graphs, remembered, multi_steps, training)
+PARTS = (noise, draws, forward, of.refused, graphs, remembered, multi_steps)
 PARTS += (of.families, of.base_sizes, of.recorded, of.deberta)
 PARTS += (check_writing.written, check_writing.filled)
 PARTS += (check_constraints.constrained, check_constraints.on_a_backbone)
