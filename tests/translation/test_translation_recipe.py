@@ -148,7 +148,7 @@ def test_the_studies_read_what_the_recipe_leaves(made):
         ("train.tsv", {"out": "x" * 5000}, "cannot be the folder"),
         ("train.tsv", {"out": "a\0b"}, "cannot be the folder"),
         ("x" * 5000, {}, "no file"),
-        ("train.tsv", {"seed": -1}, "the seed is -1"),
+        ("train.tsv", {"seed": -1}, "seed is -1"),
         ("train.tsv", {"corruption": "noise"}, "the corruption is noise"),
         ("train.tsv", {"corruption": "cmlm", "stages": 2}, "has 1 stage"),
         ("train.tsv", {"kept": 1.5}, "the kept share is 1.5"),

@@ -283,7 +283,7 @@ def test_translations_print_as_lines_and_tabulate(folder, tmp_path):
         ("the cat", {"length": "oracle"}, "use evaluate-translator"),
         ("the cat", {"initial": "random", "decoder": "easy-first"}, "fills masks"),
         ("the cat", {"device": "abacus"}, "abacus"),
-        ("the cat", {"seed": -1}, "the seed is -1"),
+        ("the cat", {"seed": -1}, "seed is -1"),
     ],
 )
 def test_what_cannot_be_translated_is_one_sentence(folder, texts, asked, said):
