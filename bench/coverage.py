@@ -206,7 +206,7 @@ def of_two_states(
 
         def draw(_: Generator, n: int) -> Estimate:
             counts = next(found)
-            return jackknife(lambda weights: figure(weights @ counts), n, scale=scale).one()
+            return jackknife(lambda weights: figure(weights @ counts), n, scale=scale).item()
 
         return one_by_one(draw, truth)(generator, n, repetitions)
 
@@ -233,7 +233,7 @@ def spread(generator: Generator, n: int) -> Estimate:
         first, second = weights @ sums / (10 * weights.sum())
         return np.asarray(np.sqrt(second - first**2))
 
-    return jackknife(figure, n, scale="log").one()
+    return jackknife(figure, n, scale="log").item()
 
 
 def ranks(correlation: float, each: int) -> Callable[[Generator, int], Estimate]:

@@ -82,9 +82,16 @@ def plain_type(pkg: griffe.Module, annotation: object) -> tuple[object, str]:
         shown, text = plain_type(pkg, value) if isinstance(value, griffe.Expr) else ("", "")
         return (shown, text) if text else (annotation, "")
     if isinstance(annotation, griffe.ExprSubscript) and str(annotation.left) == "Annotated":
-        shown, text = annotation.slice.elements[:2]
-        return plain_type(pkg, shown)[0], spoken(pkg, text)
+        inner, *notes = annotation.slice.elements
+        shown, text = plain_type(pkg, inner)
+        texts = [note for note in notes if not is_check(note)]
+        return shown, spoken(pkg, texts[0]) if texts else text
     return annotation, ""
+
+
+def is_check(note: object) -> bool:
+    """Whether a note of an annotation is a check, such as `Whole(2)`, rather than help."""
+    return isinstance(note, griffe.ExprCall) and isinstance(note.function, griffe.ExprName)
 
 
 def spoken(pkg: griffe.Module, text: object) -> str:

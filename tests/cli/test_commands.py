@@ -402,4 +402,8 @@ def test_an_answer_decides_the_exit_code(silent, capsys):
     with pytest.raises(typer.Exit) as ended:
         command(verdict)(json=silent, yes=False, out=None)
     assert ended.value.exit_code == 1  # after the answer was printed
-    assert capsys.readouterr().out == ("{}\n" if silent else "glauber:0\n")
+    printed = capsys.readouterr().out
+    if silent:
+        assert json.loads(printed) == {"call": {"study": "verdict", "arguments": {}}}
+    else:
+        assert printed == "glauber:0\n"

@@ -443,7 +443,7 @@ def test_what_was_recorded_is_what_is_asked_again(cold):
     still = forced(run)
     assert 0.2 < still.mean() < 0.9 and not run.read("log_prob_new")[still].any()
     rate = glauber.entropy_production(run).rate
-    assert rate.interval is not None and rate.interval[0] == 0  # a joint law owns them
+    assert rate.interval is not None and rate.interval[0] == 0  # there is a joint distribution
 
 
 def test_forced_sites_are_not_settled(cold):

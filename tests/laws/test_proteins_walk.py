@@ -297,7 +297,7 @@ def test_a_rule_of_ones_own_over_25_letters(tmp_path):
     for name, call in OWN.items():
         found = call(rule, run)
         assert wrong(found) == [], name
-    assert glauber.rectangles(rule, PIECES, count=6, length=8).summary()["mean"] < 1e-9
+    assert glauber.rectangles(rule, PIECES, count=6, length=8).mean.value < 1e-9
     with pytest.raises(glauber.GlauberError, match=UNREAD):
         glauber.topics(run)
 

@@ -85,7 +85,7 @@ def test_a_law_of_ones_own():
 def test_what_is_refused_before_it_begins(tiny_folder, tmp_path):
     with pytest.raises(GlauberError, match=r"must be one of .*adaptive:confidence"):
         package.sample("no such model", ["a"], scan="adaptive:doubt")
-    with pytest.raises(GlauberError, match=r"adaptive:entropy keeps the same law"):
+    with pytest.raises(GlauberError, match=r"adaptive:entropy keeps the same distribution"):
         package.sample(glauber_of(200), ["1 2"], scan="conditioned:entropy", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

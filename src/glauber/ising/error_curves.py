@@ -125,6 +125,7 @@ class ErrorCurves(Result):
 
     @reported
     def repetitions(self) -> int:
+        """Estimates of each mean."""
         return int(self.squared_errors.shape[2])
 
     @reported

@@ -230,13 +230,13 @@ class IsingFit(Result):
     clusters: int | None  # of samples that depend on each other; None: all are independent
     fit: Fit = internal()
 
-    kind = reported(lambda self: "estimate")
-    standard_error_is = reported(lambda self: "sandwich, for many samples")
-    loss = reported(lambda self: float(self.fit.loss))
-    gradient = reported(lambda self: float(self.fit.max_gradient))
-    distance_to_minimiser = reported(lambda self: float(self.fit.error))
-    curvature = reported(lambda self: float(self.fit.curvature))
-    steps = reported(lambda self: self.fit.n_iterations)
+    kind = reported(lambda self: "estimate")  # of the parameters
+    standard_error_is = reported(lambda self: "sandwich, for many samples")  # its kind
+    loss = reported(lambda self: float(self.fit.loss))  # at the estimate
+    gradient = reported(lambda self: float(self.fit.max_gradient))  # its largest entry
+    distance_to_minimiser = reported(lambda self: float(self.fit.error))  # estimated
+    curvature = reported(lambda self: float(self.fit.curvature))  # smallest of the loss
+    steps = reported(lambda self: self.fit.n_iterations)  # of the optimiser
     method = reported(lambda self: self.fit.method)
 
     @reported

@@ -195,7 +195,7 @@ class Race:
 class Races(Result):
     """The samplers at each coupling: exact steps, horizons and simulated chains."""
 
-    sites: int
+    sites: int  # of the model
     clique: int
     field: float
     races: tuple[Race, ...] = internal()

@@ -90,7 +90,7 @@ class Separations(Result):
     steps: int
     delta: float
     rows: tuple[Separation, ...] = internal()
-    kind = reported(lambda self: "exact")
+    kind = reported(lambda self: "exact")  # nothing is simulated
 
     @property
     def promised(self) -> Separation:

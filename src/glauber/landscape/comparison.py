@@ -217,6 +217,7 @@ class Comparison(Result):
 
     @property
     def models_with_topics(self) -> list[ModelRow] | None:
+        """The models whose texts a scorer of topics could read; None without any."""
         return [row for row in self.models if row.topics_end] or None
 
     def lines(self) -> Iterable[str]:

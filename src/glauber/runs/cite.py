@@ -85,9 +85,9 @@ class Citation(Result):
 
     sentence: str
     study: str | None  # None: not known
-    arguments: dict[str, Any]
+    arguments: dict[str, Any]  # of that study's call
     commands: list[str]  # to type, line by line; none where only Python can say it
-    python: list[str]
+    python: list[str]  # the same call, line by line
     left_open: list[str]  # what is not known, or would not be the same
     bibtex: str  # of the software, in the version that was used, and of the two papers
     run: Run | None = internal(default=None)

@@ -59,7 +59,7 @@ class Exported(Result):
 
     to: str
     out: Path
-    bytes: int
+    bytes: int  # size of the file
     run: Run = internal()
 
     def to_dict(self) -> dict[str, Any]:

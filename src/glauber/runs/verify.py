@@ -69,7 +69,7 @@ class Verified(Result):
     planned: int | None  # steps; None where nothing says how the run was made
     damages: tuple[FileDamage, ...]
     signature: str
-    format: int = FORMAT
+    format: int = FORMAT  # version of the format of runs
 
     FIGURES = {"damages": (PLOT, "damages", "n_shown")}
 
@@ -162,8 +162,8 @@ class Repaired(Result):
     remains: tuple[str, ...]  # what is still damaged
     steps: int  # kept
     had: int | None  # steps committed before; None where run.json was damaged
-    planned: int
-    generates: bool = internal()
+    planned: int  # steps
+    generates: bool = internal()  # whether it is a run of unmasking passes
     signature: str = ""
 
     FIGURES = {"damages": (PLOT, "damages", "n_shown")}

@@ -170,18 +170,20 @@ class Cells(Answer):
     """The finished cells of a sweep, and the names of those that are left."""
 
     sweep: Path  # its folder
-    study: str
+    study: str  # that each cell answers
     cells: list[dict[str, Any]]  # in the grid's order
     left: list[str]
-    axes: dict[str, list[Any]] = internal()
+    axes: dict[str, list[Any]] = internal()  # the values of each parameter of the grid
     signature: str = ""
 
     @reported
     def finished(self) -> int:
+        """Number of finished cells."""
         return len(self.cells)
 
     @reported
     def total(self) -> int:
+        """Number of cells of the grid."""
         return len(self.cells) + len(self.left)
 
     def lines(self) -> Iterable[str]:
