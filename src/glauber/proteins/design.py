@@ -713,7 +713,7 @@ class Designs(SequenceResult):
         return {
             f"{name}-{number}" if several else name: figure
             for number, family in enumerate(self.families[:MAX_DRAWN], 1)
-            for name, figure in design_figures(family, named=several).items()
+            for name, figure in design_figures(family, with_name=several).items()
         }
 
     def write(self, path: str | Path) -> Path:
