@@ -295,7 +295,7 @@ class DeferredQueries:
             sites[row, : len(hidden)] = torch.tensor(hidden)
         every = torch.arange(len(contexts))
         for part, distributions in conditional_log_probs(
-            conditionals, tokens, every, sites, asked=most
+            conditionals, tokens, every, sites, n_asked=most
         ):
             for row, log_probs in zip(part.tolist(), distributions.cpu().numpy(), strict=True):
                 answers = self._log_probs[contexts[row]]
@@ -360,7 +360,7 @@ def pseudo_likelihood_ratio(
 
 
 def gain(ask: DeferredQueries, variant: Substitutions, before: int, place: int) -> float:
-    """g(S, i) of the changed site number `place`, S as a number whose bits are its members."""
+    """g(S, i) of the changed site number `number`, S as a number whose bits are its members."""
     inside = [i for i in range(len(variant.sites)) if before >> i & 1]
     hidden = tuple(site for i, site in enumerate(variant.sites) if not before >> i & 1)
     site = variant.sites[place]
