@@ -82,7 +82,7 @@ def plot_quality(systems: Sequence[Evaluation]) -> Chart:
     names = [system.system for system in systems]
     for name, color, values in (
         ("BLEU", BLUE, [system.quality.bleu for system in systems]),
-        ("chrF", QUIET, [one.quality.chrf for one in systems]),
+        ("chrF", QUIET, [system.quality.chrf for system in systems]),
     ):
         hover = f"%{{y}}: {name} %{{x:.2f}}"
         chart.columns(values, names, name, hover, color=color, horizontal=True)

@@ -325,7 +325,7 @@ def agreement(first: TopicScores, second: TopicScores, track: str) -> Agreement:
     if first.labels != second.labels or not np.array_equal(first.steps, second.steps):
         raise GlauberError("two scorers can be compared on the same labels and snapshots only.")
     same = first.values.argmax(axis=2) == second.values.argmax(axis=2)
-    first_scores, other = first.of(track).ravel(), second.of(track).ravel()
-    constant = np.ptp(first_scores) == 0 or np.ptp(other) == 0
-    rank = None if constant else float(spearmanr(first_scores, other).statistic)
+    first_scores, second_scores = first.of(track).ravel(), second.of(track).ravel()
+    constant = np.ptp(first_scores) == 0 or np.ptp(second_scores) == 0
+    rank = None if constant else float(spearmanr(first_scores, second_scores).statistic)
     return Agreement((first.scorer, second.scorer), float(same.mean()), rank)
