@@ -66,17 +66,17 @@ class Call:
 
         from glauber import __version__
 
-        parts: dict[str, object] = {"study": self.study} | self.arguments
+        fields: dict[str, object] = {"study": self.study} | self.arguments
         if inputs.runs:
-            parts.pop("run", None)
+            fields.pop("run", None)
         models = list(dict.fromkeys(map(_model_part, inputs.models)))
         if models:
             for name in ("model", "models"):
-                parts.pop(name, None)
-            parts["model"] = ",".join(models)
+                fields.pop(name, None)
+            fields["model"] = ",".join(models)
         if not inputs.runs:
-            parts |= {"glauber": __version__, "torch": version("torch")}
-        spelled = {name: _spelling(value) for name, value in parts.items() if value is not None}
+            fields |= {"glauber": __version__, "torch": version("torch")}
+        spelled = {name: _spelling(value) for name, value in fields.items() if value is not None}
         own = "|".join(f"{name}:{value}" for name, value in spelled.items())
         return "|".join(dict.fromkeys([*(run.signature for run in inputs.runs), own]))
 

@@ -168,16 +168,18 @@ def check_space(path: Path, needed: float) -> None:
 
 
 @contextmanager
-def explained_errors(folder: Path, kept: str = "the committed steps are safe") -> Iterator[None]:
+def explained_errors(
+    folder: Path, reassurance: str = "the committed steps are safe"
+) -> Iterator[None]:
     """Say in one sentence why something could not be written, and what is kept."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise GlauberError(
-                f"the disk is full, so {folder} cannot be written ({kept}): free some space, then "
-                "resume."
+                f"the disk is full, so {folder} cannot be written ({reassurance}): free some "
+                "space, then resume."
             ) from error
         raise GlauberError(
-            f"{folder} cannot be written: {error.strerror or error}; {kept}."
+            f"{folder} cannot be written: {error.strerror or error}; {reassurance}."
         ) from error

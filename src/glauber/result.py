@@ -206,9 +206,9 @@ def columns_of(row: object, prefix: str = "") -> dict[str, Any]:
     return columns
 
 
-def load_function(place: str) -> Callable[..., Any]:
+def load_function(target: str) -> Callable[..., Any]:
     """The function that "package.module:name" names, imported now."""
-    module, name = place.split(":")
+    module, name = target.split(":")
     return getattr(import_module(module), name)
 
 
@@ -363,19 +363,19 @@ def check_characters(name: str, value: object) -> None:
             ) from error
 
 
-def signature(**parts: Any) -> str:
+def signature(**entries: Any) -> str:
     """One line that says how a result was made: the study, the given parts, then the versions."""
     from importlib.metadata import version
 
     from glauber import __version__
 
     versions = {"glauber": __version__, "torch": version("torch")}
-    return _joined({"study": _study()} | parts | versions)
+    return _joined({"study": _study()} | entries | versions)
 
 
-def signed(run: str, **asked: Any) -> str:
+def signed(run: str, **entries: Any) -> str:
     """The signature of what a study says of a run: the run's own, the study, what it was asked."""
-    return f"{run}|{_joined({'study': _study()} | asked)}"
+    return f"{run}|{_joined({'study': _study()} | entries)}"
 
 
 def _study() -> str | None:
@@ -383,9 +383,9 @@ def _study() -> str | None:
     return None if call is None else call.study
 
 
-def _joined(parts: dict[str, Any]) -> str:
-    said = {name: value for name, value in parts.items() if value is not None}
-    return "|".join(f"{name}:{_short(value)}" for name, value in said.items())
+def _joined(entries: dict[str, Any]) -> str:
+    texts = {name: value for name, value in entries.items() if value is not None}
+    return "|".join(f"{name}:{_short(value)}" for name, value in texts.items())
 
 
 def model_parts(model: "Model") -> dict[str, str]:
@@ -401,7 +401,7 @@ def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ",".join(_short(one) for one in value)
+        return ",".join(_short(item) for item in value)
     return str(value)
 
 
@@ -424,7 +424,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy and torch, scalars too
         return plain(value.tolist())
     if isinstance(value, Iterable):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no place in JSON")
 
 
@@ -433,7 +433,10 @@ def visible(text: str) -> str:
 
     Line breaks and tabs stay; other separators of lines and paragraphs (U+2028, U+0085) do not.
     """
-    return "".join(one if one in "\n\t" or _is_shown(one) else ascii(one)[1:-1] for one in text)
+    return "".join(
+        character if character in "\n\t" or _is_shown(character) else ascii(character)[1:-1]
+        for character in text
+    )
 
 
 def one_line(text: str) -> str:

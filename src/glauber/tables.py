@@ -78,7 +78,7 @@ def short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list | tuple):
-        return ", ".join(short(one) for one in value)
+        return ", ".join(short(item) for item in value)
     return "-" if value is None else one_line(str(value))
 
 

@@ -59,24 +59,26 @@ def entropy_production(
     the burn-in are evaluated again in float32.
     """
     check_device(device)
-    opened = Run.of(run)
-    check_kernel(opened.spec)
-    if opened.steps == 0:
-        raise GlauberError(f"the run {opened.name} has no steps yet: it recorded no conditional.")
-    burn_in = check_burn_in(burn_in, opened.steps)
-    log_prob_old, entropy = (
-        opened.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
-    )
-    coarse = opened.spec.dtype in COARSE
-    if coarse:
-        model = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
-        log_prob_old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(
-            opened, model.conditionals, burn_in
+    stored_run = Run.of(run)
+    check_kernel(stored_run.spec)
+    if stored_run.steps == 0:
+        raise GlauberError(
+            f"the run {stored_run.name} has no steps yet: it recorded no conditional."
         )
-    rows = _rows_by_chain(log_prob_old, entropy, burn_in, _first_clean_step(opened))
-    temperatures = opened.temperatures
+    burn_in = check_burn_in(burn_in, stored_run.steps)
+    log_prob_old, entropy = (
+        stored_run.read(name)[:, :, 0].astype(np.float64) for name in ("log_prob_old", "entropy")
+    )
+    coarse = stored_run.spec.dtype in COARSE
+    if coarse:
+        model = drawn_from(stored_run, device=device, trust_remote_code=trust_remote_code)
+        log_prob_old[:, burn_in:], entropy[:, burn_in:] = evaluate_again(
+            stored_run, model.conditionals, burn_in
+        )
+    rows = _rows_by_chain(log_prob_old, entropy, burn_in, _first_clean_step(stored_run))
+    temperatures = stored_run.temperatures
     return EntropyProduction(
-        run=opened.name,
+        run=stored_run.name,
         total=production(list(rows.values()), burn_in),
         chains=tuple(
             ChainProduction(chain, float(temperatures[chain]), _chain_rate(row))
@@ -87,7 +89,7 @@ def entropy_production(
             for temperature in np.unique(temperatures)
             if (selected := [row for c, row in rows.items() if temperatures[c] == temperature])
         },
-        dtype=opened.spec.dtype,
+        dtype=stored_run.spec.dtype,
         evaluated_again="float32" if coarse else None,
     )
 

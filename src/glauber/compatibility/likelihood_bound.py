@@ -87,19 +87,19 @@ def likelihood_bound(
     after a context that is always visible.
     """
     corpus, contexts = read_scored(texts, given, length, freeze)
-    opened = load(model, exact=True, **where)
-    if not opened.whole_vocabulary:
+    loaded_model = load(model, exact=True, **where)
+    if not loaded_model.whole_vocabulary:
         raise GlauberError(
-            f"{opened.name} is autoregressive: its log-likelihood is exactly the sum of "
+            f"{loaded_model.name} is autoregressive: its log-likelihood is exactly the sum of "
             "log p(x_t | x_<t) from left to right (`log_joint` in Python) and needs no bound."
         )
-    scored = encode_scored(opened, corpus, contexts, length=length, freeze=freeze)
+    scored = encode_scored(loaded_model, corpus, contexts, length=length, freeze=freeze)
     tokens, free = scored.tokens, scored.free
     count = row_count(free, samples=samples, orders=orders)
-    say(f"{counted(len(scored.rows), 'text')}: {count:,} rows through {opened.name}")
+    say(f"{counted(len(scored.rows), 'text')}: {count:,} rows through {loaded_model.name}")
     with track("rows", count) as advance:
         likelihoods = random_order_likelihoods(
-            opened,
+            loaded_model,
             tokens,
             free,
             keys=scored.keys,
@@ -108,11 +108,19 @@ def likelihood_bound(
             orders=orders,
             seed=seed,
         )
-    named = [
+    numbered = [
         replace(likelihood, text=row.text, number=row.number, id=row.id)
         for likelihood, row in zip(likelihoods, scored.rows, strict=True)
     ]
-    return Likelihoods(opened.name, opened.fingerprint, opened.dtype, samples, orders, seed, named)
+    return Likelihoods(
+        loaded_model.name,
+        loaded_model.fingerprint,
+        loaded_model.dtype,
+        samples,
+        orders,
+        seed,
+        numbered,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,9 +375,9 @@ def random_order_likelihoods(
         chosen = tokens[rows], free[rows], keys[rows]
         nll, hidden = hidden_sets(conditionals, *chosen, samples, seed, advance)
         paths = log_probs_along_orders(conditionals, *chosen, orders, seed, advance)
-        for place, row in enumerate(rows.tolist()):
+        for index, row in enumerate(rows.tolist()):
             likelihoods[row] = _of_row(
-                int(free[row].sum()), nll[place], hidden[place], paths[place]
+                int(free[row].sum()), nll[index], hidden[index], paths[index]
             )
     return [likelihoods[row] for row in range(len(tokens))]
 
@@ -405,7 +413,9 @@ def hidden_sets(
     sites = order_slice(order[:, :, None].expand(-1, -1, 2, -1), begin, end)
     row = torch.arange(len(tokens))[:, None, None].expand_as(begin)
     questions = row.flatten(), sites.flatten(0, 2)
-    log_probs = hidden_log_probs(conditionals, tokens, *questions, asked=EVALUATED, advance=advance)
+    log_probs = hidden_log_probs(
+        conditionals, tokens, *questions, n_asked=EVALUATED, advance=advance
+    )
     return -log_probs.nanmean(dim=1).view(begin.shape), end - begin
 
 
@@ -425,11 +435,11 @@ def log_probs_along_orders(
     n = free.sum(dim=1)
     order, _ = random_orders(free, numbers, FIRST_ORDER + torch.arange(orders), seed)
     result = torch.full(order.shape, torch.nan, dtype=torch.float64)
-    row, draw, place = (order != PAD).nonzero(as_tuple=True)
+    row, draw, position = (order != PAD).nonzero(as_tuple=True)
     if len(row):
-        sites = order_slice(order[row, draw], place, n[row])
+        sites = order_slice(order[row, draw], position, n[row])
         log_probs = hidden_log_probs(conditionals, tokens, row, sites, advance=advance)
-        result[row, draw, place] = log_probs[:, 0]
+        result[row, draw, position] = log_probs[:, 0]
     return result
 
 
@@ -447,9 +457,9 @@ def random_orders(free: Tensor, numbers: Tensor, steps: Tensor, seed: int) -> tu
 
 def order_slice(order: Tensor, begin: Tensor, end: Tensor) -> Tensor:
     """The sites from place begin (...) to before end (...) of orders (..., length), then PAD."""
-    place = begin[..., None] + torch.arange(order.shape[-1])
-    inside = order.gather(-1, place.clamp(max=order.shape[-1] - 1))
-    return torch.where(place < end[..., None], inside, PAD)
+    positions = begin[..., None] + torch.arange(order.shape[-1])
+    inside = order.gather(-1, positions.clamp(max=order.shape[-1] - 1))
+    return torch.where(positions < end[..., None], inside, PAD)
 
 
 def exact_likelihoods(
@@ -463,7 +473,7 @@ def exact_likelihoods(
     rows = torch.tensor([row for row, some in enumerate(sets) for _ in some], dtype=torch.int64)
     hidden = [[*chosen, *[PAD] * (EXACT - len(chosen))] for some in sets for chosen in some]
     sites = torch.tensor(hidden, dtype=torch.int64).view(-1, EXACT)
-    every = hidden_log_probs(conditionals, tokens, rows, sites, asked=EVALUATED, advance=advance)
+    every = hidden_log_probs(conditionals, tokens, rows, sites, n_asked=EVALUATED, advance=advance)
     values = iter(every.tolist())
     return [
         _from_sets({chosen: dict(zip(chosen, next(values), strict=False)) for chosen in some})

@@ -81,19 +81,19 @@ def potential(
     evaluated in float32.
     """
     check_device(device)
-    opened = Run.of(run)
-    refuse_ties(opened.spec, "a potential")
-    if opened.spec.budget is not None:
+    stored_run = Run.of(run)
+    refuse_ties(stored_run.spec, "a potential")
+    if stored_run.spec.budget is not None:
         raise GlauberError(
             "a potential compares all states by one rule, but within max-changes each chain has "
             "a rule of its own."
         )
-    if opened.steps == 0:
-        raise GlauberError(f"the run {opened.name} has no steps yet, so it visited nothing.")
-    chains, temperature = _chains_at(opened, temperature)
-    visits = count_visits(opened, burn_in=burn_in, most=states, chains=chains)
+    if stored_run.steps == 0:
+        raise GlauberError(f"the run {stored_run.name} has no steps yet, so it visited nothing.")
+    chains, temperature = _chains_at(stored_run, temperature)
+    visits = count_visits(stored_run, burn_in=burn_in, most=states, chains=chains)
     _check_size(visits, neighbours)
-    model = drawn_from(opened, device=device, trust_remote_code=trust_remote_code)
+    model = drawn_from(stored_run, device=device, trust_remote_code=trust_remote_code)
     conditionals = model.conditionals
     added = None
     if neighbours:
@@ -108,13 +108,13 @@ def potential(
     )
     order = np.argsort(-ranking.potential, kind="stable")
     split = ranking.split
-    decode = opened.vocabulary.decode
+    decode = stored_run.vocabulary.decode
     return PotentialStudy(
-        run=opened.name,
+        run=stored_run.name,
         temperature=temperature,
         n_chains=len(chains),
-        chains_of_run=opened.n_chains,
-        dtype=opened.spec.dtype,
+        chains_of_run=stored_run.n_chains,
+        dtype=stored_run.spec.dtype,
         share=split.share,
         n_states=len(split.states),
         n_edges=split.n_edges,
@@ -373,13 +373,13 @@ def _log_probs(conditionals: Conditionals, states: Tensor, cliques: Cliques) -> 
     candidates = token[first][:, None].repeat(1, int(cliques.size.max()))
     candidates[cliques.of, position] = token
     rows, sites = states[cliques.state[first]], torch.from_numpy(cliques.site[first])
-    parts = []
+    batches = []
     with track("edges", len(rows)) as advance:
         for part in in_parts(torch.arange(len(rows)), conditionals.vocab_size):
             questions = rows[part], sites[part, None], candidates[part, None]
-            parts.append(conditionals.scores(*questions)[:, 0].double())
+            batches.append(conditionals.scores(*questions)[:, 0].double())
             advance(len(part))
-    scores = torch.cat(parts)[cliques.of, position].numpy()
+    scores = torch.cat(batches)[cliques.of, position].numpy()
     if not np.isfinite(scores).all():
         raise GlauberError("a state contains a token of probability zero, so its flow is infinite.")
     return np.asarray(scores)
@@ -454,20 +454,20 @@ def rank(
     possible = torch.from_numpy(np.flatnonzero(weights > 0))
     every = states[possible] if neighbours is None else torch.cat([states[possible], neighbours])
     split = decompose(conditionals, every, temperature=temperature)
-    place = places_of(states[possible], split.states)
-    component = split.component[place]
+    numbers = places_of(states[possible], split.states)
+    component = split.component[numbers]
     chosen = np.flatnonzero(component == np.bincount(component).argmax())
     rows = possible[chosen]
     free = None if free is None else free[rows]
     pll = pseudo_likelihood(conditionals, states[rows], free, temperature=temperature)
-    values = split.values[place[chosen]]
+    values = split.values[numbers[chosen]]
     return Ranking(states[rows], values, pll.nansum(dim=1).numpy(), weights[rows.numpy()], split)
 
 
 def places_of(states: Tensor, among: Tensor) -> Ints:
     """Where each of the states (states, length) stands among others, which contain them."""
-    place = {row.tobytes(): i for i, row in enumerate(among.numpy())}
-    return np.array([place[row.tobytes()] for row in states.cpu().numpy()], np.int64)
+    number_of = {row.tobytes(): i for i, row in enumerate(among.numpy())}
+    return np.array([number_of[row.tobytes()] for row in states.cpu().numpy()], np.int64)
 
 
 class VisitCounts(NamedTuple):

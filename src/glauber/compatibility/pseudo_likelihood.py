@@ -54,18 +54,18 @@ def hidden_log_probs(
     rows: Tensor,
     sites: Tensor,
     *,
-    asked: int = 1,
+    n_asked: int = 1,
     temperature: float = 1.0,
     advance: Advance | None = None,
 ) -> Tensor:
-    """log pi of the tokens that stand at hidden sites: (questions, asked) float64, NaN for PAD.
+    """log pi of the tokens that stand at hidden sites: (questions, n_asked) float64, NaN for PAD.
 
     Question q hides the sites[q] (k of them, PAD after fewer) of row rows[q] of tokens together,
     and asks about the first ones. On a CPU the answer to one does not depend on the others.
     """
-    result = torch.full((len(rows), asked), torch.nan, dtype=torch.float64)
+    result = torch.full((len(rows), n_asked), torch.nan, dtype=torch.float64)
     lengths = lengths_of(tokens)[rows]
-    packer = conditionals.packed if isinstance(conditionals, OnePass) and asked == 1 else None
+    packer = conditionals.packed if isinstance(conditionals, OnePass) and n_asked == 1 else None
     fit = _fits(packer, lengths)
     if packer is not None and bool(fit.any()):
         for part in fit.nonzero()[:, 0].split(_packed_at_once(packer, tokens.shape[1])):
@@ -74,9 +74,9 @@ def hidden_log_probs(
             _count(advance, len(part))
     chosen = (~fit).nonzero()[:, 0]
     for part, every in conditional_log_probs(
-        conditionals, tokens, rows, sites, asked=asked, temperature=temperature, chosen=chosen
+        conditionals, tokens, rows, sites, n_asked=n_asked, temperature=temperature, chosen=chosen
     ):
-        about = sites[part, : min(every.shape[1], asked)]
+        about = sites[part, : min(every.shape[1], n_asked)]
         present = tokens[rows[part]].gather(1, about.clamp(min=0))
         own = (
             every[:, : about.shape[1]].gather(2, present[..., None].to(every.device))[..., 0].cpu()
@@ -112,7 +112,7 @@ def conditional_log_probs(
     rows: Tensor,
     sites: Tensor,
     *,
-    asked: int = 1,
+    n_asked: int = 1,
     temperature: float = 1.0,
     chosen: Tensor | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
@@ -124,24 +124,24 @@ def conditional_log_probs(
     """
     lengths = lengths_of(tokens)[rows]
     chosen = torch.arange(len(rows)) if chosen is None else chosen
-    for part, k in _parts(conditionals, sites, lengths, chosen, asked):
+    for part, k in _parts(conditionals, sites, lengths, chosen, n_asked):
         yield (
             part,
-            _log_probs(conditionals, tokens[rows[part]], sites[part, :k], asked, temperature),
+            _log_probs(conditionals, tokens[rows[part]], sites[part, :k], n_asked, temperature),
         )
 
 
 def _log_probs(
-    conditionals: Conditionals, tokens: Tensor, sites: Tensor, asked: int, temperature: float
+    conditionals: Conditionals, tokens: Tensor, sites: Tensor, n_asked: int, temperature: float
 ) -> Tensor:
-    """Log-probabilities (rows, asked or all sites, vocab) with the sites (rows, k) hidden.
+    """Log-probabilities (rows, n_asked or all sites, vocab) with the sites (rows, k) hidden.
 
     To a masked LM a hidden token is its mask token, so that the others need not be asked about;
     the width is always the same, since the bits of an answer may depend on it.
     """
     if isinstance(conditionals, OnePass):
         tokens = hide(tokens, sites, conditionals.hidden_token)
-        sites = F.pad(sites[:, :asked], (0, max(0, asked - sites.shape[1])), value=PAD)
+        sites = F.pad(sites[:, :n_asked], (0, max(0, n_asked - sites.shape[1])), value=PAD)
     return log_probs(conditionals, tokens, sites, temperature=temperature)
 
 
@@ -151,7 +151,7 @@ def _count(advance: Advance | None, more: int) -> None:
 
 
 def _parts(
-    conditionals: Conditionals, sites: Tensor, lengths: Tensor, chosen: Tensor, asked: int
+    conditionals: Conditionals, sites: Tensor, lengths: Tensor, chosen: Tensor, n_asked: int
 ) -> list[tuple[Tensor, int]]:
     """The chosen questions in parts of one call each, and how many sites those of a part have.
 
@@ -159,7 +159,7 @@ def _parts(
     """
     chosen = chosen[lengths[chosen].argsort(stable=True)]
     if isinstance(conditionals, OnePass):
-        groups = [(chosen, sites.shape[1], asked)] if len(chosen) else []
+        groups = [(chosen, sites.shape[1], n_asked)] if len(chosen) else []
     else:
         hidden = (sites[chosen] != PAD).sum(dim=1)
         groups = [(chosen[hidden == k], k, k) for k in hidden.unique().tolist()]

@@ -69,21 +69,24 @@ def rectangles(
     construction; it checks the arithmetic of four edges that are computed separately.
     """
     check_memory(BYTES * count, f"{count:,} rectangles")
-    opened = load(model, exact=True, **where)
+    loaded_model = load(model, exact=True, **where)
     say(f"{count:,} rectangles: {6 * count:,} rows through the model, {4 * count:,} in float64")
-    measured = measure(opened, texts, length=length, count=count, top=top, seed=seed)
+    measured = measure(loaded_model, texts, length=length, count=count, top=top, seed=seed)
     order = np.argsort(-measured.delta, kind="stable")
     certified = [int(number) for number in order if measured.certified[number]]
     return RectangleTest(
-        model=opened.name,
-        top=min(top, number_of_proposals(opened)),
+        model=loaded_model.name,
+        top=min(top, number_of_proposals(loaded_model)),
         top_requested=top,
         certificates=[
-            certificate(measured, number, opened.vocabulary) for number in certified[:strongest]
+            certificate(measured, number, loaded_model.vocabulary)
+            for number in certified[:strongest]
         ],
         control=None
         if control is None
-        else _control(control, opened, texts, length, min(count, CONTROL_COUNT), top, seed, where),
+        else _control(
+            control, loaded_model, texts, length, min(count, CONTROL_COUNT), top, seed, where
+        ),
         rectangles=measured,
     )
 
@@ -315,19 +318,19 @@ def evaluate(
     float64; the normalisation of a conditional cancels in a log-ratio. Without influence only two
     tokens are scored in each evaluation, which an autoregressive model can do.
     """
-    parts = []
+    batches = []
     for part in in_parts(torch.arange(len(tokens)), 3 * 4 * conditionals.vocab_size):
-        parts.append(_edges(conditionals, tokens[part], sites[part], values[part], influence))
+        batches.append(_edges(conditionals, tokens[part], sites[part], values[part], influence))
         if advance is not None:
             advance(len(part))
-    scores = torch.cat([score for score, _ in parts])
+    scores = torch.cat([score for score, _ in batches])
     infinite = ~torch.isfinite(scores).all(dim=2).all(dim=1)
     if bool(infinite.any()):
         raise GlauberError(
             f"rectangle {int(infinite.nonzero()[0])} uses a token of probability 0, such as one "
             "outside the allowed vocabulary: its log-ratios are not finite."
         )
-    return scores, torch.cat([variation for _, variation in parts]) if influence else None
+    return scores, torch.cat([variation for _, variation in batches]) if influence else None
 
 
 def _edges(
@@ -469,7 +472,7 @@ def certificate(measured: Rectangles, number: int, vocabulary: Vocabulary) -> Ce
 
 def _control(
     control: str | Conditionals,
-    opened: Model,
+    loaded_model: Model,
     texts: StartingTexts,
     length: int | None,
     count: int,
@@ -479,9 +482,11 @@ def _control(
 ) -> Control:
     """Rectangles of another model with a joint distribution, or of this one left to right."""
     if control == LEFT_TO_RIGHT:
-        if not opened.whole_vocabulary:
-            raise GlauberError(f"{opened.name} is autoregressive already and needs no control.")
-        model: Model = LeftToRightModel(opened)  # type: ignore[assignment]
+        if not loaded_model.whole_vocabulary:
+            raise GlauberError(
+                f"{loaded_model.name} is autoregressive already and needs no control."
+            )
+        model: Model = LeftToRightModel(loaded_model)  # type: ignore[assignment]
     else:
         model = load(control, **where)
         if isinstance(control, str) and model.whole_vocabulary:

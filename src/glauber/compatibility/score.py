@@ -81,16 +81,18 @@ def score(
     text is scored after a context that is always visible, as lm-evaluation-harness does.
     """
     corpus, contexts = read_scored(texts, given, length, freeze)
-    opened = load(model, exact=True, **where)
-    if not opened.whole_vocabulary:
+    loaded_model = load(model, exact=True, **where)
+    if not loaded_model.whole_vocabulary:
         raise GlauberError(
-            f"{opened.name} does not score the whole vocabulary at a hidden site, which a "
+            f"{loaded_model.name} does not score the whole vocabulary at a hidden site, which a "
             "pseudo-log-likelihood needs."
         )
-    scored = encode_scored(opened, corpus, contexts, length=length, freeze=freeze, least=2)
-    scores, note = _score_texts(opened, scored, variant)
-    kind = f"exact up to rounding in {opened.dtype}"
-    return Scores(opened.name, opened.fingerprint, opened.dtype, kind, note, scores)
+    scored = encode_scored(loaded_model, corpus, contexts, length=length, freeze=freeze, least=2)
+    scores, note = _score_texts(loaded_model, scored, variant)
+    kind = f"exact up to rounding in {loaded_model.dtype}"
+    return Scores(
+        loaded_model.name, loaded_model.fingerprint, loaded_model.dtype, kind, note, scores
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +182,8 @@ class Scores(Result):
                 for name in self.scores[0].variants
             }
             figures["texts"] = plot_totals([score.text for score in self.scores], per_token)
-        for place, score in enumerate(self.scores[:LISTED], 1):
-            figures[f"text-{place}"] = plot_scores(score.pieces, score.variants, score.text)
+        for number, score in enumerate(self.scores[:LISTED], 1):
+            figures[f"text-{number}"] = plot_scores(score.pieces, score.variants, score.text)
         return figures
 
 
@@ -261,21 +263,28 @@ def _after_contexts(model: Model, corpus: Corpus, contexts: list[str]) -> Scored
         for text in skipped
     ]
     rows = [by_number[row.number] for row in legible_rows]
-    parts = split_contexts(model, [context[row.number] for row in rows], legible_rows)
-    faults = [continuation_fault(model, part) for part in parts]
+    continuations = split_contexts(model, [context[row.number] for row in rows], legible_rows)
+    faults = [continuation_fault(model, part) for part in continuations]
     skipped += [skip(row, fault) for row, fault in zip(rows, faults, strict=True) if fault]
     report_skipped(skipped, len(corpus))
     sound = [not fault for fault in faults]
-    rows, parts = list(compress(rows, sound)), cut_contexts(model, list(compress(parts, sound)))
-    tokens, free = laid_out(model, parts)
-    return ScoredTokens(tokens, free, rows, [row.text for row in rows], parts)
+    rows, continuations = (
+        list(compress(rows, sound)),
+        cut_contexts(model, list(compress(continuations, sound))),
+    )
+    tokens, free = laid_out(model, continuations)
+    return ScoredTokens(tokens, free, rows, [row.text for row in rows], continuations)
 
 
 def _score_texts(model: Model, scored: ScoredTokens, variant: str) -> tuple[list[Score], str]:
     """The pseudo-log-likelihoods of each text, and a note on what was left out."""
     tokens, free = scored.tokens, scored.free
-    words, note = _words(model, scored, variant)
-    differs = free & (pieces_left(words) > 1) if words is not None else torch.zeros_like(free)
+    word_numbers, note = _words(model, scored, variant)
+    differs = (
+        free & (pieces_left(word_numbers) > 1)
+        if word_numbers is not None
+        else torch.zeros_like(free)
+    )
     # Where no later piece of the word is hidden too, the two variants ask the same question.
     alone = free if variant != "within-word" else free & ~differs
     rows, longest = int(alone.sum() + differs.sum()), int(free.sum(dim=1).max())
@@ -283,7 +292,7 @@ def _score_texts(model: Model, scored: ScoredTokens, variant: str) -> tuple[list
     say(f"{n_texts:,} texts: {rows:,} rows of up to {longest} tokens through {model.name}")
     with track("tokens", rows) as advance:
         original = pseudo_likelihood(model, tokens, alone, advance=advance)
-        within = pseudo_likelihood(model, tokens, differs, words=words, advance=advance)
+        within = pseudo_likelihood(model, tokens, differs, words=word_numbers, advance=advance)
     within = torch.where(differs, within, original)
     spell = model.vocabulary.spell
     return [
@@ -293,7 +302,7 @@ def _score_texts(model: Model, scored: ScoredTokens, variant: str) -> tuple[list
             row.text,
             pieces=[spell(token) for token in tokens[i, free[i]].tolist()],
             log_probs=None if variant == "within-word" else original[i, free[i]].tolist(),
-            log_probs_within_word=None if words is None else within[i, free[i]].tolist(),
+            log_probs_within_word=None if word_numbers is None else within[i, free[i]].tolist(),
         )
         for i, row in enumerate(scored.rows)
     ], note
@@ -307,11 +316,11 @@ def _words(model: Model, scored: ScoredTokens, variant: str) -> tuple[Tensor | N
     try:
         if scored.continuations is not None:
             return words_of(model, scored.continuations, free), ""
-        words = model.vocabulary.words(scored.uncut)
+        word_numbers = model.vocabulary.words(scored.uncut)
     except GlauberError as error:
         if variant == "within-word":
             raise
         return None, f"the within-word variant is left out: {error}"
-    if words.shape[1] < free.shape[1]:
+    if word_numbers.shape[1] < free.shape[1]:
         raise GlauberError("the tokens of a text and of its words do not agree.")
-    return words[:, : free.shape[1]].masked_fill(~free, PAD), ""
+    return word_numbers[:, : free.shape[1]].masked_fill(~free, PAD), ""

@@ -74,29 +74,29 @@ def single_mask(
         raise GlauberError("one free site has one context only: name two or more, such as 3,7.")
     n_sites = len(listed) or sites
     _check_size(top if top <= LARGEST else 2, n_sites)
-    opened = load(model, exact=True, **where)
+    loaded_model = load(model, exact=True, **where)
     least = max([n_sites, *(site + 1 for site in listed)])
-    tokens, free = starts(opened, texts, length=length, least=least)
-    top = min(top, number_of_proposals(opened))
+    tokens, free = starts(loaded_model, texts, length=length, least=least)
+    top = min(top, number_of_proposals(loaded_model))
     _check_size(top, n_sites)
     count = min(count, len(tokens)) if listed else count
-    precise = opened.to(dtype="float64")
+    precise = loaded_model.to(dtype="float64")
     conditionals = precise.conditionals()
     say(f"{count:,} texts: {count * n_sites * top ** (n_sites - 1):,} rows in float64")
     windows = []
     with track("texts", count) as advance:
         for text, chosen in _choose_sites(free, listed, count=count, n_sites=n_sites, seed=seed):
-            few = _few_sites(opened, conditionals, tokens[text], free[text], chosen, top)
+            few = _few_sites(loaded_model, conditionals, tokens[text], free[text], chosen, top)
             windows.append((text, chosen, few, exact_chain(few, n_sites, temperature)))
             advance()
     chains_of = [exact for *_, exact in windows]
     shares = frequencies(chains_of, chains=chains, steps=steps, seed=seed) if chains else None
     comparisons = [
-        compare(opened, *window, None if shares is None else shares[number])
+        compare(loaded_model, *window, None if shares is None else shares[number])
         for number, window in enumerate(windows)
     ]
     return SingleMask(
-        model=opened.name,
+        model=loaded_model.name,
         dtype=str(precise.dtype),
         n_sites=n_sites,
         top=top,
@@ -272,12 +272,12 @@ def _choose_sites(
 
 
 def _few_sites(
-    opened: Model, precise: Conditionals, row: Tensor, free: Tensor, sites: list[int], top: int
+    model: Model, precise: Conditionals, row: Tensor, free: Tensor, sites: list[int], top: int
 ) -> "FewSites":
     """The sites with their own tokens and the most probable ones, the rest of the row frozen."""
     columns = free.nonzero()[:, 0][sites]
     rows = row.repeat(len(sites), 1)
-    scores = opened.proposals().scores(rows, columns[:, None])[:, 0].double()
+    scores = model.proposals().scores(rows, columns[:, None])[:, 0].double()
     own = torch.arange(scores.shape[1]) == row[columns].cpu()[:, None]
     scores = torch.where(own & torch.isfinite(scores), torch.inf, scores.cpu())
     choices = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
@@ -293,7 +293,7 @@ def _check_size(top: int, n_sites: int) -> None:
 
 
 def compare(
-    opened: Model,
+    model: Model,
     text: int,
     sites: list[int],
     few: "FewSites",
@@ -315,12 +315,12 @@ def compare(
         largest=float(apart.max()),
         total_variation=float(weight @ np.abs(np.exp(single) - np.exp(chain)).sum(axis=1) / 2),
         reversed=float(weight @ (single.argmax(axis=1) != chain.argmax(axis=1))),
-        ratio=_ratio(opened, sites, few, contexts, met, shares),
+        ratio=_ratio(model, sites, few, contexts, met, shares),
     )
 
 
 def _ratio(
-    opened: Model,
+    model: Model,
     sites: list[int],
     few: "FewSites",
     contexts: "list[SiteContexts]",
@@ -337,12 +337,12 @@ def _ratio(
     space = Space(few.vocab_size, len(sites))
     filled = few.template.clone()
     filled[few.sites] = few.choices[torch.arange(len(sites)), space.states()[fillings[0]]]
-    spell = opened.vocabulary.spell
+    spell = model.vocabulary.spell
     first, second = (spell(int(few.choices[slot, token])) for token in (a, b))
     return Ratio(
         site=sites[slot],
         tokens=(first, second),
-        context=opened.vocabulary.decode(filled.tolist()),
+        context=model.vocabulary.decode(filled.tolist()),
         share=float(context.weight[row] * np.exp(context.chain[row, [a, b]]).sum()),
         single=float(context.single[row, a] - context.single[row, b]),
         stationary=float(context.chain[row, a] - context.chain[row, b]),
@@ -406,12 +406,12 @@ class ExactChain:
         size, length = self.space.vocab_size, self.space.length
         numbers = np.arange(self.space.size).reshape((size,) * length)
         fillings = np.moveaxis(numbers, site, -1).reshape(-1, size)
-        given = conditional(self.mu, self.space, (site,))
+        conditionals_of_site = conditional(self.mu, self.space, (site,))
         return SiteContexts(
             fillings=fillings,
             weight=self.mu[fillings].sum(axis=1),
             single=np.log(self.single[site, fillings[:, 0]]),
-            chain=np.log(given[fillings]),
+            chain=np.log(conditionals_of_site[fillings]),
         )
 
 

@@ -22,11 +22,11 @@ def main() -> None:
         sys.exit(2)
 
 
-def _check_tasks(words: list[str]) -> None:
+def _check_tasks(arguments: list[str]) -> None:
     """Refuses a folder of tasks that is not there, which lm_eval passes over in silence."""
-    for flag, place in pairwise(words):
-        if flag == "--include_path" and not Path(place).is_dir():
-            raise GlauberError(f"there is no folder {place}, which --include_path names.")
+    for flag, folder in pairwise(arguments):
+        if flag == "--include_path" and not Path(folder).is_dir():
+            raise GlauberError(f"there is no folder {folder}, which --include_path names.")
 
 
 if __name__ == "__main__":

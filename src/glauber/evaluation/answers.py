@@ -57,15 +57,15 @@ class Answer:
     greedy: bool
 
 
-def joined(parts: Sequence[Answer]) -> Answer:
+def joined(answers: Sequence[Answer]) -> Answer:
     """The sum over parts of one text, whose errors are independent."""
-    errors = [part.standard_error for part in parts if part.standard_error is not None]
+    errors = [part.standard_error for part in answers if part.standard_error is not None]
     return Answer(
-        sum(part.value for part in parts),
-        "estimate" if any(part.kind == "estimate" for part in parts) else "exact",
+        sum(part.value for part in answers),
+        "estimate" if any(part.kind == "estimate" for part in answers) else "exact",
         math.hypot(*errors) if errors else None,
-        sum(part.tokens for part in parts),
-        all(part.greedy for part in parts),
+        sum(part.tokens for part in answers),
+        all(part.greedy for part in answers),
     )
 
 
@@ -83,7 +83,7 @@ class Score:
     batch_size: int | None = None
 
     def __call__(
-        self, continuations: Sequence[Continuation], *, whole: bool = False
+        self, continuations: Sequence[Continuation], *, whole_texts: bool = False
     ) -> list[Answer]:
         """The answer of each, in batches of similar length.
 
@@ -104,7 +104,7 @@ class Score:
             for first in range(0, len(order), size):
                 numbers = order[first : first + size]
                 batch = [continuations[number] for number in numbers]
-                answers |= zip(numbers, self._batch(batch, whole, advance), strict=True)
+                answers |= zip(numbers, self._batch(batch, whole_texts, advance), strict=True)
         return [answers[number] for number in range(n)]
 
     def _rows(self, text: Continuation) -> int:
@@ -114,27 +114,29 @@ class Score:
             return row_count(free, samples=self.samples, orders=0)
         return 1 if self.name == "exact" else len(text.own)
 
-    def _batch(self, texts: list[Continuation], whole: bool, advance: Advance) -> Iterator[Answer]:
+    def _batch(
+        self, texts: list[Continuation], whole_texts: bool, advance: Advance
+    ) -> Iterator[Answer]:
         """The answers of texts that go through the model together."""
         tokens, free = laid_out(self.model, texts)
         if self.name == "exact":
             yield from self._exact(tokens, free)
             advance(len(texts))
             return
-        greedy = [False] * len(texts) if whole else is_greedy(self.model, tokens, free)
+        greedy = [False] * len(texts) if whole_texts else is_greedy(self.model, tokens, free)
         if self.name == "bound":
-            keys = keys_of(texts, of="texts" if whole else "contexts")
+            keys = keys_of(texts, of="texts" if whole_texts else "contexts")
             scores = self._bounds(keys, tokens, free, advance)
         else:
             scores = self._pseudo(texts, tokens, free, advance)
-        for (value, error, kind), there, best in zip(scores, free, greedy, strict=True):
-            yield Answer(value, kind, error, int(there.sum()), best)
+        for (value, error, kind), scored, best in zip(scores, free, greedy, strict=True):
+            yield Answer(value, kind, error, int(scored.sum()), best)
 
     def _pseudo(
         self, texts: list[Continuation], tokens: Tensor, free: Tensor, advance: Advance
     ) -> Iterator[tuple[float, float | None, str]]:
-        words = words_of(self.model, texts, free) if self.name == "within-word" else None
-        log_probs = pseudo_likelihood(self.model, tokens, free, words=words, advance=advance)
+        word_numbers = words_of(self.model, texts, free) if self.name == "within-word" else None
+        log_probs = pseudo_likelihood(self.model, tokens, free, words=word_numbers, advance=advance)
         for row, scored in zip(log_probs, free, strict=True):
             yield sum(row[scored].tolist()), None, "exact"
 
@@ -158,14 +160,14 @@ class Score:
     def _exact(self, tokens: Tensor, free: Tensor) -> Iterator[Answer]:
         assert isinstance(self.model, CausalLM)  # others have no exact score
         log_probs, best = self.model.token_log_probs(tokens)
-        for each, largest, there in zip(log_probs, best, free, strict=True):
-            if bool(each[there].isnan().any()):
+        for each, largest, scored in zip(log_probs, best, free, strict=True):
+            if bool(each[scored].isnan().any()):
                 raise GlauberError(
                     f"{self.model.name} has no opening token: a text without a context has no "
                     "likelihood."
                 )
-            greedy = bool(largest[there].all())
-            yield Answer(sum(each[there].tolist()), "exact", None, int(there.sum()), greedy)
+            greedy = bool(largest[scored].all())
+            yield Answer(sum(each[scored].tolist()), "exact", None, int(scored.sum()), greedy)
 
 
 def is_greedy(model: Conditionals, tokens: Tensor, free: Tensor) -> list[bool]:

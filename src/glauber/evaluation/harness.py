@@ -121,13 +121,13 @@ class HarnessLM(LM):  # type: ignore[misc]
 
     def get_model_info(self) -> dict[str, Any]:
         """What lm_eval writes beside its results: what the numbers are, and their error."""
-        found = [one for some in self.answers.values() for one in some]
-        errors = [one.standard_error for one in found if one.standard_error is not None]
+        answers = [answer for some in self.answers.values() for answer in some]
+        errors = [answer.standard_error for answer in answers if answer.standard_error is not None]
         return {
             "loglikelihood_is": SCORES[self.score.name],
             "is_greedy_is": GREEDY,
-            "loglikelihoods": len(found),
-            "loglikelihoods_estimated": sum(one.kind == "estimate" for one in found),
+            "loglikelihoods": len(answers),
+            "loglikelihoods_estimated": sum(answer.kind == "estimate" for answer in answers),
             "mean_standard_error_of_an_estimate": sum(errors) / len(errors) if errors else None,
             "signature": self.signature,
         }
@@ -136,23 +136,28 @@ class HarnessLM(LM):  # type: ignore[misc]
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """The score of each continuation given its context, in nats, and whether it is greedy."""
-        contexts, texts = [one.args[0] for one in requests], [one.args[1] for one in requests]
+        contexts, texts = (
+            [request.args[0] for request in requests],
+            [request.args[1] for request in requests],
+        )
         read = read_continuations(self.model, contexts, texts)
         answers = self.score(cut_contexts(self.model, read))
         self._log("loglikelihood", answers)
-        return self._cache("loglikelihood", requests, [(one.value, one.greedy) for one in answers])
+        return self._cache(
+            "loglikelihood", requests, [(answer.value, answer.greedy) for answer in answers]
+        )
 
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
         """The score of each whole text, in nats: the sum over its windows, where it is long."""
-        texts = [one.args[0] for one in requests]
+        texts = [request.args[0] for request in requests]
         read = read_continuations(self.model, [""] * len(texts), texts)
-        cut = [windows(one, room(self.model)) for one in read]
-        each = iter(self.score([part for parts in cut for part in parts], whole=True))
-        answers = [joined([next(each) for _ in parts]) for parts in cut]
+        cut = [windows(text, room(self.model)) for text in read]
+        each = iter(self.score([part for pieces in cut for part in pieces], whole_texts=True))
+        answers = [joined([next(each) for _ in pieces]) for pieces in cut]
         self._log("loglikelihood_rolling", answers)
-        return self._cache("loglikelihood_rolling", requests, [one.value for one in answers])
+        return self._cache("loglikelihood_rolling", requests, [answer.value for answer in answers])
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """So many tokens after each context, filled greedily, cut where a stop is written."""
@@ -160,29 +165,29 @@ class HarnessLM(LM):  # type: ignore[misc]
             raise GlauberError(
                 f"{self.model.name} is autoregressive: let lm_eval's own `--model hf` generate."
             )
-        asked = [_generation(self.max_gen_toks, one.args[1]) for one in requests]
-        contexts, counts = [one.args[0] for one in requests], [n for n, _ in asked]
-        read = read_continuations(self.model, [""] * len(asked), contexts)
-        rows = [self._hidden(one.pieces, n) for one, n in zip(read, counts, strict=True)]
+        limits = [_generation(self.max_gen_toks, request.args[1]) for request in requests]
+        contexts, counts = [request.args[0] for request in requests], [n for n, _ in limits]
+        read = read_continuations(self.model, [""] * len(limits), contexts)
+        rows = [self._hidden(context.pieces, n) for context, n in zip(read, counts, strict=True)]
         texts = self._filled(rows, counts) if rows else []
-        found = [_until(text, stops) for text, (_, stops) in zip(texts, asked, strict=True)]
-        return self._cache("generate_until", requests, found)
+        answers = [_until(text, stops) for text, (_, stops) in zip(texts, limits, strict=True)]
+        return self._cache("generate_until", requests, answers)
 
     def _log(self, name: str, answers: list[Answer]) -> None:
         """Keeps the answers, and says in lm_eval's log what they are."""
         self.answers[name] = answers
-        said, info = f"{name} is a {SCORES[self.score.name]}", self.get_model_info()
+        message, info = f"{name} is a {SCORES[self.score.name]}", self.get_model_info()
         if info["loglikelihoods_estimated"]:
             error = info["mean_standard_error_of_an_estimate"]
-            said += f"; {info['loglikelihoods_estimated']} of {info['loglikelihoods']} are "
-            said += "estimates" + ("" if error is None else f", standard error {error:.3g} nats")
-        LOG.info(said)
+            message += f"; {info['loglikelihoods_estimated']} of {info['loglikelihoods']} are "
+            message += "estimates" + ("" if error is None else f", standard error {error:.3g} nats")
+        LOG.info(message)
 
-    def _cache(self, name: str, requests: Sequence[Any], found: list[Any]) -> list[Any]:
+    def _cache(self, name: str, requests: Sequence[Any], answers: list[Any]) -> list[Any]:
         """The answers, kept in lm_eval's cache where it has one."""
-        for request, one in zip(requests, found, strict=True):
-            self.cache_hook.add_partial(name, request.args, one)
-        return found
+        for request, answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial(name, request.args, answer)
+        return answers
 
     def _hidden(self, pieces: list[int], n: int) -> list[int]:
         """So many hidden tokens after as much of the context as fits."""
@@ -192,8 +197,8 @@ class HarnessLM(LM):  # type: ignore[misc]
                 f"{n} tokens are to be written, but {self.model.name} reads at most {most}: ask "
                 "for fewer (max_gen_toks)."
             )
-        kept = pieces[max(0, len(pieces) + n - most) :]
-        return [*kept, *[mask_token_of(self.model)] * n]
+        context = pieces[max(0, len(pieces) + n - most) :]
+        return [*context, *[mask_token_of(self.model)] * n]
 
     def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""
@@ -202,30 +207,30 @@ class HarnessLM(LM):  # type: ignore[misc]
         planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.score.seed)
         written = write(planned, batch_size=self.score.batch_size or BATCH).tokens
         opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
-        found = []
-        for row, given, n in zip(written, rows, counts, strict=True):
-            new = row[opening : opening + len(given)][-n:].tolist()
-            stop = next((place for place, token in enumerate(new) if token in ends), n)
-            found.append(self.model.vocabulary.decode(new[:stop]))
-        return found
+        texts = []
+        for row, context, n in zip(written, rows, counts, strict=True):
+            new = row[opening : opening + len(context)][-n:].tolist()
+            stop = next((position for position, token in enumerate(new) if token in ends), n)
+            texts.append(self.model.vocabulary.decode(new[:stop]))
+        return texts
 
 
 register_model("glauber")(HarnessLM)
 
 
-def _batch_size(given: int | str | None) -> int | None:
+def _batch_size(size: int | str | None) -> int | None:
     """A number, or None: lm_eval also says `auto`, and numbers as text."""
-    if given is None or str(given).startswith("auto"):
+    if size is None or str(size).startswith("auto"):
         return None
-    if not str(given).isdecimal():
-        raise GlauberError(f"the batch size is {given!r}, but it must be a number or auto.")
-    check_count("batch size", int(given))
-    return int(given)
+    if not str(size).isdecimal():
+        raise GlauberError(f"the batch size is {size!r}, but it must be a number or auto.")
+    check_count("batch size", int(size))
+    return int(size)
 
 
-def _generation(most: int, asked: Any) -> tuple[int, list[str]]:
+def _generation(most: int, settings: Any) -> tuple[int, list[str]]:
     """How many tokens to write, and where to stop; drawing is refused."""
-    how = dict(asked or {})
+    how = dict(settings or {})
     if how.get("do_sample") or float(how.get("temperature") or 0) > 0:
         raise GlauberError("texts are written greedily here: leave out do_sample and temperature.")
     stops, n = how.get("until") or [], how.get("max_gen_toks", most)

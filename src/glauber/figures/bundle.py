@@ -26,15 +26,15 @@ def script(entry: str) -> str:
     """
     order: list[str] = []
     _collect(entry, order, ())
-    parts = "\n".join(_scoped(name) for name in order)
+    modules = "\n".join(_scoped(name) for name in order)
     head = '"use strict";\nconst modules = {};'
-    return f"(() => {{\n{head}\n{parts}\nreturn modules[{entry!r}];\n}})()"
+    return f"(() => {{\n{head}\n{modules}\nreturn modules[{entry!r}];\n}})()"
 
 
 def inline(entry: str) -> str:
     """The same script as it may stand inside a page: nothing in it ends or hides the script."""
-    made = re.sub(r"</(?=script)", r"<\\/", script(entry), flags=re.IGNORECASE)
-    return made.replace("<!--", "<\\!--")
+    code = re.sub(r"</(?=script)", r"<\\/", script(entry), flags=re.IGNORECASE)
+    return code.replace("<!--", "<\\!--")
 
 
 @cache
@@ -66,9 +66,12 @@ def _beside(name: str, other: str) -> str:
 
 def _scoped(name: str) -> str:
     text = _text(name)
-    names = [found for found in EXPORT.findall(text)]
+    names = [export for export in EXPORT.findall(text)]
     names += [
-        one.strip() for listed in LISTED.findall(text) for one in listed.split(",") if one.strip()
+        name.strip()
+        for listed in LISTED.findall(text)
+        for name in listed.split(",")
+        if name.strip()
     ]
     text = IMPORT.sub(
         lambda m: f"const {{{_renamed(m[1])}}} = modules[{_beside(name, m[2])!r}];", text

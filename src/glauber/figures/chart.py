@@ -170,8 +170,8 @@ class Chart(go.Figure):  # type: ignore[misc]  # Plotly is untyped
     ) -> None:
         """Points; `text` is for the hover text. Estimates (`Estimate`) get their error bars."""
         if isinstance(y, Sequence) and len(y) and isinstance(y[0], Estimate):
-            estimates = [one for one in y if isinstance(one, Estimate)]
-            y, error = [one.value for one in estimates], bars(estimates) | (error or {})
+            estimates = [value for value in y if isinstance(value, Estimate)]
+            y, error = [estimate.value for estimate in estimates], bars(estimates) | (error or {})
         color = self.next_color() if color is None else color
         bar: dict[str, Any] = dict(color=color if isinstance(color, str) else QUIET, thickness=1)
         more = dict(trace or {})
@@ -352,12 +352,12 @@ class Chart(go.Figure):  # type: ignore[misc]  # Plotly is untyped
     ) -> None:
         """A line over the whole height (x) or width (y), named in the legend or by a note."""
         line = dict(color=color, width=width, dash=dash)
-        named = dict(name=plain(name), showlegend=True) if name else {}
+        legend = dict(name=plain(name), showlegend=True) if name else {}
         noted = dict(annotation=dict(text=plain(note), font_color=QUIET)) if note else {}
         if x is not None:
-            self.add_vline(x=x, line=line, **named, **noted)
+            self.add_vline(x=x, line=line, **legend, **noted)
         else:
-            self.add_hline(y=y, line=line, **named, **noted)
+            self.add_hline(y=y, line=line, **legend, **noted)
 
     def region(
         self,
@@ -411,8 +411,10 @@ def plain_all(texts: Iterable[object]) -> list[str]:
 
 def axis(settings: Axis) -> dict[str, Any]:
     """Settings of an axis, with plain texts for its title and its ticks."""
-    named = [name for name in ("ticktext", "categoryarray") if settings.get(name) is not None]
-    texts = {name: plain_all(settings[name]) for name in named}
+    text_settings = [
+        name for name in ("ticktext", "categoryarray") if settings.get(name) is not None
+    ]
+    texts = {name: plain_all(settings[name]) for name in text_settings}
     title = settings.get("title", "")
     return {**settings, **texts, "title": dict(text=plain(title))}
 
@@ -425,8 +427,11 @@ def transparent(color: str, opacity: float) -> str:
 
 def bars(estimates: Sequence[Estimate]) -> dict[str, Any]:
     """Error bars to the ends of each interval; none where there is no interval."""
-    centre = [one.value for one in estimates]
-    low, high = zip(*(one.interval or (one.value, one.value) for one in estimates), strict=True)
+    centre = [estimate.value for estimate in estimates]
+    low, high = zip(
+        *(estimate.interval or (estimate.value, estimate.value) for estimate in estimates),
+        strict=True,
+    )
     return ends(centre, low, high)
 
 
@@ -437,10 +442,10 @@ def ends(centre: Values, low: Values, high: Values) -> dict[str, Any]:
     return dict(type="data", symmetric=False, array=above, arrayminus=below)
 
 
-def token_axes(words: Sequence[str], across: str, down: str) -> dict[str, Any]:
+def token_axes(tokens: Sequence[str], across: str, down: str) -> dict[str, Any]:
     """Both axes of a map of tokens by tokens, the first row on top."""
-    n = len(words)
-    ticks = dict(tickvals=list(range(n)), ticktext=words, showgrid=False)
+    n = len(tokens)
+    ticks = dict(tickvals=list(range(n)), ticktext=tokens, showgrid=False)
     x = ticks | dict(range=[-0.5, n - 0.5], tickangle=-45, title=across)
     return dict(x=x, y=ticks | dict(range=[n - 0.5, -0.5], title=down))
 
@@ -449,18 +454,18 @@ def token_map(
     title: str,
     subtitle: str,
     values: NDArray[Any],
-    words: Sequence[str],
+    tokens: Sequence[str],
     *,
     hover: Sequence[Sequence[str]],
     across: str,
     down: str,
 ) -> Chart:
     """Total variation (n, n) between tokens, with the diagonal left out."""
-    n = len(words)
+    n = len(tokens)
     chart = Chart(
         title,
         subtitle,
-        **token_axes(words, across, down),
+        **token_axes(tokens, across, down),
         height=CELL * n + 200,
         plot_bgcolor=FAINT,
     )
@@ -521,6 +526,6 @@ def _texts(trace: dict[str, Any]) -> dict[str, Any]:
     if isinstance(data, Sequence) and len(data) and isinstance(data[0], str):
         return trace | dict(customdata=plain_all(data))
     if isinstance(data, Sequence) and len(data) and isinstance(data[0], Sequence):
-        rows = [[plain(one) if isinstance(one, str) else one for one in row] for row in data]
+        rows = [[plain(cell) if isinstance(cell, str) else cell for cell in row] for row in data]
         return trace | dict(customdata=rows)
     return trace

@@ -63,10 +63,10 @@ def plot_ratios(ratios: "Sequence[Ratio]") -> Chart:
         x=dict(title="single mask", tickformat="~g"),
         y=dict(title="chain"),
     )
-    single, chain = [one.single for one in ratios], [one.stationary for one in ratios]
+    single, chain = [ratio.single for ratio in ratios], [ratio.stationary for ratio in ratios]
     diagonal = [min(single + chain), max(single + chain)]
     chart.line(diagonal, diagonal, "equal", color=QUIET, width=1.5, dash="dot")
-    counted = [(one.single, one.seen) for one in ratios if one.seen and one.seen.interval]
+    counted = [(ratio.single, ratio.seen) for ratio in ratios if ratio.seen and ratio.seen.interval]
     if counted:
         x, y = zip(*counted, strict=True)
         name = "counted, 95% interval over chains"
@@ -76,7 +76,7 @@ def plot_ratios(ratios: "Sequence[Ratio]") -> Chart:
         chain,
         "a text, enumerated",
         "%{text}\nsingle mask %{x:+.2f}, chain %{y:+.2f}",
-        text=[f"{one.tokens[0]} / {one.tokens[1]}: {one.context}" for one in ratios],
+        text=[f"{ratio.tokens[0]} / {ratio.tokens[1]}: {ratio.context}" for ratio in ratios],
         color=BLUE,
         size=9,
         opacity=0.7,
@@ -151,7 +151,7 @@ def plot_hidden_share(curve: "Sequence[tuple[float, Estimate]]") -> Chart:
     shares, estimates = zip(*curve, strict=True)
     chart.line(
         shares,
-        [one.value for one in estimates],
+        [estimate.value for estimate in estimates],
         "mean of a tenth, 95% interval over texts",
         "%{x:.0%} hidden: %{y:.3f} nats",
         dots=True,
@@ -170,13 +170,13 @@ def plot_orders(texts: list[str], along: Sequence[NDArray[Any]]) -> Chart:
     )
     hover = "%{text}\n%{y:.3f} nats per token"
     numbers = np.repeat(range(1, len(texts) + 1), [len(values) for values in along])
-    named = [texts[number - 1][:80] for number in numbers]
+    labels = [texts[number - 1][:80] for number in numbers]
     chart.dots(
         numbers,
         np.concatenate(along),
         "an order",
         hover,
-        text=named,
+        text=labels,
         color=QUIET,
         size=5,
         opacity=0.7,

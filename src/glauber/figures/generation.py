@@ -34,7 +34,7 @@ MOST_SITES = 40  # with tokens in the cells
 TOTAL_VARIATION = dict(title="total variation", rangemode="tozero")
 
 
-def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> Chart:
+def plot_pairs(pairs: PairCosts, tokens: Sequence[str], error: float) -> Chart:
     """The cost of each ordered pair as a heat map; pairs above the error are framed."""
     kind = "exact" if not pairs.rest.any() else f"lower bounds, {pairs.rest.max():.2g} missing"
     chart = token_map(
@@ -42,8 +42,8 @@ def plot_pairs(pairs: PairCosts, words: Sequence[str], error: float) -> Chart:
         f"total variation from filling the row first ({kind}); "
         f"framed: above {error:g} as a mean of both orders",
         pairs.total_variation,
-        words,
-        hover=[[f"{first} → {second}" for second in words] for first in words],
+        tokens,
+        hover=[[f"{first} → {second}" for second in tokens] for first in tokens],
         across="the token filled second",
         down="the token filled first",
     )
@@ -83,7 +83,7 @@ def plot_filling(
 
 def plot_cost_by_count(counts: Sequence[FillCost]) -> Chart:
     """Total variation against k, with 95% intervals."""
-    sizes = [one.n_sites for one in counts]
+    sizes = [count.n_sites for count in counts]
     chart = Chart(
         "What filling k hidden tokens at once costs",
         "total variation from filling them one by one, mean over sets and orders; "
@@ -91,10 +91,10 @@ def plot_cost_by_count(counts: Sequence[FillCost]) -> Chart:
         x=dict(title="tokens filled at once, k", tickvals=sizes),
         y=TOTAL_VARIATION | dict(range=[0, 1.02]),
     )
-    costs = [one.total_variation for one in counts]
+    costs = [count.total_variation for count in counts]
     chart.line(
         sizes,
-        [one.value for one in costs],
+        [cost.value for cost in costs],
         hover="k = %{x}: %{y:.3f}",
         dots=True,
         error=bars(costs) | dict(color=QUIET, width=3),
@@ -163,7 +163,9 @@ def plot_tokens_a_pass(names: Sequence[str], tokens: Sequence[Estimate]) -> Char
         y=dict(title="tokens per pass"),
     )
     errors = bars(tokens) | dict(color=QUIET, width=3)
-    chart.columns(list(names), [one.value for one in tokens], "", "%{x}: %{y:.3g}", error_y=errors)
+    chart.columns(
+        list(names), [estimate.value for estimate in tokens], "", "%{x}: %{y:.3g}", error_y=errors
+    )
     return chart
 
 
@@ -184,7 +186,7 @@ def plot_frontier(result: "Frontier") -> Chart:
         measured = [cell.figures[name] for cell in cells]
         chart.line(
             [cell.cost for cell in cells],
-            [one.value for one in measured],
+            [estimate.value for estimate in measured],
             schedule,
             "%{x} passes: %{y:.3f}\n%{customdata}",
             dots=True,
@@ -235,7 +237,7 @@ def _quality(result: "Frontier") -> tuple[str, str]:
 def _by_schedule(result: "Frontier") -> "dict[str, list[ScheduleResult]]":
     """The written cells of each line, by cost."""
     lines: dict[str, list[ScheduleResult]] = {}
-    for cell in sorted((one for one in result.schedules if one.how), key=lambda one: one.cost):
+    for cell in sorted((cell for cell in result.schedules if cell.how), key=lambda cell: cell.cost):
         sweeps = cell.how.correct if cell.how else 0
         ending = f", {sweeps} sweep{'s' if sweeps > 1 else ''}" if sweeps else ""
         lines.setdefault(f"{cell.schedule}{ending}", []).append(cell)
@@ -263,7 +265,7 @@ def plot_correction(result: "CorrectionStudy") -> Chart:
         x=dict(title="cost, passes and redraws", tickformat=",d", rangemode="tozero"),
         y=dict(title=what, rangemode="tozero"),
     )
-    for place, passes in enumerate(dict.fromkeys(row.passes for row in result.rows)):
+    for number, passes in enumerate(dict.fromkeys(row.passes for row in result.rows)):
         rows = [row for row in result.rows if row.passes == passes]
         chart.line(
             [row.cost for row in rows],
@@ -271,7 +273,7 @@ def plot_correction(result: "CorrectionStudy") -> Chart:
             f"{passes} pass{'es' * (passes > 1)}",
             "%{x} passes: %{y:.3f}",
             dots=True,
-            color=SCHEDULES[place % len(SCHEDULES)],
+            color=SCHEDULES[number % len(SCHEDULES)],
             width=2,
         )
     if result.exact is not None:

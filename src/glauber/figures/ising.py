@@ -38,7 +38,7 @@ def plot_estimates(
     """
     few, bars = len(names) <= MOST_NAMED, "bars: two standard errors of the sandwich"
     order = np.arange(len(names)) if few else np.argsort(estimate)
-    named = [names[slot] for slot in order]
+    ordered_names = [names[slot] for slot in order]
     chart = Chart(
         "Estimated fields and couplings"
         if few
@@ -48,13 +48,13 @@ def plot_estimates(
         y=dict(tickformat="~g"),
         showlegend=True,
     )
-    x = named if few else np.arange(len(order))
+    x = ordered_names if few else np.arange(len(order))
     chart.dots(
         x,
         estimate[order],
         "estimate",
         "%{text}: %{y:.4f}",
-        text=named,
+        text=ordered_names,
         size=8 if few else 4,
         error=dict(array=2 * error[order], thickness=1.5 if few else 0.7, width=3 * few),
     )
@@ -67,7 +67,7 @@ def plot_estimates(
             truth[order],
             "truth",
             "%{text}: truth %{y:.4f}",
-            text=named,
+            text=ordered_names,
             color=ORANGE,
             size=9 if few else 4,
             **cross,
@@ -158,9 +158,9 @@ def plot_dependency(rows: Sequence[Dependency]) -> Chart:
         height=400,
         legend="below",
     )
-    strengths = [one.coupling for one in rows]
+    strengths = [row.coupling for row in rows]
     for slot, k in enumerate(rows[0].gaps):
-        gaps = [one.gaps[k] for one in rows]
+        gaps = [row.gaps[k] for row in rows]
         chart.line(
             strengths,
             [gap.value if gap.value > gap.error else None for gap in gaps],
@@ -170,8 +170,8 @@ def plot_dependency(rows: Sequence[Dependency]) -> Chart:
             color=SIZES[(3, 2, 0, 4, 1, 5)[slot % 6]],
         )
     errors = {
-        "parallel sampler": [one.parallel.total_variation for one in rows],
-        "one pass": [one.one_pass.at_most for one in rows],
+        "parallel sampler": [row.parallel.total_variation for row in rows],
+        "one pass": [row.one_pass.at_most for row in rows],
     }
     for (name, values), dash in zip(errors.items(), ("dash", "dot"), strict=True):
         chart.line(
@@ -203,12 +203,12 @@ def plot_race(races: Sequence[Race], *, up_to: float | None = None) -> Chart:
         height=500,
         legend="below",
     )
-    couplings, n = [one.model.coupling for one in races], len(first.gibbs)
+    couplings, n = [race.model.coupling for race in races], len(first.gibbs)
     colors = sample_colorscale("Viridis", list(np.linspace(0.05, 0.9, max(n, 2))))
     for slot in range(n):
-        runners = [one.gibbs[slot] for one in races]
+        runners = [race.gibbs[slot] for race in races]
         _add_runners(chart, couplings, runners, f"k = {first.gibbs[slot].k}", colors[slot])
-    parallel = [one.parallel for one in races]
+    parallel = [race.parallel for race in races]
     _add_runners(chart, couplings, parallel, "parallel", ORANGE, dash="dash")
     chart.rule(y=first.budget, dash="dot", width=1)
     return chart
@@ -232,13 +232,13 @@ def _add_runners(
     ]
     chart.dots(
         [coupling for coupling, _ in arrived],
-        [one.mean for _, one in arrived],
+        [simulated.mean for _, simulated in arrived],
         "",
         f"{hover}simulated %{{y:.3g}}",
         color=color,
         size=6,
         line=dict(color=INK, width=0.5),
-        error=dict(array=[one.standard_error for _, one in arrived], width=3),
+        error=dict(array=[simulated.standard_error for _, simulated in arrived], width=3),
     )
 
 
@@ -255,10 +255,10 @@ def plot_separation(rows: Sequence[Separation]) -> Chart:
         y=dict(title="log10 of the probability"),
         height=380,
     )
-    sizes = [one.model.size for one in rows]
+    sizes = [row.model.size for row in rows]
     for name, color, values in (
-        ("N-Gibbs is not in R1", BLUE, [log10(one.gibbs_misses) for one in rows]),
-        ("the parallel sampler is in R1", ORANGE, [one.log10_parallel() for one in rows]),
+        ("N-Gibbs is not in R1", BLUE, [log10(row.gibbs_misses) for row in rows]),
+        ("the parallel sampler is in R1", ORANGE, [row.log10_parallel() for row in rows]),
     ):
         hover = f"{name}, |C| = %{{x}}: 10^%{{y:.1f}}"
         chart.line(sizes, values, name, hover, dots=True, color=color, marker=dict(size=5))

@@ -73,13 +73,13 @@ def plot_topic_river(scores: TopicScores, *, first: str | None = None) -> Chart:
         legend="below",
         hovermode="x unified",
     )
-    order = sorted(range(len(scores.labels)), key=lambda place: scores.labels[place] != first)
+    order = sorted(range(len(scores.labels)), key=lambda index: scores.labels[index] != first)
     mean = scores.values.mean(axis=0)  # (snapshots, labels)
-    for place in order:
-        label = scores.labels[place]
+    for index in order:
+        label = scores.labels[index]
         chart.line(
             scores.steps,
-            mean[:, place],
+            mean[:, index],
             label,
             f"{label} %{{y:.1%}}",
             color=WHITE,
@@ -92,8 +92,8 @@ def plot_topic_river(scores: TopicScores, *, first: str | None = None) -> Chart:
 
 def colour_of(label: str, labels: Sequence[str]) -> str:
     """The colour of a label, the same in every chart of a list of labels."""
-    place = list(labels).index(label) if label in labels else len(labels)
-    return TOPICS[place % len(TOPICS)]
+    number = list(labels).index(label) if label in labels else len(labels)
+    return TOPICS[number % len(TOPICS)]
 
 
 def plot_recurrence(
@@ -164,14 +164,14 @@ def plot_prefix_topics(contrast: Contrast, correction: str) -> Chart:
 
 def plot_prefix_words(contrast: Contrast) -> Chart:
     """A dot and its interval for the distinctive words of both prefixes."""
-    words = sorted([*contrast.more, *contrast.less], key=lambda one: one.log_odds)
+    words = sorted([*contrast.more, *contrast.less], key=lambda word: word.log_odds)
     what = f"log-odds of a {contrast.called[:-1]}, 95% intervals"
-    chart = _contrast(contrast, what, [one.word for one in words], "+.1f")
+    chart = _contrast(contrast, what, [word.word for word in words], "+.1f")
     for clear, name in ((True, f"sure over all {contrast.called} together"), (False, "not sure")):
         rows = {
-            one.word: (one.log_odds, *(one.interval or (one.log_odds, one.log_odds)))
-            for one in words
-            if one.sure is clear
+            word.word: (word.log_odds, *(word.interval or (word.log_odds, word.log_odds)))
+            for word in words
+            if word.sure is clear
         }
         chart.intervals(rows, name, BLUE if clear else QUIET)
     return chart
@@ -211,7 +211,9 @@ def plot_comparison(rows: Sequence[ModelRow]) -> Chart:
     about = "from the same starts, 95% intervals"
     chart = Chart("Models side by side", about, x={}, height=height)
     for number, (title, values) in enumerate(panels.items(), start=1):
-        known = {name: one for name, one in zip(names, values, strict=True) if one is not None}
+        known = {
+            name: value for name, value in zip(names, values, strict=True) if value is not None
+        }
         centre, low, high = np.array(list(known.values()), dtype=float).reshape(-1, 3).T
         top = 1 - (number - 1) * 0.36
         x = axis(dict(title=title, rangemode="tozero", showgrid=True)) | dict(anchor=f"y{number}")
@@ -293,14 +295,14 @@ def plot_trajectory(
     chart = Chart(title, subtitle, x=x, y=y, height=540, showlegend=False)
     cloud = trajectory.points.reshape(-1, 2)
     chart.dots(cloud[:, 0], cloud[:, 1], color=transparent(QUIET, 0.13), size=5)
-    rings = {one: _rings(trajectory, one, traps) for one in shown}
-    for one in shown:
-        points, visible = trajectory.points[one], one == chain
+    rings = {number: _rings(trajectory, number, traps) for number in shown}
+    for number in shown:
+        points, visible = trajectory.points[number], number == chain
         if choose:
             chart.line(points[:, 0], points[:, 1], color=THIN, width=1, visible=visible)
         else:
             _add_coloured_path(chart, points)
-        _add_snapshots(chart, trajectory, one, rings[one], visible=visible)
+        _add_snapshots(chart, trajectory, number, rings[number], visible=visible)
     if len(shown) > 1:
         chart.update_layout(updatemenus=[_menu(trajectory, rings, chain)])
     chart.update_layout(annotations=_ends(trajectory, chain, rings[chain]))
@@ -387,14 +389,16 @@ def _labels(trajectory: Trajectory, rings: Sequence[Ring]) -> list[str]:
 def _menu(trajectory: Trajectory, rings: dict[int, list[Ring]], chain: int) -> dict[str, Any]:
     """A menu that shows one chain's traces at a time."""
     buttons = []
-    for place, one in enumerate(rings):
-        own = range(1 + TRACES * place, 1 + TRACES * (place + 1))
+    for menu_index, shown_chain in enumerate(rings):
+        own = range(1 + TRACES * menu_index, 1 + TRACES * (menu_index + 1))
         visible = [k == 0 or k in own for k in range(1 + TRACES * len(rings))]
         layout = {
-            "title.text": heading(*_title(trajectory, one)),
-            "annotations": _ends(trajectory, one, rings[one]),
+            "title.text": heading(*_title(trajectory, shown_chain)),
+            "annotations": _ends(trajectory, shown_chain, rings[shown_chain]),
         }
-        button = dict(label=f"chain {one}", method="update", args=[{"visible": visible}, layout])
+        button = dict(
+            label=f"chain {shown_chain}", method="update", args=[{"visible": visible}, layout]
+        )
         buttons.append(button)
     return dict(
         buttons=buttons,
@@ -412,15 +416,17 @@ def _ends(trajectory: Trajectory, chain: int, rings: Sequence[Ring]) -> list[dic
     span = np.ptp(trajectory.points.reshape(-1, 2), axis=0) + 1e-12
     labels = [np.divide(at, span) + np.array([0, 0.09]) for *_, at in rings]  # above their rings
     notes = []
-    for name, place in (("start", 0), ("end", -1)):
-        at = trajectory.points[chain, place]
+    for name, snapshot in (("start", 0), ("end", -1)):
+        at = trajectory.points[chain, snapshot]
         sides = {
             (ax, ay): at / span + [ax / 300, -ay / 300]
             for ax, ay in ((0, -30), (0, 30), (34, -22), (-34, -22), (34, 22), (-34, 22))
         }
         ax, ay = max(
             sides,
-            key=lambda side: min((np.hypot(*(sides[side] - one)) for one in labels), default=1.0),
+            key=lambda side: min(
+                (np.hypot(*(sides[side] - label)) for label in labels), default=1.0
+            ),
         )
         labels.append(sides[ax, ay])
         notes.append(

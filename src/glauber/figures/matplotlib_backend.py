@@ -194,7 +194,10 @@ def _add_legend(canvas: Figure, figure: go.Figure, panels: Sequence[Axes]) -> No
     if figure.layout.showlegend is False:
         return
     handles: dict[str, Any] = {}
-    for axes in [*panels, *(one for one in canvas.axes if one not in panels)]:
+    for axes in [
+        *panels,
+        *(axes_of_data for axes_of_data in canvas.axes if axes_of_data not in panels),
+    ]:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     wanted = figure.layout.showlegend or any(
@@ -237,7 +240,9 @@ def _array(values: Any, count: int | None = None) -> Data:
 
 
 def _are_numbers(array: Data) -> bool:
-    return all(one is None or isinstance(one, int | float | np.number) for one in array.ravel())
+    return all(
+        value is None or isinstance(value, int | float | np.number) for value in array.ravel()
+    )
 
 
 def _each(value: Any, number: int) -> Any:
@@ -257,7 +262,7 @@ class _Panel:
             if trace.visible in (None, True)
             and (getattr(trace, "xaxis", None) or "x", getattr(trace, "yaxis", None) or "y") == name
         ]
-        self.x, self.y = (_axis(figure, one) for one in name)
+        self.x, self.y = (_axis(figure, axis_name) for axis_name in name)
         self.categories = {side: self._categories(side) for side in ("x", "y")}
         self.stacks: dict[Any, Data] = {}  # heights so far, of stacked areas and columns
 
@@ -275,17 +280,17 @@ class _Panel:
             self._set_axis(side)
 
     def _number_of(self, trace: Any) -> int:
-        return next(k for k, one in enumerate(self.figure.data) if one is trace)
+        return next(k for k, other in enumerate(self.figure.data) if other is trace)
 
     def _categories(self, side: str) -> list[str] | None:
         settings = getattr(self, side)
         values = [
-            one
+            value
             for trace in self.traces
             if trace.type != "table"
-            for one in (trace[side] if trace[side] is not None else ())
+            for value in (trace[side] if trace[side] is not None else ())
         ]
-        if settings.type != "category" and not any(isinstance(one, str) for one in values):
+        if settings.type != "category" and not any(isinstance(value, str) for value in values):
             return None
         return list(dict.fromkeys(map(str, [*(settings.categoryarray or ()), *values])))
 
@@ -295,7 +300,7 @@ class _Panel:
         if categories is None or values is None:
             return _array(values, count)
         number = {name: k for k, name in enumerate(categories)}
-        return np.array([number[str(one)] for one in values], dtype=float)
+        return np.array([number[str(value)] for value in values], dtype=float)
 
     def _set_scale(self, side: str) -> None:
         if getattr(self, side).type == "log":
@@ -321,11 +326,13 @@ class _Panel:
                 axis.set_ticks(ticks)
             else:
                 shown = slice(None, None, max(1, -(-len(ticks) // 60)))
-                axis.set_ticks(ticks[shown], labels=[words(one) for one in labels][shown])
-                self._turn_long_labels(side, [words(one) for one in labels])
+                axis.set_ticks(ticks[shown], labels=[words(label) for label in labels][shown])
+                self._turn_long_labels(side, [words(label) for label in labels])
         elif not is_log:
-            whole = (settings.tickformat or "").endswith("d")
-            axis.set_major_locator(ticker.MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+            integers = (settings.tickformat or "").endswith("d")
+            axis.set_major_locator(
+                ticker.MaxNLocator(6, integer=integers, steps=[1, 2, 2.5, 5, 10])
+            )
             if isinstance(settings.dtick, int | float) and (high - low) / settings.dtick < 15:
                 axis.set_major_locator(ticker.MultipleLocator(settings.dtick))
         if labels is None and (settings.tickformat or is_log):
@@ -350,7 +357,7 @@ class _Panel:
             axis.grid(True, color=FAINT, linewidth=0.5)
 
     def _turn_long_labels(self, side: str, labels: Sequence[str]) -> None:
-        if side == "x" and max((len(one) for one in labels), default=0) * len(labels) > 34:
+        if side == "x" and max((len(label) for label in labels), default=0) * len(labels) > 34:
             for label in self.axes.get_xticklabels():
                 label.set(rotation=60, ha="right", rotation_mode="anchor")
 
@@ -413,8 +420,8 @@ class _Panel:
         sizes = POINT * np.asarray(6 if marker.size is None else marker.size, dtype=float)
         colors, scale = marker.color, dict[str, Any]()
         if isinstance(colors, Sequence | np.ndarray) and not isinstance(colors, str):
-            if all(isinstance(one, str) for one in colors):
-                colors = [color_of(one) for one in colors]
+            if all(isinstance(value, str) for value in colors):
+                colors = [color_of(value) for value in colors]
             elif marker.colorscale is not None:
                 scale = dict(cmap=_colormap(marker.colorscale))
         else:
@@ -465,15 +472,15 @@ class _Panel:
         along, value = ("y", "x") if horizontal else ("x", "y")
         heights = _array(trace[value])
         places = self._places(along, trace[along], len(heights)).astype(float)
-        bars = [one for one in self.traces if one.type == "bar"]
+        bars = [other for other in self.traces if other.type == "bar"]
         width = np.asarray(0.8 if trace.width is None else trace.width, dtype=float)
         base = 0.0 if trace.base is None else _array(trace.base)
         if mode == "group" and len(bars) > 1:
             width = width / len(bars)
-            slot = next(k for k, one in enumerate(bars) if one is trace)
+            slot = next(k for k, other in enumerate(bars) if other is trace)
             places = places + (slot - (len(bars) - 1) / 2) * width
         elif mode == "stack":
-            base = np.array([self.stacks.get(place, 0.0) for place in places])
+            base = np.array([self.stacks.get(position, 0.0) for position in places])
             self.stacks |= dict(zip(places.tolist(), base + heights, strict=True))
         marker, label = trace.marker, words(trace.name) if trace.name else None
         fallback = COLOURS[number % len(COLOURS)]
@@ -533,9 +540,9 @@ class _Panel:
         """Numbers or texts in the cells, as far as they have room at 7 points."""
         rows = [[f"{value:.2f}" for value in row] for row in z]
         if trace.text is not None:
-            rows = [[words(one).strip("\n ") for one in row] for row in trace.text]
+            rows = [[words(cell).strip("\n ") for cell in row] for row in trace.text]
         letters = max(
-            (len(line) for row in rows for one in row for line in one.split("\n")), default=0
+            (len(line) for row in rows for cell in row for line in cell.split("\n")), default=0
         )
         if letters * len(rows[0]) * 0.065 > 0.85 * WIDTH:
             return
@@ -556,11 +563,11 @@ class _Panel:
 
     def _add_table(self, trace: Any, number: int) -> None:
         head, columns = trace.header.values or (), trace.cells.values or ()
-        rows = [[words(one) for one in row] for row in zip(*columns, strict=True)]
+        rows = [[words(cell) for cell in row] for row in zip(*columns, strict=True)]
         self.axes.set_axis_off()
         if rows:
             drawn = self.axes.table(
-                rows, colLabels=[words(one) for one in head], loc="upper center"
+                rows, colLabels=[words(cell) for cell in head], loc="upper center"
             )
             drawn.auto_set_font_size(False)
             drawn.auto_set_column_width(list(range(len(head))))

@@ -42,7 +42,7 @@ MET = ((True, "met", "circle"), (False, "not by then", "triangle-up-open"))
 Floats = NDArray[np.float64]
 
 
-def plot_influence(influence: InfluenceMatrix, words: Sequence[str]) -> Chart:
+def plot_influence(influence: InfluenceMatrix, tokens: Sequence[str]) -> Chart:
     """The matrix c_ij as a heat map: columns are perturbed tokens, rows affected tokens.
 
     words holds the n tokens as they are spelled. The column of alpha is marked.
@@ -53,20 +53,20 @@ def plot_influence(influence: InfluenceMatrix, words: Sequence[str]) -> Chart:
         f"largest total variation when one token changes{kind}; temperature "
         f"{influence.temperature:g}; framed: the largest column sum, {influence.alpha:.2f}",
         influence.total_variation,
-        words,
-        hover=[[f"{perturbed} → {affected}" for perturbed in words] for affected in words],
+        tokens,
+        hover=[[f"{perturbed} → {affected}" for perturbed in tokens] for affected in tokens],
         across="the token that is replaced",
         down="the token whose distribution changes",
     )
-    strongest, n = int(influence.column_sums.argmax()), len(words)
+    strongest, n = int(influence.column_sums.argmax()), len(tokens)
     chart.region(x=(strongest - 0.5, strongest + 0.5), y=(-0.5, n - 0.5), frame=ORANGE)
     return chart
 
 
 def plot_averaged_influence(averages: Sequence[AveragedInfluence]) -> Chart:
     """The mean influence against temperature, with 95% intervals over chains."""
-    rows = sorted(averages, key=lambda one: one.temperature)
-    means = [mean_over_chains(one.per_chain, bounds=(0.0, np.inf)) for one in rows]
+    rows = sorted(averages, key=lambda average: average.temperature)
+    means = [mean_over_chains(average.per_chain, bounds=(0.0, np.inf)) for average in rows]
     chart = Chart(
         "Influence met on average along a chain",
         "effect of one changed token on all others together; below 1 disagreement shrinks",
@@ -74,8 +74,8 @@ def plot_averaged_influence(averages: Sequence[AveragedInfluence]) -> Chart:
         y=dict(title="summed total variation", rangemode="tozero"),
     )
     chart.line(
-        [one.temperature for one in rows],
-        [one.mean for one in rows],
+        [average.temperature for average in rows],
+        [average.mean for average in rows],
         "",
         "temperature %{x:g}: %{y:.3f}",
         dots=True,
@@ -347,7 +347,7 @@ def plot_distance_by_length(
     estimates = [means[n] for n in lengths]
     chart.line(
         lengths,
-        [one.value for one in estimates],
+        [estimate.value for estimate in estimates],
         "mean, 95% interval",
         "n = %{x}: mean %{y:.3f}",
         dots=True,
@@ -365,9 +365,9 @@ def plot_drift_by_temperature(curves: Mapping[float, Distances]) -> Chart:
         y=dict(title="distance", rangemode="tozero"),
         legend="below",
     )
-    for place, temperature in enumerate(sorted(curves)):
+    for number, temperature in enumerate(sorted(curves)):
         distances = curves[temperature]
-        color = sample_colorscale(COLD_TO_HOT, [place / max(1, len(curves) - 1)])[0]
+        color = sample_colorscale(COLD_TO_HOT, [number / max(1, len(curves) - 1)])[0]
         hover = f"temperature {temperature:g}, step %{{x:,}}: %{{y:.2f}}"
         mean = distances.values.mean(axis=0)
         chart.line(distances.steps, mean, f"{temperature:g}", hover, color=color)

@@ -89,19 +89,22 @@ def check_place(path: Path) -> None:
             f"{path.suffix} is no format of an answer: use {', '.join(known)}, or a folder's name."
         )
     try:
-        whole = path.absolute()
+        absolute = path.absolute()
         if "\0" in str(path):
             raise ValueError("no name has a null character in it")
-        inside = next((one for one in (whole, *whole.parents) if (one / "run.json").exists()), None)
+        inside = next(
+            (folder for folder in (absolute, *absolute.parents) if (folder / "run.json").exists()),
+            None,
+        )
         if inside is not None:
             raise GlauberError(f"{path} lies in the run {inside}: nothing else is written there.")
-        if whole.is_dir() and (path.suffix or any(whole.iterdir())):
+        if absolute.is_dir() and (path.suffix or any(absolute.iterdir())):
             raise GlauberError(f"the folder {path} exists already; give another name.")
-        if whole.exists() and not (whole.is_file() or whole.is_dir()):
+        if absolute.exists() and not (absolute.is_file() or absolute.is_dir()):
             raise GlauberError(f"{path} is no file: a device or a pipe is not written over.")
-        if whole.is_file() and not _ours(whole):
+        if absolute.is_file() and not _ours(absolute):
             raise GlauberError(f"{path} exists already and was not written by glauber.")
-        above = next(one for one in whole.parents if one.exists())
+        above = next(folder for folder in absolute.parents if folder.exists())
         if not above.is_dir() or not os.access(above, os.W_OK):
             raise GlauberError(f"{path} cannot be written: {above} is not a writable folder.")
     except (OSError, ValueError) as error:
@@ -147,8 +150,8 @@ def write_picture(*figures: go.Figure, path: Path) -> None:
     Of several figures a picture each: name.png, name-2.png, …
     """
     if path.suffix.lower() not in PICTURES:
-        named = {f"figure-{number}": figure for number, figure in enumerate(figures, 1)}
-        return write_text(path, page("result.html", figures=named))
+        numbered = {f"figure-{number}": figure for number, figure in enumerate(figures, 1)}
+        return write_text(path, page("result.html", figures=numbered))
     from glauber.figures.matplotlib_backend import picture
 
     for number, figure in enumerate(figures, 1):
@@ -179,7 +182,7 @@ class Drawn:
     @property
     def plotly(self) -> str:
         """The smallest of Plotly's builds that draws every figure."""
-        return packed_plotly(whole=not self.kinds <= CARTESIAN)
+        return packed_plotly(every_trace=not self.kinds <= CARTESIAN)
 
 
 def _table(figure: go.Figure, trace: go.Table) -> Markup:
@@ -195,15 +198,15 @@ def _table(figure: go.Figure, trace: go.Table) -> Markup:
 
 def _row(tag: str, values: Iterable[object]) -> Markup:
     cell = Markup(f'<{tag} dir="auto">{{}}</{tag}>')
-    return Markup("<tr>{}</tr>").format(Markup("").join(cell.format(one) for one in values))
+    return Markup("<tr>{}</tr>").format(Markup("").join(cell.format(value) for value in values))
 
 
-def page(template: str, *, title: str = "glauber", text: str = "", **parts: Any) -> str:
+def page(template: str, *, title: str = "glauber", text: str = "", **variables: Any) -> str:
     """A page that asks nothing of any network; what is put into it is escaped."""
     return str(
         _environment()
         .get_template(template)
-        .render(title=title, text=visible(text), drawn=Drawn(), dark=DARK, **parts)
+        .render(title=title, text=visible(text), drawn=Drawn(), dark=DARK, **variables)
     )
 
 
@@ -221,7 +224,7 @@ def _environment() -> Any:
 
 
 @lru_cache(maxsize=2)
-def packed_plotly(*, whole: bool = False) -> str:
+def packed_plotly(*, every_trace: bool = False) -> str:
     """Plotly's code, compressed, as letters that a page can hold.
 
     The build for scatter, bar and heat map has 0.7 MB; the whole of Plotly has 1.9 MB.
@@ -230,7 +233,7 @@ def packed_plotly(*, whole: bool = False) -> str:
 
     packed = (
         gzip.compress(get_plotlyjs().encode(), compresslevel=9, mtime=0)
-        if whole
+        if every_trace
         else PLOTLY.read_bytes()
     )
     return base64.b64encode(packed).decode("ascii")

@@ -56,8 +56,8 @@ def plot_singles(
 ) -> Chart:
     """The log-ratio of every letter (positions, letters) to the parent's, a column a position."""
     low, high = max(1.0, float(np.quantile(-scores, 0.98))), max(1.0, float(scores.max()))
-    named = [f"{own}{place}" for own, place in zip(wild_type, positions, strict=True)]
-    columns, every = list(range(len(named))), max(1, len(named) // 24)
+    labels = [f"{own}{position}" for own, position in zip(wild_type, positions, strict=True)]
+    columns, every = list(range(len(labels))), max(1, len(labels) // 24)
     chart = Chart(
         "Single mutants",
         "log-ratio to the parent's letter in nats, its site hidden; a dot marks the parent's own",
@@ -66,7 +66,7 @@ def plot_singles(
             range=[-0.5, len(columns) - 0.5],
             tickangle=-60,
             tickvals=columns[::every],
-            ticktext=named[::every],
+            ticktext=labels[::every],
         ),
         y=_letters(letters),
         height=170 + ROW * len(letters),
@@ -79,7 +79,7 @@ def plot_singles(
         bar="nats",
         gap=0,
         colors=((0, ORANGE), (low / (low + high), WHITE), (1, BLUE)),
-        data=[[f"{own}{new}" for own in named] for new in letters],
+        data=[[f"{own}{new}" for own in labels] for new in letters],
     )
     own = [(at, letters.index(letter)) for at, letter in enumerate(wild_type) if letter in letters]
     chart.dots([at for at, _ in own], [row for _, row in own], color=INK, size=4)
@@ -97,7 +97,9 @@ def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
     """Each variant by its mean over orders, one standard deviation and the range over orders."""
     shown = variants[:MOST_NAMED]
     more = "" if len(shown) == len(variants) else f"; the best {MOST_NAMED} of {len(variants):,}"
-    names = [one.name if len(one.name) < 40 else one.name[:37] + "…" for one in shown]
+    names = [
+        variant.name if len(variant.name) < 40 else variant.name[:37] + "…" for variant in shown
+    ]
     chart = Chart(
         "Variants, with the error of their order",
         f"log-ratio to the parent in nats; thick: one sd over orders, thin: their range{more}",
@@ -106,10 +108,16 @@ def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
         height=220 + 22 * len(shown),
         legend="below",
     )
-    rows, means = list(range(len(shown))), [one.mean_over_orders.value for one in shown]
-    thick = dict(type="data", array=[one.order_sd.value for one in shown], thickness=4, width=0)
+    rows, means = list(range(len(shown))), [variant.mean_over_orders.value for variant in shown]
+    thick = dict(
+        type="data", array=[variant.order_sd.value for variant in shown], thickness=4, width=0
+    )
     chart.dots(means, rows, "one sd over orders", color=BLUE, size=1, error_x=thick)
-    spread = ends(means, [one.lowest_order for one in shown], [one.highest_order for one in shown])
+    spread = ends(
+        means,
+        [variant.lowest_order for variant in shown],
+        [variant.highest_order for variant in shown],
+    )
     chart.dots(
         means,
         rows,
@@ -124,7 +132,7 @@ def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
     for name, symbol in MARKS.items():
         if name in shown[0].scores:
             chart.dots(
-                [one.scores[name] for one in shown],
+                [variant.scores[name] for variant in shown],
                 rows,
                 name.replace("_", " "),
                 "%{text}: %{x:+.2f}",
@@ -138,13 +146,13 @@ def plot_order_scores(variants: "Sequence[Variant]") -> Chart:
 
 def plot_order_spread(variants: "Sequence[Variant]") -> Chart:
     """The standard deviation over orders against the number of changes, a dot a variant."""
-    several = [one for one in variants if one.changes > 1]
-    changes = np.array([one.changes for one in several])
+    several = [variant for variant in variants if variant.changes > 1]
+    changes = np.array([variant.changes for variant in several])
     spread = np.zeros(len(several))
     for count in np.unique(changes):
         here = np.nonzero(changes == count)[0]
         spread[here] = np.linspace(-0.3, 0.3, len(here)) if len(here) > 1 else 0.0
-    counts = sorted({int(one) for one in changes})
+    counts = sorted({int(count) for count in changes})
     chart = Chart(
         "Spread of the score over orders",
         "standard deviation in nats; 0 for every variant if there is a joint distribution",
@@ -153,10 +161,10 @@ def plot_order_spread(variants: "Sequence[Variant]") -> Chart:
     )
     chart.dots(
         changes + spread,
-        [one.order_sd.value for one in several],
+        [variant.order_sd.value for variant in several],
         "",
         "%{text}: sd %{y:.2f}",
-        text=[one.name for one in several],
+        text=[variant.name for variant in several],
         color=BLUE,
         opacity=0.7,
     )
@@ -173,14 +181,19 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> C
         height=420,
         legend="below",
     )
-    means, names = [one.mean_over_orders.value for one in variants], [one.name for one in variants]
+    means, names = (
+        [variant.mean_over_orders.value for variant in variants],
+        [variant.name for variant in variants],
+    )
     diagonal = [min(means), max(means)]
     chart.line(diagonal, diagonal, "equal", color=QUIET, width=2, dash="dot")
-    spread = dict(type="data", array=[one.order_sd.value for one in variants], color=FAINT, width=0)
+    spread = dict(
+        type="data", array=[variant.order_sd.value for variant in variants], color=FAINT, width=0
+    )
     for name, color in zip(variants[0].scores, COLOURS, strict=False):
         chart.dots(
             means,
-            [one.scores[name] for one in variants],
+            [variant.scores[name] for variant in variants],
             labels[name],
             "%{text}: %{y:+.2f} against %{x:+.2f}",
             text=names,
@@ -191,9 +204,9 @@ def plot_conventions(variants: "Sequence[Variant]", labels: dict[str, str]) -> C
     return chart
 
 
-def design_figures(family: "ParentDesigns", *, named: bool = False) -> dict[str, Chart]:
-    """The charts of one parent's designs, the most telling first; named by it if asked for."""
-    of = f" of {family.short}" if named else ""
+def design_figures(family: "ParentDesigns", *, with_name: bool = False) -> dict[str, Chart]:
+    """The charts of one parent's designs, the most telling first, with its name if wanted."""
+    of = f" of {family.short}" if with_name else ""
     return {
         "score": plot_scores(family, of),
         "logo": plot_logo(family, of),
@@ -206,7 +219,7 @@ def design_figures(family: "ParentDesigns", *, named: bool = False) -> dict[str,
 
 def _positions(family: "ParentDesigns", places: list[int]) -> dict[str, Any]:
     """An axis with the parent's letter and the position below it."""
-    numbers = [family.positions[place] for place in places]
+    numbers = [family.positions[column] for column in places]
     labels = [f"{family.parent[number - 1]}\n{number}" for number in numbers]
     return dict(
         title="parent's residue and position",
@@ -221,7 +234,7 @@ def _positions(family: "ParentDesigns", places: list[int]) -> dict[str, Any]:
 class _Letter(NamedTuple):
     """The share of one letter at one position, and where its part of the column begins."""
 
-    place: int
+    column: int
     base: float
     share: float
     letter: str
@@ -235,9 +248,9 @@ class _Letter(NamedTuple):
 def _stacks(family: "ParentDesigns", places: list[int]) -> list[_Letter]:
     """The letters of each position, the most frequent on top."""
     letters = []
-    for x, place in enumerate(places):
-        base, row = 0.0, family.shares[place]
-        parent = family.parent[family.positions[place] - 1]
+    for x, column in enumerate(places):
+        base, row = 0.0, family.shares[column]
+        parent = family.parent[family.positions[column] - 1]
         for number in row.argsort(kind="stable"):
             share, letter = float(row[number]), family.alphabet[number]
             if share > 0:
@@ -265,17 +278,17 @@ def plot_logo(family: "ParentDesigns", of: str = "") -> Chart:
         barmode="overlay",
         bargap=0,
     )
-    letters = sorted(_stacks(family, places), key=lambda one: one.chemistry)
-    for name, group in groupby(letters, key=lambda one: one.chemistry):
+    letters = sorted(_stacks(family, places), key=lambda letter: letter.chemistry)
+    for name, group in groupby(letters, key=lambda letter: letter.chemistry):
         rows = list(group)
         # Letters as large as their bars, within what is readable.
-        sizes = [int(min(34, max(9, 200 * one.share))) for one in rows]
+        sizes = [int(min(34, max(9, 200 * letter.share))) for letter in rows]
         chart.columns(
-            [one.place for one in rows],
-            [one.share for one in rows],
+            [letter.column for letter in rows],
+            [letter.share for letter in rows],
             name,
             "%{customdata}",
-            text=[one.letter if one.share >= READABLE else "" for one in rows],
+            text=[letter.letter if letter.share >= READABLE else "" for letter in rows],
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
@@ -283,12 +296,12 @@ def plot_logo(family: "ParentDesigns", of: str = "") -> Chart:
             insidetextfont=dict(color=INK, size=sizes),
             color=CLASSES[name][1],
             marker=dict(
-                opacity=[0.4 if one.is_parents else 1.0 for one in rows],
+                opacity=[0.4 if letter.is_parents else 1.0 for letter in rows],
                 line=dict(color=WHITE, width=1),
             ),
             width=0.92,
-            base=[one.base for one in rows],
-            customdata=[f"{one.letter} {one.share:.1%}" for one in rows],
+            base=[letter.base for letter in rows],
+            customdata=[f"{letter.letter} {letter.share:.1%}" for letter in rows],
         )
     return chart
 
@@ -331,17 +344,17 @@ def plot_scores(family: "ParentDesigns", of: str = "") -> Chart:
         y=NATS,
         height=400,
     )
-    designs = sorted(family.designs, key=lambda one: (one.changes, one.rank))
-    spread = [one.order_sd.value for one in designs]
+    designs = sorted(family.designs, key=lambda design: (design.changes, design.rank))
+    spread = [design.order_sd.value for design in designs]
     chart.dots(
         _side_by_side(designs),
-        [one.mean_over_orders.value for one in designs],
+        [design.mean_over_orders.value for design in designs],
         "",
         "%{customdata}\n%{y:.2f} nats",
         color=BLUE,
         size=6,
         error=dict(type="data", array=np.nan_to_num(spread, posinf=0.0), color=THIN, width=0),
-        trace=dict(customdata=[f"{one.name}\n{one.mutations}" for one in designs]),
+        trace=dict(customdata=[f"{design.name}\n{design.mutations}" for design in designs]),
     )
     chart.rule(y=0, dash="dot", width=1)
     return chart
@@ -350,7 +363,7 @@ def plot_scores(family: "ParentDesigns", of: str = "") -> Chart:
 def _side_by_side(designs: "list[Design]") -> list[float]:
     """Distances, with designs of the same distance spread by rank so that none hides another."""
     places: list[float] = []
-    for distance, group in groupby(designs, key=lambda one: one.changes):
+    for distance, group in groupby(designs, key=lambda design: design.changes):
         n = len(list(group))
         places += [distance + (0.7 * (i + 0.5) / n - 0.35 if n > 1 else 0.0) for i in range(n)]
     return places
@@ -389,9 +402,9 @@ def plot_forgetting(family: "ParentDesigns", of: str = "") -> Chart:
         y=SHARE,
     )
     steps = np.arange(walk.kept.shape[1]) * walk.steps_between_looks
-    for chain, kept in enumerate(walk.kept):
+    for chain, shares in enumerate(walk.kept):
         hover = f"chain {chain}, step %{{x:,}}: %{{y:.0%}}"
-        chart.line(steps, kept, "", hover, color=THIN, width=1)
+        chart.line(steps, shares, "", hover, color=THIN, width=1)
     chart.line(steps, walk.kept.mean(axis=0), "", "mean, step %{x:,}: %{y:.0%}", color=BLUE)
     least = 1 - family.max_mutations / len(family.positions)
     if least > 0:
@@ -402,7 +415,9 @@ def plot_forgetting(family: "ParentDesigns", of: str = "") -> Chart:
 def plot_moves(family: "ParentDesigns", of: str = "") -> Chart:
     """The share of steps of each chain that changed a residue, and the designs it met first."""
     walk = family.history
-    met = np.bincount([one.chain for one in family.designs], minlength=len(walk.changed_by_chain))
+    met = np.bincount(
+        [design.chain for design in family.designs], minlength=len(walk.changed_by_chain)
+    )
     chart = Chart(
         f"Chains that are trapped{of}",
         f"share of each chain's steps that changed a residue; {walk.trapped_chains} of "

@@ -92,25 +92,25 @@ def report(
     texts are not English) says why in its place. Traps of a run that was drawn in int8 or
     bfloat16 are evaluated again in float32.
     """
-    opened = Run.of(run)
-    place = Path(out)
-    check_place(place)
+    source = Run.of(run)
+    path = Path(out)
+    check_place(path)
     check_device(device)
     check_count("number of traps", listed, least=0)
     if chain is not None:
-        opened.check_chain(chain)
-    parts = tuple(sections_of(opened, embedder, chain, listed, model, device, trust_remote_code))
+        source.check_chain(chain)
+    sections = tuple(sections_of(source, embedder, chain, listed, model, device, trust_remote_code))
     say("writing the page")
-    made = Report(
-        run=opened,
-        page=place,
-        summary=summary(opened),
-        pictures=dict(run_figures(opened)) if opened.steps else {},
-        sections=parts,
-        signature=signature(opened.spec),
+    result = Report(
+        run=source,
+        page=path,
+        summary=summary(source),
+        pictures=dict(run_figures(source)) if source.steps else {},
+        sections=sections,
+        signature=signature(source.spec),
     )
-    write_text(place, made.html(chain))
-    return made
+    write_text(path, result.html(chain))
+    return result
 
 
 @dataclass(frozen=True)
@@ -152,20 +152,20 @@ class Report(Result):
             "summary": self.summary,
             "sections": [
                 {
-                    "name": one.name,
-                    "heading": one.heading,
-                    "notes": list(one.notes),
-                    "cards": [{"text": c.text, "lines": list(c.lines)} for c in one.cards],
+                    "name": section.name,
+                    "heading": section.heading,
+                    "notes": list(section.notes),
+                    "cards": [{"text": c.text, "lines": list(c.lines)} for c in section.cards],
                 }
-                for one in self.sections
+                for section in self.sections
             ],
             "signature": self.signature,
         }
 
     def lines(self) -> Iterable[str]:
         yield self.summary
-        for one in self.sections:
-            yield f"{one.heading}: {' '.join(one.notes[:2]) or 'see the page.'}"
+        for section in self.sections:
+            yield f"{section.heading}: {' '.join(section.notes[:2]) or 'see the page.'}"
         yield f"the page is {self.page}"
 
     def frame(self) -> "pandas.DataFrame":
@@ -184,10 +184,10 @@ class Report(Result):
         )
 
     def figures(self) -> dict[str, go.Figure]:
-        found = dict(self.pictures)
-        for one in self.sections:
-            found |= {f"{one.name}-{name}": figure for name, figure in one.figures.items()}
-        return found or {"start": plot_survival(np.ones((1, 1)))}
+        charts = dict(self.pictures)
+        for section in self.sections:
+            charts |= {f"{section.name}-{name}": figure for name, figure in section.figures.items()}
+        return charts or {"start": plot_survival(np.ones((1, 1)))}
 
     def html(self, chain: int | None = None) -> str:
         """The page, with the run to be watched; that chain is shown first."""
@@ -206,10 +206,10 @@ class Report(Result):
         )
 
     def _watched(self, chain: int | None) -> Watched:
-        parts = {one.name: one for one in self.sections}
+        sections = {section.name: section for section in self.sections}
         bands = {}
         for kind, name in KINDS.items():
-            part = parts.get(name)
+            part = sections.get(name)
             why = " ".join(part.notes[:1]) if part else ""
             bands[kind] = part.bands if part and part.bands else no_bands(why)
         if chain is None:
@@ -259,8 +259,8 @@ def title(spec: Spec) -> str:
 
 def summary(run: Run) -> str:
     """A few sentences: what was run, how much it moved, what is left of the start."""
-    said = [_what(run), *_held(run.spec), *_kept_to(run.spec)]
-    return " ".join([*said, *(_moved(run) if run.steps else ())])
+    sentences = [_what(run), *_held(run.spec), *_kept_to(run.spec)]
+    return " ".join([*sentences, *(_moved(run) if run.steps else ())])
 
 
 def _what(run: Run) -> str:
@@ -287,35 +287,38 @@ def _temperature(temperature: Any) -> str:
 
 def _held(spec: Spec) -> list[str]:
     """A sentence on what is never redrawn, if there is such a thing."""
-    held = [f"the prefix “{spec.prefix}”"] if spec.prefix else []
+    fixed = [f"the prefix “{spec.prefix}”"] if spec.prefix else []
     if spec.frozen:
         sites = "the site" if len(spec.frozen) == 1 else "the sites"
-        held.append(f"{sites} {ranges(spec.frozen)} (counted from 0, without special tokens)")
-    return [f"Never redrawn: {' and '.join(held)}."] if held else []
+        fixed.append(f"{sites} {ranges(spec.frozen)} (counted from 0, without special tokens)")
+    return [f"Never redrawn: {' and '.join(fixed)}."] if fixed else []
 
 
 def _kept_to(spec: Spec) -> list[str]:
     """A sentence on the constraints that every chain kept to, if there are any."""
-    found = Constraints.from_dict(spec.constraints)
+    constraints = Constraints.from_dict(spec.constraints)
     kinds = [
-        (found.allowed, "only certain tokens at the sites {}"),
-        (found.bias, "a bias at the sites {}"),
-        ([site for group in found.tied for site in group], "one token for each tied group of {}"),
+        (constraints.allowed, "only certain tokens at the sites {}"),
+        (constraints.bias, "a bias at the sites {}"),
+        (
+            [site for group in constraints.tied for site in group],
+            "one token for each tied group of {}",
+        ),
     ]
-    parts = [words.format(ranges(sites)) for sites, words in kinds if sites]
-    if found.budget is not None:
-        parts.append(f"at most {counted(found.budget, 'change')} from each start")
-    return [f"Kept to: {'; '.join(parts)}."] if parts else []
+    descriptions = [description.format(ranges(sites)) for sites, description in kinds if sites]
+    if constraints.budget is not None:
+        descriptions.append(f"at most {counted(constraints.budget, 'change')} from each start")
+    return [f"Kept to: {'; '.join(descriptions)}."] if descriptions else []
 
 
 def ranges(sites: Iterable[int]) -> str:
     """Sites as people write them: 0-95, 109."""
     ordered = enumerate(sorted(set(sites)))
-    parts = []
+    pieces = []
     for _, group in groupby(ordered, lambda pair: pair[1] - pair[0]):
         row = [site for _, site in group]
-        parts.append(str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}")
-    return ", ".join(parts)
+        pieces.append(str(row[0]) if len(row) == 1 else f"{row[0]}-{row[-1]}")
+    return ", ".join(pieces)
 
 
 def _moved(run: Run) -> list[str]:
@@ -354,14 +357,14 @@ def sections_of(
     say("reading and embedding the texts")
     read, chosen, missing = read_texts(run, embedder, device, trust_remote_code)
     say("looking for traps")
-    found, notes = _traps(run, chosen, model, device, trust_remote_code)
-    yield _trap_section(run, found, notes, listed)
+    catalogue, notes = _traps(run, chosen, model, device, trust_remote_code)
+    yield _trap_section(run, catalogue, notes, listed)
     if isinstance(read, str):
         yield Section("trajectory", "Where the texts went", (read,))
         yield Section("about", "Topics", (read,))
         yield Section("basins", "Basins", (read,))
         return
-    yield _trajectory(read, chosen, found, chain)
+    yield _trajectory(read, chosen, catalogue, chain)
     say("scoring topics and finding basins")
     yield _no_topics(missing) if missing else _about(read, chosen, device)
     yield _basins(run, chosen, read.every)
@@ -420,21 +423,23 @@ def _traps(
             raise
         return None, [f"Traps were not looked for: {error}"]
     try:
-        found = usual_traps(run, drawn.conditionals, chosen, device=drawn.device)
-        return found, list(drawn.notes)
+        catalogue = usual_traps(run, drawn.conditionals, chosen, device=drawn.device)
+        return catalogue, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
 
 
-def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], listed: int) -> Section:
+def _trap_section(
+    run: Run, catalogue: Catalogue | None, notes: Sequence[str], listed: int
+) -> Section:
     heading = "Where the chains got stuck"
-    if found is None:
+    if catalogue is None:
         return Section("traps", heading, tuple(notes))
-    paragraphs = [what_a_trap_is(found), *notes]
-    if not found.traps:
-        none = found.none_found()
+    paragraphs = [what_a_trap_is(catalogue), *notes]
+    if not catalogue.traps:
+        none = catalogue.none_found()
         return Section("traps", heading, (*paragraphs, none), bands=found_bands((), note=none))
-    counted = found.summary()
+    counted = catalogue.summary()
     few = min(listed, counted.n_traps)
     paragraphs.append(
         f"{counted.n_traps} {'was' if counted.n_traps == 1 else 'were'} found, "
@@ -443,43 +448,45 @@ def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], liste
         + (f"The {few} longest are" if few < counted.n_traps else "All are")
         + f" written out below ({few} of {counted.n_traps})."
     )
-    figures = {"timeline": plot_trap_timeline(found)}
-    if len(found.traps) > 3:
-        figures["gaps"] = plot_gaps_against_duration(found)
-    cards = tuple(_trap_card(run, trap) for trap in found.by_duration[:listed])
-    bands = found_bands(trap_bands(run, found))
+    figures = {"timeline": plot_trap_timeline(catalogue)}
+    if len(catalogue.traps) > 3:
+        figures["gaps"] = plot_gaps_against_duration(catalogue)
+    cards = tuple(_trap_card(run, trap) for trap in catalogue.by_duration[:listed])
+    bands = found_bands(trap_bands(run, catalogue))
     return Section("traps", heading, tuple(paragraphs), figures, cards, bands)
 
 
 def _trap_card(run: Run, trap: Trap) -> Card:
-    when, text, *rest = trap.lines()
-    return Card(text, (when, *rest), (trap.episode.chain, first_seen(run, trap)))
+    when, text, *further = trap.lines()
+    return Card(text, (when, *further), (trap.episode.chain, first_seen(run, trap)))
 
 
-def what_a_trap_is(found: Catalogue) -> str:
-    asked = found.settings
-    if found.detector == "rolling":
+def what_a_trap_is(catalogue: Catalogue) -> str:
+    settings = catalogue.settings
+    if catalogue.detector == "rolling":
         return (
-            f"A trap is an episode of at least {asked['shortest']:,.0f} steps in which the text "
-            f"drifted by less than {asked['threshold']:g} on average over the next "
-            f"{asked['window']:,.0f} steps. {found.distance}"
+            f"A trap is an episode of at least {settings['shortest']:,.0f} steps in which the text "
+            f"drifted by less than {settings['threshold']:g} on average over the next "
+            f"{settings['window']:,.0f} steps. {catalogue.distance}"
         )
     return (
-        f"A trap is an episode of at least {asked['shortest']:,.0f} steps in which the text stayed "
-        f"within {asked['radius']:g} token of one state."
+        f"A trap is an episode of at least {settings['shortest']:,.0f} steps in which the text "
+        f"stayed within {settings['radius']:g} token of one state."
     )
 
 
 def most_stuck(chains: Iterable[int]) -> int:
     """The chain with the most traps, which has most to show; of equals, the first."""
-    return min(Counter(chains).most_common() or [(0, 0)], key=lambda one: (-one[1], one[0]))[0]
+    return min(Counter(chains).most_common() or [(0, 0)], key=lambda count: (-count[1], count[0]))[
+        0
+    ]
 
 
 def _trajectory(
-    read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None
+    read: Snapshots, chosen: Embedder, catalogue: Catalogue | None, chain: int | None
 ) -> Section:
     heading = "Where the texts went"
-    stuck = () if found is None else found.traps
+    stuck = () if catalogue is None else catalogue.traps
     intervals = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
     if chain is None:
         chain = most_stuck(whose for whose, *_ in intervals)
@@ -509,20 +516,20 @@ def _no_topics(why: str) -> Section:
 def _basins(run: Run, chosen: Embedder, every: int) -> Section:
     heading = "Basins of meaning" if chosen.reads_meaning else "Basins"
     try:
-        found = basins(run, embedder=chosen, every=every)
+        partition = basins(run, embedder=chosen, every=every)
     except GlauberError as error:
         return Section("basins", heading, (f"There are no basins: {error}",))
     figures = {
-        "network": plot_basin_network(found, found.readable),
-        "timescales": plot_implied_timescales(found.timescales, lag=found.model.lag_steps),
+        "network": plot_basin_network(partition, partition.readable),
+        "timescales": plot_implied_timescales(partition.timescales, lag=partition.model.lag_steps),
     }
     cards = tuple(
         Card(own.texts[0], (f"basin {number}: {', '.join(own.words)}",))
-        for number, own in enumerate(found.readable)
+        for number, own in enumerate(partition.readable)
         if own.texts
     )
-    bands = found_bands(basin_bands(found), note="Basins are estimates.")
-    return Section("basins", heading, tuple(map(_sentence, found.notes)), figures, cards, bands)
+    bands = found_bands(basin_bands(partition), note="Basins are estimates.")
+    return Section("basins", heading, tuple(map(_sentence, partition.notes)), figures, cards, bands)
 
 
 def _sentence(note: str) -> str:

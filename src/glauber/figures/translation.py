@@ -22,7 +22,7 @@ MOST_CHARACTERS = 100  # of a sentence above a chart
 
 def plot_frontier(systems: Sequence[Evaluation], machine: str) -> Chart:
     """BLEU over the median milliseconds of a sentence; a line for each number of lengths."""
-    timed = [one for one in systems if one.latency is not None]
+    timed = [system for system in systems if system.latency is not None]
     n_timed = timed[0].latency.n_sentences if timed[0].latency else 0
     chart = Chart(
         "Quality by time",
@@ -35,31 +35,31 @@ def plot_frontier(systems: Sequence[Evaluation], machine: str) -> Chart:
         showlegend=True,
     )
     lines: dict[str, list[Evaluation]] = {}
-    for one in timed:
-        if one.decoding.decoder != "ar":
-            lines.setdefault(_line_name(one), []).append(one)
+    for system in timed:
+        if system.decoding.decoder != "ar":
+            lines.setdefault(_line_name(system), []).append(system)
     for (name, points), style in zip(lines.items(), cycle(STYLES), strict=False):
-        points = sorted(points, key=lambda one: one.decoding.n_steps)
-        color, dash, symbol, place = style
+        points = sorted(points, key=lambda point: point.decoding.n_steps)
+        color, dash, symbol, text_position = style
         chart.line(
-            [_milliseconds(one) for one in points],
-            [one.quality.bleu for one in points],
+            [_milliseconds(point) for point in points],
+            [point.quality.bleu for point in points],
             name,
             f"{name}, T = %{{text}}: %{{x:.1f}} ms, BLEU %{{y:.2f}}",
             dots=True,
             color=color,
             dash=dash,
-            labels=[str(one.decoding.n_steps) for one in points],
-            textposition=place,
+            labels=[str(point.decoding.n_steps) for point in points],
+            textposition=text_position,
             marker=dict(symbol=symbol, size=9),
         )
-    searched = [one for one in timed if one.decoding.decoder == "ar"]
-    for one, symbol in zip(searched, cycle(BASELINES), strict=False):
+    searched = [system for system in timed if system.decoding.decoder == "ar"]
+    for system, symbol in zip(searched, cycle(BASELINES), strict=False):
         chart.dots(
-            [_milliseconds(one)],
-            [one.quality.bleu],
-            one.system,
-            f"{one.system}: %{{x:.1f}} ms, BLEU %{{y:.2f}}",
+            [_milliseconds(system)],
+            [system.quality.bleu],
+            system.system,
+            f"{system.system}: %{{x:.1f}} ms, BLEU %{{y:.2f}}",
             color=INK,
             size=13,
             symbol=symbol,
@@ -79,10 +79,10 @@ def plot_quality(systems: Sequence[Evaluation]) -> Chart:
         barmode="group",
         showlegend=True,
     )
-    names = [one.system for one in systems]
+    names = [system.system for system in systems]
     for name, color, values in (
-        ("BLEU", BLUE, [one.quality.bleu for one in systems]),
-        ("chrF", QUIET, [one.quality.chrf for one in systems]),
+        ("BLEU", BLUE, [system.quality.bleu for system in systems]),
+        ("chrF", QUIET, [system.quality.chrf for system in systems]),
     ):
         hover = f"%{{y}}: {name} %{{x:.2f}}"
         chart.columns(values, names, name, hover, color=color, horizontal=True)
@@ -122,18 +122,18 @@ def plot_losses(models: Sequence[TrainedModel]) -> Chart:
         y=dict(title="loss, nats per token", rangemode="tozero"),
         showlegend=True,
     )
-    for one, (color, dash, *_) in zip(models, cycle(STYLES[1:]), strict=False):
-        steps, losses = ([point[k] for point in one.curve] for k in (0, 1))
-        hover, few = f"{one.name}, step %{{x}}: %{{y:.3f}}", len(one.curve) < 3
-        chart.line(steps, losses, one.name, hover, dots=few, color=color, width=2, dash=dash)
+    for model, (color, dash, *_) in zip(models, cycle(STYLES[1:]), strict=False):
+        steps, losses = ([point[k] for point in model.curve] for k in (0, 1))
+        hover, few = f"{model.name}, step %{{x}}: %{{y:.3f}}", len(model.curve) < 3
+        chart.line(steps, losses, model.name, hover, dots=few, color=color, width=2, dash=dash)
     return chart
 
 
-def _line_name(one: Evaluation) -> str:
-    how = one.decoding
+def _line_name(system: Evaluation) -> str:
+    how = system.decoding
     return f"{how.decoder}, B = {how.n_lengths}{JUDGED[how.judge] if how.n_drafts > 1 else ''}"
 
 
-def _milliseconds(one: Evaluation) -> float:
-    assert one.latency is not None
-    return 1000 * one.latency.median
+def _milliseconds(system: Evaluation) -> float:
+    assert system.latency is not None
+    return 1000 * system.latency.median

@@ -46,17 +46,17 @@ def watched(
     one that is shown first.
     """
     n = min(run.n_chains, MOST)
-    film, said = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
-    held = plain(
+    film, run_curves = whole_film(run, most_events=EVENTS, chains=range(n)), curves(run).to_dict()
+    content = plain(
         {
             "run": _about(run, film),
             "film": film.with_three_digits().to_dict(),
-            "curves": said | {"notes": [*said["notes"], *notes]},
+            "curves": run_curves | {"notes": [*run_curves["notes"], *notes]},
             "bands": {kind: _of_first(answer, n) for kind, answer in bands.items()},
             "chain": min(chain, n - 1),
         }
     )
-    text = json.dumps(held, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
     return Watched(packed, _note(run, film), n)
 
@@ -102,7 +102,7 @@ def found_bands(bands: Iterable[Band], note: str = "") -> Answer:
 def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
     """Each trap, with its text, its figures, and the first step `at` which the text stood."""
     for trap in catalogue.traps:
-        when, text, *rest = trap.lines()
+        when, text, *further = trap.lines()
         episode = trap.episode
         yield {
             "chain": episode.chain,
@@ -110,7 +110,7 @@ def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
             "last": episode.last,
             "name": "perfect trap" if trap.perfect else "trap",
             "text": text,
-            "lines": [when, *rest],
+            "lines": [when, *further],
             "at": first_seen(run, trap),
         }
 
@@ -132,10 +132,10 @@ def first_seen(run: Run, trap: Trap) -> int:
 
 def basin_bands(basins: Basins) -> Iterable[Band]:
     """In which basin each chain was, with its text when it came in."""
-    words = [", ".join(own.words) for own in basins.readable]
+    labels = [", ".join(own.words) for own in basins.readable]
     for band, number in _stretches(basins.basin_of, basins.snapshots):
         color = COLOURS[number % len(COLOURS)]  # that of the basin's circle
-        yield band | {"name": f"basin {number}", "lines": [words[number]], "color": color}
+        yield band | {"name": f"basin {number}", "lines": [labels[number]], "color": color}
 
 
 def topic_bands(scores: TopicScores, read: Snapshots) -> Iterable[Band]:

@@ -256,11 +256,11 @@ class MaskedStates:
         advance: Advance | None = None,
     ) -> "MaskedStates":
         """One row through the model for each."""
-        parts = []
+        batches = []
         for rows in torch.arange(len(tokens), device=tokens.device).split(CHECKED_PASSES):
             state = start(tokens[rows], hidden[rows], temperature=temperature, device=tokens.device)
             bits = torch.zeros_like(tokens[rows])  # the tokens drawn are not used
-            parts.append(
+            batches.append(
                 candidates(
                     conditionals,
                     state,
@@ -272,7 +272,7 @@ class MaskedStates:
             )
             if advance is not None:
                 advance(len(rows))
-        every = Candidates(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+        every = Candidates(*(torch.cat(columns) for columns in zip(*batches, strict=True)))
         return cls(conditionals, tokens, hidden, text, every, temperature, seed)
 
 
@@ -629,9 +629,10 @@ class Calibration(Result):
     @reported
     def noise(self) -> float | None:
         """Standard error of the measured costs near the error, root mean square, in nats."""
-        parts = [rule.held_out for rule in self.rules]
+        measurements = [rule.held_out for rule in self.rules]
         cost, noise = (
-            np.concatenate(part) for part in zip(*((p.cost, p.noise) for p in parts), strict=True)
+            np.concatenate(part)
+            for part in zip(*((p.cost, p.noise) for p in measurements), strict=True)
         )
         near = noise[abs(np.log(cost + 1e-300) - np.log(self.error)) < 0.7]
         return float(np.sqrt((near**2).mean())) if len(near) else None

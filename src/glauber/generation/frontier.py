@@ -150,8 +150,8 @@ def frontier(
 
 def _names(name: str, listed: str | Sequence[str], comma: str) -> list[str]:
     """The names of a list; in a string they have commas between them."""
-    parts = re.split(comma, listed) if isinstance(listed, str) else map(str, listed)
-    names = [part.strip() for part in parts if part.strip()]
+    pieces = re.split(comma, listed) if isinstance(listed, str) else map(str, listed)
+    names = [part.strip() for part in pieces if part.strip()]
     if not names:
         raise GlauberError(f"no {name} is named, so nothing can be written.")
     return names
@@ -218,8 +218,8 @@ class ScheduleResult:
         """How it was filled, without the number of passes and the correction."""
         if self.how is None:
             return "human texts"
-        parts = [self.how.order, str(self.how.count), self.how.remask]
-        return " ".join(part for part in parts if part != "none")
+        schedule_names = [self.how.order, str(self.how.count), self.how.remask]
+        return " ".join(part for part in schedule_names if part != "none")
 
     @reported
     def passes(self) -> int | None:
@@ -479,22 +479,23 @@ class CorrectionGain:
 
     @reported
     def nats_a_character(self) -> Estimate | None:
-        one, other = self.corrected.likelihood, self.uncorrected.likelihood
-        if one is None or other is None:
+        corrected, uncorrected = self.corrected.likelihood, self.uncorrected.likelihood
+        if corrected is None or uncorrected is None:
             return None
-        return mean_over_chains(one.nats_a_character - other.nats_a_character)
+        return mean_over_chains(corrected.nats_a_character - uncorrected.nats_a_character)
 
     @reported
     def entropy(self) -> Estimate:
         return mean_over_chains(self.corrected.entropies - self.uncorrected.entropies)
 
     def line(self) -> str:
-        one, other, nats = self.corrected, self.uncorrected, self.nats_a_character
+        corrected, uncorrected, nats = self.corrected, self.uncorrected, self.nats_a_character
         differences = [] if nats is None else [f"nats a character {nats.text()}"]
         differences.append(f"entropy {self.entropy.text()}")
         return (
-            f"  {one.schedule}: {one.passes or 'its'} passes and {one.correction} (cost "
-            f"{one.cost:g}) less {other.passes or 'its'} passes (cost {other.cost:g}): "
+            f"  {corrected.schedule}: {corrected.passes or 'its'} passes and "
+            f"{corrected.correction} (cost {corrected.cost:g}) less "
+            f"{uncorrected.passes or 'its'} passes (cost {uncorrected.cost:g}): "
             + ", ".join(differences)
         )
 

@@ -209,8 +209,8 @@ def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
         raise Unfillable(NO_BLANK)
     ends = [0, *(edge for blank in blanks for edge in blank.span()), len(row.text)]
     spans = zip(ends[::2], ends[1::2], strict=True)
-    parts = [_readable(vocabulary, row, first, last, unknown) for first, last in spans]
-    pieces = vocabulary.pieces(mask.join(parts))
+    visible_texts = [_readable(vocabulary, row, first, last, unknown) for first, last in spans]
+    pieces = vocabulary.pieces(mask.join(visible_texts))
     if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
     fills = [

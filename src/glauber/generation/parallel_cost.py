@@ -203,14 +203,14 @@ def pair_costs(
     if bool(apart.isnan().any()):
         raise GlauberError(f"the scores are not finite at temperature {temperature:g}.")
     variation, divergence, limit = (np.zeros((n, n)) for _ in range(3))
-    rest = np.zeros(n)
+    untried = np.zeros(n)
     for first in range(n):
         others = torch.arange(n, device=sites.device) != first
         probs, tried = apart[first].exp().topk(min(top, conditionals.vocab_size))
         tried, probs = tried[probs > 0], probs[probs > 0]
-        rest[first] = max(float(apart[first].exp().sum() - probs.sum()), 0.0)
+        untried[first] = max(float(apart[first].exp().sum() - probs.sum()), 0.0)
         if len(tried) == int((apart[first] > -torch.inf).sum()):
-            rest[first] = 0.0  # all of them; what is left is rounding
+            untried[first] = 0.0  # all of them; what is left is rounding
         columns = others.cpu().numpy()
         for part in in_parts(torch.arange(len(tried)), n * conditionals.vocab_size):
             rows = tokens.repeat(len(part), 1)
@@ -227,8 +227,8 @@ def pair_costs(
         # No KL from these distributions on the same tokens exceeds -log of the least probability.
         allowed = torch.where(apart[others] == -torch.inf, torch.inf, apart[others])
         limit[first, columns] = (-allowed.amin(-1)).cpu().numpy()
-    at_most = divergence + np.where(rest[:, None] > 0, rest[:, None] * limit, 0.0)
-    return PairCosts(variation, divergence, rest, at_most, top, tuple(sites.tolist()))
+    at_most = divergence + np.where(untried[:, None] > 0, untried[:, None] * limit, 0.0)
+    return PairCosts(variation, divergence, untried, at_most, top, tuple(sites.tolist()))
 
 
 def divergences(after: Tensor, before: Tensor) -> Tensor:
@@ -331,12 +331,12 @@ def sequential_fills(
     ).to(tokens.device)
     generator = torch.Generator().manual_seed(sampling.seed)
     uniforms = torch.rand(orders.shape, generator=generator, dtype=torch.float64)
-    parts = []
+    batches = []
     for rows in in_parts(torch.arange(len(orders)), orders.shape[1] * conditionals.vocab_size * 2):
         steps = _fill(conditionals, tokens, orders[rows], uniforms[rows], groups, sampling)
         columns = [torch.stack(column, dim=1) for column in zip(*steps, strict=True)]
-        parts.append([column.cpu().numpy() for column in columns])
-    return SequentialFills(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        batches.append([column.cpu().numpy() for column in columns])
+    return SequentialFills(*(np.concatenate(column) for column in zip(*batches, strict=True)))
 
 
 def _fill(
@@ -403,10 +403,10 @@ def filling_plan(
     for attempt in range(HALVINGS + 1):
         threshold = error / 2**attempt if attempt < HALVINGS else -1.0
         groups = greedy_groups(pairs.mean, pairs.sites, threshold)
-        costs, whole = cost_of_groups(conditionals, tokens, groups, sampling)
+        costs, plan_cost = cost_of_groups(conditionals, tokens, groups, sampling)
         if all(cost.total_variation.value <= error for cost in costs):
             break
-    return FillingPlan(groups, costs, whole, error, threshold)
+    return FillingPlan(groups, costs, plan_cost, error, threshold)
 
 
 def greedy_groups(costs: Floats, sites: tuple[int, ...], threshold: float) -> list[tuple[int, ...]]:

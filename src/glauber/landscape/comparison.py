@@ -90,9 +90,9 @@ def compare(
     for name in names:  # one that cannot be found is refused before any other model is read
         if not name.startswith("bundled:") and not reachable(name):
             load(name)
-    opened = [load(model, **where) for model in models]
+    loaded_models = [load(model, **where) for model in models]
     settings = Settings(
-        texts=_shared_texts(opened, texts, length),
+        texts=_shared_texts(loaded_models, texts, length),
         sampling=Sampling(
             steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
         ),
@@ -106,10 +106,10 @@ def compare(
         device=where.get("device", "auto"),
     )
     n_chains = counted(chains, "chain")
-    say(f"{len(opened)} models: {n_chains} of {steps:,} steps, {rectangles:,} rectangles")
+    say(f"{len(loaded_models)} models: {n_chains} of {steps:,} steps, {rectangles:,} rectangles")
     rows = []
-    with track("models", len(opened)) as advance:
-        for name, model in zip(_names(opened), opened, strict=True):
+    with track("models", len(loaded_models)) as advance:
+        for name, model in zip(_names(loaded_models), loaded_models, strict=True):
             with quiet():
                 rows.append(_row(name, model, settings))
             advance(note=name)
@@ -419,6 +419,6 @@ def _names(models: Sequence[Model]) -> list[str]:
     """A name for each model; equal ones are numbered."""
     names = [str(model.name) for model in models]
     return [
-        f"{name} ({names[: place + 1].count(name)})" if names.count(name) > 1 else name
-        for place, name in enumerate(names)
+        f"{name} ({names[: number + 1].count(name)})" if names.count(name) > 1 else name
+        for number, name in enumerate(names)
     ]

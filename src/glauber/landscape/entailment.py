@@ -35,8 +35,8 @@ def entailment_scores(
         pairs = [(text, hypothesis.format(label)) for text in once for label in labels]
         logits = np.concatenate([_logits(tokenizer, model, part) for part in _parts(pairs)])
         scores = softmax(logits[:, column].reshape(len(once), len(labels)), axis=1)
-        found = dict(zip(once, scores, strict=True))
-        return np.stack([found[text] for text in texts])
+        score_of = dict(zip(once, scores, strict=True))
+        return np.stack([score_of[text] for text in texts])
 
     return score
 
@@ -58,12 +58,12 @@ def _logits(tokenizer: Any, model: Any, pairs: list[tuple[str, str]]) -> Floats:
 
 def _entailment(name: str, classes: dict[str, int]) -> int:
     """The class that means entailment."""
-    found = [number for word, number in classes.items() if word.lower().startswith("entail")]
-    if len(found) != 1:
+    numbers = [number for word, number in classes.items() if word.lower().startswith("entail")]
+    if len(numbers) != 1:
         raise GlauberError(
             f"{name} is not an entailment model: its classes are {', '.join(sorted(classes))}."
         )
-    return found[0]
+    return numbers[0]
 
 
 def _load(name: str, device: str) -> tuple[Any, Any]:

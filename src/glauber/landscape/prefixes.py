@@ -102,25 +102,25 @@ def prefixes(
     words = tuple(word.strip() for word in listed_words if word.strip())
     topic_labels = read_labels(labels)
     check_scorer(scorer, embedder, otherwise=NO_TOPICS)
-    opened = load(model, **where)
-    tokens = [single_token(opened, word) for word in words]
+    loaded_model = load(model, **where)
+    tokens = [single_token(loaded_model, word) for word in words]
     pairs = _pairs(names, against)
     groups = [NONE, *names] if any(NONE in pair for pair in pairs) else names
     for prefix in groups:  # a prefix that does not fit is refused before the first chain
-        _, free = starts(opened, texts, chains=chains, length=length, prefix=prefix)
+        _, free = starts(loaded_model, texts, chains=chains, length=length, prefix=prefix)
         Whole(0, int(free.sum(dim=1).min()) - 1)("site", site)
     sampling = dict(steps=steps, temperature=temperature, seed=seed, chains=chains, length=length)
     say(f"{len(groups)} runs of {counted(chains, 'chain')} and {steps:,} steps")
     samples: dict[str, Snapshots] = {}
     with track("prefixes", len(groups)) as advance:
         for number, prefix in enumerate(groups):
-            place = None if folder is None else Path(folder) / _folder(number, prefix)
-            run = _run(opened, texts, prefix, place, sampling)
+            run_folder = None if folder is None else Path(folder) / _folder(number, prefix)
+            run = _run(loaded_model, texts, prefix, run_folder, sampling)
             samples[prefix] = snapshots(run, every=every, free_only=True).after(steps // 2)
             advance(note=prefix)
     scores, by, note = mean_scores(samples, scorer, topic_labels, embedder, where)
     probabilities = {
-        prefix: mean_probabilities(opened, sample, site, tokens, temperature)
+        prefix: mean_probabilities(loaded_model, sample, site, tokens, temperature)
         for prefix, sample in samples.items()
     }
     n_intervals = max(1, len(pairs) * ((len(by.labels) if by else 0) + len(words)))
@@ -136,7 +136,7 @@ def prefixes(
                 more=more,
                 less=less,
                 texts=(_last_texts(samples[first]), _last_texts(samples[second])),
-                called="letters" if opened.vocabulary.text.letters else "words",
+                called="letters" if loaded_model.vocabulary.text.letters else "words",
             )
         )
     return PrefixStudy(
@@ -189,11 +189,11 @@ class Contrast:
         yield ""
         yield f"{first}  against  {second}"
         if self.topics:
-            named = [
+            differences = [
                 _difference_text(label, self.topics[label].difference)
                 for label in self.differing_topics
             ]
-            yield "  topics  " + ("; ".join(named) or self._no_topic())
+            yield "  topics  " + ("; ".join(differences) or self._no_topic())
         yield f"  {self.called} of {first}: {_words(self.more)}"
         yield f"  {self.called} of {second}: {_words(self.less)}"
         for word, (own, other, difference) in self.probabilities.items():
@@ -215,19 +215,21 @@ class Contrast:
 def _difference_text(name: str, mean: Estimate, digits: int = 3) -> str:
     if mean.interval is None:
         return f"{name} {round(mean.value, digits) + 0.0:+.{digits}f} ({mean.reason})".strip()
-    value, low, high = (round(one, digits) + 0.0 for one in (mean.value, *mean.interval))  # no -0
+    value, low, high = (
+        round(number, digits) + 0.0 for number in (mean.value, *mean.interval)
+    )  # no -0
     return f"{name} {value:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})".strip()
 
 
-def _words(words: list[WordContrast]) -> str:
+def _words(contrasts: list[WordContrast]) -> str:
     """Significant words first, then the others."""
-    significant = _odds([word for word in words if word.sure]) or "none is significant"
-    others = _odds([word for word in words if not word.sure])
+    significant = _odds([word for word in contrasts if word.sure]) or "none is significant"
+    others = _odds([word for word in contrasts if not word.sure])
     return significant + (f"; within chance: {others}" if others else "")
 
 
-def _odds(words: list[WordContrast]) -> str:
-    return ", ".join(f"{w.word} {abs(w.log_odds):.1f} +- {w.standard_error:.1f}" for w in words)
+def _odds(contrasts: list[WordContrast]) -> str:
+    return ", ".join(f"{w.word} {abs(w.log_odds):.1f} +- {w.standard_error:.1f}" for w in contrasts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,21 +329,21 @@ def _folder(number: int, prefix: str) -> str:
 
 
 def _run(
-    opened: Model, texts: Texts, prefix: str, place: Path | None, sampling: dict[str, Any]
+    model: Model, texts: Texts, prefix: str, run_folder: Path | None, sampling: dict[str, Any]
 ) -> Run:
     """The chains after one prefix; a run that exists already is resumed if it is the same."""
-    if place is None or not place.exists():
-        return sample(opened, texts, prefix=prefix, out=place, **sampling)
-    spec = Run(place).spec
+    if run_folder is None or not run_folder.exists():
+        return sample(model, texts, prefix=prefix, out=run_folder, **sampling)
+    spec = Run(run_folder).spec
     expected = {name: value for name, value in sampling.items() if name != "length"}
-    expected |= {"prefix": prefix, "fingerprint": opened.fingerprint}
+    expected |= {"prefix": prefix, "fingerprint": model.fingerprint}
     for name, value in expected.items():
         if getattr(spec, name) != value:
             raise GlauberError(
-                f"the run {place} has the {name} {getattr(spec, name)}, not {value}: give another "
-                "folder, or the same settings."
+                f"the run {run_folder} has the {name} {getattr(spec, name)}, not {value}: give "
+                "another folder, or the same settings."
             )
-    return resume(place)
+    return resume(run_folder)
 
 
 def mean_scores(
@@ -387,15 +389,15 @@ def mean_probabilities(
     if not tokens:
         return np.zeros((sample.n_chains, 0))
     free = torch.as_tensor(sample.run.free)
-    place = (free.cumsum(dim=1) == site + 1).int().argmax(dim=1)  # (chains,)
+    chain_sites = (free.cumsum(dim=1) == site + 1).int().argmax(dim=1)  # (chains,)
     rows = torch.as_tensor(sample.tokens.astype(np.int64)).flatten(0, 1).to(model.state_device)
-    sites = place.repeat_interleave(len(sample))[:, None].to(model.state_device)
-    conditionals, parts = model.conditionals(), []
+    sites = chain_sites.repeat_interleave(len(sample))[:, None].to(model.state_device)
+    conditionals, batches = model.conditionals(), []
     size = rows_at_once(16 * conditionals.vocab_size, model.state_device)
     for part, at in zip(rows.split(size), sites.split(size), strict=True):
         probs = log_probs(conditionals, part, at, temperature=temperature)[:, 0].exp()
-        parts.append(probs[:, tokens].double().cpu().numpy())
-    stacked = np.concatenate(parts).reshape(sample.n_chains, len(sample), len(tokens))
+        batches.append(probs[:, tokens].double().cpu().numpy())
+    stacked = np.concatenate(batches).reshape(sample.n_chains, len(sample), len(tokens))
     return np.asarray(stacked.mean(axis=1))
 
 
@@ -409,9 +411,11 @@ def _distinctive(
     """Words that the first group uses more, and those that the second one does."""
     letters = bool(first.run.vocabulary.letters)
     counts_of = tokens_of if letters and by is None else words_of
-    words = distinctive_words(_spellings(first, by), _spellings(second, by), counts_of=counts_of)
-    less = sorted((word for word in words if word.log_odds < 0), key=lambda w: (w.z, w.word))
-    return [word for word in words if word.log_odds > 0][:listed], less[:listed]
+    contrasts = distinctive_words(
+        _spellings(first, by), _spellings(second, by), counts_of=counts_of
+    )
+    less = sorted((word for word in contrasts if word.log_odds < 0), key=lambda w: (w.z, w.word))
+    return [word for word in contrasts if word.log_odds > 0][:listed], less[:listed]
 
 
 def _spellings(sample: Snapshots, by: Scorer | None) -> Sequence[Sequence[str]]:

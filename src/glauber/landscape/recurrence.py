@@ -166,52 +166,54 @@ def _percent(share: float) -> str:
     return "    -" if math.isnan(share) else f"{share:>5.0%}"
 
 
-def recurrence(found: TopicScores, track: str, *, seeds: Sequence[str] | None = None) -> Recurrence:
+def recurrence(
+    scores: TopicScores, track: str, *, seeds: Sequence[str] | None = None
+) -> Recurrence:
     """The table; seeds names each chain's starting topic (without it: all chains together)."""
-    n_chains = len(found.values)
-    place_of(track, found.labels)
+    n_chains = len(scores.values)
+    place_of(track, scores.labels)
     check_several(n_chains)
     if seeds is not None and len(seeds) != n_chains:
         raise GlauberError(f"there are {len(seeds)} seed topics for {counted(n_chains, 'chain')}.")
     names = list(dict.fromkeys(seeds or ()))
     rows = [
-        _row(found, track, seed=name, chains=np.nonzero(np.array(seeds) == name)[0])
+        _row(scores, track, seed=name, chains=np.nonzero(np.array(seeds) == name)[0])
         for name in names
     ]
-    rows.append(_row(found, track, seed=ALL, chains=np.arange(n_chains)))
-    last = int(found.steps[-1])
-    labels = label_rows(found)
-    return Recurrence(track, found.baseline, found.scorer, found.every, last, rows, labels)
+    rows.append(_row(scores, track, seed=ALL, chains=np.arange(n_chains)))
+    last = int(scores.steps[-1])
+    labels = label_rows(scores)
+    return Recurrence(track, scores.baseline, scores.scorer, scores.every, last, rows, labels)
 
 
-def label_rows(found: TopicScores, *, seed: int = 0) -> list[LabelRow]:
+def label_rows(scores: TopicScores, *, seed: int = 0) -> list[LabelRow]:
     """Every label against the others and against the same snapshots in random order."""
-    above = found.values > found.baseline  # (chains, snapshots, labels)
-    below, count = ~above[:, 0], len(found.labels)
+    above = scores.values > scores.baseline  # (chains, snapshots, labels)
+    below, count = ~above[:, 0], len(scores.labels)
     crossed = _crossed(above)
     shuffled, stay_shuffled, p_values = _in_random_order(above, seed)
     others_p = exchangeable_p_values(crossed, below, seed=seed, orders=ORDERS)
     rows = []
-    for place, label in enumerate(found.labels):
-        mine, own = below[:, place], above[:, :, place]
-        up, on = int(crossed[mine, place].sum()), own[:, :-1]
+    for number, label in enumerate(scores.labels):
+        mine, own = below[:, number], above[:, :, number]
+        up, on = int(crossed[mine, number].sum()), own[:, :-1]
         rows.append(
             LabelRow(
                 label=label,
                 n_chains=len(above),
-                crossed=int(crossed[:, place].sum()),
+                crossed=int(crossed[:, number].sum()),
                 began_below=int(mine.sum()),
                 share=proportion(up, int(mine.sum()), comparisons=count),
-                against_others=_against_others(crossed, below, place),
-                against_others_p=float(others_p[place]),
-                random_order=float(shuffled[place]),
-                random_order_p=float(p_values[place]),
+                against_others=_against_others(crossed, below, number),
+                against_others_p=float(others_p[number]),
+                random_order=float(shuffled[number]),
+                random_order_p=float(p_values[number]),
                 stays=clustered_proportion(
                     (on & own[:, 1:]).sum(axis=1), on.sum(axis=1), comparisons=count
                 ),
-                stays_random=float(stay_shuffled[place]),
-                dwell=episodes(own, found.every).median(),
-                away=episodes(~own, found.every).median() if own.any() else NEVER,
+                stays_random=float(stay_shuffled[number]),
+                dwell=episodes(own, scores.every).median(),
+                away=episodes(~own, scores.every).median() if own.any() else NEVER,
             )
         )
     return rows
@@ -222,15 +224,15 @@ def _crossed(above: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray((~above[:, :-1] & above[:, 1:]).any(axis=1))
 
 
-def _against_others(crossed: NDArray[np.bool_], below: NDArray[np.bool_], place: int) -> Estimate:
+def _against_others(crossed: NDArray[np.bool_], below: NDArray[np.bool_], label: int) -> Estimate:
     """Chain by chain, where a label began below: whether it crossed, less the share of the others
     that began below in the same chain."""
     others = below.copy()
-    others[:, place] = False
-    fair = below[:, place] & others.any(axis=1)
+    others[:, label] = False
+    fair = below[:, label] & others.any(axis=1)
     theirs = (crossed & others)[fair].sum(axis=1) / others[fair].sum(axis=1)
     count = crossed.shape[1]
-    return mean_over_chains(crossed[fair, place] - theirs, bounds=(-1, 1), comparisons=count)
+    return mean_over_chains(crossed[fair, label] - theirs, bounds=(-1, 1), comparisons=count)
 
 
 def exchangeable_p_values(
@@ -279,11 +281,11 @@ def _in_random_order(
     """Share crossed and share that stays (labels,) if all snapshots behind the first were mixed
     among chains and times; and how likely a share as far out as the observed one then is."""
     generator = np.random.Generator(np.random.Philox(seed))
-    start, rest = above[:, :1], above[:, 1:]
-    flat, below = rest.reshape(-1, rest.shape[2]), ~start[:, 0]
+    start, later = above[:, :1], above[:, 1:]
+    flat, below = later.reshape(-1, later.shape[2]), ~start[:, 0]
     shares, stays = [], []
     for _ in range(ORDERS):
-        mixed = np.concatenate([start, generator.permutation(flat).reshape(rest.shape)], axis=1)
+        mixed = np.concatenate([start, generator.permutation(flat).reshape(later.shape)], axis=1)
         shares.append(_part(_crossed(mixed) & below, below, 0))
         stays.append(_part(mixed[:, :-1] & mixed[:, 1:], mixed[:, :-1], (0, 1)))
     seen, mixed_shares = _part(_crossed(above) & below, below, 0), np.stack(shares)
@@ -312,10 +314,10 @@ def check_several(n_chains: int) -> None:
         raise GlauberError("there is one chain only, but a recurrence table needs several.")
 
 
-def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]) -> SeedRow:
-    tracked = found.of(track)[chains]
-    own = found.of(seed)[chains] if seed in found.labels else None
-    above = tracked > found.baseline
+def _row(scores: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]) -> SeedRow:
+    tracked = scores.of(track)[chains]
+    own = scores.of(seed)[chains] if seed in scores.labels else None
+    above = tracked > scores.baseline
     ups = (~above[:, :-1] & above[:, 1:]).sum(axis=1)
     crossed = int((ups > 0).sum())
     best = np.unravel_index(tracked.argmax(), tracked.shape)
@@ -334,10 +336,10 @@ def _row(found: TopicScores, track: str, *, seed: str, chains: NDArray[np.int64]
         crossed_interval=clopper_pearson(crossed, len(chains)),
         crossings=mean_over_chains(ups, bounds=(0, np.inf)),
         peak=float(tracked.max()),
-        peak_at=(int(chains[best[0]]), int(found.steps[best[1]])),
+        peak_at=(int(chains[best[0]]), int(scores.steps[best[1]])),
         mean_peak=_share(tracked.max(axis=1)),
-        dwell=episodes(above, found.every).median(),
-        away=episodes(~above, found.every).median() if above.any() else NEVER,
+        dwell=episodes(above, scores.every).median(),
+        away=episodes(~above, scores.every).median() if above.any() else NEVER,
     )
 
 
@@ -380,14 +382,14 @@ def seeds_of(run: Run) -> list[str] | None:
     """The topic of the bundled passage that each chain began from; none if one began elsewhere."""
     known = [(_letters(text), topic) for topic, text in passages()]
     prefix = len(_letters(run.spec.prefix))
-    found = []
+    topics = []
     for row in run.tokens(0):
         start = _letters(run.vocabulary.decode(row))[prefix:]
         match = next((topic for text, topic in known if start and text.startswith(start)), None)
         if match is None:
             return None
-        found.append(match)
-    return found
+        topics.append(match)
+    return topics
 
 
 def _letters(text: str) -> str:

@@ -84,12 +84,12 @@ class TopicScores:
 def topic_scores(sample: Snapshots, scorer: Scorer) -> TopicScores:
     """The scores along the snapshots of a run, each different text scored once."""
     once = {text: i for i, text in enumerate(dict.fromkeys(t for row in sample.texts for t in row))}
-    texts, parts = list(once), []
+    texts, batches = list(once), []
     with track("texts scored", len(texts)) as advance:
         for first in range(0, len(texts), BLOCK):
-            parts.append(np.asarray(scorer.score(texts[first : first + BLOCK]), np.float64))
-            advance(len(parts[-1]))
-    scores = np.concatenate(parts)
+            batches.append(np.asarray(scorer.score(texts[first : first + BLOCK]), np.float64))
+            advance(len(batches[-1]))
+    scores = np.concatenate(batches)
     values = np.stack([scores[[once[text] for text in row]] for row in sample.texts])
     return TopicScores(sample.steps, values, scorer.labels, scorer.name, sample.every)
 
@@ -227,8 +227,8 @@ def _cosines(embedder: Embedder, labels: Sequence[str]) -> Callable[[Sequence[st
     vectors = np.asarray(
         embedder.embed([phrase for listed in phrases for phrase in listed]), np.float64
     )
-    parts = np.split(vectors, np.cumsum([len(each) for each in phrases])[:-1])
-    means = np.stack([part.mean(axis=0) for part in parts])
+    groups = np.split(vectors, np.cumsum([len(each) for each in phrases])[:-1])
+    means = np.stack([part.mean(axis=0) for part in groups])
     norms = np.linalg.norm(means, axis=1, keepdims=True)
     if norms.min() == 0:
         raise GlauberError("the descriptions of a label point in opposite directions.")
@@ -325,7 +325,7 @@ def agreement(first: TopicScores, second: TopicScores, track: str) -> Agreement:
     if first.labels != second.labels or not np.array_equal(first.steps, second.steps):
         raise GlauberError("two scorers can be compared on the same labels and snapshots only.")
     same = first.values.argmax(axis=2) == second.values.argmax(axis=2)
-    one, other = first.of(track).ravel(), second.of(track).ravel()
-    constant = np.ptp(one) == 0 or np.ptp(other) == 0
-    rank = None if constant else float(spearmanr(one, other).statistic)
+    first_scores, second_scores = first.of(track).ravel(), second.of(track).ravel()
+    constant = np.ptp(first_scores) == 0 or np.ptp(second_scores) == 0
+    rank = None if constant else float(spearmanr(first_scores, second_scores).statistic)
     return Agreement((first.scorer, second.scorer), float(same.mean()), rank)

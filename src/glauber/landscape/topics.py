@@ -78,34 +78,37 @@ def topics(
     """
     topic_labels = read_labels(labels)
     scorers = _scorers(scorer)
-    topic_labels = next((one.labels for one in scorers if isinstance(one, Scorer)), topic_labels)
+    topic_labels = next(
+        (choice.labels for choice in scorers if isinstance(choice, Scorer)), topic_labels
+    )
     track = topic_labels[0] if track is None else track
     place_of(track, topic_labels)
     start_topics = None if seeds is None else _start_topics(seeds, topic_labels)
-    opened = Run.of(run)
-    stride(opened, every)
+    stored_run = Run.of(run)
+    stride(stored_run, every)
     if SIMILARITY in scorers and embedder is None:
-        refuse_other_languages(snapshots(opened, count=2))  # no number of chains would help
-    for one in scorers:
-        check_scorer(one, embedder, otherwise="give an entailment model as the scorer")
-    check_several(opened.n_chains)
+        refuse_other_languages(snapshots(stored_run, count=2))  # no number of chains would help
+    for choice in scorers:
+        check_scorer(choice, embedder, otherwise="give an entailment model as the scorer")
+    check_several(stored_run.n_chains)
     if start_topics is None:
-        topics_by_chain = seeds_of(opened)
+        topics_by_chain = seeds_of(stored_run)
     else:
-        topics_by_chain = list(islice(cycle(start_topics), opened.n_chains))
-    texts = snapshots(opened, every=every)
+        topics_by_chain = list(islice(cycle(start_topics), stored_run.n_chains))
+    texts = snapshots(stored_run, every=every)
     loaded = [
-        scorer_for(texts, one, topic_labels, embedder=embedder, device=device) for one in scorers
+        scorer_for(texts, choice, topic_labels, embedder=embedder, device=device)
+        for choice in scorers
     ]
-    scores = [topic_scores(texts, one) for one in loaded]
+    scores = [topic_scores(texts, loaded_scorer) for loaded_scorer in loaded]
     return TopicStudy(
-        run=opened.name,
+        run=stored_run.name,
         track=track,
         seeds=topics_by_chain,
         scores=scores,
         tables=[recurrence(each, track, seeds=topics_by_chain) for each in scores],
         agreement=[agreement(scores[0], each, track) for each in scores[1:]],
-        accuracy=[evaluate_scorer(one) for one in loaded] if judge else [],
+        accuracy=[evaluate_scorer(loaded_scorer) for loaded_scorer in loaded] if judge else [],
     )
 
 
@@ -113,7 +116,7 @@ def _scorers(scorer: str | Scorer | Sequence[str | Scorer]) -> list[str | Scorer
     if isinstance(scorer, Scorer):
         return [scorer]
     scorers = scorer.split(",") if isinstance(scorer, str) else scorer
-    return [one.strip() if isinstance(one, str) else one for one in scorers]
+    return [name.strip() if isinstance(name, str) else name for name in scorers]
 
 
 def _start_topics(listed: str | Sequence[str], labels: Sequence[str]) -> list[str]:
@@ -145,7 +148,7 @@ class TopicStudy(Result):
     def lines(self) -> Iterable[str]:
         for table in self.tables:
             yield from table.lines()
-        yield from (f"{one.scorer}: {one.line()}" for one in self.accuracy)
+        yield from (f"{accuracy.scorer}: {accuracy.line()}" for accuracy in self.accuracy)
         for each in self.agreement:
             yield (
                 f"{each.scorers[0]} and {each.scorers[1]} name the same label for "

@@ -66,7 +66,7 @@ def _pca(flat: Floats) -> tuple[Floats, tuple[float, float]]:
         axes, along = _first_two(centred)
     # An axis may point either way: its largest coordinate is made positive.
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
-    first, second = (float(max(one, 0.0)) / total for one in along)
+    first, second = (float(max(variance, 0.0)) / total for variance in along)
     return centred @ axes, (first, second)
 
 

@@ -83,10 +83,10 @@ def couple(
     """
     if isinstance(texts, str) or (isinstance(texts, list | tuple | Corpus) and len(texts) == 1):
         raise GlauberError("a pair needs two texts, but 1 was given.")
-    opened = load(model, exact=True, **where)
-    conditionals = opened.conditionals()
+    loaded_model = load(model, exact=True, **where)
+    conditionals = loaded_model.conditionals()
     cut = length or LENGTH if texts is None else length
-    left, right, free, changed = draw_text_pairs(opened, texts, pairs, cut, freeze, seed)
+    left, right, free, changed = draw_text_pairs(loaded_model, texts, pairs, cut, freeze, seed)
     limits = torch.full((pairs,), steps) if sweeps is None else (sweeps * free.sum(dim=1)).cpu()
     most = int(limits.max())
     meet_pairs = partial(
@@ -113,7 +113,7 @@ def couple(
         alpha = measure_influence(conditionals, contexts, temperature=temperature).alpha
         alpha_kind = "lower bound"
     return Coupling(
-        model=opened.name,
+        model=loaded_model.name,
         temperature=temperature,
         n_steps=most,
         n_sites=free.sum(dim=1).tolist(),
@@ -122,7 +122,9 @@ def couple(
         alpha_kind=alpha_kind,
         epsilon=epsilon,
         start="the first text" if single_pair else "a text drawn at random",
-        texts=list(zip(decode_rows(opened, left), decode_rows(opened, right), strict=True)),
+        texts=list(
+            zip(decode_rows(loaded_model, left), decode_rows(loaded_model, right), strict=True)
+        ),
         meetings=meetings,
         lagged=lagged,
     )

@@ -86,16 +86,16 @@ def diagnose(
     these two means too few draws.
     """
     statistics = _check_statistics(statistics)
-    opened = Run.of(run)
-    burn_in = opened.steps // 2 if burn_in is None else burn_in
-    n_steps = opened.steps - burn_in
-    _check_window(opened, burn_in, n_steps)
+    stored_run = Run.of(run)
+    burn_in = stored_run.steps // 2 if burn_in is None else burn_in
+    n_steps = stored_run.steps - burn_in
+    _check_window(stored_run, burn_in, n_steps)
     every = -(-n_steps // DRAWS)
-    motions = mobility(opened, burn_in)
-    values = statistics_along(opened, statistics, first=burn_in, every=every)
+    motions = mobility(stored_run, burn_in)
+    values = statistics_along(stored_run, statistics, first=burn_in, every=every)
     rows = tuple(
         row
-        for name, chains in _groups(opened)
+        for name, chains in _groups(stored_run)
         for row in diagnoses(
             {f"{key}{name}": value[chains] for key, value in values.items()},
             state=_withholding_state([motions.chains[chain] for chain in chains]),
@@ -103,7 +103,7 @@ def diagnose(
         )
     )
     return Diagnostics(
-        run=opened.name,
+        run=stored_run.name,
         rows=rows,
         motions=motions,
         verdict=_verdict(motions, rows),
@@ -297,8 +297,8 @@ def _verdict(motions: "ChainMobility", rows: tuple[Diagnosis, ...]) -> str:
     if _withholding_state(motions.chains) is not None:
         return f"not mixed: {motions.summary}; no effective sample size is given for such chains"
     reasons = [
-        f"{', '.join(row.statistic for row in rows if row.state == state)} {words}"
-        for state, words in VERDICTS.items()
+        f"{', '.join(row.statistic for row in rows if row.state == state)} {explanation}"
+        for state, explanation in VERDICTS.items()
         if any(row.state == state for row in rows)
     ]
     if not reasons:
@@ -486,9 +486,9 @@ def _mean_entropy(run: Run, sites: NDArray[np.int64], first: int) -> Floats:
     open_events = ~forced(run)[:, first:, None]
     chain, step, slot = np.nonzero((sites >= 0) & open_events)
     total, count = np.zeros(run.free.shape), np.zeros(run.free.shape)
-    place = chain, sites[chain, step, slot]
-    np.add.at(total, place, entropy[chain, step, slot])
-    np.add.at(count, place, 1)
+    redraw = chain, sites[chain, step, slot]
+    np.add.at(total, redraw, entropy[chain, step, slot])
+    np.add.at(count, redraw, 1)
     return np.where(count > 0, total / np.maximum(count, 1), np.inf)
 
 

@@ -83,10 +83,11 @@ def influence(
     """
     text = needed("text", text)
     temperatures = [temperature] if against is None else list(against)
-    opened = load(model, exact=True, **where)
-    conditionals = opened.conditionals()
+    loaded_model = load(model, exact=True, **where)
+    conditionals = loaded_model.conditionals()
     tokens, free = (
-        part[0].to(opened.state_device) for part in starts(opened, [text], unknown=unknown)
+        part[0].to(loaded_model.state_device)
+        for part in starts(loaded_model, [text], unknown=unknown)
     )
     _say_cost(int(free.sum()), samples, replacements, chains * len(temperatures), sweeps)
     contexts = sampled_contexts(
@@ -113,8 +114,8 @@ def influence(
         for value in temperatures
     ]
     return Influence(
-        model=opened.name,
-        tokens=[opened.vocabulary.spell(int(tokens[site])) for site in matrix.sites],
+        model=loaded_model.name,
+        tokens=[loaded_model.vocabulary.spell(int(tokens[site])) for site in matrix.sites],
         matrix=matrix,
         averages=averages,
         n_contexts=samples,
@@ -299,9 +300,9 @@ def measure_influence(
     variation, oscillation = np.zeros((n, n)), np.zeros((n, n))
     n_values = contexts.values.shape[2] + 1
     every = torch.arange(len(contexts.tokens))
-    parts = list(in_parts(every, n * n_values * conditionals.vocab_size))
-    with track("changed sites", n * len(parts)) as advance:
-        for rows in parts:
+    batches = list(in_parts(every, n * n_values * conditionals.vocab_size))
+    with track("changed sites", n * len(batches)) as advance:
+        for rows in batches:
             part = replace(contexts, tokens=contexts.tokens[rows], values=contexts.values[rows])
             for j, scores in scores_by_value(conditionals, part):
                 others = np.arange(n) != j
@@ -401,8 +402,11 @@ def sampled_contexts(
     generator = torch.Generator().manual_seed(seed)
     # An infinite temperature would be uniform; at 1e9 the scores no longer matter.
     values = [
-        draw_replacements(conditionals, states, sites, count, heat, generator)
-        for count, heat in (((n_values + 1) // 2, temperature), (n_values // 2, 1e9))
+        draw_replacements(conditionals, states, sites, count, sampling_temperature, generator)
+        for count, sampling_temperature in (
+            ((n_values + 1) // 2, temperature),
+            (n_values // 2, 1e9),
+        )
     ]
     return Contexts(states, sites, torch.cat(values, dim=2), "lower bound")
 

@@ -226,8 +226,8 @@ def meet(
 
     with track("steps of pairs", float(limits.sum()) + lag * n) as advance:
         if lag:
-            parts = torch.arange(n, device=left.device).split(size)
-            ahead = torch.cat([move_alone(places, advance) for places in parts])
+            batches = torch.arange(n, device=left.device).split(size)
+            ahead = torch.cat([move_alone(places, advance) for places in batches])
             tokens = torch.stack([ahead, right.long()], dim=1).flatten(0, 1)
             pairs = pairs._replace(tokens=tokens, step=pairs.step + lag)
         meetings = sorted(
@@ -242,9 +242,9 @@ def meet(
                 advance=advance,
             )
         )
-    for place, time, met in meetings:
+    for pair_number, time, met in meetings:
         if every is not None and met:
-            distances[place, -(-time // every) : limits[place] // every + 1] = 0
+            distances[pair_number, -(-time // every) : limits[pair_number] // every + 1] = 0
     times = np.array([meeting.time + lag for meeting in meetings])
     all_met = np.array([meeting.met for meeting in meetings])
     return Meetings(times, all_met, coupling, lag, distances, every or 1)

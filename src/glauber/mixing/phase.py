@@ -149,11 +149,11 @@ def phase(
     diagram = phase_diagram(cells)
     ratios = []
     if thresholds:
-        opened = load(model, **where)
+        loaded_model = load(model, **where)
         for crossover in diagram.crossovers:
             if crossover.length in (threshold_lengths or lengths):
                 measured = _thresholds(
-                    opened, texts, crossover.length, n_texts=thresholds, seed=seed
+                    loaded_model, texts, crossover.length, n_texts=thresholds, seed=seed
                 )
                 ratios.append(threshold_ratio(measured, crossover))
     name = getattr(model, "name", None) or type(model).__name__
@@ -301,8 +301,8 @@ class PhaseDiagram:
     @property
     def boundary(self) -> Boundary:
         """The one of the budget that the pairs were given."""
-        whole = all(cell.steps == self.at_steps.budget for cell in self.cells)
-        return self.at_steps if whole else self.at_sweeps
+        is_complete = all(cell.steps == self.at_steps.budget for cell in self.cells)
+        return self.at_steps if is_complete else self.at_sweeps
 
     @property
     def crossovers(self) -> tuple[Crossover, ...]:
@@ -474,8 +474,8 @@ def open_cells(settings: Settings) -> Work:
     settings: model, device, dtype, texts (None: the bundled passages), pairs, steps or sweeps
     (steps in multiples of the length), seed, coupling.
     """
-    opened = load(settings["model"], device=settings["device"], dtype=settings["dtype"])
-    return lambda cells: cells_of(opened, settings, cells)
+    loaded_model = load(settings["model"], device=settings["device"], dtype=settings["dtype"])
+    return lambda cells: cells_of(loaded_model, settings, cells)
 
 
 def cells_of(
@@ -527,8 +527,8 @@ def _run_length(
         advance=advance,
     )
     finished: list[list[tuple[int, int, bool]]] = [[] for _ in cells]
-    for place, time, met in meetings:
-        index, number = divmod(place, n_pairs)
+    for pair, time, met in meetings:
+        index, number = divmod(pair, n_pairs)
         finished[index].append((number, time, met))
         if len(finished[index]) == n_pairs:
             _, times, all_met = zip(*sorted(finished[index]), strict=True)

@@ -63,16 +63,18 @@ def semantic_drift(
     counted as censored. Where the embedder cannot read the texts, as with proteins, the distance is
     the share of free sites that have another token, and the answer says so.
     """
-    opened = Run.of(run)
-    stride(opened, every)
-    check_embedder(embedder, opened)
-    chosen = choose_embedder(opened, embedder, device=device, trust_remote_code=trust_remote_code)
-    moved = distances(opened, chosen, every=every)
+    stored_run = Run.of(run)
+    stride(stored_run, every)
+    check_embedder(embedder, stored_run)
+    chosen = choose_embedder(
+        stored_run, embedder, device=device, trust_remote_code=trust_remote_code
+    )
+    moved = distances(stored_run, chosen, every=every)
     return SemanticDrift(
-        run=opened.name,
+        run=stored_run.name,
         embedder=chosen.name,
         description=chosen.description,
-        temperatures=opened.temperatures,
+        temperatures=stored_run.temperatures,
         distances=moved,
         saturation=saturation(moved) if len(moved.steps) >= MIN_SNAPSHOTS else None,
         times=hitting_times(moved, threshold),
@@ -248,8 +250,8 @@ def passages_of(
     stride(run, every)
     chosen = as_embedder(embedder)
     if not chosen.reads_meaning:
-        whole = distances(run, chosen, every=every)
-        return {threshold: hitting_times(whole, threshold) for threshold in thresholds}
+        every_distance = distances(run, chosen, every=every)
+        return {threshold: hitting_times(every_distance, threshold) for threshold in thresholds}
     shape = (len(thresholds), run.n_chains)
     steps, hit = np.full(shape, run.steps // every * every), np.zeros(shape, bool)
     decode, snapshots = run.vocabulary.decode, run.states(every)
@@ -260,14 +262,14 @@ def passages_of(
         texts = [decode(tokens[chain]) for _, tokens in block for chain in waiting]
         vectors = np.asarray(chosen.embed(texts), np.float64).reshape(len(block), len(waiting), -1)
         apart = 1 - (vectors * start[waiting]).sum(axis=2)  # (snapshots, waiting)
-        for place, threshold in enumerate(thresholds):
+        for number, threshold in enumerate(thresholds):
             above = apart >= threshold
-            now = above.any(axis=0) & ~hit[place, waiting]
+            now = above.any(axis=0) & ~hit[number, waiting]
             when = np.array([step for step, _ in block])[above.argmax(axis=0)]
-            steps[place, waiting[now]], hit[place, waiting[now]] = when[now], True
+            steps[number, waiting[now]], hit[number, waiting[now]] = when[now], True
     return {
-        threshold: HittingTimes(steps[place], hit[place], every, threshold)
-        for place, threshold in enumerate(thresholds)
+        threshold: HittingTimes(steps[number], hit[number], every, threshold)
+        for number, threshold in enumerate(thresholds)
     }
 
 

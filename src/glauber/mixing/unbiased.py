@@ -69,17 +69,17 @@ def unbiased(
         raise GlauberError(
             f"the first step of the average is {first}, but it must not be after the last, {last}."
         )
-    opened = load(model, exact=True, **where)
+    loaded_model = load(model, exact=True, **where)
     tokens, free = (
-        part.to(opened.state_device)
-        for part in starts(opened, [text], freeze=freeze, unknown=unknown)
+        part.to(loaded_model.state_device)
+        for part in starts(loaded_model, [text], freeze=freeze, unknown=unknown)
     )
     check_memory(pairs * tokens.shape[1] * 40, f"{pairs:,} pairs of chains")
-    sums = WindowSums(_token_statistic(opened, statistic, free[0]), pairs, first, last, lag)
+    sums = WindowSums(_token_statistic(loaded_model, statistic, free[0]), pairs, first, last, lag)
     rows = tokens.repeat(pairs, 1)
     say(f"{pairs:,} pairs of {last:,} to {max(last, lag + steps):,} steps")
     meetings = meet(
-        opened.conditionals(),
+        loaded_model.conditionals(),
         rows,
         rows,
         free.repeat(pairs, 1),
@@ -92,7 +92,7 @@ def unbiased(
         observe=sums.add,
     )
     name = statistic if isinstance(statistic, str) else getattr(statistic, "__name__", "function")
-    return Unbiased(opened.name, text, name, sums.estimates[:, 0], meetings)
+    return Unbiased(loaded_model.name, text, name, sums.estimates[:, 0], meetings)
 
 
 class PairEstimate(NamedTuple):

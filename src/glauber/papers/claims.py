@@ -187,10 +187,10 @@ class Claim:
 
     def _seed_by_seed(self) -> tuple[Word, str]:
         """The common verdict of seeds that are too few for an interval of their own."""
-        words = [replace(self, quantity=seed).verdict.word for seed in self.quantity.each]
-        word: Word = words[0] if len(set(words)) == 1 else "cannot tell"
-        listed = ", ".join(words) if len(set(words)) > 1 else f"each {words[0]}"
-        return word, f"{len(words)} seeds, each with its own interval: {listed}"
+        verdicts = [replace(self, quantity=seed).verdict.word for seed in self.quantity.each]
+        word: Word = verdicts[0] if len(set(verdicts)) == 1 else "cannot tell"
+        listed = ", ".join(verdicts) if len(set(verdicts)) > 1 else f"each {verdicts[0]}"
+        return word, f"{len(verdicts)} seeds, each with its own interval: {listed}"
 
     def _power(self) -> tuple[float | None, str]:
         ours = self.quantity

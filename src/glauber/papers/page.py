@@ -70,8 +70,8 @@ def _shared(notes: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def _note_lines(notes: dict[str, list[str]]) -> Iterable[str]:
-    words = {"differs": "differs from the paper", "ours": "our own choice"}
-    return (f"{words[kind]}: {'; '.join(own)}" for kind, own in notes.items() if own)
+    kind_names = {"differs": "differs from the paper", "ours": "our own choice"}
+    return (f"{kind_names[kind]}: {'; '.join(own)}" for kind, own in notes.items() if own)
 
 
 def shown(ours: Quantity) -> str:
@@ -127,9 +127,9 @@ class Evidence(Result):
 
     def summary(self) -> str:
         """The number of claims with each verdict."""
-        words = Counter(claim.verdict.word for _, claim in self.claims)
-        counts = ", ".join(f"{words[word]} {COUNTED[word]}" for word in WORDS)
-        return f"Published claims tested: {sum(words.values())}; {counts}."
+        verdict_counts = Counter(claim.verdict.word for _, claim in self.claims)
+        counts = ", ".join(f"{verdict_counts[word]} {COUNTED[word]}" for word in WORDS)
+        return f"Published claims tested: {sum(verdict_counts.values())}; {counts}."
 
     def lines(self) -> Iterable[str]:
         yield self.summary()
@@ -189,17 +189,17 @@ def _section(piece: Reproduction, shows: str) -> dict[str, Any]:
 
 def _block(rows: list[Row]) -> dict[str, Any]:
     """Rows with the same fields as a table; fields with one value in all rows are given once."""
-    words = [{name: short(value) for name, value in row.items()} for row in rows]
+    texts = [{name: short(value) for name, value in row.items()} for row in rows]
     shared = {
         name: value
-        for name, value in words[0].items()
-        if len(words) > 1 and all(row[name] == value for row in words)
+        for name, value in texts[0].items()
+        if len(texts) > 1 and all(row[name] == value for row in texts)
     }
     return {
         "shared": shared,
-        "names": [name for name in words[0] if name not in shared],
-        "rows": [[value for name, value in row.items() if name not in shared] for row in words],
-        "tall": len(words) > MAX_ROWS,
+        "names": [name for name in texts[0] if name not in shared],
+        "rows": [[value for name, value in row.items() if name not in shared] for row in texts],
+        "tall": len(texts) > MAX_ROWS,
     }
 
 

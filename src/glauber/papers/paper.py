@@ -93,15 +93,15 @@ def paper(
         "embedder": embedder,
         "scorer": scorer,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     for name in ("chains", "steps"):
-        if name in given:
-            check_count(f"number of {name}", given[name])
+        if name in settings:
+            check_count(f"number of {name}", settings[name])
     if temperature is not None:
         check_temperature(temperature)
     check_device(device)
     executor = choose_executor(on, workers=workers, address=address)
-    request = Request(piece, scale, 0, Path(out or ""), given, device)  # type: ignore[arg-type]
+    request = Request(piece, scale, 0, Path(out or ""), settings, device)  # type: ignore[arg-type]
     numbers = read_seeds(seeds)
     if piece == "list":
         return _list_pieces(request, out)
@@ -137,10 +137,10 @@ def _read_texts(texts: str | Path | Sequence[str] | None) -> tuple[str, ...] | N
 
 def read_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
     """Seeds from a number, from 0-9,12, or from a list; each once."""
-    parts: list[object] = list(seeds.split(",")) if isinstance(seeds, str) else []
-    parts = parts or (list(seeds) if isinstance(seeds, list | tuple | range) else [seeds])
+    ranges: list[object] = list(seeds.split(",")) if isinstance(seeds, str) else []
+    ranges = ranges or (list(seeds) if isinstance(seeds, list | tuple | range) else [seeds])
     numbers: list[int] = []
-    for part in parts:
+    for part in ranges:
         ends = str(part).strip().split("-")
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise GlauberError(f"{seeds!r} is not a list of seeds such as 0-9 or 1,4.")
@@ -168,9 +168,9 @@ class Order:
         for name in self.names:
             piece, own = pieces()[name], replace(self.request, piece=name)
             if len(self.names) > 1:
-                given = {key: value for key, value in own.given.items() if key in piece.takes}
+                taken = {key: value for key, value in own.given.items() if key in piece.takes}
                 device = own.device if "model" in piece.small else "auto"
-                own = replace(own, given=given, device=device)
+                own = replace(own, given=taken, device=device)
             piece.check(own)
             cells += [replace(own, seed=seed) for seed in self.seeds]
         return cells
@@ -311,10 +311,10 @@ def _distribute(order: Order, executor: Executor) -> None:
         "given": request.given,
     }
     axes = {"piece": list(range(len(order.names))), "seed": list(range(len(order.seeds)))}
-    place = request.folder / "cells" / digest([settings, source()])
-    sweeps.begin(place, Sweep("paper", settings, axes))
+    sweep_folder = request.folder / "cells" / digest([settings, source()])
+    sweeps.begin(sweep_folder, Sweep("paper", settings, axes))
     records = run_sweep(
-        place,
+        sweep_folder,
         partial(open_cells, settings),
         executor=executor,
         progress=lambda done, total: say(f"{done} of {total} pieces and seeds are made"),
@@ -324,7 +324,7 @@ def _distribute(order: Order, executor: Executor) -> None:
         if record["answer"] is not None and not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, record["answer"])
-    rmtree(place, ignore_errors=True)
+    rmtree(sweep_folder, ignore_errors=True)
 
 
 def open_cells(settings: dict[str, Any]) -> Work:
@@ -346,10 +346,10 @@ def open_cells(settings: dict[str, Any]) -> Work:
 def _cell(settings: Mapping[str, Any], values: Mapping[str, Any]) -> Request:
     """The request of one cell of a sweep."""
     name, seed = settings["names"][values["piece"]], settings["seeds"][values["seed"]]
-    given = dict(settings["given"])
-    if "texts" in given:
-        given["texts"] = tuple(given["texts"])
+    options = dict(settings["given"])
+    if "texts" in options:
+        options["texts"] = tuple(options["texts"])
     folder, device = Path(settings["folder"]), settings["device"]
-    request = Request(name, settings["scale"], 0, folder, given, device)
+    request = Request(name, settings["scale"], 0, folder, options, device)
     cells = Order(list(settings["names"]), (seed,), request).cells
     return next(cell for cell in cells if cell.piece == name)

@@ -137,9 +137,9 @@ class Piece:
         """Refuses settings that the piece does not have."""
         known = [FLAGS[name] for name in self.takes]
         known += ["--device"] if "model" in self.small else []
-        given = [FLAGS[name] for name in request.given]
-        given += ["--device"] if request.device != "auto" else []
-        if wrong := [flag for flag in given if flag not in known]:
+        flags = [FLAGS[name] for name in request.given]
+        flags += ["--device"] if request.device != "auto" else []
+        if wrong := [flag for flag in flags if flag not in known]:
             listed = ", ".join([*known, "--scale and --seeds"])
             raise GlauberError(
                 f"{request.piece} does not take {', '.join(wrong)}: it takes {listed}."

@@ -136,7 +136,7 @@ EQUAL_1 = (
     CONTROL,
     *(OWN.format(n) for n in COUNTS),
     *(f"paper: refine from random, judged by ar, {n} steps" for n in COUNTS),
-    *(f"student: {way}, {n} steps" for way in ("refine", "refine-remask") for n in COUNTS),
+    *(f"student: {decoder}, {n} steps" for decoder in ("refine", "refine-remask") for n in COUNTS),
     *(f"student: refine-remask, judged by ar, {n} steps" for n in COUNTS),
 )
 EQUAL_2 = (
@@ -144,8 +144,8 @@ EQUAL_2 = (
     *(OWN.format(n) for n in COUNTS),
     *(f"student: refine-remask, {n} steps" for n in COUNTS),
     *(
-        f"cmlm: {way}, {n} steps"
-        for way in ("mask-predict", "easy-first", "confident-first")
+        f"cmlm: {decoder}, {n} steps"
+        for decoder in ("mask-predict", "easy-first", "confident-first")
         for n in COUNTS
     ),
     *(f"paper: sundae, {n} steps" for n in COUNTS),
@@ -609,7 +609,7 @@ TABLE_5 = Piece(
     claims=[
         Published(
             "neighbours that stutter read more alike, by the "
-            f"{words} of their cross-attention (pass {n})",
+            f"{measure_name} of their cross-attention (pass {n})",
             "paper B, table 5",
             published,
             f"{measure}, stuttering less others",
@@ -620,7 +620,7 @@ TABLE_5 = Piece(
             unit="sentences",
         )
         for n in PASSES
-        for measure, words, published in (
+        for measure, measure_name, published in (
             ("variation_avg", "total variation", "0.13 against 0.23"),
             ("cosine_avg", "cosine distance", "0.10 against 0.20"),
         )

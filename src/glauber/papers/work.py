@@ -88,20 +88,20 @@ class Chains:
 
     def finished(self, folder: Path) -> bool:
         """Whether the folder of the pieces contains them."""
-        place = self.place(folder)
-        return (place / "run.json").is_file() and Run(place).finished
+        path = self.place(folder)
+        return (path / "run.json").is_file() and Run(path).finished
 
-    def make(self, place: Path, *, device: str = "auto") -> Run:
+    def make(self, path: Path, *, device: str = "auto") -> Run:
         """The run in that folder: read, resumed, or started."""
         from glauber.sampling.sample import resume, sample
 
-        with locked(place):
-            if (place / "run.json").is_file():
-                if Run(place).finished:  # needs no device any more
-                    return Run(place)
-                return resume(place, device=None if device == "auto" else device)
-            shutil.rmtree(place, ignore_errors=True)  # killed before the first step
-            return sample(**asdict(self), device=device, out=place)
+        with locked(path):
+            if (path / "run.json").is_file():
+                if Run(path).finished:  # needs no device any more
+                    return Run(path)
+                return resume(path, device=None if device == "auto" else device)
+            shutil.rmtree(path, ignore_errors=True)  # killed before the first step
+            return sample(**asdict(self), device=device, out=path)
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class Settings:
     """The settings of a piece as attributes, and the stored work of its folder."""
 
     def __init__(self, request: Request, defaults: Mapping[str, Any]):
-        given = {name: value for name, value in request.given.items() if name in defaults}
-        if given.get("embedder") == BUNDLED:
-            given["embedder"] = None
-        self.request, self.values = request, {**defaults, **given}
+        options = {name: value for name, value in request.given.items() if name in defaults}
+        if options.get("embedder") == BUNDLED:
+            options["embedder"] = None
+        self.request, self.values = request, {**defaults, **options}
         self.seed, self.device = request.seed, request.device
 
     def __getattr__(self, name: str) -> Any:

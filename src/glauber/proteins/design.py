@@ -219,12 +219,12 @@ def _residues_by_position(allow: Residues) -> Iterator[tuple[str | list[int], st
     """(positions, residues) of `30-35:ST,99:AG` or of {30: "ST"}."""
     error = GlauberError(f"allow is {allow!r:.60}, but it must be such as 30-35:ST,99:AG.")
     if isinstance(allow, str):
-        parts = [part.partition(":")[::2] for part in allow.split(",") if part.strip()]
+        entries = [part.partition(":")[::2] for part in allow.split(",") if part.strip()]
     elif isinstance(allow, Mapping):
-        parts = list(allow.items())  # type: ignore[arg-type]
+        entries = list(allow.items())  # type: ignore[arg-type]
     else:
         raise error
-    for positions, residues in parts:
+    for positions, residues in entries:
         spelled = read_residues("allow", residues)
         if not spelled or not str(positions).strip():
             raise error
@@ -269,19 +269,21 @@ def design_space(
     own = {position: int(parent.tokens[parent.sites[position - 1]]) for position in positions}
     omitted = {token(residue, "omit") for residue in omit}
     usual = set(proposable.nonzero()[:, 0].tolist()) - omitted
-    kept = set(own.values()) & omitted  # omitted residues that the parent has at free positions
+    omitted_of_parent = (
+        set(own.values()) & omitted
+    )  # omitted residues that the parent has at free positions
     choices, allow = [], {}
     for position in positions:
         residues, others = request.allowed.get(position), usual
         if residues is not None:
             others = {token(residue, "allow") for residue in residues} - omitted
         choices.append(sorted(others - {own[position]}))
-        if residues is not None or kept:
+        if residues is not None or omitted_of_parent:
             allow[position - 1] = sorted(others | {own[position]})
     budget = min(max_mutations or len(choices), len(choices))
     name = f"{parent.name or 'the parent':.60}"
     size = _check_size([len(tokens) for tokens in choices], budget, designs, distance, name)
-    forbid = [vocabulary.spell(token) for token in sorted(omitted - kept)]
+    forbid = [vocabulary.spell(token) for token in sorted(omitted - omitted_of_parent)]
     return DesignSpace(parent, positions, choices, budget, size, forbid, allow)
 
 
@@ -402,7 +404,7 @@ def _explore(
     assert annealing is not None
     free = spell_sites(space.positions)
     say(f"{space.name}: {space.size:,} possible designs at positions {free}")
-    kept = [np.ones(n_chains)]
+    parent_shares = [np.ones(n_chains)]
     with begin(planned, folder) as log, track("designs", selection.requested) as bar:
         while log.steps < steps and not selection.full:
             done, more = log.steps, annealing.stage
@@ -416,7 +418,7 @@ def _explore(
             advance_chains(planned, log, batch_size=batch_size, session=session, until=last)
             for step, tokens in log.states(every, done + 1):
                 rows = tokens[:, space.columns].astype(np.int64)
-                kept.append((rows == space.tokens).mean(axis=1))
+                parent_shares.append((rows == space.tokens).mean(axis=1))
                 if annealing.temperature(step - 1) == annealing.temperatures[-1]:
                     selection.offer(rows, step)
             bar(to=len(selection.visits), note=f"step {last:,}")
@@ -432,7 +434,7 @@ def _explore(
         temperatures=list(annealing.temperatures),
         steps_between_looks=every,
         looked_at=selection.looks,
-        kept=np.stack(kept, axis=1),
+        kept=np.stack(parent_shares, axis=1),
         changed=changed,
     )
 
@@ -555,11 +557,11 @@ class ChainHistory:
         The later mean is that over the second half of the looks. None where half of the chains
         stay the same there: what they keep shows where they are stuck.
         """
-        looks = self.parent_kept
-        if len(looks) < MIN_LOOKS or 2 * self.trapped_chains >= self.chains:
+        shares = self.parent_kept
+        if len(shares) < MIN_LOOKS or 2 * self.trapped_chains >= self.chains:
             return None
-        later = looks[len(looks) // 2 :].mean()
-        forgotten = looks - later <= (1 - FORGOTTEN) * (1 - later)
+        later = shares[len(shares) // 2 :].mean()
+        forgotten = shares - later <= (1 - FORGOTTEN) * (1 - later)
         return int(forgotten.argmax()) * self.steps_between_looks
 
 
@@ -584,7 +586,7 @@ class ParentDesigns:
     @cached_property
     def _letters(self) -> Integers:
         """The letter of each design at each free position, by its place in the alphabet."""
-        places = {letter: place for place, letter in enumerate(self.alphabet)}
+        places = {letter: number for number, letter in enumerate(self.alphabet)}
         return np.array(
             [[places[design.sequence[i - 1]] for i in self.positions] for design in self.designs]
         )
@@ -713,7 +715,7 @@ class Designs(SequenceResult):
         return {
             f"{name}-{number}" if several else name: figure
             for number, family in enumerate(self.families[:MAX_DRAWN], 1)
-            for name, figure in design_figures(family, named=several).items()
+            for name, figure in design_figures(family, with_name=several).items()
         }
 
     def write(self, path: str | Path) -> Path:

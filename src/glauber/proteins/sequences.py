@@ -34,8 +34,8 @@ def as_file(source: str | Path) -> Path | None:
         return source
     path = Path(source.strip())
     known = suffix_of(path) in (*FASTA_SUFFIXES, *TABLES, ".txt")
-    named = "\n" not in source and (known or os.path.isfile(path))
-    return path if named and len(source) < 4096 else None
+    is_path = "\n" not in source and (known or os.path.isfile(path))
+    return path if is_path and len(source) < 4096 else None
 
 
 def read_sequences(source: str | Path | Sequence[str], *, column: str | None = None) -> list[Row]:

