@@ -18,7 +18,7 @@ from glauber.errors import GlauberError
 from glauber.figures.metastability import plot_gaps_against_duration, plot_trap_timeline
 from glauber.metastability.catalogue import hamming_traps, rolling_traps
 from glauber.metastability.episodes import Episode, sojourns
-from glauber.metastability.holding import margins_of
+from glauber.metastability.margins import margins_of
 from glauber.metastability.regimes import regime
 from glauber.metastability.trap_census import census
 from glauber.metastability.traps import PUBLISHED

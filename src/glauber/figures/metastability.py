@@ -24,7 +24,7 @@ from glauber.metastability.basin_model import BasinModel
 from glauber.metastability.basins import written
 from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.clusters import Readable
-from glauber.metastability.holding import written as written_log
+from glauber.metastability.margins import format_log
 from glauber.metastability.regimes import Regime
 from glauber.metastability.state_model import ImpliedTimescales
 from glauber.metastability.trap_census import Trap
@@ -295,7 +295,7 @@ def plot_margins(result: "MarginStudy") -> Chart:
     chart = Chart(
         "How firmly each token is held",
         f"gap to the best other token; mean holding time of the text at temperature "
-        f"{result.temperature:g}: {result.held}",
+        f"{result.temperature:g}: {result.holding_text}",
         x=dict(tickvals=places, ticktext=result.tokens, tickangle=-45),
         y=dict(title="gap (score)"),
         legend="below",
@@ -303,15 +303,15 @@ def plot_margins(result: "MarginStudy") -> Chart:
             overlaying="y", side="right", title="redraws, power of ten", showgrid=False, nticks=5
         ),
     )
-    powers = -result.log_leaving / np.log(10)  # logarithms: float64 has no number for some
-    said = [[written_log(log), written_log(-log)] for log in result.log_leaving]
+    powers = -result.margins.log_leaving / np.log(10)  # logarithms: float64 has no number for some
+    said = [[format_log(log), format_log(-log)] for log in result.margins.log_leaving]
     chart.columns(
         places,
-        result.gaps,
+        result.margins.gaps,
         "gap; grey: another token is likelier",
         "%{text}: gap %{y:.3f}\na redraw changes it with probability %{customdata[0]}",
         text=result.tokens,
-        color=[BLUE if gap > 0 else QUIET for gap in result.gaps],
+        color=[BLUE if gap > 0 else QUIET for gap in result.margins.gaps],
         customdata=said,
     )
     chart.dots(

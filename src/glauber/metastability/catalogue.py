@@ -26,7 +26,7 @@ from glauber.metastability.episodes import (
     rolling_episodes,
     sojourns,
 )
-from glauber.metastability.holding import Margins
+from glauber.metastability.margins import Margins
 from glauber.metastability.trap_census import Key, LeftOut, Trap, census, check_kernel
 from glauber.metastability.trap_ranks import RankCorrelation, Ranks, families, trap_ranks
 from glauber.result import counted, plain

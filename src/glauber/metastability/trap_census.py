@@ -25,8 +25,9 @@ from glauber.metastability.episodes import (
     by_time,
     stay_beyond_choice,
 )
-from glauber.metastability.holding import Margins, as_numbers, margins_of, written
+from glauber.metastability.margins import Margins, format_log, log_to_json, margins_of
 from glauber.progress import say, track
+from glauber.result import plain
 from glauber.runs.run import Run
 from glauber.runs.spec import Spec, refuse_ties
 from glauber.sampling.reopened import of_chain
@@ -106,7 +107,7 @@ class Trap:
             return "no bound: not a perfect trap"
         if self.margins.vacuous:
             return "the theorem's bound is vacuous"
-        return f"theorem: at least {written(-log)}"
+        return f"theorem: at least {format_log(-log)}"
 
     def row(self) -> dict[str, Any]:
         """The trap as one row of a table."""
@@ -143,9 +144,8 @@ class Trap:
             "min_gap": kind,
             "observed_holding_time": "estimate",
         }
-        held = as_numbers(-self.margins.log_escape_rate) | {"kind": kind}
-        bound = as_numbers(self.margins.log_escape_bound)
-        bound["kind"] = "upper bound" if kind == "exact" else "estimate"
+        held = plain(log_to_json(-self.margins.log_escape_rate, kind))
+        bound = plain(log_to_json(self.margins.log_escape_bound, self.margins.bound_kind))
         weakest = {"site": row.pop("weakest_site"), "token": row.pop("weakest_token")}
         figures = {k: {"value": v, "kind": kinds[k]} if k in kinds else v for k, v in row.items()}
         left = None if escape is None else {
@@ -178,7 +178,7 @@ class Trap:
         if not np.isfinite(log):
             return "for ever"
         held = self.margins.holding_time
-        return f"{held:,.1f} steps" if held < 1e6 else f"{written(log)} steps"
+        return f"{held:,.1f} steps" if held < 1e6 else f"{format_log(log)} steps"
 
     def _seen(self) -> str:
         steps, departures = self.seen.steps, self.seen.departures

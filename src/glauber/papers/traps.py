@@ -277,14 +277,15 @@ def _periods(settings: Settings, found: Conditions) -> dict[str, Any] | None:
 
     device = settings.device
     try:
-        held = margins(found.model, PERIODS, temperature=found.temperature, device=device)
+        study = margins(found.model, PERIODS, temperature=found.temperature, device=device)
+        held = study.margins
     except GlauberError:
         return None
     published = PUBLISHED["fifteen_periods"]
     return {
         "trap": "the paper's longest",
         "detector": "none: the text alone",
-        "text": held.text,
+        "text": study.text,
         "mean gap": float(held.gaps.mean()),
         "min gap": held.margin,
         "perfect": held.perfect,
