@@ -166,7 +166,7 @@ def test_the_study_samples_every_level(tiny_folder, texts):
         (dict(levels=19), "19 levels above 1"),
         (dict(settle=-1), "at least 0"),
         (dict(settle=10**15), "cannot be done"),
-        (dict(seed=-1), "the seed is -1"),
+        (dict(seed=-1), "seed is -1"),
         (dict(temperature=1e-320), "at least 1e-300"),
     ],
 )

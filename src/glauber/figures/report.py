@@ -41,9 +41,7 @@ from glauber.landscape.recurrence import seeds_of
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.landscape.trajectory import trajectory_in_plane
 from glauber.metastability.basins import basins
-from glauber.metastability.catalogue import Catalogue
-from glauber.metastability.trap_census import Trap, check_kernel
-from glauber.metastability.traps import usual_traps
+from glauber.metastability.traps import Trap, TrapList, check_kernel, default_traps
 from glauber.parameters import Trust
 from glauber.progress import check_count, say
 from glauber.result import Result, counted, study
@@ -403,7 +401,7 @@ def _traps(
     model: str | Conditionals | None,
     device: str | None,
     trust_remote_code: bool,
-) -> tuple[Catalogue | None, list[str]]:
+) -> tuple[TrapList | None, list[str]]:
     """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
     try:
         check_kernel(run.spec)
@@ -420,13 +418,13 @@ def _traps(
             raise
         return None, [f"Traps were not looked for: {error}"]
     try:
-        found = usual_traps(run, drawn.conditionals, chosen, device=drawn.device)
+        found = default_traps(run, drawn.conditionals, chosen, device=drawn.device)
         return found, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
 
 
-def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], listed: int) -> Section:
+def _trap_section(run: Run, found: TrapList | None, notes: Sequence[str], listed: int) -> Section:
     heading = "Where the chains got stuck"
     if found is None:
         return Section("traps", heading, tuple(notes))
@@ -434,14 +432,13 @@ def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], liste
     if not found.traps:
         none = found.none_found()
         return Section("traps", heading, (*paragraphs, none), bands=found_bands((), note=none))
-    counted = found.summary()
-    few = min(listed, counted.n_traps)
+    few = min(listed, found.n_traps)
     paragraphs.append(
-        f"{counted.n_traps} {'was' if counted.n_traps == 1 else 'were'} found, "
-        f"{counted.n_perfect} of them perfect: every token is the model's first choice there. "
-        f"They take up {counted.share:.0%} of all steps. "
-        + (f"The {few} longest are" if few < counted.n_traps else "All are")
-        + f" written out below ({few} of {counted.n_traps})."
+        f"{found.n_traps} {'was' if found.n_traps == 1 else 'were'} found, "
+        f"{found.n_perfect} of them perfect: every token is the model's first choice there. "
+        f"They take up {found.share:.0%} of all steps. "
+        + (f"The {few} longest are" if few < found.n_traps else "All are")
+        + f" written out below ({few} of {found.n_traps})."
     )
     figures = {"timeline": plot_trap_timeline(found)}
     if len(found.traps) > 3:
@@ -453,10 +450,10 @@ def _trap_section(run: Run, found: Catalogue | None, notes: Sequence[str], liste
 
 def _trap_card(run: Run, trap: Trap) -> Card:
     when, text, *rest = trap.lines()
-    return Card(text, (when, *rest), (trap.episode.chain, first_seen(run, trap)))
+    return Card(text, (when, *rest), (trap.chain, first_seen(run, trap)))
 
 
-def what_a_trap_is(found: Catalogue) -> str:
+def what_a_trap_is(found: TrapList) -> str:
     asked = found.settings
     if found.detector == "rolling":
         return (
@@ -476,11 +473,11 @@ def most_stuck(chains: Iterable[int]) -> int:
 
 
 def _trajectory(
-    read: Snapshots, chosen: Embedder, found: Catalogue | None, chain: int | None
+    read: Snapshots, chosen: Embedder, found: TrapList | None, chain: int | None
 ) -> Section:
     heading = "Where the texts went"
     stuck = () if found is None else found.traps
-    intervals = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
+    intervals = [(t.chain, t.first, t.last) for t in stuck]
     if chain is None:
         chain = most_stuck(whose for whose, *_ in intervals)
     what = "its embeddings" if chosen.reads_meaning else "its tokens"

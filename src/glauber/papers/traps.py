@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from glauber.errors import GlauberError
-from glauber.metastability.catalogue import Catalogue
-from glauber.metastability.trap_census import Trap
-from glauber.metastability.trap_ranks import trap_ranks
-from glauber.metastability.traps import PUBLISHED
+from glauber.metastability.traps import PUBLISHED, Trap, TrapList, trap_ranks
 from glauber.papers.claims import EXACT, Claim, Quantity, Region, above, at_least, near
 from glauber.papers.paper import Reproduction
 from glauber.papers.settings import TOKENS, Chains, Piece, Scale, Settings, embeddings
+from glauber.result import columns_of
 from glauber.statistics import (
     Estimate,
     clopper_pearson,
@@ -128,9 +126,9 @@ def _differs(settings: Settings, found: Conditions) -> list[str]:
     return differs
 
 
-def _claims(found: Catalogue) -> list[Claim]:
+def _claims(found: TrapList) -> list[Claim]:
     """What the paper says of its catalogue, of ours by the same detector."""
-    traps, chain = found.traps, [trap.episode.chain for trap in found.traps]
+    traps, chain = found.traps, [trap.chain for trap in found.traps]
     by_chain = np.bincount(np.array(chain, np.int64), minlength=found.n_chains)
     count = mean_over_chains(
         by_chain * 30 * 10_000 / found.n_steps, bounds=(0.0, np.inf)
@@ -167,9 +165,8 @@ def _claims(found: Catalogue) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _gap_claim(found: Catalogue) -> Claim:
-    summary = found.summary()
-    apart = summary.gap_difference
+def _gap_claim(found: TrapList) -> Claim:
+    apart = None if found.ranks is None else found.ranks.difference
     name = "rank correlation (Somers' D) by the mean gap less that by the min gap"
     quantity = (
         Quantity(name, None, reason="too few families of traps")
@@ -239,7 +236,9 @@ def _vacuous_claim(traps: Sequence[Trap]) -> Claim:
 
 def _weakest_claim(traps: Sequence[Trap], n_chains: int) -> Claim:
     left = [trap for trap in traps if trap.escape is not None]
-    at_weakest = [trap.escape is not None and trap.escape.site == trap.weakest for trap in left]
+    at_weakest = [
+        trap.escape is not None and trap.escape.site == trap.weakest.site for trap in left
+    ]
     return Claim(
         "escapes are typically triggered at the weakest-scoring position", "paper A, appendix C.2",
         "typically",
@@ -255,8 +254,8 @@ def _share(traps: Sequence[Trap], which: Sequence[bool], n_chains: int) -> Estim
         return _nothing("no such trap was found")
     counts, totals = np.zeros((2, n_chains))
     for trap, one in zip(traps, which, strict=True):
-        counts[trap.episode.chain] += one
-        totals[trap.episode.chain] += 1
+        counts[trap.chain] += one
+        totals[trap.chain] += 1
     return clustered_proportion(counts, totals)
 
 
@@ -319,28 +318,27 @@ def _claims_on_periods(model: str, row: dict[str, Any] | None) -> list[Claim]:
     return claims
 
 
-def _summary_row(found: Catalogue) -> dict[str, Any]:
-    summary = found.summary()
-    ranks = (summary.by_mean_gap, summary.by_min_gap)
-    seen = summary.seen_to_exact
+def _summary_row(found: TrapList) -> dict[str, Any]:
+    ranks, mean, seen = found.ranks, found.mean_duration, found.seen_to_exact
+    gaps = [None, None] if ranks is None else [ranks.by_mean_gap, ranks.by_min_gap]
     return {
         "detector": found.detector,
-        "traps": summary.n_traps,
-        "perfect": summary.n_perfect,
-        "unfinished": summary.n_unfinished,
-        "without gaps, not counted": summary.n_left_out,
+        "traps": found.n_traps,
+        "perfect": found.n_perfect,
+        "unfinished": found.n_unfinished,
+        "without gaps, not counted": len(found.skipped),
         "families": len(found.families),
-        "mean duration": summary.mean_duration,
-        "its interval": summary.duration_interval,
-        "range": [summary.shortest, summary.longest],
+        "mean duration": None if mean is None else mean.value,
+        "its interval": None if mean is None else mean.interval,
+        "range": [found.shortest, found.longest],
         "rank correlation of duration with mean gap, min gap": [
-            None if each is None else each.value for each in ranks
+            None if each is None else each.value for each in gaps
         ],
-        "their intervals": [None if each is None else each.interval for each in ranks],
-        "better predictor": summary.better_predictor or "cannot tell",
+        "their intervals": [None if each is None else each.interval for each in gaps],
+        "better predictor": (ranks and ranks.better) or "cannot tell",
         "seen over exact holding time": None if seen is None else seen.value,
         "interval of that": None if seen is None else seen.interval,
-        "kind": summary.kind,
+        "kind": "estimate",
         "published traps, perfect": [PUBLISHED["traps"], PUBLISHED["perfect"]],
         "published mean duration": PUBLISHED["mean_duration"],
         "published range": [PUBLISHED["shortest"], PUBLISHED["longest"]],
@@ -348,8 +346,8 @@ def _summary_row(found: Catalogue) -> dict[str, Any]:
     }
 
 
-def _trap_row(found: Catalogue, trap: Trap) -> dict[str, Any]:
-    own = trap.row()
+def _trap_row(found: TrapList, trap: Trap) -> dict[str, Any]:
+    own = columns_of(trap)
     return {
         "trap": f"{found.detector}, chain {own['chain']}, step {own['first']:,}",
         "detector": found.detector,
