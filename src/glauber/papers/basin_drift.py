@@ -74,8 +74,8 @@ def _drift_row(found: dict[str, Any], published: tuple[float, float], model: str
         "positive": f"{edge['positive']} of {found['samples']}",
         "published min, median at a temperature that is lost": list(published),
         "published positive": "200 of 200",
-        "chance to descend": found["certificate"]["descent"],
-        "kind": found["certificate"]["kind"],
+        "chance to descend": found["descent"],
+        "kind": found["kind"],
     }
 
 
