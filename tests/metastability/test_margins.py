@@ -14,9 +14,9 @@ from glauber.conditionals.table import Joint, Table
 from glauber.errors import GlauberError
 from glauber.exact.space import Space
 from glauber.exact.transition import transition_matrix
-from glauber.metastability.holding import basin_margin, written
-from glauber.metastability.holding import margins_of as margins
+from glauber.metastability.margins import basin_margin, format_log
 from glauber.metastability.margins import margins as study
+from glauber.metastability.margins import margins_of as margins
 
 
 @pytest.mark.parametrize("temperature", [0.2, 1.0, 3.0])
@@ -142,8 +142,8 @@ def test_the_study_is_the_models_own_conditionals(tiny_folder):
     *_, last, _ = str(found).splitlines()
     assert last.startswith("mean holding time") and last.endswith("(exact)")
     picture = found.figure()
-    np.testing.assert_array_equal(picture.data[0].y, found.gaps)
-    np.testing.assert_allclose(10 ** picture.data[1].y, 1 / found.leaving)
+    np.testing.assert_array_equal(picture.data[0].y, found.margins.gaps)
+    np.testing.assert_allclose(10 ** picture.data[1].y, 1 / found.margins.leaving)
 
 
 def deep(depth):
@@ -185,9 +185,9 @@ def test_a_token_without_rival_is_held_for_ever():
 
 
 def test_powers_of_ten_stand_for_what_float64_cannot_hold():
-    assert written(math.log(12.5)) == "12.5" and written(-math.inf) == "0"
-    assert written(-1000 * math.log(10)) == "10^-1,000.0"
-    assert written(400.5 * math.log(10)) == "10^400.5"
+    assert format_log(math.log(12.5)) == "12.5" and format_log(-math.inf) == "0"
+    assert format_log(-1000 * math.log(10)) == "10^-1,000.0"
+    assert format_log(400.5 * math.log(10)) == "10^400.5"
 
 
 def test_the_coldest_text_is_said_in_powers_of_ten(tiny_folder):
@@ -195,11 +195,11 @@ def test_the_coldest_text_is_said_in_powers_of_ten(tiny_folder):
     found = study(str(tiny_folder), TEXT, temperature=1e-6, device="cpu")
     assert warm.perfect == found.perfect
     own = found.to_dict()["leaving"]
-    held = np.asarray(found.gaps) > 0
+    held = np.asarray(found.margins.gaps) > 0
     assert held.any() and "10^-" in str(found) and found.figures()
     # So cold that only the best rival counts: log10 of the odds is -gap / temperature / log 10.
     powers = np.array([row for row in own["log10"]])[held]
-    np.testing.assert_allclose(powers, -found.gaps[held] / 1e-6 / math.log(10), rtol=1e-6)
+    np.testing.assert_allclose(powers, -found.margins.gaps[held] / 1e-6 / math.log(10), rtol=1e-6)
     assert [value for value, firm in zip(own["value"], held, strict=True) if firm] == [None] * sum(
         held
     )
@@ -209,15 +209,15 @@ def test_the_coldest_text_is_said_in_powers_of_ten(tiny_folder):
 @pytest.mark.parametrize("temperature", [0.1, 1.0])
 def test_what_is_called_exact_is_in_float64_whatever_the_dtype(tiny_folder, temperature):
     exact = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu", dtype="float64")
-    assert exact.rounded is None and exact.kind == "exact"
+    assert exact.rounded is None and exact.margins.kind == "exact"
     single = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu")
-    assert single.log_escape_rate == exact.log_escape_rate
+    assert single.margins.log_escape_rate == exact.margins.log_escape_rate
     coarse = study(str(tiny_folder), TEXT, temperature=temperature, device="cpu", dtype="bfloat16")
-    np.testing.assert_array_equal(coarse.gaps, exact.gaps)
-    assert coarse.escape_bound == exact.escape_bound
+    np.testing.assert_array_equal(coarse.margins.gaps, exact.margins.gaps)
+    assert coarse.margins.escape_bound == exact.margins.escape_bound
     assert coarse.dtype == "float64" and coarse.rounded.dtype == "bfloat16"
-    assert coarse.rounded.kind == "estimate"
-    off = exact.log_escape_rate - coarse.rounded.log_escape_rate
+    assert coarse.rounded.margins.kind == "estimate"
+    off = exact.margins.log_escape_rate - coarse.rounded.margins.log_escape_rate
     assert off != 0 and coarse.to_dict()["rounded"]["log10_error"] == off / math.log(10)
     assert str(coarse).count("(estimate)") == 1 and "in bfloat16" in str(coarse)
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from glauber.exact.hitting_times import hamming_ball, mean_exit_times
-from glauber.metastability.catalogue import hamming_traps
 from glauber.metastability.episodes import (
     episodes_of_chain,
     hamming_episodes,
@@ -20,6 +19,7 @@ from glauber.metastability.episodes import (
     sojourns_of_path,
     visits_to_ball,
 )
+from glauber.metastability.traps import TrapSearch
 from table_chains import LAW, MATRIX, SPACE, WELLS, simulate, stored
 
 
@@ -120,19 +120,19 @@ def test_seen_holding_times_are_the_exact_ones(kept, radius, shortest):
     Departures seen, less those that the exact rate expects in the steps seen, have mean zero.
     """
     run, _ = kept
-    found = hamming_traps(run, LAW, radius=radius, shortest=shortest).traps
+    found = TrapSearch(run, LAW).hamming(radius=radius, shortest=shortest).traps
     assert len(found) > 500
     paths, over, naive = list(sojourns(run)), np.zeros((2, run.n_chains)), []
     for trap in found:
-        held, chain = trap.margins.holding_time, trap.episode.chain
-        over[0, chain] += trap.seen.departures - trap.seen.steps / held
-        over[1, chain] += trap.seen.departures - 1.15 * trap.seen.steps / held
+        held, chain = trap.margins.holding_time, trap.chain
+        over[0, chain] += trap.observed.departures - trap.observed.steps / held
+        over[1, chain] += trap.observed.departures - 1.15 * trap.observed.steps / held
         path = paths[chain]
-        touched, _ = path.between(trap.episode.first, trap.episode.last)
+        touched, _ = path.between(trap.first, trap.last)
         own = touched[(path.states[touched] == trap.tokens).all(axis=1)]
         own = own[own < len(path.first) - 1]  # without the one that the end cut off
         naive += [(path.last - path.first + 1)[own].mean() / held] if len(own) else []
     assert abs(score(over[0])) < 3 and abs(score(over[1])) > 3
-    expected = sum(trap.seen.steps / trap.margins.holding_time for trap in found)
+    expected = sum(trap.observed.steps / trap.margins.holding_time for trap in found)
     assert expected > 500
     assert np.mean(naive) > (1.6 if radius == 0 else 1.15)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kendalltau, spearmanr
 
-from glauber.metastability.trap_ranks import trap_ranks
+from glauber.metastability.traps import trap_ranks
 
 
 def drawn(n_families, rng, slope):

@@ -19,7 +19,7 @@ from glauber.conditionals.batching import in_parts
 from glauber.conditionals.vocabulary import Text, Vocabulary
 from glauber.errors import GlauberError
 from glauber.explorer.questions import Answer
-from glauber.metastability.holding import as_numbers, margins_from
+from glauber.metastability.margins import log_to_json, margins_from
 from glauber.progress import check_count
 from glauber.result import plain
 from glauber.runs.film import column
@@ -159,7 +159,7 @@ def conditional_at(
     }
     if bool(scores[0, token] > -torch.inf):
         margins = margins_from(scores, tokens, site, temperature=temperature)
-        steps = as_numbers(-float(margins.log_leaving[0]))
+        steps = plain(log_to_json(-float(margins.log_leaving[0]), answer["kind"]))
         answer["margin"] = plain(margins.margin)
         answer["holding"] = {"steps": steps["value"], "log10": steps["log10"]}
         answer["note"] = (

@@ -32,8 +32,7 @@ from glauber.figures.report import read_texts, what_a_trap_is
 from glauber.figures.watch import basin_bands, found_bands, topic_bands, trap_bands
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.metastability.basins import basins
-from glauber.metastability.trap_census import check_kernel
-from glauber.metastability.traps import usual_traps
+from glauber.metastability.traps import check_kernel, default_traps
 from glauber.progress import check_count, quiet
 from glauber.result import counted, one_of
 from glauber.runs.curves import POINTS, curves
@@ -378,7 +377,7 @@ class Bands:
             )
         drawn = self._drawn_from(run)
         conditionals = InTurns(drawn.conditionals, self._turns, closed)
-        catalogue = usual_traps(run, conditionals, self._read(run)[1], device=drawn.device)
+        catalogue = default_traps(run, conditionals, self._read(run)[1], device=drawn.device)
         notes = [*([] if catalogue.traps else [catalogue.none_found()]), what_a_trap_is(catalogue)]
         return found_bands(trap_bands(run, catalogue), " ".join([*notes, *drawn.notes]))
 

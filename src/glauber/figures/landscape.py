@@ -286,10 +286,8 @@ def plot_trajectory(
     """
     n_chains = len(trajectory.points)
     shown = sorted({chain, *range(min(MOST, n_chains))}) if choose else [chain]
-    names = ["UMAP 1", "UMAP 2"]
-    if trajectory.explained is not None:
-        shares = enumerate(trajectory.explained, start=1)
-        names = [f"component {k}: {share:.0%} of the spread" for k, share in shares]
+    shares = enumerate(trajectory.explained, start=1)
+    names = [f"component {k}: {share:.0%} of the spread" for k, share in shares]
     x, y = (dict(title=name, showticklabels=False, ticks="", showgrid=False) for name in names)
     title, subtitle = _title(trajectory, chain)
     chart = Chart(title, subtitle, x=x, y=y, height=540, showlegend=False)
@@ -449,8 +447,6 @@ def _ends(trajectory: Trajectory, chain: int, rings: Sequence[Ring]) -> list[dic
 def _title(trajectory: Trajectory, chain: int) -> tuple[str, str]:
     n_chains = len(trajectory.points)
     how = f"{trajectory.what} in the two directions of largest spread"
-    if trajectory.method == "umap":
-        how = f"{trajectory.what}, neighbours kept together (UMAP)"
     others = f"; grey: all {n_chains:,} chains" if n_chains > 1 else ""
     return (
         f"Path of the text of chain {chain}",

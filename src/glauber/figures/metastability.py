@@ -22,13 +22,11 @@ from glauber.figures.chart import (
 )
 from glauber.metastability.basin_model import BasinModel
 from glauber.metastability.basins import written
-from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.clusters import Readable
-from glauber.metastability.holding import written as written_log
+from glauber.metastability.margins import format_log
 from glauber.metastability.regimes import Regime
 from glauber.metastability.state_model import ImpliedTimescales
-from glauber.metastability.trap_census import Trap
-from glauber.metastability.trap_ranks import RankCorrelation
+from glauber.metastability.traps import RankCorrelation, Trap, TrapList
 from glauber.result import counted
 from glauber.runs.snapshots import Snapshots
 
@@ -49,7 +47,7 @@ REGIMES = (
 )
 
 
-def plot_trap_timeline(catalogue: Catalogue) -> Chart:
+def plot_trap_timeline(catalogue: TrapList) -> Chart:
     """A row per chain with its traps as bars; the text appears under the pointer."""
     unseen = int(catalogue.settings.get("window", 0))  # no whole window follows these steps
     n = catalogue.n_chains
@@ -77,7 +75,7 @@ def plot_trap_timeline(catalogue: Catalogue) -> Chart:
         traps = [trap for trap in catalogue.traps if trap.perfect == perfect]
         chart.columns(
             [trap.duration for trap in traps],
-            [trap.episode.chain for trap in traps],
+            [trap.chain for trap in traps],
             f"{name} ({len(traps)})",
             "%{customdata}",
             horizontal=True,
@@ -85,21 +83,21 @@ def plot_trap_timeline(catalogue: Catalogue) -> Chart:
             width=0.75,
             marker=dict(line=dict(color=WHITE, width=1)),
             showlegend=True,
-            base=[trap.episode.first for trap in traps],
+            base=[trap.first for trap in traps],
             ids=[_moment(trap) for trap in traps],
             customdata=[_hover(trap) for trap in traps],
         )
     return chart
 
 
-def plot_gaps_against_duration(catalogue: Catalogue) -> Chart:
+def plot_gaps_against_duration(catalogue: TrapList) -> Chart:
     """Each trap's duration against its mean gap and against its smallest gap."""
-    summary, traps = catalogue.summary(), catalogue.traps
+    ranks, traps = catalogue.ranks, catalogue.traps
     chart = Chart(
         "Duration of traps by their gaps",
         "duration in steps against the gaps of the trap's text; "
-        f"rank correlation: mean gap {_correlation(summary.by_mean_gap)}, min gap "
-        f"{_correlation(summary.by_min_gap)}",
+        f"rank correlation: mean gap {_correlation(ranks and ranks.by_mean_gap)}, min gap "
+        f"{_correlation(ranks and ranks.by_min_gap)}",
         x=dict(title="gap in units of score"),
         y=dict(title="steps", type="log", tickformat=",d", tickvals=TICKS),
         height=400,
@@ -127,7 +125,7 @@ def plot_gaps_against_duration(catalogue: Catalogue) -> Chart:
 
 def _moment(trap: Trap) -> str:
     """Where a click on a trap leads in a page with a player."""
-    return f"chain {trap.episode.chain} step {trap.episode.first}"
+    return f"chain {trap.chain} step {trap.first}"
 
 
 def _hover(trap: Trap) -> str:
@@ -295,7 +293,7 @@ def plot_margins(result: "MarginStudy") -> Chart:
     chart = Chart(
         "How firmly each token is held",
         f"gap to the best other token; mean holding time of the text at temperature "
-        f"{result.temperature:g}: {result.held}",
+        f"{result.temperature:g}: {result.holding_text}",
         x=dict(tickvals=places, ticktext=result.tokens, tickangle=-45),
         y=dict(title="gap (score)"),
         legend="below",
@@ -303,15 +301,15 @@ def plot_margins(result: "MarginStudy") -> Chart:
             overlaying="y", side="right", title="redraws, power of ten", showgrid=False, nticks=5
         ),
     )
-    powers = -result.log_leaving / np.log(10)  # logarithms: float64 has no number for some
-    said = [[written_log(log), written_log(-log)] for log in result.log_leaving]
+    powers = -result.margins.log_leaving / np.log(10)  # logarithms: float64 has no number for some
+    said = [[format_log(log), format_log(-log)] for log in result.margins.log_leaving]
     chart.columns(
         places,
-        result.gaps,
+        result.margins.gaps,
         "gap; grey: another token is likelier",
         "%{text}: gap %{y:.3f}\na redraw changes it with probability %{customdata[0]}",
         text=result.tokens,
-        color=[BLUE if gap > 0 else QUIET for gap in result.gaps],
+        color=[BLUE if gap > 0 else QUIET for gap in result.margins.gaps],
         customdata=said,
     )
     chart.dots(

@@ -41,9 +41,7 @@ from glauber.landscape.recurrence import seeds_of
 from glauber.landscape.scorers import scorer_for, topic_scores
 from glauber.landscape.trajectory import trajectory_in_plane
 from glauber.metastability.basins import basins
-from glauber.metastability.catalogue import Catalogue
-from glauber.metastability.trap_census import Trap, check_kernel
-from glauber.metastability.traps import usual_traps
+from glauber.metastability.traps import Trap, TrapList, check_kernel, default_traps
 from glauber.parameters import Trust
 from glauber.progress import check_count, say
 from glauber.result import Result, counted, study
@@ -406,7 +404,7 @@ def _traps(
     model: str | Conditionals | None,
     device: str | None,
     trust_remote_code: bool,
-) -> tuple[Catalogue | None, list[str]]:
+) -> tuple[TrapList | None, list[str]]:
     """By the paper's detector; by Hamming balls where that finds none, or has too few steps."""
     try:
         check_kernel(run.spec)
@@ -423,14 +421,14 @@ def _traps(
             raise
         return None, [f"Traps were not looked for: {error}"]
     try:
-        catalogue = usual_traps(run, drawn.conditionals, chosen, device=drawn.device)
+        catalogue = default_traps(run, drawn.conditionals, chosen, device=drawn.device)
         return catalogue, list(drawn.notes)
     except GlauberError as error:
         return None, [f"Traps were not looked for: {error}"]
 
 
 def _trap_section(
-    run: Run, catalogue: Catalogue | None, notes: Sequence[str], listed: int
+    run: Run, catalogue: TrapList | None, notes: Sequence[str], listed: int
 ) -> Section:
     heading = "Where the chains got stuck"
     if catalogue is None:
@@ -439,14 +437,13 @@ def _trap_section(
     if not catalogue.traps:
         none = catalogue.none_found()
         return Section("traps", heading, (*paragraphs, none), bands=found_bands((), note=none))
-    counted = catalogue.summary()
-    few = min(listed, counted.n_traps)
+    few = min(listed, catalogue.n_traps)
     paragraphs.append(
-        f"{counted.n_traps} {'was' if counted.n_traps == 1 else 'were'} found, "
-        f"{counted.n_perfect} of them perfect: every token is the model's first choice there. "
-        f"They take up {counted.share:.0%} of all steps. "
-        + (f"The {few} longest are" if few < counted.n_traps else "All are")
-        + f" written out below ({few} of {counted.n_traps})."
+        f"{catalogue.n_traps} {'was' if catalogue.n_traps == 1 else 'were'} found, "
+        f"{catalogue.n_perfect} of them perfect: every token is the model's first choice there. "
+        f"They take up {catalogue.share:.0%} of all steps. "
+        + (f"The {few} longest are" if few < catalogue.n_traps else "All are")
+        + f" written out below ({few} of {catalogue.n_traps})."
     )
     figures = {"timeline": plot_trap_timeline(catalogue)}
     if len(catalogue.traps) > 3:
@@ -458,10 +455,10 @@ def _trap_section(
 
 def _trap_card(run: Run, trap: Trap) -> Card:
     when, text, *further = trap.lines()
-    return Card(text, (when, *further), (trap.episode.chain, first_seen(run, trap)))
+    return Card(text, (when, *further), (trap.chain, first_seen(run, trap)))
 
 
-def what_a_trap_is(catalogue: Catalogue) -> str:
+def what_a_trap_is(catalogue: TrapList) -> str:
     settings = catalogue.settings
     if catalogue.detector == "rolling":
         return (
@@ -483,11 +480,11 @@ def most_stuck(chains: Iterable[int]) -> int:
 
 
 def _trajectory(
-    read: Snapshots, chosen: Embedder, catalogue: Catalogue | None, chain: int | None
+    read: Snapshots, chosen: Embedder, catalogue: TrapList | None, chain: int | None
 ) -> Section:
     heading = "Where the texts went"
     stuck = () if catalogue is None else catalogue.traps
-    intervals = [(t.episode.chain, t.episode.first, t.episode.last) for t in stuck]
+    intervals = [(trap.chain, trap.first, trap.last) for trap in stuck]
     if chain is None:
         chain = most_stuck(whose for whose, *_ in intervals)
     what = "its embeddings" if chosen.reads_meaning else "its tokens"

@@ -14,8 +14,7 @@ from glauber.figures.chart import COLOURS
 from glauber.figures.landscape import colour_of
 from glauber.landscape.scorers import TopicScores
 from glauber.metastability.basins import Basins
-from glauber.metastability.catalogue import Catalogue
-from glauber.metastability.trap_census import Trap
+from glauber.metastability.traps import Trap, TrapList
 from glauber.result import counted, plain
 from glauber.runs.curves import curves
 from glauber.runs.film import Film, whole_film
@@ -99,15 +98,14 @@ def found_bands(bands: Iterable[Band], note: str = "") -> Answer:
     return {"state": "done", "why": "", "note": note, "bands": list(bands)}
 
 
-def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
+def trap_bands(run: Run, catalogue: TrapList) -> Iterable[Band]:
     """Each trap, with its text, its figures, and the first step `at` which the text stood."""
     for trap in catalogue.traps:
         when, text, *further = trap.lines()
-        episode = trap.episode
         yield {
-            "chain": episode.chain,
-            "first": episode.first,
-            "last": episode.last,
+            "chain": trap.chain,
+            "first": trap.first,
+            "last": trap.last,
             "name": "perfect trap" if trap.perfect else "trap",
             "text": text,
             "lines": [when, *further],
@@ -117,9 +115,9 @@ def trap_bands(run: Run, catalogue: Catalogue) -> Iterable[Band]:
 
 def first_seen(run: Run, trap: Trap) -> int:
     """The first step of a trap after which its representative text stood there."""
-    chain, first = trap.episode.chain, trap.episode.first
+    chain, first = trap.chain, trap.first
     tokens = run.tokens(first)[chain].copy()
-    last = min(trap.episode.last, run.steps)
+    last = min(trap.last, run.steps)
     events = (run.read(name, first, last)[chain].tolist() for name in ("site", "token"))
     for step, (sites, drawn) in enumerate(zip(*events, strict=True), first):
         if np.array_equal(tokens, trap.tokens):

@@ -37,7 +37,7 @@ from glauber.landscape.scorers import (
     topic_scores,
 )
 from glauber.landscape.topics import Embeds, Labels
-from glauber.metastability.catalogue import hamming_traps
+from glauber.metastability.traps import TrapSearch
 from glauber.parameters import Seed, Temperature, Texts, Where
 from glauber.progress import quiet, say, track
 from glauber.result import Result, counted, internal, report_skipped, reported, study
@@ -398,9 +398,8 @@ def _less_delta(row: ModelRow, first: ModelRow, comparisons: int) -> Estimate:
 
 def _traps(model: Model, run: Run, shortest: int) -> dict[str, object]:
     """Traps by Hamming balls of radius 1, in figures."""
-    traps = hamming_traps(
-        run, model.conditionals(), shortest=shortest, device=model.state_device
-    ).summary()
+    search = TrapSearch(run, model.conditionals(), model.state_device)
+    traps = search.hamming(shortest=shortest)
     share = f"{traps.share:.0%}"
     return {"found": traps.n_traps, "perfect": traps.n_perfect, "share of steps": share}
 

@@ -1,7 +1,6 @@
-"""When did a chain stay near one text?
+"""Episodes in which a chain stayed near one text, by two detectors.
 
-A path is kept as its sojourns: one for each time that a state was entered. Two detectors search it
-for episodes in which the chain stood still.
+A path is stored as its sojourns: one for each time that a state was entered.
 
 Rolling, the paper's: the text is embedded every `stride` steps. Its drift at a snapshot is the mean
 of 1 - cos to the snapshots within the next `window` steps; a maximal row of snapshots with a drift
@@ -15,15 +14,15 @@ Hamming, exact and without an embedding. Which state is the centre:
 3. So on, until every sojourn is in an episode.
 
 With radius 0 an episode is a sojourn, and its mean duration is the holding time of its state. The
-centre of a larger ball is chosen with the whole path in view, so a catalogue favours long episodes;
-`visits_to_ball` takes the centre as given, and its durations have the exact exit times as their
-means.
+centre of a larger ball is chosen with the whole path in view, so a list of traps favours long
+episodes; `visits_to_ball` takes the centre as given, and its durations have the exact exit times as
+their means.
 
-How long a state of an episode was seen to hold needs a correction: it was chosen because it was
-held long. Given everything else in the path, the choice asks that the clock of the steps spent in
-it reaches some number, and what the clock shows beyond that number is fresh (a chain does not
-remember how long it has stayed). So only the steps beyond it count, and the departures among them;
-a stay that the run's end cut off counts its steps and no departure.
+The observed holding time of a state of an episode needs a correction: the state was chosen because
+the chain stayed in it long. Given everything else in the path, the choice asks that the clock of
+the steps spent in it reaches some number, and what the clock shows beyond that number is fresh (a
+chain does not remember how long it has stayed). So only the steps beyond it count, and the
+departures among them; a stay that the run's end cut off counts its steps and no departure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,13 +32,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glauber.errors import GlauberError
-from glauber.progress import check_count
+from glauber.result import internal, reported
 from glauber.runs.run import Run
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-WINDOW, STRIDE, THRESHOLD = 300, 50, 0.12  # the paper's
-MOST = 10**15  # steps that a setting may ask for
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,23 +89,30 @@ class Episode:
     first: int  # after this step it was there …
     last: int  # … and after each one up to this
     ended: bool  # not if it was still there when the run ended: its duration is a lower bound
-    centre: Ints | None = None  # (length,): the middle of its ball; none for the rolling detector
+    # (length,): the middle of its ball; none for the rolling detector
+    centre: Ints | None = internal(default=None)
 
-    @property
+    @reported
     def duration(self) -> int:
         """In steps: from being there to being elsewhere."""
         return self.last - self.first + 1
 
     @property
-    def kind(self) -> str:
+    def at_least(self) -> str:
+        """What stands before its duration in a sentence."""
+        return "" if self.ended else "at least "
+
+    @reported
+    def duration_kind(self) -> str:
         """What its duration is: snapshots some steps apart do not say when exactly it ended."""
         if not self.ended:
             return "lower bound"
         return "estimate" if self.centre is None else "exact"
 
 
-def rolling_episodes(vectors: NDArray[np.float32], *, window: int = WINDOW, stride: int = STRIDE,
-                     threshold: float = THRESHOLD) -> list[Episode]:  # fmt: skip
+def rolling_episodes(
+    vectors: NDArray[np.float32], *, window: int, stride: int, threshold: float
+) -> list[Episode]:
     """The episodes of all chains, from embeddings (chains, snapshots, d) one stride apart.
 
     k snapshots in a row count as k strides, as the paper counts durations (multiples of 50). A
@@ -117,9 +121,9 @@ def rolling_episodes(vectors: NDArray[np.float32], *, window: int = WINDOW, stri
     """
     drifts = rolling_drift(vectors, window // stride)
     return [
-        found
+        episode
         for chain, row in enumerate(drifts < threshold)
-        for found in flagged_episodes(row, stride, chain)
+        for episode in flagged_episodes(row, stride, chain)
     ]
 
 
@@ -136,24 +140,24 @@ def rolling_drift(vectors: NDArray[np.float32], window: int) -> Floats:
 def flagged_episodes(flags: NDArray[np.bool_], stride: int, chain: int = 0) -> list[Episode]:
     """The maximal rows of flagged snapshots of one chain; flags (snapshots,)."""
     return [
-        Episode(chain, first * stride, behind * stride - 1, ended=behind < len(flags))
-        for first, behind in _rows_of(flags)
+        Episode(chain, first * stride, end * stride - 1, ended=end < len(flags))
+        for first, end in runs_of(flags)
     ]
 
 
-def _rows_of(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Where each maximal row of flags begins, and the place behind its end."""
+def runs_of(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The start and the exclusive end of each maximal run of flags."""
     edges = np.diff(flags.astype(np.int8), prepend=0, append=0)
-    begins, behind = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-    return list(zip(begins.tolist(), behind.tolist(), strict=True))
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 def hamming_episodes(paths: Sequence[Sojourns], *, radius: int = 1) -> list[Episode]:
     """The episodes of all chains, in order of chain and step."""
     return [
-        found
+        episode
         for chain, path in enumerate(paths)
-        for found in episodes_of_chain(path, chain, radius=radius)
+        for episode in episodes_of_chain(path, chain, radius=radius)
     ]
 
 
@@ -174,7 +178,7 @@ def episodes_of_chain(path: Sojourns, chain: int = 0, *, radius: int) -> list[Ep
 def visits_to_ball(path: Sojourns, centre: Ints, radius: int, chain: int = 0) -> list[Episode]:
     """The episodes of a chain within the radius of a given centre (length,)."""
     near = (path.states != centre).sum(axis=1) <= radius
-    return [_episode(path, chain, (low, behind - 1), centre) for low, behind in _rows_of(near)]
+    return [_episode(path, chain, (low, end - 1), centre) for low, end in runs_of(near)]
 
 
 def _reach(states: Ints, owner: Ints, middle: int, radius: int) -> tuple[int, int]:
@@ -203,21 +207,21 @@ def _episode(path: Sojourns, chain: int, pair: tuple[int, int], centre: Ints) ->
 
 
 @dataclass(frozen=True)
-class Stay:
-    """Time seen in a representative beyond what its choice asked for, and the departures then."""
+class HoldingObservation:
+    """Time observed in a representative after its selection, and the departures in that time."""
 
     steps: int
     departures: int
 
-    @property
-    def mean(self) -> float | None:
-        """Steps a departure: the mean holding time seen. None where none was left."""
+    @reported
+    def holding_time(self) -> float | None:
+        """The mean, in steps per departure: an estimate. None without a departure."""
         return self.steps / self.departures if self.departures else None
 
 
-def stay_beyond_choice(
+def holding_after_selection(
     path: Sojourns, episode: Episode, tokens: Ints, shortest: int, window: int
-) -> Stay:
+) -> HoldingObservation:
     """Steps and departures in a representative (length,) beyond what its choice asked of it.
 
     What was asked, on the clock of the steps spent in it: with the other states' steps, enough for
@@ -228,11 +232,11 @@ def stay_beyond_choice(
     touched, counts = path.between(episode.first, episode.last + window)
     own = (path.states[touched] == tokens).all(axis=1)
     if not own.any():
-        return Stay(0, 0)
+        return HoldingObservation(0, 0)
     lengths = (path.last - path.first + 1)[touched]
     clock = np.cumsum(lengths[own])  # at the end of each of its sojourns
     early = max(0, episode.first - int(path.first[touched[own][0]]))  # before the episode
-    others = [steps for _, steps in by_time(path.states[touched[~own]], counts[~own])]
+    others = [steps for _, steps in states_by_occupancy(path.states[touched[~own]], counts[~own])]
     rival = int(lengths[~own].max(initial=0))
     firm = np.flatnonzero(lengths[own] >= rival)
     is_centre = episode.centre is not None and len(firm) > 0
@@ -244,10 +248,12 @@ def stay_beyond_choice(
         as_centre,
     )
     ended = touched[own] < len(path.first) - 1
-    return Stay(max(0, int(clock[-1]) - asked + 1), int((ended & (clock >= asked)).sum()))
+    return HoldingObservation(
+        max(0, int(clock[-1]) - asked + 1), int((ended & (clock >= asked)).sum())
+    )
 
 
-def by_time(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
+def states_by_occupancy(states: Ints, counts: Ints) -> list[tuple[Ints, int]]:
     """The different states (k, length) with the steps spent in each, the longest-held first."""
     spent: dict[bytes, int] = {}
     for state, count in zip(states, counts, strict=True):
@@ -262,25 +268,15 @@ def check_steps(run: Run) -> None:
         raise GlauberError(f"the run {run.name} has no steps yet, so it cannot show a trap.")
 
 
-def check_window(run: Run, window: int, stride: int, threshold: float) -> None:
-    """Refuses settings that mean nothing, and runs that are too short for them."""
+def check_window(run: Run, window: int, stride: int) -> None:
+    """Refuses windows without a stride, and runs that are too short for them."""
     check_steps(run)
-    check_count("stride", stride, most=MOST)
-    check_count("window", window, most=MOST)
     if window < stride:
         raise GlauberError(
-            f"the window is {window} steps, but it must hold at least one stride of {stride}."
+            f"the window is {window} steps, but it must contain at least one stride of {stride}."
         )
-    if not 0 < threshold <= 2:
-        raise GlauberError(f"the threshold is {threshold}, but 1 - cosine lies between 0 and 2.")
     if run.steps < window:
         raise GlauberError(
             f"the run {run.name} has {run.steps} steps, but the window is {window}: make it "
             "longer, or the window shorter."
         )
-
-
-def check_ball(radius: int, shortest: int) -> None:
-    """Refuses a radius or a shortest duration that means nothing."""
-    check_count("radius", radius, least=0)
-    check_count("number of steps of the shortest trap", shortest, most=MOST)

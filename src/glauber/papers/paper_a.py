@@ -39,12 +39,10 @@ from glauber.landscape.recurrence import Recurrence, recurrence
 from glauber.landscape.scorers import SIMILARITY, TopicScores
 from glauber.landscape.topics import topics
 from glauber.landscape.trajectory import trajectory_in_plane
-from glauber.metastability.catalogue import Catalogue
 from glauber.metastability.drift import drift
 from glauber.metastability.margins import margins
 from glauber.metastability.regimes import regime
-from glauber.metastability.trap_census import Trap
-from glauber.metastability.traps import traps
+from glauber.metastability.traps import Trap, TrapList, traps
 from glauber.mixing.influence import influence
 from glauber.mixing.phase import Phase, phase
 from glauber.mixing.scaling import Scaling, fit_scaling
@@ -52,6 +50,7 @@ from glauber.mixing.semantic_drift import distances, passages_of
 from glauber.papers.claims import LOWER, UPPER, Quantity, Region, above, at_least, below, near
 from glauber.papers.piece import Answers, Number, Piece, Published, Row, as_tuple, columns
 from glauber.papers.work import Chains, Settings, weights
+from glauber.result import columns_of
 from glauber.runs.embedding import Embedder, choose_embedder
 from glauber.runs.run import Run
 from glauber.runs.snapshots import Snapshots, snapshots
@@ -1470,25 +1469,30 @@ def ask_traps(s: Settings) -> dict[str, Any]:
 def trap_rows(a: Answers) -> list[Row]:
     rows = []
     for catalogue in a.study.catalogues:
+        ranks = catalogue.ranks
         rows += columns(
-            [catalogue.summary()],
-            *("n_traps", "n_perfect", "n_unfinished", "n_left_out", "mean_duration"),
-            *("duration_interval", "shortest", "longest", "by_mean_gap", "by_min_gap"),
-            *("better_predictor", "seen_to_exact", "kind"),
+            [catalogue],
+            *("n_traps", "n_perfect", "n_unfinished", "mean_duration", "shortest", "longest"),
+            "seen_to_exact",
+            n_skipped=len(catalogue.skipped),
+            by_mean_gap=ranks and ranks.by_mean_gap,
+            by_min_gap=ranks and ranks.by_min_gap,
+            better_predictor=ranks and ranks.better,
+            kind="estimate",
             detector=catalogue.detector,
             families=len(catalogue.families),
             published="17 traps, 4 perfect, 671 steps on average, 150 to 4,950; the mean gap",
         )
     if a.periods is not None:
         rows += columns(
-            [a.periods],
-            *("text", "margin", "perfect", "holding_time", "escape_bound"),
-            mean_gap=float(a.periods.gaps.mean()),
+            [a.periods.margins],
+            *("margin", "perfect", "holding_time", "escape_bound", "mean_gap"),
+            text=a.periods.text,
             published="mean gap 9.14, min gap 7.46, 4,950 steps",
         )
     for catalogue in a.study.catalogues:
         rows += columns(
-            [trap.row() for trap in catalogue.by_duration[:20]],
+            [columns_of(trap) for trap in catalogue.by_duration[:20]],
             *("chain", "first", "text", "duration", "duration_kind", "mean_gap", "min_gap"),
             *("perfect", "holding_time", "escape_bound"),
             detector=catalogue.detector,
@@ -1497,15 +1501,15 @@ def trap_rows(a: Answers) -> list[Row]:
 
 
 def per_chain(
-    catalogue: Catalogue, which: Callable[[Trap], bool] = lambda trap: True
+    catalogue: TrapList, which: Callable[[Trap], bool] = lambda trap: True
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The number of such traps of each chain, (chains,)."""
-    chains = [trap.episode.chain for trap in catalogue.traps if which(trap)]
+    chains = [trap.chain for trap in catalogue.traps if which(trap)]
     return np.bincount(np.array(chains, np.int64), minlength=catalogue.n_chains)
 
 
 def share_of(
-    catalogue: Catalogue,
+    catalogue: TrapList,
     which: Callable[[Trap], bool],
     among: Callable[[Trap], bool] = lambda trap: True,
 ) -> Estimate:
@@ -1517,16 +1521,16 @@ def share_of(
     return clustered_proportion(both, totals)
 
 
-def trap_duration(catalogue: Catalogue) -> Estimate:
+def trap_duration(catalogue: TrapList) -> Estimate:
     if not catalogue.traps:
         return Estimate(float("nan"), None, reason="no trap was found")
-    chains = [trap.episode.chain for trap in catalogue.traps]
+    chains = [trap.chain for trap in catalogue.traps]
     durations = [trap.duration for trap in catalogue.traps]
     return clustered_mean(durations, chains, bounds=(150, np.inf))
 
 
-def gap_difference(catalogue: Catalogue) -> Quantity:
-    ranks = catalogue.summary().gap_difference
+def gap_difference(catalogue: TrapList) -> Quantity:
+    ranks = None if catalogue.ranks is None else catalogue.ranks.difference
     if ranks is None:
         return Quantity("", None, reason="too few families of traps")
     return Quantity(
@@ -1540,7 +1544,7 @@ def gap_difference(catalogue: Catalogue) -> Quantity:
     )
 
 
-def vacuous(catalogue: Catalogue) -> Quantity:
+def vacuous(catalogue: TrapList) -> Quantity:
     empty = [trap.margins.vacuous for trap in catalogue.traps if trap.perfect]
     return Quantity(
         "",
@@ -1627,7 +1631,7 @@ TABLE_5 = Piece(
             "share of escapes at the site with the smallest gap",
             lambda a: share_of(
                 a.rolling,
-                lambda trap: trap.escape is not None and trap.escape.site == trap.weakest,
+                lambda trap: trap.escape is not None and trap.escape.site == trap.weakest.site,
                 among=lambda trap: trap.escape is not None,
             ),
             above(0.5),
@@ -1640,7 +1644,7 @@ TABLE_5 = Piece(
             TRAPS,
             7.46,
             "smallest gap of fifteen periods",
-            lambda a: a.periods.margin,
+            lambda a: a.periods.margins.margin,
             above(0.0),
             when=lambda a: a.periods is not None,
         ),
@@ -1649,7 +1653,7 @@ TABLE_5 = Piece(
             TRAPS,
             9.14,
             "mean gap of fifteen periods",
-            lambda a: float(a.periods.gaps.mean()),
+            lambda a: float(a.periods.margins.gaps.mean()),
             near(9.14, 0.05),
             choices=("within 0.05",),
             when=lambda a: a.periods is not None and a.settings.model == BERT,
@@ -1659,7 +1663,7 @@ TABLE_5 = Piece(
             TRAPS,
             7.46,
             "smallest gap of fifteen periods",
-            lambda a: a.periods.margin,
+            lambda a: a.periods.margins.margin,
             near(7.46, 0.05),
             choices=("within 0.05",),
             when=lambda a: a.periods is not None and a.settings.model == BERT,

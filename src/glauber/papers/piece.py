@@ -295,7 +295,7 @@ def columns(rows: Iterable[object], *names: str, **constants: Any) -> list[Row]:
             name: _cell(row[name] if isinstance(row, Mapping) else getattr(row, name))
             for name in names
         }
-        | constants
+        | {name: _cell(value) for name, value in constants.items()}
         for row in rows
     ]
 
