@@ -148,7 +148,7 @@ class Likelihood:
 
     @reported
     def bound_per_token(self) -> Estimate:
-        return scaled(self.bound, 1 / self.tokens)
+        return rescale(self.bound, 1 / self.tokens)
 
     @reported
     def log_likelihood(self) -> Estimate | None:
@@ -157,7 +157,7 @@ class Likelihood:
 
     @reported
     def log_likelihood_per_token(self) -> Estimate | None:
-        return self.log_likelihood and scaled(self.log_likelihood, 1 / self.tokens)
+        return self.log_likelihood and rescale(self.log_likelihood, 1 / self.tokens)
 
     @reported
     def order_sd(self) -> Estimate | None:
@@ -201,7 +201,7 @@ class Likelihood:
         }
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
+def rescale(estimate: Estimate, factor: float) -> Estimate:
     """An estimate in another unit."""
     ends = estimate.interval and (factor * estimate.interval[0], factor * estimate.interval[1])
     error = None if estimate.standard_error is None else factor * estimate.standard_error
@@ -211,7 +211,7 @@ def scaled(estimate: Estimate, factor: float) -> Estimate:
 def per_token(totals: list[Estimate], tokens: list[int]) -> Estimate:
     """Nats a token over all texts, with the interval over texts; of one text, its own interval."""
     if len(totals) == 1:
-        return scaled(totals[0], 1 / tokens[0])
+        return rescale(totals[0], 1 / tokens[0])
     return ratio_over_chains([total.value for total in totals], tokens)
 
 

@@ -295,7 +295,7 @@ def decompose(
     if not len(cliques.size):
         raise GlauberError("no two of the states differ at one site only, so there is no edge.")
     gradient = _gradient(cliques, len(states))
-    flow = cliques.weight * cliques.centred(_log_probs(conditionals, states, cliques) / temperature)
+    flow = cliques.weight * cliques.centre(_log_probs(conditionals, states, cliques) / temperature)
     values, stopped = lsqr(gradient, flow, atol=1e-15, btol=1e-15, conlim=0, iter_lim=ITERATIONS)[
         :2
     ]
@@ -327,7 +327,7 @@ class Cliques(NamedTuple):
         """Root of the size of each member's clique, (members,)."""
         return np.sqrt(self.size[self.of])
 
-    def centred(self, values: Floats) -> Floats:
+    def centre(self, values: Floats) -> Floats:
         """Values (members,) less their mean over each clique."""
         return np.asarray(values - (np.bincount(self.of, values) / self.size)[self.of])
 
@@ -352,10 +352,10 @@ def _gradient(cliques: Cliques, n_states: int) -> LinearOperator:
     """The operator from a potential (states,) to its weighted equations (members,)."""
 
     def forward(values: Floats) -> Floats:
-        return cliques.weight * cliques.centred(values.ravel()[cliques.state])
+        return cliques.weight * cliques.centre(values.ravel()[cliques.state])
 
     def backward(residual: Floats) -> Floats:
-        spread = cliques.weight * cliques.centred(residual.ravel())
+        spread = cliques.weight * cliques.centre(residual.ravel())
         return np.asarray(np.bincount(cliques.state, spread, minlength=n_states), np.float64)
 
     shape = (len(cliques.state), n_states)

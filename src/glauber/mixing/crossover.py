@@ -47,7 +47,7 @@ class Crossover:
     @property
     def label(self) -> str:
         """Such as 1.41 (1.32 to 1.52)."""
-        ends = shown(self.interval, ".3g")
+        ends = interval_text(self.interval, ".3g")
         return ends if self.temperature is None else f"{self.temperature:.3g} ({ends})"
 
 
@@ -117,7 +117,7 @@ def fit_crossover(
     return CrossoverFit(crossover, middles, over_middle, over_width, drop)
 
 
-def shown(ends: Ends, number: str = ".2f") -> str:
+def interval_text(ends: Ends, number: str = ".2f") -> str:
     """The ends of an interval in words."""
     low, high = (None if end is None else format(end, number) for end in ends)
     if low is None or high is None:

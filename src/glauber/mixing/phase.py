@@ -48,7 +48,7 @@ from glauber.mixing.crossover import (
     Ends,
     fit_crossover,
     fit_exponents,
-    shown,
+    interval_text,
 )
 from glauber.mixing.influence import measure_influence, sampled_contexts
 from glauber.parameters import ModelOrName, Seed, Texts, Where, WhereAndDtype, check_temperatures
@@ -256,12 +256,12 @@ class Boundary:
         low, high = growth.sharpening_interval
         width = "is not bounded"
         if (low, high) != (None, None):
-            ends = shown((None if high is None else -high, None if low is None else -low))
+            ends = interval_text((None if high is None else -high, None if low is None else -low))
             width = f"as n^{-growth.sharpening:.2f} ({ends})"
         return (
             f"{head} the crossover temperature goes as n^{growth.rise:.2f} "
-            f"({shown(growth.rise_interval)}): {verdicts.get(self.verdict, self.verdict)}; its "
-            f"width {width}; estimates, 95%"
+            f"({interval_text(growth.rise_interval)}): {verdicts.get(self.verdict, self.verdict)}; "
+            f"its width {width}; estimates, 95%"
         )
 
 
@@ -284,7 +284,11 @@ class ThresholdRatio:
         head = f"{self.length} tokens: contraction threshold {self.threshold:.3g}"
         if self.ratio is None:
             return f"{head} ({self.kind}), and no crossover to set it against"
-        sure = "" if self.interval == (None, None) else f", {shown(self.interval, '.3g')} at 95%"
+        sure = (
+            ""
+            if self.interval == (None, None)
+            else f", {interval_text(self.interval, '.3g')} at 95%"
+        )
         return f"{head}, {self.ratio:.3g} times the crossover temperature ({self.kind}{sure})"
 
 
@@ -595,7 +599,7 @@ def _crossover_line(crossover: Crossover) -> str:
         return f"{head} a temperature {crossover.label} (95%)"
     return (
         f"{head} temperature {crossover.label}, width in log temperature {crossover.width:.2g} "
-        f"({shown(crossover.width_interval, '.2g')}); estimates, 95%"
+        f"({interval_text(crossover.width_interval, '.2g')}); estimates, 95%"
     )
 
 
