@@ -39,7 +39,7 @@ from glauber.translation.decoding import Decoding, Translation, translate_texts
 from glauber.translation.evaluation import latency, machine
 from glauber.translation.model import Shape, Translator, load
 from glauber.translation.score import quality
-from glauber.translation.training import MODELS, Plan
+from glauber.translation.training import MODELS, TrainingPlan
 from glauber.translation.training import distil as distilled
 from glauber.translation.training import learn as learnt
 from glauber.translation.training import prepare as prepared
@@ -79,7 +79,7 @@ def learn(args: argparse.Namespace, name: str) -> None:
         MODELS[name][0], load_vocabulary(args.out).size, args.width, args.heads, args.layers,
         args.layers, args.inner, dropout=args.dropout,
     )  # fmt: skip
-    plan = Plan(
+    plan = TrainingPlan(
         args.steps, args.batch, args.peak, 1e-5, args.warmup, args.seed, args.stages,
         args.corruption, None if args.kept < 0 else args.kept, args.optimizer, remask=args.remask,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def distil(args: argparse.Namespace) -> None:
 
 def ablate(args: argparse.Namespace) -> None:
     """Students that differ in one thing each; their translations, to WORK/ablated.json."""
-    plan = Plan(args.steps, args.batch, warmup=args.warmup, corruption="mask", kept=None)
+    plan = TrainingPlan(args.steps, args.batch, warmup=args.warmup, corruption="mask", kept=None)
     record = ablated(args.out, judged_sets(args), plan=plan, device=args.device)
     (args.out / ABLATED).write_text(json.dumps(record, ensure_ascii=False) + "\n")
 

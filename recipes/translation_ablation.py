@@ -11,7 +11,7 @@ from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator, load
 from glauber.translation.score import bleu_difference, quality
-from glauber.translation.training import DISTILLED, PAIRS, Plan, take_over, train
+from glauber.translation.training import DISTILLED, PAIRS, TrainingPlan, take_over, train
 
 SMALL_VOCABULARY = 2000
 
@@ -21,7 +21,7 @@ class Choice:
     """One student: what is changed, the pairs it learns from, and how it is decoded."""
 
     change: str
-    plan: Plan
+    plan: TrainingPlan
     pairs: str = DISTILLED
     positional: bool = True
     begin_from: str | None = "teacher"
@@ -30,7 +30,7 @@ class Choice:
     beside: str = "baseline"  # what it differs from in one thing
 
 
-def choices(plan: Plan) -> dict[str, Choice]:
+def choices(plan: TrainingPlan) -> dict[str, Choice]:
     """The baseline, and each change of it that the paper calls critical."""
     return {
         "baseline": Choice("drafts of MASK, distilled, 2 stages, positional attention", plan),
@@ -64,7 +64,7 @@ def ablate(
     folder: Path,
     judged: dict[str, list[Judged]],
     *,
-    plan: Plan,
+    plan: TrainingPlan,
     device: str = "cpu",
     only: tuple[str, ...] = (),
 ) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from glauber.translation.data import (
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.evaluation import machine
 from glauber.translation.model import BUNDLED, Translator, load, save
-from glauber.translation.training import DISTILLED, PAIRS, Plan, distil, take_over, train
+from glauber.translation.training import DISTILLED, PAIRS, TrainingPlan, distil, take_over, train
 
 own = partial(Decoding, judge="itself")
 judged = partial(Decoding, judge="teacher")
@@ -245,9 +245,9 @@ def learn(name: str, learner: Learner, args: argparse.Namespace) -> Translator:
     return model.eval()
 
 
-def _plan(learner: Learner, n_steps: int, args: argparse.Namespace) -> Plan:
+def _plan(learner: Learner, n_steps: int, args: argparse.Namespace) -> TrainingPlan:
     warmup = max(1, min(300, n_steps // 8))
-    return Plan(n_steps, args.batch, warmup=warmup, **learner.changes)
+    return TrainingPlan(n_steps, args.batch, warmup=warmup, **learner.changes)
 
 
 def _trial(

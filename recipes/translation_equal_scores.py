@@ -23,7 +23,7 @@ from glauber.translation.score import (
     Difference,
     bleu_counts,
     bleu_of,
-    paired,
+    paired_difference,
     quality,
     stutter_counts,
     stutter_of,
@@ -128,9 +128,9 @@ def _differences(said: dict[str, Any], judged: dict[str, list[Judged]]) -> Itera
         counts = {name: bleu_counts(said[name][which]["texts"], wanted) for name in said}
         repeats = {name: stutter_counts(said[name][which]["texts"], wanted) for name in said}
         for one, other in pairs:
-            moved = {"BLEU": paired(counts[one], counts[other], bleu_of)}
+            moved = {"BLEU": paired_difference(counts[one], counts[other], bleu_of)}
             if other == COMMON[0]:
-                twice = paired(repeats[one], repeats[other], stutter_of, 2.0)
+                twice = paired_difference(repeats[one], repeats[other], stutter_of, 2.0)
                 moved["stutter, less twice"] = twice
             for of, found in moved.items():
                 yield {"set": which, "system": one, "less": other, "of": of} | _told(found)

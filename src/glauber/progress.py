@@ -54,11 +54,11 @@ def allow_long() -> Iterator[None]:
 
 def say(text: str) -> None:
     """A line on stderr for the person who waits; nothing without a terminal or notebook."""
-    if watched():
+    if is_watched():
         _tqdm().write(one_line(text), file=sys.stderr)
 
 
-def watched() -> bool:
+def is_watched() -> bool:
     """Whether there is a terminal or a notebook, and no `quiet`."""
     return not _quiet.get() and (sys.stderr.isatty() or _in_notebook())
 
@@ -68,7 +68,7 @@ def track(what: str, total: float) -> Iterator[Advance]:
     """Counts work of a known size: `with track("pairs", 12) as advance: … advance()`."""
     start, done = time.perf_counter(), 0.0
     bar: Any = None
-    if watched():
+    if is_watched():
         bar = _tqdm()(
             total=int(total), desc=what, leave=False, delay=SHOWN_AFTER, mininterval=REFRESH
         )

@@ -370,12 +370,12 @@ def signature(**entries: Any) -> str:
     from glauber import __version__
 
     versions = {"glauber": __version__, "torch": version("torch")}
-    return _joined({"study": _study()} | entries | versions)
+    return _join_entries({"study": _study()} | entries | versions)
 
 
 def signed(run: str, **entries: Any) -> str:
     """The signature of what a study says of a run: the run's own, the study, what it was asked."""
-    return f"{run}|{_joined({'study': _study()} | entries)}"
+    return f"{run}|{_join_entries({'study': _study()} | entries)}"
 
 
 def _study() -> str | None:
@@ -383,7 +383,7 @@ def _study() -> str | None:
     return None if call is None else call.study
 
 
-def _joined(entries: dict[str, Any]) -> str:
+def _join_entries(entries: dict[str, Any]) -> str:
     texts = {name: value for name, value in entries.items() if value is not None}
     return "|".join(f"{name}:{_short(value)}" for name, value in texts.items())
 

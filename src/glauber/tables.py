@@ -90,7 +90,7 @@ def _block(rows: list[Shown], room: int) -> Iterator[str]:
     long = [k for k in others if any(len(row[k]) > LONG for row in rows)]
     fit = [{k: row[k] for k in (name, *others) if k in row and k not in long} for row in rows]
     if more and name and _width(fit) <= room:
-        yield from _drawn(fit)
+        yield from _draw_table(fit)
         for row in rows:
             yield from _fields({f"{row[name]}, {k}": row[k] for k in long if row[k] != "-"})
     else:
@@ -106,7 +106,7 @@ def _fields(row: Shown) -> Iterator[str]:
         yield f"{key:>28}  {value}"
 
 
-def _drawn(rows: list[Shown]) -> list[str]:
+def _draw_table(rows: list[Shown]) -> list[str]:
     """A table as wide as it must be: a console cuts one that is wider than itself."""
     from rich.box import SIMPLE
     from rich.console import Console

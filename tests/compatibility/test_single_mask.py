@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compatibility.test_rectangles import by_hand_table
-from glauber.compatibility.single_mask import FewSites, exact_chain, single_mask
+from glauber.compatibility.single_mask import TokensOfSites, exact_chain, single_mask
 from glauber.conditionals.base import log_probs
 from glauber.conditionals.masked_lm import MaskedLM
 from glauber.conditionals.table import Joint, Table
@@ -114,7 +114,9 @@ def test_frequencies_agree_with_the_enumerated_chain():
 
 def test_more_sites_than_two_and_tokens_of_each_site():
     rule = Table.random(3, 3, seed=1)
-    few = FewSites(rule, torch.tensor([0, 1, 2]), torch.arange(3), torch.arange(3).repeat(3, 1))
+    few = TokensOfSites(
+        rule, torch.tensor([0, 1, 2]), torch.arange(3), torch.arange(3).repeat(3, 1)
+    )
     exact = exact_chain(few, 3, 1.0)
 
     def single(filling, site):

@@ -10,7 +10,7 @@ import pytest
 from conftest import TEXTS
 from glauber import GlauberError, sample
 from glauber.figures import report as report_parts
-from glauber.figures.report import remembered, report
+from glauber.figures.report import remember, report
 from glauber.runs.embedding import Embedder
 from resealed import said_otherwise
 
@@ -134,7 +134,7 @@ def test_a_text_is_embedded_once():
         asked.extend(texts)
         return letters(texts)
 
-    once = remembered(embed)
+    once = remember(embed)
     first = once(["ab", "cd", "ab"])
     again = once(["cd", "ef"])
     assert asked == ["ab", "cd", "ef"]

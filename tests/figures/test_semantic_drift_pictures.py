@@ -8,13 +8,13 @@ from glauber.figures.mixing import (
     plot_semantic_drift,
 )
 from glauber.mixing.scaling import fit_scaling
-from glauber.mixing.semantic_drift import Distances, HittingTimes, saturation
+from glauber.mixing.semantic_drift import DriftDistances, HittingTimes, saturation
 from glauber.statistics import mean_over_chains
 
 
 def test_the_median_and_the_band_of_the_distances():
     values = np.random.default_rng(0).uniform(size=(30, 12))
-    found = Distances(np.arange(12) * 5, values, 5)
+    found = DriftDistances(np.arange(12) * 5, values, 5)
     figure = plot_semantic_drift(found, saturation(found), threshold=0.4)
     band, middle = figure.data
     high, low = np.array(band.y[:12]), np.array(band.y[:11:-1])

@@ -12,7 +12,7 @@ import pytest
 from conftest import TEXTS
 from glauber import sample
 from glauber.figures import watch
-from glauber.figures.watch import first_seen, no_bands, topic_bands, watched
+from glauber.figures.watch import first_seen, no_bands, topic_bands, watch_data
 from glauber.landscape.scorers import TopicScores
 from glauber.runs.run import text_span
 from glauber.runs.snapshots import snapshots
@@ -38,7 +38,7 @@ def values(column):
 @pytest.mark.parametrize(("most", "every"), [(60_000, 1), (70, 5)])
 def test_the_film_gives_back_every_state(run, monkeypatch, most, every):
     monkeypatch.setattr(watch, "EVENTS", most)
-    page = watched(run, {"traps": no_bands("none")}, chain=2)
+    page = watch_data(run, {"traps": no_bands("none")}, chain=2)
     held = unpacked(page)
     film = held["film"]
     assert film["every"] == held["run"]["every"] >= every and held["chain"] == 2
@@ -57,7 +57,7 @@ def test_the_film_gives_back_every_state(run, monkeypatch, most, every):
 
 
 def test_figures_of_an_event_keep_three_digits(run):
-    film = unpacked(watched(run, {}, chain=0))["film"]
+    film = unpacked(watch_data(run, {}, chain=0))["film"]
     order = np.lexsort((values(film["chain"]), values(film["frame"])))
     exact = run.read("log_prob_new")[:, :, 0].T.ravel()
     np.testing.assert_allclose(values(film["log_prob"])[order], exact, rtol=1e-3)

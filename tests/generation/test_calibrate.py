@@ -17,7 +17,7 @@ from glauber.generation.calibrate import (
     RULES,
     MaskedStates,
     SequentialFill,
-    calibrated,
+    calibrate_rule,
     confidence_of,
     confidence_of_each,
     hidden_at_random,
@@ -158,7 +158,7 @@ def sentences(n, seed):
 def test_the_promise_holds_on_fresh_texts(tiny):
     """At least 95% of the passes, within two standard errors over texts."""
     error, rule = 0.05, ENTROPY
-    how = calibrated(tiny, error, texts=sentences(120, 1), length=6, passes=2, samples=16)
+    how = calibrate_rule(tiny, error, texts=sentences(120, 1), length=6, passes=2, samples=16)
     assert how.order == "entropy" and how.count.startswith("entropy-bound:")
     tokens, free = tiny.vocabulary.encode(sentences(120, 2))
     hidden, text = hidden_at_random(free, 2, 9)

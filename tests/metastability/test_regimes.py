@@ -5,7 +5,6 @@ import pytest
 
 from conftest import VOCABULARY
 from glauber.metastability.regimes import regime
-from glauber.runs.export import trajectory
 from glauber.sampling.sample import sample
 
 
@@ -18,7 +17,7 @@ def embed(texts):
 def test_the_figures_of_a_regime(tiny_folder):
     run = sample(str(tiny_folder), ["the cat sat on it ."], steps=301, chains=3, temperature=0.1)
     found = regime(run, embed, stride=10, shortest=20)
-    path = [tokens for _, tokens in trajectory(run)]
+    path = [tokens for _, tokens in run.states()]
     moved = [(path[t] != path[t - 1]).any(axis=1) for t in range(151, 302)]
     assert found.changed == pytest.approx(np.mean(moved))
     free = run.free[0]

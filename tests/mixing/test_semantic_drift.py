@@ -9,7 +9,7 @@ import pytest
 from crafted_run import crafted_run
 from glauber.errors import GlauberError
 from glauber.mixing.semantic_drift import (
-    Distances,
+    DriftDistances,
     HittingTimes,
     distances,
     hitting_times,
@@ -106,7 +106,7 @@ def drifting(curve, n_chains, rng, *, noise=0.05):
     wiggle = rng.normal(scale=noise, size=(n_chains, len(STEPS)))
     for i in range(1, len(STEPS)):
         wiggle[:, i] += 0.6 * wiggle[:, i - 1]
-    return Distances(STEPS, np.abs(pace * curve(STEPS) + level + wiggle), 50)
+    return DriftDistances(STEPS, np.abs(pace * curve(STEPS) + level + wiggle), 50)
 
 
 @pytest.mark.parametrize("name", RISES)
@@ -129,7 +129,7 @@ def test_a_rise_at_the_margin_is_called_settled_in_a_few_cases_only():
         for _ in range(400):
             values = 1 + rise + rng.normal(scale=0.05, size=(n_chains, 16))
             whole = np.concatenate([values, values], axis=1)  # the first half is not looked at
-            found += saturation(Distances(STEPS, whole, 50)).settled is True
+            found += saturation(DriftDistances(STEPS, whole, 50)).settled is True
         assert found <= 36  # 5% of 400, and 3.7 standard errors
 
 
@@ -137,20 +137,20 @@ def test_saturation_says_whether_the_distance_stays():
     rng = np.random.default_rng(0)
     noise = rng.normal(scale=0.02, size=(40, 32))
     level = rng.normal(0.8, 0.05, size=(40, 1))  # of each chain
-    found = saturation(Distances(STEPS, level + noise, 50))
+    found = saturation(DriftDistances(STEPS, level + noise, 50))
     low, high = found.level.interval
     assert low < level.mean() < high and high - low == pytest.approx(4.0 * 0.05 / 40**0.5, rel=0.3)
     assert found.verdict == "settled" and found.kind == "estimate"
     assert found.margin == pytest.approx(0.1 * found.level.value)
-    rising = saturation(Distances(STEPS, level + noise + STEPS / 3200, 50))
+    rising = saturation(DriftDistances(STEPS, level + noise + STEPS / 3200, 50))
     assert rising.verdict == "still moving" and rising.kind == "lower bound"
     assert rising.rise.value == pytest.approx(15 * 50 / 3200, abs=0.02)
-    wild = saturation(Distances(STEPS, level[:4] + 20 * noise[:4], 50))
+    wild = saturation(DriftDistances(STEPS, level[:4] + 20 * noise[:4], 50))
     assert wild.verdict == "cannot tell" and "cannot tell whether it stays" in wild.line
-    frozen = saturation(Distances(STEPS, np.broadcast_to(level, noise.shape), 50))
+    frozen = saturation(DriftDistances(STEPS, np.broadcast_to(level, noise.shape), 50))
     assert frozen.settled is None and "no chain moved" in frozen.line
     for few in (1, 2):
-        alone = saturation(Distances(STEPS, (level + noise)[:few], 50))
+        alone = saturation(DriftDistances(STEPS, (level + noise)[:few], 50))
         assert alone.settled is None and "3 chains at least" in alone.line
 
 

@@ -16,7 +16,7 @@ from glauber.papers.claims import (
     below,
     by_verdict,
     near,
-    pooled,
+    pool_claims,
     power,
 )
 from glauber.papers.page import claim_lines
@@ -88,9 +88,9 @@ def test_a_figure_of_statistics_becomes_a_quantity():
     told = Claim("much", "paper A", None, few, above(0)).verdict
     assert told.word == "cannot tell" and "two values" in told.reason
     alike = [claim(1.0, None, above(0.2)) for _ in range(5)]
-    assert pooled(alike).verdict.word == "cannot tell"  # nothing shows how much seeds differ
+    assert pool_claims(alike).verdict.word == "cannot tell"  # nothing shows how much seeds differ
     bounded = [replace(one, quantity=replace(one.quantity, bounds=(0.0, 1.0))) for one in alike]
-    assert pooled(bounded).verdict.word == "agrees"
+    assert pool_claims(bounded).verdict.word == "agrees"
 
 
 def seeds(values, interval=(0.1, 0.3), region=None):
@@ -100,7 +100,7 @@ def seeds(values, interval=(0.1, 0.3), region=None):
 
 def test_four_seeds_have_an_interval_of_their_own():
     values = [0.2, 0.25, 0.15, 0.3]
-    whole = pooled(seeds(values))
+    whole = pool_claims(seeds(values))
     expected = mean_over_chains(values)
     assert whole.quantity.value == pytest.approx(np.mean(values))
     assert whole.quantity.interval == expected.interval
@@ -108,24 +108,26 @@ def test_four_seeds_have_an_interval_of_their_own():
     assert (whole.quantity.n, whole.quantity.unit, whole.seeds) == (4, "seeds", (0, 1, 2, 3))
     assert [one.value for one in whole.quantity.each] == values
     assert whole.verdict.word == "agrees" and "interval over 4 seeds" in whole.verdict.reason
-    assert pooled(seeds([*values, None])).verdict.word == "cannot tell"  # none is left out
+    assert pool_claims(seeds([*values, None])).verdict.word == "cannot tell"  # none is left out
 
 
 def test_fewer_seeds_each_keep_their_own():
-    whole = pooled(seeds([0.2, 0.25]))
+    whole = pool_claims(seeds([0.2, 0.25]))
     assert whole.quantity.interval is None and whole.verdict.word == "agrees"
     assert "2 seeds, each with its own interval: each agrees" in whole.verdict.reason
-    mixed = pooled([*seeds([0.2]), *seeds([0.1], (-0.1, 0.3))])
+    mixed = pool_claims([*seeds([0.2]), *seeds([0.1], (-0.1, 0.3))])
     assert mixed.verdict.word == "cannot tell" and "agrees, cannot tell" in mixed.verdict.reason
     exact = [claim(value, None, above(0), kind="exact") for value in (1.0, -1.0, 1.0)]
-    assert pooled(exact).verdict.word == "disagrees"
+    assert pool_claims(exact).verdict.word == "disagrees"
     bounds = [claim(value, None, above(1), kind="lower bound") for value in (0.5, 2.0)]
-    assert pooled(bounds).verdict.word == "agrees"
+    assert pool_claims(bounds).verdict.word == "agrees"
 
 
 def test_intervals_over_seeds_keep_their_level():
     rng = np.random.default_rng(1)
-    ends = [pooled(seeds(rng.normal(0.2, 0.1, 5).tolist())).quantity.interval for _ in range(1000)]
+    ends = [
+        pool_claims(seeds(rng.normal(0.2, 0.1, 5).tolist())).quantity.interval for _ in range(1000)
+    ]
     held = np.mean([low < 0.2 < high for low, high in ends])
     assert held > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 1000)
 
@@ -134,7 +136,7 @@ def test_claims_survive_json_and_stand_disagreements_first():
     claims = [
         claim(0.2, (0.1, 0.3), above(0), published=0.25),
         claim(0.2, None, near(0.3, 0.1), published="much"),
-        pooled(seeds([-0.2, -0.3], (-0.4, -0.1))),
+        pool_claims(seeds([-0.2, -0.3], (-0.4, -0.1))),
     ]
     for one in claims:
         record = json.loads(json.dumps(one.to_dict(), allow_nan=False))
@@ -153,4 +155,4 @@ def test_kept_claims_without_an_upper_bound_are_pooled():
         Claim("17 traps", "paper A", 17, one, near(17, 4), seeds=(k,)) for k, one in enumerate(ours)
     ]
     kept = [Claim.from_dict(json.loads(json.dumps(one.to_dict()))) for one in claims]
-    assert kept == claims and pooled(kept) == pooled(claims)
+    assert kept == claims and pool_claims(kept) == pool_claims(claims)

@@ -19,7 +19,6 @@ from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
 from glauber.landscape.labels import Labelled, calibration_passages, held_out_passages
 from glauber.landscape.recurrence import recurrence
-from glauber.metastability.catalogue import hamming_traps
 from glauber.mixing.crossover import Crossover
 from glauber.papers import paper_a
 from glauber.papers.piece import Answers
@@ -416,7 +415,7 @@ def test_table_5(resize, tmp_path, monkeypatch):
 def test_the_claims_of_a_catalogue(tiny_folder):
     run = sample(str(tiny_folder), TEXTS, steps=400, chains=6, temperature=0.1)
     model = glauber.load(str(tiny_folder), dtype="float64").conditionals()
-    found = hamming_traps(run, model, shortest=30, reach=0)
+    found = TrapSearch(run, model).hamming(shortest=30, reach=0)
 
     def claims_of(catalogue):
         answers = Answers(rolling=catalogue, periods=None, settings=_values())

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glauber.runs.folder_log import Table, encode
+from glauber.runs.folder_log import ArrayTable, encode
 from resealed import committed_to, digest, record_of, reseal
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def name_file(run: Path, name: str, value: str = "0" * 32) -> None:
 
 def recode(run: Path, name: str, **changes: Any) -> None:
     """Other columns or entries of the footer in a Parquet file, with digests that fit."""
-    table = Table((run / name).read_bytes())
+    table = ArrayTable((run / name).read_bytes())
     columns = {column: table.column(column) for column in table._file.schema_arrow.names}
     about = table.about | changes.pop("about", {})
     columns |= {column: change(columns[column]) for column, change in changes.items()}

@@ -144,10 +144,10 @@ def test_many_states_are_read_at_once(tiny_folder, texts, tmp_path, monkeypatch)
     monkeypatch.setattr(folder_log, "default_segment_steps", lambda n_chains, n_slots: 64)
     run = glauber.sample(str(tiny_folder), texts, steps=400, temperature=2.0, out=tmp_path / "run")
     reads = []
-    column = folder_log.Table.column
+    column = folder_log.ArrayTable.column
     with monkeypatch.context() as patch:
         patch.setattr(
-            folder_log.Table, "column", lambda *about: reads.append(about) or column(*about)
+            folder_log.ArrayTable, "column", lambda *about: reads.append(about) or column(*about)
         )
         states = dict(run.states())
     assert len(states) == 401 and 7 <= len(reads) < 30  # not one for each state

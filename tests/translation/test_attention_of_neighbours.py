@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation.data import padded
+from glauber.translation.data import pad_rows
 from glauber.translation.model import FIRST_WORD, MASK, PAD
 from glauber.translation.neighbours import (
     Pairs,
@@ -25,8 +25,8 @@ def vocabulary():
 @torch.no_grad()
 def test_attention_is_a_softmax_by_hand_and_gives_the_layers_output():
     model = tiny("refine")
-    source = padded(sources(4))
-    draft = padded(sources(4, seed=1))
+    source = pad_rows(sources(4))
+    draft = pad_rows(sources(4, seed=1))
     given, out = {}, {}
     layer = model.decoder[-1]
 

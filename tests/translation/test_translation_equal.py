@@ -19,7 +19,7 @@ from glauber.translation.data import (
 )
 from glauber.translation.evaluation import TEST_PAIRS
 from glauber.translation.model import BUNDLED, Shape, Translator, load, save
-from glauber.translation.score import bleu_counts, bleu_of, paired, quality
+from glauber.translation.score import bleu_counts, bleu_of, paired_difference, quality
 from glauber.translation.training import distil
 from recipes.translation_equal_scores import scored
 from tiny_translation import toy_pairs, toy_vocabulary
@@ -143,7 +143,7 @@ def test_paired_intervals_of_bleu_keep_their_level(shipped, long_set):
     known = bleu_of(student.sum(0)) - bleu_of(control.sum(0))
     draws, held = np.random.default_rng(1).integers(200, size=(150, 40)), 0
     for rows in draws:
-        low, high = paired(student[rows], control[rows], bleu_of).interval
+        low, high = paired_difference(student[rows], control[rows], bleu_of).interval
         held += low <= known <= high
     # 150 intervals of 95%: the standard error of the share is 0.018.
     assert held / 150 > 0.95 - 3 * 0.018

@@ -8,7 +8,7 @@ import torch
 from glauber import evaluate_translator, train_translator, translate
 from glauber.errors import GlauberError
 from glauber.translation.data import load_vocabulary, read_pairs, write_pairs
-from glauber.translation.training import Plan, take_over
+from glauber.translation.training import TrainingPlan, take_over
 from recipes.translation import main
 from recipes.translation_ablation import choices
 from tiny_translation import tiny, toy_pairs
@@ -54,7 +54,7 @@ def test_every_system_is_scored_on_both_sets(made):
 
 def test_every_ablation_is_scored(made):
     told = json.loads((made / "ablations.json").read_text())
-    assert [row["name"] for row in told["rows"]] == list(choices(Plan()))
+    assert [row["name"] for row in told["rows"]] == list(choices(TrainingPlan()))
     assert told["steps"] == 3 and all(0 <= row["bleu_long"] <= 100 for row in told["rows"])
 
 

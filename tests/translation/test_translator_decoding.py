@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from glauber.errors import GlauberError
-from glauber.translation.data import padded
+from glauber.translation.data import pad_rows
 from glauber.translation.decoding import (
     ORDERS,
     Decoding,
-    Noise,
+    DecodingNoise,
     decode,
     inverse_cdf,
     key,
@@ -112,7 +112,7 @@ def test_refinement_hides_repeats_and_what_it_is_least_sure_of(order, remask):
 
 def noise_of(rows, lengths):
     keys = [key(row, length, 0) for row, length in zip(rows, lengths.tolist(), strict=True)]
-    return Noise(7, torch.tensor(keys), 60)
+    return DecodingNoise(7, torch.tensor(keys), 60)
 
 
 SCHEDULES = [
@@ -129,7 +129,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("scale", [1.5, 6.0])
 def test_a_batch_gives_what_each_row_gives_alone(schedule, scale):
     model, noise = tiny("refine", scale=scale), noise_of(ROWS, LENGTHS)
-    together = decode(model, model.encode(padded(ROWS)), LENGTHS, schedule, noise=noise)
+    together = decode(model, model.encode(pad_rows(ROWS)), LENGTHS, schedule, noise=noise)
     for row, tokens in enumerate(ROWS):
         memory, one = model.encode(torch.tensor([tokens])), torch.tensor([row])
         alone = decode(model, memory, LENGTHS[one], schedule, noise=noise.rows(one))
@@ -146,14 +146,14 @@ def test_a_batch_gives_what_each_row_gives_alone(schedule, scale):
 def test_rows_stop_on_their_own():
     """Rows of one batch need unequal numbers of passes, and end where one at a time ends."""
     model = tiny("refine", scale=1.5)
-    made = decode(model, model.encode(padded(ROWS)), LENGTHS, Decoding(n_steps=30))
+    made = decode(model, model.encode(pad_rows(ROWS)), LENGTHS, Decoding(n_steps=30))
     assert len(set(made.n_passes.tolist())) > 2
     assert len(made.trace) == int(made.n_passes.max())
 
 
 def test_random_tokens_come_from_the_seed_alone():
     model = tiny("refine")
-    memory = model.encode(padded(ROWS))
+    memory = model.encode(pad_rows(ROWS))
     with pytest.raises(GlauberError, match="need noise"):
         decode(model, memory, LENGTHS, Decoding(initial="random"))
     first = noise_of(ROWS, LENGTHS).tokens(2000)
@@ -245,7 +245,7 @@ def test_more_hypotheses_never_score_less(vocabulary):
 
 def test_lengths_by_ratio_and_by_oracle(vocabulary):
     model, texts = tiny("refine", vocabulary.size), ["the cat sees the dog.", "a bird."]
-    source = padded([vocabulary.encode(text) for text in texts])
+    source = pad_rows([vocabulary.encode(text) for text in texts])
     memory, read = model.encode(source), (source != PAD).sum(1)
     assert lengths_around(2 * read[:, None], 3, most=63).tolist() == [
         [2 * n, 2 * n - 1, 2 * n + 1] for n in read.tolist()
@@ -269,7 +269,7 @@ def test_lengths_by_ratio_and_by_oracle(vocabulary):
 
 def test_refinement_stops_at_a_fixed_point():
     model = tiny("refine", scale=1.0)
-    memory = model.encode(padded(ROWS))
+    memory = model.encode(pad_rows(ROWS))
     made = decode(model, memory, LENGTHS, Decoding(n_steps=50))
     assert int(made.n_passes.max()) < 50
     assert torch.equal(made.trace[-1], made.trace[-2])
@@ -280,8 +280,8 @@ def test_refinement_stops_at_a_fixed_point():
 
 def test_the_cache_changes_nothing():
     model = tiny("ar")
-    memory = model.encode(padded(ROWS))
-    target = padded(sources(12, seed=1)).clamp(min=FIRST_WORD)
+    memory = model.encode(pad_rows(ROWS))
+    target = pad_rows(sources(12, seed=1)).clamp(min=FIRST_WORD)
     whole = model.follow(target, memory)
     cache = model.empty_cache()
     parts = [model.follow(target[:, i : i + 1], memory, cache) for i in range(target.shape[1])]
@@ -305,7 +305,7 @@ def test_cached_greedy_is_uncached_greedy_and_a_beam_of_one():
     model = tiny("ar")
     with torch.no_grad():
         model.bias[END] = 1.5
-    memory = model.encode(padded(ROWS))
+    memory = model.encode(pad_rows(ROWS))
     slow = [without_cache(model, row) for row in ROWS]
     for found in (greedy(model, memory), beam_search(model, memory, 1)):
         assert [[t for t in row if t != PAD] for row in found.tokens.tolist()] == slow
@@ -385,8 +385,8 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
 
 def test_the_teacher_reads_a_draft_as_it_would_write_it():
     teacher = tiny("ar")
-    memory = teacher.encode(padded(ROWS))
-    drafts = padded([row[: 2 + number] for number, row in enumerate(ROWS)]).clamp(min=0)
+    memory = teacher.encode(pad_rows(ROWS))
+    drafts = pad_rows([row[: 2 + number] for number, row in enumerate(ROWS)]).clamp(min=0)
     drafts = torch.where(drafts != PAD, drafts.clamp(min=FIRST_WORD), PAD)
     read = teacher_score(teacher, drafts, memory)
     for row, draft in enumerate(drafts.tolist()):
@@ -416,7 +416,7 @@ def test_the_judge_keeps_what_it_likes_best(vocabulary):
         model, vocabulary, texts, decoding=decoding, reference_lengths=tried[4], teacher=teacher
     )
     for row, (text, one) in enumerate(zip(texts, chosen, strict=True)):
-        memory = teacher.encode(padded([vocabulary.encode(text)]))
+        memory = teacher.encode(pad_rows([vocabulary.encode(text)]))
         drafts = [alone[length][row].tokens for length in tried]
         scores = [float(teacher_score(teacher, torch.tensor([draft]), memory)) for draft in drafts]
         assert one.tokens == drafts[scores.index(max(scores))]
@@ -429,8 +429,8 @@ def test_the_judge_keeps_what_it_likes_best(vocabulary):
 
 def test_a_projected_memory_gives_the_same_scores():
     model = tiny("refine")
-    memory = model.encode(padded(ROWS))
-    draft = padded(sources(12, seed=1))
+    memory = model.encode(pad_rows(ROWS))
+    draft = pad_rows(sources(12, seed=1))
     projected = model.project(memory)
     order = torch.arange(12).flip(0)
     assert torch.allclose(model.denoise(draft, projected), model.denoise(draft, memory))

@@ -58,7 +58,7 @@ class Form(NamedTuple):
     read: Callable[[Any], object] = _same  # typer's value for the study
 
 
-class Spelling(NamedTuple):
+class OptionSpelling(NamedTuple):
     """One parameter of a study on the command line."""
 
     annotation: Hint  # for typer
@@ -113,7 +113,7 @@ def command(study: Callable[..., Result], *, around: Around | None = None) -> Ca
 
 
 def disguise(
-    function: Callable[..., None], name: str, doc: str, options: Mapping[str, Spelling]
+    function: Callable[..., None], name: str, doc: str, options: Mapping[str, OptionSpelling]
 ) -> Callable[..., None]:
     """The function with the name, the help and the parameters that typer reads."""
     parameters = [spelling.parameter(name) for name, spelling in options.items()]
@@ -141,7 +141,7 @@ def show(answer: Result, *, silent: bool, out: Path | None = None) -> None:
         progress.say(f"written to {out}")
 
 
-def spellings(study: Callable[..., object]) -> dict[str, Spelling]:
+def spellings(study: Callable[..., object]) -> dict[str, OptionSpelling]:
     """The parameters of a study that have a form on the command line."""
     hints = typing.get_type_hints(study, include_extras=True)
     parameters = inspect.signature(study).parameters.values()
@@ -152,7 +152,7 @@ def spellings(study: Callable[..., object]) -> dict[str, Spelling]:
     return {name: spelling for name, spelling in spelled.items() if spelling is not None}
 
 
-def _spelling(parameter: inspect.Parameter, hint: Hint) -> Spelling | None:
+def _spelling(parameter: inspect.Parameter, hint: Hint) -> OptionSpelling | None:
     name, kind, help_text = parameter.name, hint, ""
     if _origin(hint) is Annotated:
         kind, *notes = typing.get_args(hint)
@@ -160,7 +160,7 @@ def _spelling(parameter: inspect.Parameter, hint: Hint) -> Spelling | None:
     default = ... if parameter.default is parameter.empty else parameter.default
     if name == "texts":
         annotation = Annotated[list[str] | None, typer.Argument(help=help_text)]
-        return Spelling(annotation, [default] if isinstance(default, str) else default)
+        return OptionSpelling(annotation, [default] if isinstance(default, str) else default)
     form = _form(kind)
     if form is None:
         return None
@@ -172,7 +172,7 @@ def _spelling(parameter: inspect.Parameter, hint: Hint) -> Spelling | None:
         # A switch that is on can be switched off.
         flags = f"{flag}/--no-{flag[2:]}" if form.hint is bool and default else flag
         option = typer.Option(flags, help=help_text)
-    return Spelling(
+    return OptionSpelling(
         Annotated[form.hint | None if default is None else form.hint, option],
         default if default in (None, ...) else form.write(default),
         lambda value: None if value is None else form.read(value),
@@ -238,8 +238,8 @@ def _numbers(text: str, element: type, *, several: bool) -> object:
     return values[0] if len(values) == 1 and not several else values
 
 
-def _option(hint: Hint, default: object, help_text: str, flag: str = "--out") -> Spelling:
-    return Spelling(Annotated[hint, typer.Option(flag, help=help_text)], default)
+def _option(hint: Hint, default: object, help_text: str, flag: str = "--out") -> OptionSpelling:
+    return OptionSpelling(Annotated[hint, typer.Option(flag, help=help_text)], default)
 
 
 READING = {  # how texts are read

@@ -22,7 +22,7 @@ from glauber.sampling.advance import Progress, Session, stopped_by_interrupt
 @contextmanager
 def screen(arguments: Values) -> Iterator[Values]:
     """A session for the study: a bar with one chain's live text, stopped by Ctrl-C."""
-    with _live_text() if progress.watched() else nullcontext(lambda now: None) as show:
+    with _live_text() if progress.is_watched() else nullcontext(lambda now: None) as show:
 
         def report(now: Progress) -> None:
             progress.judge("steps", now.seconds, now.step, now.steps)

@@ -138,10 +138,12 @@ class EntropyProduction(Result):
 
     @property
     def rate(self) -> Estimate:
+        """Entropy production of all counted chains."""
         return self.total.rate
 
     @reported
     def unit(self) -> str:
+        """Unit of every rate."""
         return "nats per step"
 
     def lines(self) -> Iterable[str]:

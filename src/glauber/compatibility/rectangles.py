@@ -185,18 +185,22 @@ class RectangleTest(Result):
 
     @property
     def delta(self) -> NDArray[np.float64]:
+        """Delta of each rectangle, in nats."""
         return self.rectangles.delta
 
     @property
     def influence(self) -> NDArray[np.float64] | None:
+        """The influence between the two sites of each; None of an autoregressive model."""
         return self.rectangles.influence
 
     @reported
     def count(self) -> int:
+        """Number of rectangles."""
         return len(self.delta)
 
     @reported
     def mean(self) -> Estimate:
+        """Mean Delta; rectangles of one passage depend on each other."""
         return clustered_mean(self.delta, self.rectangles.groups, bounds=(0.0, np.inf))
 
     @reported
@@ -209,10 +213,12 @@ class RectangleTest(Result):
 
     @reported
     def quantiles(self) -> dict[str, float]:
+        """Quantiles of Delta."""
         return {f"{q:g}": float(np.quantile(self.delta, q)) for q in QUANTILES}
 
     @reported
     def noise_floor(self) -> Estimate:
+        """The largest difference to float64."""
         return Estimate(self.rectangles.noise_floor, None, reason="the largest of these rectangles")
 
     @reported

@@ -273,7 +273,7 @@ def _choose_sites(
 
 def _few_sites(
     model: Model, precise: Conditionals, row: Tensor, free: Tensor, sites: list[int], top: int
-) -> "FewSites":
+) -> "TokensOfSites":
     """The sites with their own tokens and the most probable ones, the rest of the row frozen."""
     columns = free.nonzero()[:, 0][sites]
     rows = row.repeat(len(sites), 1)
@@ -281,7 +281,7 @@ def _few_sites(
     own = torch.arange(scores.shape[1]) == row[columns].cpu()[:, None]
     scores = torch.where(own & torch.isfinite(scores), torch.inf, scores.cpu())
     choices = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
-    return FewSites(precise, row, columns, choices)
+    return TokensOfSites(precise, row, columns, choices)
 
 
 def _check_size(top: int, n_sites: int) -> None:
@@ -296,7 +296,7 @@ def compare(
     model: Model,
     text: int,
     sites: list[int],
-    few: "FewSites",
+    few: "TokensOfSites",
     exact: "ExactChain",
     shares: Floats | None,
 ) -> SingleMaskComparison:
@@ -322,7 +322,7 @@ def compare(
 def _ratio(
     model: Model,
     sites: list[int],
-    few: "FewSites",
+    few: "TokensOfSites",
     contexts: "list[SiteContexts]",
     met: Floats,
     shares: Floats | None,
@@ -363,7 +363,7 @@ def _log_ratio(first: Floats, second: Floats) -> Estimate | None:
 
 
 @dataclass(frozen=True, eq=False)
-class FewSites:
+class TokensOfSites:
     """A model's conditionals at k sites of one text, each with m tokens; the others are frozen.
 
     template  (length,) the text

@@ -25,10 +25,10 @@ from glauber.conditionals.forward import guard
 from glauber.conditionals.forward.checkpoint import (
     KEYS,
     Config,
-    Reader,
     Safetensors,
     Tensors,
     Unknown,
+    WeightReader,
 )
 from glauber.conditionals.forward.description import Description, Head
 from glauber.conditionals.forward.encoder import Encoder, lay_out, lay_out_head, scores_of
@@ -122,7 +122,7 @@ class EncoderWeights:
             return None
         cpu = torch.device("cpu")
         try:
-            complete = Reader(family_of(config), config, tensors, [cpu], dtype).complete()
+            complete = WeightReader(family_of(config), config, tensors, [cpu], dtype).complete()
         except (Unknown, KeyError):  # what others are tied to is not there
             return None
         return cls(config, complete, make_module=make_module).to(cpu, dtype)

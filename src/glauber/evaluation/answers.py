@@ -57,7 +57,7 @@ class Answer:
     greedy: bool
 
 
-def joined(answers: Sequence[Answer]) -> Answer:
+def sum_answers(answers: Sequence[Answer]) -> Answer:
     """The sum over parts of one text, whose errors are independent."""
     errors = [part.standard_error for part in answers if part.standard_error is not None]
     return Answer(
@@ -73,7 +73,7 @@ NOTHING = Answer(0.0, "exact", None, 0, True)  # a text without tokens has proba
 
 
 @dataclass(frozen=True)
-class Score:
+class ContinuationScorer:
     """A score of a model; the answers depend on each text alone."""
 
     model: Model

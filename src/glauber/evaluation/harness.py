@@ -23,9 +23,9 @@ from glauber.evaluation.answers import (
     GREEDY,
     SCORES,
     Answer,
-    Score,
+    ContinuationScorer,
     choose_score,
-    joined,
+    sum_answers,
 )
 from glauber.generation.generate import plan_generation, rows_of, write
 from glauber.progress import check_count, check_seed
@@ -80,7 +80,7 @@ class HarnessLM(LM):  # type: ignore[misc]
             exact=True,
         )
         chosen = choose_score(self.model, score)
-        self.score = Score(self.model, chosen, samples, seed, size)
+        self.score = ContinuationScorer(self.model, chosen, samples, seed, size)
         self.order, self.max_gen_toks = order, max_gen_toks
         self.answers: dict[str, list[Answer]] = {}
 
@@ -155,7 +155,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         read = read_continuations(self.model, [""] * len(texts), texts)
         cut = [windows(text, room(self.model)) for text in read]
         each = iter(self.score([part for pieces in cut for part in pieces], whole_texts=True))
-        answers = [joined([next(each) for _ in pieces]) for pieces in cut]
+        answers = [sum_answers([next(each) for _ in pieces]) for pieces in cut]
         self._log("loglikelihood_rolling", answers)
         return self._cache("loglikelihood_rolling", requests, [answer.value for answer in answers])
 
@@ -169,7 +169,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         contexts, counts = [request.args[0] for request in requests], [n for n, _ in limits]
         read = read_continuations(self.model, [""] * len(limits), contexts)
         rows = [self._hidden(context.pieces, n) for context, n in zip(read, counts, strict=True)]
-        texts = self._filled(rows, counts) if rows else []
+        texts = self._fill_rows(rows, counts) if rows else []
         answers = [_until(text, stops) for text, (_, stops) in zip(texts, limits, strict=True)]
         return self._cache("generate_until", requests, answers)
 
@@ -200,7 +200,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         context = pieces[max(0, len(pieces) + n - most) :]
         return [*context, *[mask_token_of(self.model)] * n]
 
-    def _filled(self, rows: list[list[int]], counts: list[int]) -> list[str]:
+    def _fill_rows(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""
         tokens = rows_of(self.model, rows)
         how = Unmasking(order=self.order)

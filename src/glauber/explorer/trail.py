@@ -34,7 +34,7 @@ class Edit(NamedTuple):
     site: int = -1  # of a token
 
 
-class Segment(NamedTuple):
+class TrailSegment(NamedTuple):
     """The steps from one edit to the next: the edits at its start, and a key of all so far."""
 
     first: int
@@ -77,14 +77,14 @@ class Trail:
         return 0 if self.start is None else self.start[1]
 
     @cached_property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[TrailSegment]:
         """The trail cut at its edits. Trails that agree so far have the same keys so far."""
         digest = hashlib.sha256(repr(replace(self, edits=())).encode())
         groups = groupby(self.edits, lambda edit: edit.step)
         segments = []
         for step, edits in {0: (), **{step: tuple(edits) for step, edits in groups}}.items():
             digest.update(repr((step, edits)).encode())
-            segments.append(Segment(step, edits, digest.digest()))
+            segments.append(TrailSegment(step, edits, digest.digest()))
         return segments
 
     @cached_property

@@ -26,7 +26,7 @@ def script(entry: str) -> str:
     """
     order: list[str] = []
     _collect(entry, order, ())
-    modules = "\n".join(_scoped(name) for name in order)
+    modules = "\n".join(_module_code(name) for name in order)
     head = '"use strict";\nconst modules = {};'
     return f"(() => {{\n{head}\n{modules}\nreturn modules[{entry!r}];\n}})()"
 
@@ -64,7 +64,7 @@ def _beside(name: str, other: str) -> str:
     return str(Path(name).parent / other)
 
 
-def _scoped(name: str) -> str:
+def _module_code(name: str) -> str:
     text = _text(name)
     names = [export for export in EXPORT.findall(text)]
     names += [
@@ -74,7 +74,7 @@ def _scoped(name: str) -> str:
         if name.strip()
     ]
     text = IMPORT.sub(
-        lambda m: f"const {{{_renamed(m[1])}}} = modules[{_beside(name, m[2])!r}];", text
+        lambda m: f"const {{{_destructure(m[1])}}} = modules[{_beside(name, m[2])!r}];", text
     )
     text = LISTED.sub("", EXPORT.sub("", text))
     left = re.search(r"^(?:import|export)\b.*", text, re.MULTILINE)
@@ -83,6 +83,6 @@ def _scoped(name: str) -> str:
     return f"modules[{name!r}] = (() => {{\n{text}\nreturn {{ {', '.join(names)} }};\n}})();"
 
 
-def _renamed(listed: str) -> str:
+def _destructure(listed: str) -> str:
     """What is imported, as a destructuring: `a as b` is `a: b`."""
     return re.sub(r"\b(\w+) as (\w+)\b", r"\1: \2", listed)

@@ -226,7 +226,7 @@ class Chart(go.Figure):  # type: ignore[misc]  # Plotly is untyped
             y=y,
             marker=style,
             **(dict(orientation="h") if horizontal else {}),
-            **_named(name),
+            **_legend_name(name),
             **_hover(hover),
             **_texts(trace),
         )
@@ -390,7 +390,7 @@ class Chart(go.Figure):  # type: ignore[misc]  # Plotly is untyped
     def _scatter(self, x: Values, y: Values, name: str, hover: str = "", **trace: Any) -> None:
         about = {} if "hoverinfo" in trace else _hover(hover)
         x, y = (_text_values(each) for each in (x, y))
-        self.add_scatter(x=x, y=y, **_named(name), **about, **_texts(trace))
+        self.add_scatter(x=x, y=y, **_legend_name(name), **about, **_texts(trace))
 
 
 def heading(title: str, subtitle: str) -> str:
@@ -507,7 +507,7 @@ def _hover(template: str) -> dict[str, Any]:
     )
 
 
-def _named(name: str) -> dict[str, Any]:
+def _legend_name(name: str) -> dict[str, Any]:
     return dict(name=plain(name)) if name else dict(showlegend=False)
 
 

@@ -28,7 +28,7 @@ from glauber.mixing.influence import AveragedInfluence, InfluenceMatrix
 from glauber.mixing.meeting import UNKNOWN, Meetings
 from glauber.mixing.phase import PhaseCell, PhaseDiagram
 from glauber.mixing.scaling import Scaling
-from glauber.mixing.semantic_drift import Distances, HittingTimes, Saturation
+from glauber.mixing.semantic_drift import DriftDistances, HittingTimes, Saturation
 from glauber.result import counted
 from glauber.statistics import MIN_CHAINS, Estimate, mean_over_chains
 from glauber.statistics.means import mean_ends, tail_probability
@@ -308,7 +308,7 @@ def _distance_axis(highest: float) -> Axis:
 
 
 def plot_semantic_drift(
-    distances: Distances, level: Saturation | None = None, *, threshold: float | None = None
+    distances: DriftDistances, level: Saturation | None = None, *, threshold: float | None = None
 ) -> Chart:
     """The median distance from the start over steps, the band of nine chains in ten, the level."""
     low, middle, high = np.quantile(distances.values, [0.05, 0.5, 0.95], axis=0)
@@ -357,7 +357,7 @@ def plot_distance_by_length(
     return chart
 
 
-def plot_drift_by_temperature(curves: Mapping[float, Distances]) -> Chart:
+def plot_drift_by_temperature(curves: Mapping[float, DriftDistances]) -> Chart:
     """The mean distance from the start over time, a line for each temperature."""
     chart = Chart(
         "Distance from the start by temperature",

@@ -159,7 +159,7 @@ def write_picture(*figures: go.Figure, path: Path) -> None:
         write_bytes(name, picture(figure, path.suffix.lower()[1:]))
 
 
-class Drawn:
+class FigureWriter:
     """Puts figures into a page; remembers their traces, for the code that draws them."""
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ def page(template: str, *, title: str = "glauber", text: str = "", **variables: 
     return str(
         _environment()
         .get_template(template)
-        .render(title=title, text=visible(text), drawn=Drawn(), dark=DARK, **variables)
+        .render(title=title, text=visible(text), drawn=FigureWriter(), dark=DARK, **variables)
     )
 
 

@@ -28,14 +28,14 @@ from glauber.figures.page import check_place, page, write_text
 from glauber.figures.runs import plot_survival, run_figures
 from glauber.figures.watch import (
     Answer,
-    Watched,
+    WatchData,
     basin_bands,
     first_seen,
     found_bands,
     no_bands,
     topic_bands,
     trap_bands,
-    watched,
+    watch_data,
 )
 from glauber.landscape.recurrence import seeds_of
 from glauber.landscape.scorers import scorer_for, topic_scores
@@ -193,7 +193,7 @@ class Report(Result):
             "report.html",
             title=title(self.run.spec),
             summary=self.summary,
-            watch=self._watched(chain) if self.run.steps else None,
+            watch=self._watch_data(chain) if self.run.steps else None,
             clicks=CLICKS,
             player=bundle.inline("watch.js"),
             player_css=bundle.css(),
@@ -203,7 +203,7 @@ class Report(Result):
             signature=self.signature,
         )
 
-    def _watched(self, chain: int | None) -> Watched:
+    def _watch_data(self, chain: int | None) -> WatchData:
         sections = {section.name: section for section in self.sections}
         bands = {}
         for kind, name in KINDS.items():
@@ -212,7 +212,7 @@ class Report(Result):
             bands[kind] = part.bands if part and part.bands else no_bands(why)
         if chain is None:
             chain = most_stuck(band["chain"] for band in bands["traps"]["bands"])
-        return watched(self.run, bands, chain=chain, notes=tuple(_captions(self.run.spec)))
+        return watch_data(self.run, bands, chain=chain, notes=tuple(_captions(self.run.spec)))
 
 
 def _captions(spec: Spec) -> Iterable[str]:
@@ -258,7 +258,7 @@ def title(spec: Spec) -> str:
 def summary(run: Run) -> str:
     """A few sentences: what was run, how much it moved, what is left of the start."""
     sentences = [_what(run), *_held(run.spec), *_kept_to(run.spec)]
-    return " ".join([*sentences, *(_moved(run) if run.steps else ())])
+    return " ".join([*sentences, *(_movement(run) if run.steps else ())])
 
 
 def _what(run: Run) -> str:
@@ -319,7 +319,7 @@ def ranges(sites: Iterable[int]) -> str:
     return ", ".join(pieces)
 
 
-def _moved(run: Run) -> list[str]:
+def _movement(run: Run) -> list[str]:
     left = survivors(run)
     these = "the other starting tokens" if _held(run.spec) else "the starting tokens"
     spread = f" ({left.min():.0%} to {left.max():.0%} by chain)" if run.n_chains > 1 else ""
@@ -382,10 +382,10 @@ def read_texts(
         if embedder is not None:
             raise
         return read, by_tokens(str(error).rstrip(".")), str(error)
-    return read, replace(chosen, embed=remembered(chosen.embed)), ""
+    return read, replace(chosen, embed=remember(chosen.embed)), ""
 
 
-def remembered(embed: Embed) -> Embed:
+def remember(embed: Embed) -> Embed:
     """The same embedding, each text worked out once."""
     known: dict[str, NDArray[np.float32]] = {}
 

@@ -64,16 +64,20 @@ def plot_survival(survival: NDArray[Any], *, every: int = 1) -> Chart:
 
 def plot_changed(changed: NDArray[Any], *, window: int | None = None) -> Chart:
     """The share of the last `window` steps that changed a token; changed (chains, steps) bool."""
-    return _smoothed("Steps that changed a token", "share", changed, window, SHARE, ".0%")
+    return _moving_average_chart(
+        "Steps that changed a token", "share", changed, window, SHARE, ".0%"
+    )
 
 
 def plot_entropy(entropy: NDArray[Any], *, window: int | None = None) -> Chart:
     """The mean entropy over the last `window` steps; entropy (chains, steps) in nats."""
     y = dict(tickformat="~g", rangemode="tozero")
-    return _smoothed("Entropy of the draws", "mean, in nats,", entropy, window, y, ".2f")
+    return _moving_average_chart(
+        "Entropy of the draws", "mean, in nats,", entropy, window, y, ".2f"
+    )
 
 
-def _smoothed(
+def _moving_average_chart(
     title: str, what: str, values: NDArray[Any], window: int | None, y: Axis, number: str
 ) -> Chart:
     window = window or window_of(values.shape[1])

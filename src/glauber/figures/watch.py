@@ -28,7 +28,7 @@ Band = dict[str, Any]  # chain, first, last (steps), name, text, lines
 Answer = dict[str, Any]
 
 
-class Watched(NamedTuple):
+class WatchData(NamedTuple):
     """A run as a page carries it."""
 
     packed: str  # all that the player asks for: base64 of compressed JSON
@@ -36,9 +36,9 @@ class Watched(NamedTuple):
     n_chains: int
 
 
-def watched(
+def watch_data(
     run: Run, bands: Mapping[str, Answer], *, chain: int, notes: Sequence[str] = ()
-) -> Watched:
+) -> WatchData:
     """The first chains of a run, thinned where it is long, with curves and what was found.
 
     bands: by kind (traps, basins, topics), as `found_bands` and `no_bands` give them; chain: the
@@ -57,7 +57,7 @@ def watched(
     )
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode("ascii")
-    return Watched(packed, _note(run, film), n)
+    return WatchData(packed, _note(run, film), n)
 
 
 def _note(run: Run, film: Film) -> str:

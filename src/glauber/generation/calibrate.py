@@ -721,7 +721,7 @@ def _percentage(share: Estimate) -> str:
 # ---- calibrations inside `generate`
 
 
-def calibrated(
+def calibrate_rule(
     model: Model,
     error: float,
     *,
@@ -800,7 +800,7 @@ def within_error(
             calibration, error=error, temperature=temperature, fingerprint=fingerprint
         )
     elif model is not None and error is not None:
-        rule = calibrated(model, error, temperature=temperature)
+        rule = calibrate_rule(model, error, temperature=temperature)
     else:
         return how
     return replace(how, order=rule.order, count=rule.count)

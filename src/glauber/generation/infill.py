@@ -122,7 +122,7 @@ def infill(
 # ---- blanks
 
 
-class Fill(NamedTuple):
+class TextWithBlanks(NamedTuple):
     """One text with a number of hidden tokens in each of its blanks."""
 
     row: Row  # the text as its source spells it
@@ -184,7 +184,7 @@ def _range(lengths: str | None, blank: str) -> range:
     return range(least, most + 1)
 
 
-def _fills_of_texts(model: Model, corpus: Corpus) -> list[Fill]:
+def _fills_of_texts(model: Model, corpus: Corpus) -> list[TextWithBlanks]:
     """The fills of all texts; texts that cannot be filled are left out and reported."""
     fills, skipped = [], []
     for row in corpus.rows:
@@ -200,7 +200,7 @@ def _fills_of_texts(model: Model, corpus: Corpus) -> list[Fill]:
     return fills
 
 
-def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
+def _fills(model: Model, row: Row, unknown: str) -> list[TextWithBlanks]:
     """A text with every combination of lengths that hides something."""
     hidden, vocabulary = mask_token_of(model), model.vocabulary
     mask = vocabulary.spell(hidden)
@@ -214,7 +214,7 @@ def _fills(model: Model, row: Row, unknown: str) -> list[Fill]:
     if pieces.count(hidden) != len(blanks):
         raise GlauberError(f"the tokenizer of {model.name} does not read {mask} as its mask token.")
     fills = [
-        Fill(row, lengths, _expand(pieces, hidden, lengths))
+        TextWithBlanks(row, lengths, _expand(pieces, hidden, lengths))
         for lengths in product(*(_range(blank.group(1), blank.group()) for blank in blanks))
         if any(lengths)
     ]
@@ -245,7 +245,9 @@ def _expand(pieces: list[int], hidden: int, lengths: Sequence[int]) -> list[int]
     return [t for piece in pieces for t in ([hidden] * next(left) if piece == hidden else [piece])]
 
 
-def _constrain(model: Model, constraints: Constraints, fills: Sequence[Fill]) -> Constrained:
+def _constrain(
+    model: Model, constraints: Constraints, fills: Sequence[TextWithBlanks]
+) -> Constrained:
     """The model with the tokens that sites may take."""
     if len(fills) > len({fill.row for fill in fills}):
         raise GlauberError("allow counts sites, which blanks of variable length move: fix them.")

@@ -91,9 +91,9 @@ def compare(
         if not name.startswith("bundled:") and not reachable(name):
             load(name)
     loaded_models = [load(model, **where) for model in models]
-    settings = Settings(
+    settings = ComparisonSettings(
         texts=_shared_texts(loaded_models, texts, length),
-        sampling=Sampling(
+        sampling=SamplingOptions(
             steps=steps, temperature=temperature, seed=seed, chains=chains, length=length
         ),
         rectangles=rectangles,
@@ -116,7 +116,7 @@ def compare(
     return Comparison(_with_differences(rows), chains, steps)
 
 
-class Sampling(TypedDict):
+class SamplingOptions(TypedDict):
     """What `sample` takes for every model alike."""
 
     steps: int
@@ -126,11 +126,11 @@ class Sampling(TypedDict):
     length: int
 
 
-class Settings(NamedTuple):
+class ComparisonSettings(NamedTuple):
     """What is measured of every model."""
 
     texts: Corpus  # long enough for every model
-    sampling: Sampling
+    sampling: SamplingOptions
     rectangles: int
     top: int
     scorer: str | Scorer
@@ -261,7 +261,7 @@ def interval_text(estimate: Estimate, style: str = ".3f") -> str:
     return f"{estimate.value:{style}} ({low:{style}} to {high:{style}})"
 
 
-def _row(name: str, model: Model, settings: Settings) -> ModelRow:
+def _row(name: str, model: Model, settings: ComparisonSettings) -> ModelRow:
     start = time.perf_counter()
     test = rectangle_study(
         model,
@@ -286,7 +286,7 @@ def _row(name: str, model: Model, settings: Settings) -> ModelRow:
     return replace(row, seconds=time.perf_counter() - start)
 
 
-def _with_run(row: ModelRow, model: Model, run: Run, settings: Settings) -> ModelRow:
+def _with_run(row: ModelRow, model: Model, run: Run, settings: ComparisonSettings) -> ModelRow:
     """The row with the estimates of the model's chains."""
     changed = run.read("changed").any(axis=2).mean(axis=1)
     row = replace(

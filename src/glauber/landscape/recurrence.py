@@ -190,7 +190,7 @@ def label_rows(scores: TopicScores, *, seed: int = 0) -> list[LabelRow]:
     """Every label against the others and against the same snapshots in random order."""
     above = scores.values > scores.baseline  # (chains, snapshots, labels)
     below, count = ~above[:, 0], len(scores.labels)
-    crossed = _crossed(above)
+    crossed = _has_crossed(above)
     shuffled, stay_shuffled, p_values = _in_random_order(above, seed)
     others_p = exchangeable_p_values(crossed, below, seed=seed, orders=ORDERS)
     rows = []
@@ -219,7 +219,7 @@ def label_rows(scores: TopicScores, *, seed: int = 0) -> list[LabelRow]:
     return rows
 
 
-def _crossed(above: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _has_crossed(above: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which chains (chains, labels) ever came from below to above."""
     return np.asarray((~above[:, :-1] & above[:, 1:]).any(axis=1))
 
@@ -286,9 +286,9 @@ def _in_random_order(
     shares, stays = [], []
     for _ in range(ORDERS):
         mixed = np.concatenate([start, generator.permutation(flat).reshape(later.shape)], axis=1)
-        shares.append(_part(_crossed(mixed) & below, below, 0))
+        shares.append(_part(_has_crossed(mixed) & below, below, 0))
         stays.append(_part(mixed[:, :-1] & mixed[:, 1:], mixed[:, :-1], (0, 1)))
-    seen, mixed_shares = _part(_crossed(above) & below, below, 0), np.stack(shares)
+    seen, mixed_shares = _part(_has_crossed(above) & below, below, 0), np.stack(shares)
     side = np.minimum((mixed_shares <= seen).sum(axis=0), (mixed_shares >= seen).sum(axis=0))
     p_values = np.minimum(1.0, 2 * (1 + side) / (1 + ORDERS) * above.shape[2])
     return mixed_shares.mean(axis=0), np.stack(stays).mean(axis=0), p_values

@@ -233,7 +233,7 @@ def _parameters(model: MaskedLM | CausalLM | DiffusionLM) -> int:
 # ---- the error of a precision
 
 
-class Contexts(NamedTuple):
+class ContextSample(NamedTuple):
     """Texts with one hidden site each."""
 
     tokens: Tensor  # (contexts, length)
@@ -357,7 +357,7 @@ def precisions(
 
 def some_contexts(
     model: Model, texts: Texts, *, contexts: int, length: int | None = None, seed: int = 0
-) -> Contexts:
+) -> ContextSample:
     """Contexts that the texts take turns in giving, each with a site of its own.
 
     Only sites whose token may be proposed are hidden.
@@ -372,13 +372,13 @@ def some_contexts(
     if not len(turn):
         raise GlauberError("no text has a token that may be proposed, so nothing can be hidden.")
     text = texts_in_turn[column]
-    return Contexts(tokens[text], order[text, turn][:, None], text)
+    return ContextSample(tokens[text], order[text, turn][:, None], text)
 
 
 def _precision(
     dtype: str,
     load_in: Callable[[str], Model],
-    sample: Contexts,
+    sample: ContextSample,
     expected: list[Tensor],
     advance: Advance,
 ) -> Precision:
@@ -401,7 +401,7 @@ def _precision(
 
 
 def _conditionals(
-    model: Model, sample: Contexts, advance: Advance
+    model: Model, sample: ContextSample, advance: Advance
 ) -> Iterator[tuple[slice, Tensor]]:
     """The log-probabilities (rows, vocab) of some contexts after the others, and which these are.
 

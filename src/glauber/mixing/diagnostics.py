@@ -210,7 +210,7 @@ def _row(name: str, values: Floats, state: str | None, every: int) -> Diagnosis:
     ess = effective_draws(values)
     r_hat, limit = (_r_hat(values), chance_r_hat(values)) if len(values) > 1 else (None, None)
     time = every * values.size / float(_arviz().ess(values, method="mean"))
-    return Diagnosis(name, _mixed(len(values), ess, r_hat, limit), ess, r_hat, limit, time)
+    return Diagnosis(name, _mixing_state(len(values), ess, r_hat, limit), ess, r_hat, limit, time)
 
 
 def effective_draws(values: Floats) -> float:
@@ -279,7 +279,7 @@ def _long_run_variance(scores: Floats) -> float:
     return total / (1 - min((4 * n_pairs - 1) / n, LONGEST_WINDOW))
 
 
-def _mixed(n_chains: int, ess: float, r_hat: float | None, limit: float | None) -> str:
+def _mixing_state(n_chains: int, ess: float, r_hat: float | None, limit: float | None) -> str:
     if r_hat is not None and limit is not None and r_hat > AGREE:
         return "disagreeing" if r_hat > limit else "short"
     if ess < ENOUGH:
@@ -407,7 +407,10 @@ def mobility(run: Run, first: int) -> ChainMobility:
     entropies = _mean_entropy(run, sites, first)
     end = run.tokens()
     settled = (
-        run.free & ~moved & (entropies <= MAX_CONSERVED_ENTROPY) & _agreed(end, run.free & ~moved)
+        run.free
+        & ~moved
+        & (entropies <= MAX_CONSERVED_ENTROPY)
+        & _agreement(end, run.free & ~moved)
     )
     n_free, n_moved, n_settled = (part.sum(axis=1) for part in (run.free, moved, settled))
     motions = tuple(
@@ -492,7 +495,7 @@ def _mean_entropy(run: Run, sites: NDArray[np.int64], first: int) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.inf)
 
 
-def _agreed(tokens: NDArray[np.int64], still: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _agreement(tokens: NDArray[np.int64], still: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Sites (length,) at which all chains that stand still there have the same token."""
     low = np.where(still, tokens, np.iinfo(np.int64).max).min(axis=0)
     high = np.where(still, tokens, np.iinfo(np.int64).min).max(axis=0)

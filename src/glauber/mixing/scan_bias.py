@@ -136,6 +136,7 @@ class ScanBias(Result):
 
     @reported
     def states(self) -> int:
+        """Number of fillings of the free sites."""
         return len(self.scans[0].distribution)
 
     @reported
@@ -145,6 +146,7 @@ class ScanBias(Result):
 
     @reported
     def entropy_production(self) -> dict[str, object]:
+        """Of the uniform scan, in nats per step; 0 with a joint distribution."""
         return {"value": self.production, "kind": self.kind}
 
     def to_dict(self) -> dict[str, object]:

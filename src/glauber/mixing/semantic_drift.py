@@ -82,7 +82,7 @@ def semantic_drift(
 
 
 @dataclass(frozen=True, eq=False)
-class Distances:
+class DriftDistances:
     """The distance from the start, of each chain at each snapshot."""
 
     steps: NDArray[np.int64]  # (snapshots,): 0, every, 2 every, …
@@ -185,7 +185,7 @@ class SemanticDrift(Result):
     embedder: str
     description: str  # what a distance is
     temperatures: Floats  # (chains,)
-    distances: Distances
+    distances: DriftDistances
     saturation: Saturation | None  # None: too few snapshots
     times: HittingTimes
 
@@ -224,7 +224,7 @@ class SemanticDrift(Result):
         }
 
 
-def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) -> Distances:
+def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) -> DriftDistances:
     """The distances of a stored run's chains, with a snapshot every so many steps."""
     texts = snapshots(run, every=every)
     chosen = as_embedder(embedder)
@@ -232,10 +232,10 @@ def distances(run: Run, embedder: Choice | Embedder = None, *, every: int = 50) 
     apart = 1 - (vectors * vectors[:, :1]).sum(axis=2)
     # Rounding may put the distance of equal texts a little below zero.
     farthest = 2.0 if chosen.reads_meaning else 1.0
-    return Distances(texts.steps, apart.clip(min=0, max=farthest), every, farthest)
+    return DriftDistances(texts.steps, apart.clip(min=0, max=farthest), every, farthest)
 
 
-def hitting_times(distances: Distances, threshold: float) -> HittingTimes:
+def hitting_times(distances: DriftDistances, threshold: float) -> HittingTimes:
     """The second protocol's times: first snapshots with a distance of at least the threshold."""
     above = distances.values >= threshold
     hit = np.asarray(above.any(axis=1))
@@ -273,7 +273,7 @@ def passages_of(
     }
 
 
-def saturation(distances: Distances, margin: float = MARGIN) -> Saturation:
+def saturation(distances: DriftDistances, margin: float = MARGIN) -> Saturation:
     """The level of the last half of the snapshots, and whether it still rises there.
 
     Chains are independent, snapshots of one chain are not: a chain counts by its mean and by the

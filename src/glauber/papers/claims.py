@@ -258,7 +258,7 @@ def _reach(n: int, level: float) -> float:
     return float(stdtrit(n - 1, (1 + level) / 2))
 
 
-def pooled(claims: Sequence[Claim]) -> Claim:
+def pool_claims(claims: Sequence[Claim]) -> Claim:
     """One claim from the same claim of several seeds.
 
     From four seeds on the interval is Student's over the seeds' own values; of fewer each seed

@@ -45,7 +45,7 @@ def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
     """Claims as text, disagreements first; notes that all have in common once, at the end."""
     ordered = by_verdict(claims)
     common = {
-        kind: [note for note in _shared(getattr(claim, kind) for claim in ordered)]
+        kind: [note for note in _shared_notes(getattr(claim, kind) for claim in ordered)]
         for kind in ("differs", "ours")
     }
     for claim in ordered:
@@ -63,7 +63,7 @@ def claim_lines(claims: Iterable[Claim]) -> Iterable[str]:
     yield from _note_lines(common)
 
 
-def _shared(notes: Iterable[tuple[str, ...]]) -> list[str]:
+def _shared_notes(notes: Iterable[tuple[str, ...]]) -> list[str]:
     """The notes that all of several claims have, in their order."""
     listed = list(notes)
     return [note for note in listed[0] if all(note in own for own in listed)] if listed else []

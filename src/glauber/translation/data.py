@@ -259,7 +259,7 @@ class Corpus:
                 f"{len(pairs) - len(short):,} of {len(pairs):,} pairs are not trained on: more "
                 f"than {longest} tokens on a side, or none"
             )
-        return cls(padded([s for s, _ in short] + [[]]), padded([t for _, t in short] + [[]]))
+        return cls(pad_rows([s for s, _ in short] + [[]]), pad_rows([t for _, t in short] + [[]]))
 
     def __len__(self) -> int:
         return len(self.source) - 1
@@ -294,7 +294,7 @@ class Corpus:
         return torch.stack([(side != PAD).sum(1) for side in (self.source, self.target)]).cpu()
 
 
-def padded(rows: list[list[int]]) -> Tensor:
+def pad_rows(rows: list[list[int]]) -> Tensor:
     """Rows of unequal length as one tensor (rows, longest), padded at the end."""
     out = torch.full((len(rows), max(map(len, rows), default=0)), PAD)
     for row, tokens in enumerate(rows):

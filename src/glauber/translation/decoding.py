@@ -45,7 +45,7 @@ from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
 from glauber.progress import Advance, check_count, check_memory, check_seed
 from glauber.result import one_of
-from glauber.translation.data import SubwordVocabulary, padded
+from glauber.translation.data import SubwordVocabulary, pad_rows
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Memory, Translator
 from glauber.translation.search import beam_search, greedy
 
@@ -145,14 +145,14 @@ class Decoding:
         check_memory(8.0 * rows * vocab_size, "one sentence")
 
 
-class Noise(NamedTuple):
+class DecodingNoise(NamedTuple):
     """All the randomness of decoding rows with these keys (rows,)."""
 
     seed: int
     keys: Tensor
     vocab_size: int
 
-    def rows(self, chosen: Tensor) -> "Noise":
+    def rows(self, chosen: Tensor) -> "DecodingNoise":
         """The noise of the chosen rows."""
         return self._replace(keys=self.keys[chosen])
 
@@ -204,7 +204,7 @@ def decode(
     lengths: Tensor,
     decoding: Decoding,
     *,
-    noise: Noise | None = None,
+    noise: DecodingNoise | None = None,
 ) -> Drafts:
     """Drafts of the given lengths (rows,) after the passes of the schedule.
 
@@ -285,7 +285,7 @@ def likely(scores: Tensor) -> tuple[Tensor, Tensor]:
     return chosen + FIRST_WORD, best - word_scores.logsumexp(-1)
 
 
-def _first_draft(inside: Tensor, decoding: Decoding, noise: Noise | None) -> Tensor:
+def _first_draft(inside: Tensor, decoding: Decoding, noise: DecodingNoise | None) -> Tensor:
     """The draft before any pass: MASK or random words, padded."""
     if (decoding.random_start or decoding.decoder == "sundae") and noise is None:
         raise GlauberError("random tokens need noise: give a seed and a key of each row.")
@@ -427,7 +427,7 @@ def translate_texts(
     size = max(1, batch_size // decoding.n_copies)  # as much memory for one hypothesis as for many
     for start in range(0, len(order), size):
         rows = order[start : start + size]
-        source = padded([sources[row] for row in rows]).to(model.device)
+        source = pad_rows([sources[row] for row in rows]).to(model.device)
         if decoding.decoder == "ar":
             batch = _search(model, vocabulary, source, decoding.n_beams, confidence)
         else:
@@ -447,8 +447,8 @@ def _translations(
     log_probs = [step.tolist() for step in drafts.confidence] if confidence else []
     scores, passes = drafts.score.tolist(), drafts.n_passes.tolist()
     translations = []
-    for row, tokens in enumerate(map(_unpadded, drafts.tokens.tolist())):
-        trace = tuple(_unpadded(step[row]) for step in steps[: passes[row]])
+    for row, tokens in enumerate(map(_strip_padding, drafts.tokens.tolist())):
+        trace = tuple(_strip_padding(step[row]) for step in steps[: passes[row]])
         sure = tuple(
             tuple(step[row][: len(tokens_of_pass)])
             for step, tokens_of_pass in zip(log_probs, trace, strict=False)
@@ -470,7 +470,7 @@ def _search(
     for row, (padded_tokens, score) in enumerate(
         zip(hypotheses.tokens.tolist(), hypotheses.score.tolist(), strict=True)
     ):
-        tokens = _unpadded(padded_tokens)
+        tokens = _strip_padding(padded_tokens)
         sure = (tuple(log_probs[row][: len(tokens)]),) if confidence else ()
         text = vocabulary.decode(list(tokens))
         translations.append(Translation(text, tokens, score, len(tokens) + 1, (), sure))
@@ -557,17 +557,21 @@ def _lengths(source: Tensor, log_probs: Tensor, decoding: Decoding, known: Tenso
     return lengths_around(centre, decoding.n_lengths, most=log_probs.shape[1])
 
 
-def _noise(model: Translator, source: Tensor, lengths: Tensor, decoding: Decoding) -> Noise | None:
+def _noise(
+    model: Translator, source: Tensor, lengths: Tensor, decoding: Decoding
+) -> DecodingNoise | None:
     """The noise of every row and hypothesis; None if the schedule draws nothing."""
     if not (decoding.random_start or decoding.decoder == "sundae"):
         return None
     keys = [
-        key(_unpadded(tokens), length, number % decoding.n_copies)
+        key(_strip_padding(tokens), length, number % decoding.n_copies)
         for tokens, row in zip(source.tolist(), lengths.tolist(), strict=True)
         for number, length in enumerate(row)
     ]
-    return Noise(decoding.seed, torch.tensor(keys, device=source.device), model.shape.vocab_size)
+    return DecodingNoise(
+        decoding.seed, torch.tensor(keys, device=source.device), model.shape.vocab_size
+    )
 
 
-def _unpadded(tokens: list[int]) -> tuple[int, ...]:
+def _strip_padding(tokens: list[int]) -> tuple[int, ...]:
     return tuple(token for token in tokens if token != PAD)

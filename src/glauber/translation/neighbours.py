@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from glauber.errors import GlauberError
 from glauber.statistics import Estimate, Floats, jackknife
-from glauber.translation.data import SubwordVocabulary, padded
+from glauber.translation.data import SubwordVocabulary, pad_rows
 from glauber.translation.decoding import Decoding, decode, length_log_probs, likely_lengths
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, DecoderLayer, Translator
 
@@ -52,7 +52,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Group:
+class PairGroup:
     """The measures of the pairs that stutter, or of those that do not."""
 
     n_pairs: int
@@ -68,8 +68,8 @@ class Neighbours:
     those of the others.
     """
 
-    stuttering: Group
-    others: Group
+    stuttering: PairGroup
+    others: PairGroup
     n_steps: int
     sums: dict[str, Floats]
     kind: str = "estimate"
@@ -108,7 +108,7 @@ class Pairs(NamedTuple):
         return cls(predicted[row, left] == predicted[row, right], row + first, measures)
 
     @classmethod
-    def joined(cls, batches: list["Pairs"]) -> "Pairs":
+    def join(cls, batches: list["Pairs"]) -> "Pairs":
         """The pairs of several batches as one."""
         names = batches[0].measures
         return cls(
@@ -139,10 +139,10 @@ def _sums(pairs: Pairs, values: Tensor) -> Floats:
     return sums.cpu().numpy()
 
 
-def _group(pairs: Pairs, chosen: Tensor) -> Group:
+def _group(pairs: Pairs, chosen: Tensor) -> PairGroup:
     sentence = pairs.sentence[chosen]
     measures = {name: _spread(values[chosen], sentence) for name, values in pairs.measures.items()}
-    return Group(int(chosen.sum()), len(sentence.unique()), measures)
+    return PairGroup(int(chosen.sum()), len(sentence.unique()), measures)
 
 
 def _spread(values: Tensor, sentence: Tensor) -> Spread:
@@ -206,9 +206,9 @@ def attention_of_neighbours(
     sources = [vocabulary.read_source(text, model.shape.max_length) for text in texts]
     batches = []
     for begin in range(0, len(sources), batch_size):
-        source = padded(sources[begin : begin + batch_size]).to(model.device)
+        source = pad_rows(sources[begin : begin + batch_size]).to(model.device)
         batches.append(_pairs(model, source, n_steps, begin))
-    return neighbours(Pairs.joined(batches), n_steps)
+    return neighbours(Pairs.join(batches), n_steps)
 
 
 def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs:

@@ -108,8 +108,8 @@ def stutter_counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[
     for output, sentence in zip(outputs, judged, strict=True):
         excused: Counter[str] = Counter()
         for reference in sentence.references:
-            excused |= Counter(_repeated(reference))
-        rows.append(((Counter(_repeated(output)) - excused).total(), len(output.split())))
+            excused |= Counter(_repeated_words(reference))
+        rows.append(((Counter(_repeated_words(output)) - excused).total(), len(output.split())))
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
@@ -119,12 +119,12 @@ def stutter_of(total: NDArray[Any]) -> float:
 
 def repeat_rate(texts: Sequence[str]) -> float:
     """Share of the words of texts that repeat their left neighbour."""
-    return sum(len(_repeated(text)) for text in texts) / max(
+    return sum(len(_repeated_words(text)) for text in texts) / max(
         1, sum(len(text.split()) for text in texts)
     )
 
 
-def _repeated(text: str) -> list[str]:
+def _repeated_words(text: str) -> list[str]:
     """The words that follow themselves directly."""
     return REPEATED.findall(text.lower())
 
@@ -164,7 +164,7 @@ def bleu_difference(
     """
     _check_pairs(outputs, others, judged)
     left, right = (bleu_counts(texts, judged, tokenizer) for texts in (outputs, others))
-    return paired(left, right, bleu_of)
+    return paired_difference(left, right, bleu_of)
 
 
 def stutter_difference(
@@ -172,7 +172,7 @@ def stutter_difference(
 ) -> Difference:
     """The stutter rate of outputs less so many times that of others, with its paired interval."""
     _check_pairs(outputs, others, judged)
-    return paired(
+    return paired_difference(
         stutter_counts(outputs, judged), stutter_counts(others, judged), stutter_of, times
     )
 
@@ -182,7 +182,7 @@ def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence
         raise GlauberError("only outputs for the same sentences can be compared.")
 
 
-def paired(
+def paired_difference(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
     score: Callable[[NDArray[Any]], float],

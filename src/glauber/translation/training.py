@@ -89,7 +89,7 @@ Curve = list[tuple[int, float]]  # (step, loss)
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """The hyperparameters of a training; the rates of the paper are in its section on training."""
 
     n_steps: int = 1000
@@ -131,7 +131,7 @@ class Plan:
         return self.last + (self.peak - self.last) * (1 + math.cos(math.pi * share)) / 2
 
 
-def check_size(shape: Shape, plan: Plan) -> None:
+def check_size(shape: Shape, plan: TrainingPlan) -> None:
     """Refuses a translator or a batch that does not fit into memory, from a lower bound."""
     attention, inner = 4 * shape.width**2, 2 * shape.width * shape.inner
     layer = shape.n_encoder * (attention + inner) + shape.n_decoder * (3 * attention + inner)
@@ -189,7 +189,7 @@ def ar_loss(model: Translator, source: Tensor, target: Tensor) -> Tensor:
 
 
 def refine_loss(
-    model: Translator, source: Tensor, target: Tensor, draft: Tensor, plan: Plan
+    model: Translator, source: Tensor, target: Tensor, draft: Tensor, plan: TrainingPlan
 ) -> Tensor:
     """Cross-entropy at every position, averaged over the stages, and that of the length.
 
@@ -222,7 +222,7 @@ def _draft_from(scores: Tensor, target: Tensor, remask: float) -> Tensor:
 def train(
     model: Translator,
     corpus: Corpus,
-    plan: Plan,
+    plan: TrainingPlan,
     *,
     checkpoint: Path | None = None,
     every: int = 500,
@@ -259,7 +259,7 @@ def train(
     return curve
 
 
-def _loss(model: Translator, corpus: Corpus, plan: Plan, step: int) -> Tensor:
+def _loss(model: Translator, corpus: Corpus, plan: TrainingPlan, step: int) -> Tensor:
     """The loss on the batch of a step."""
     n_joined = JOINED[step % len(JOINED)] if plan.joined else 1
     source, target = corpus.batch(
@@ -279,7 +279,7 @@ def _cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(flat, labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING)
 
 
-def _optimizer(model: Translator, plan: Plan) -> torch.optim.Optimizer:
+def _optimizer(model: Translator, plan: TrainingPlan) -> torch.optim.Optimizer:
     """AdamW, or the paper's Adafactor; only matrices decay."""
     if plan.optimizer == "adafactor":
         return torch.optim.Adafactor(model.parameters(), lr=plan.peak)
@@ -297,7 +297,7 @@ def _save(
     path: Path | None,
     model: Translator,
     optimizer: torch.optim.Optimizer,
-    plan: Plan,
+    plan: TrainingPlan,
     curve: Curve,
     step: int,
 ) -> None:
@@ -318,7 +318,7 @@ def _save(
 
 
 def _resume(
-    path: Path | None, model: Translator, optimizer: torch.optim.Optimizer, plan: Plan
+    path: Path | None, model: Translator, optimizer: torch.optim.Optimizer, plan: TrainingPlan
 ) -> tuple[int, Curve]:
     """The next step and the losses so far; 0 and none without a checkpoint."""
     if path is None or not path.is_file():
@@ -365,7 +365,7 @@ def prepare(pairs: list[Pair], folder: Path, *, vocab_size: int = 8000) -> Subwo
 def learn(
     folder: Path,
     name: str,
-    plan: Plan,
+    plan: TrainingPlan,
     *,
     shape: Shape,
     pairs: str | None = None,
@@ -472,7 +472,7 @@ def distil(
 def make(
     pairs: list[Pair],
     folder: Path,
-    plan: Plan,
+    plan: TrainingPlan,
     *,
     shape: Shape,
     longest: int = LONGEST,
@@ -524,7 +524,7 @@ def train_translator(
         float, "Largest fraction of tokens, the least confident, that is hidden between stages."
     ] = REMASK,
     optimizer: Annotated[str, "adamw or adafactor (the paper's)."] = "adamw",
-    peak: Annotated[float, "Highest learning rate."] = Plan.peak,
+    peak: Annotated[float, "Highest learning rate."] = TrainingPlan.peak,
     warmup: Annotated[int | None, "Steps until then (default: a fifth, at most 400)."] = None,
     longest: Annotated[int, "Tokens on a side of a pair; longer pairs are not used."] = LONGEST,
     further: Annotated[str | Path | None, "Sentences without a translation, one a line."] = None,
@@ -538,7 +538,7 @@ def train_translator(
     of paper B are `corruption=random, kept=0.15, remask=0`, its optimiser adafactor.
     """
     check_count("number of steps", steps)
-    plan = Plan(
+    plan = TrainingPlan(
         steps,
         batch,
         peak,

@@ -93,7 +93,7 @@ class Family(NamedTuple):
     """An architecture: the names of its tensors, and which options of its config are known."""
 
     words: str
-    layers: "str | Callable[[Reader], list[str]]"  # the prefix of layer {}, or all in order
+    layers: "str | Callable[[WeightReader], list[str]]"  # the prefix of layer {}, or all in order
     layer: LayerNames
     head: HeadNames
     places: str = ""
@@ -112,14 +112,16 @@ class Family(NamedTuple):
     single: bool = False  # norms formed in float32
     gated: bool = False  # one product is what the activation takes and the gate
     after_padding: bool = False  # places are counted from the padding token's number plus one
-    adapt: "Callable[[Reader, Layer], Layer]" = lambda reader, layer: layer
-    finish: "Callable[[Reader, Description], Description]" = lambda reader, described: described
+    adapt: "Callable[[WeightReader, Layer], Layer]" = lambda reader, layer: layer
+    finish: "Callable[[WeightReader, Description], Description]" = lambda reader, described: (
+        described
+    )
     unused: tuple[str, ...] = ()  # parts of names: tensors of the module that no score depends on
     strict: bool = True  # refuses other tensors that nobody reads
     cuda: bool = True  # whether our pass on CUDA computes it
 
 
-class Reader:
+class WeightReader:
     """Reads one checkpoint; `at` is the same reader for the tensors of a part of it."""
 
     prefix = ""  # what the names of the part begin with
@@ -142,7 +144,7 @@ class Reader:
         self.shared: dict[object, Any] = {}  # what layers have in common
         self.tied = self._tied_names()
 
-    def at(self, prefix: str, device: torch.device | None = None) -> "Reader":
+    def at(self, prefix: str, device: torch.device | None = None) -> "WeightReader":
         """The same for tensors whose names begin with a prefix, put on a device."""
         part = copy(self)
         part.prefix, part.device = prefix, device or self.device

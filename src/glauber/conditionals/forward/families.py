@@ -21,9 +21,9 @@ from glauber.conditionals.forward.checkpoint import (
     Family,
     HeadNames,
     LayerNames,
-    Reader,
     Tensors,
     Unknown,
+    WeightReader,
     distances,
     divide,
     stack,
@@ -136,7 +136,7 @@ DISTILBERT = Family(
 )
 
 
-def _albert_layers(reader: Reader) -> list[str]:
+def _albert_layers(reader: WeightReader) -> list[str]:
     """A few layers, each applied several times."""
     depth, groups = reader.size("depth"), int(reader.option("num_hidden_groups"))
     per_group = depth / groups
@@ -192,7 +192,7 @@ ROBERTA_PRELAYERNORM = _roberta("roberta_prelayernorm")._replace(
 MPNET_ROWS = 32  # whatever the size of the table
 
 
-def _mpnet(reader: Reader, layer: Layer) -> Layer:
+def _mpnet(reader: WeightReader, layer: Layer) -> Layer:
     """A term of the logits for each distance, the same in every layer."""
     if "relative" not in reader.shared:
         bias = reader.at("mpnet.encoder.relative_attention_bias.")("weight")
@@ -237,14 +237,14 @@ def _deberta_terms(config: Config) -> Config:
     return {**config, "pos_att_type": [term.strip() for term in terms if term.strip()]}
 
 
-def _deberta_scale(reader: Reader) -> Tensor:
+def _deberta_scale(reader: WeightReader) -> Tensor:
     """By what q . k is divided: transformers rounds it to float32 and then to the precision."""
     terms = reader.config["pos_att_type"]
     count = 1 + ("c2p" in terms) + ("p2c" in terms)
     return torch.tensor(float(reader.head_size * count)).sqrt().to(reader.dtype)
 
 
-def _deberta(reader: Reader, layer: Layer) -> Layer:
+def _deberta(reader: WeightReader, layer: Layer) -> Layer:
     """The scale, also where nothing is relative, and what depends on distances."""
     terms, config, width = reader.config["pos_att_type"], reader.config, reader.size("width")
     divisor = _deberta_scale(reader)
@@ -321,7 +321,7 @@ NEW_DEBERTA_HEAD = HeadNames(
 )
 
 
-def _deberta_v1(reader: Reader, layer: Layer) -> Layer:
+def _deberta_v1(reader: WeightReader, layer: Layer) -> Layer:
     """Queries, keys and values of a head next to each other, and every distance its own row."""
     width = reader.size("width")
     weight = layer.queries_keys_values.weight.unflatten(0, (reader.size("heads"), 3, -1))
@@ -355,7 +355,7 @@ def _modernbert_kinds(config: Config) -> Config:
     return {**config, "layer_types": [kinds[number % every > 0] for number in range(depth)]}
 
 
-def _modernbert(reader: Reader, layer: Layer) -> Layer:
+def _modernbert(reader: WeightReader, layer: Layer) -> Layer:
     """Layers that see a window and layers that see everything, each with its own rotation."""
     kind = reader.config["layer_types"][int(reader.prefix.split(".")[2])]
     if kind not in ("full_attention", "sliding_attention"):
@@ -394,7 +394,7 @@ MODERNBERT = Family(
 )
 
 
-def _esm_layer(reader: Reader, layer: Layer) -> Layer:
+def _esm_layer(reader: WeightReader, layer: Layer) -> Layer:
     # ESM scales its queries before they are turned, and turning rounds them.
     width = reader.size("width")
     queries = divide(layer.queries_keys_values.rows(0, width), 1 / layer.scale)
@@ -403,11 +403,11 @@ def _esm_layer(reader: Reader, layer: Layer) -> Layer:
     return layer._replace(queries_keys_values=stack(queries, others), scale=1.0, rotary=rotary)
 
 
-def _turns(reader: Reader) -> bool:
+def _turns(reader: WeightReader) -> bool:
     return reader.config.get("position_embedding_type") == "rotary"
 
 
-def _esm(reader: Reader, described: Description) -> Description:
+def _esm(reader: WeightReader, described: Description) -> Description:
     """Hidden tokens enter as zeros where the model was trained so."""
     embedding = described.embedding
     if not _turns(reader) and embedding.places is None:
@@ -434,7 +434,7 @@ ESM = _bert("esm", ROBERTA_HEAD._replace(tied_bias=False, activation="gelu_pytho
 )
 
 
-def _roformer(reader: Reader, layer: Layer) -> Layer:
+def _roformer(reader: WeightReader, layer: Layer) -> Layer:
     """Neighbouring entries of a head are turned together, which are halves elsewhere."""
     if "rotary" not in reader.shared:
         table = reader.at("roformer.encoder.embed_positions.")("weight")
@@ -472,7 +472,7 @@ NOMIC_LAYER = _norms_first(LLAMA_LAYER, "", "")._replace(
 )
 
 
-def _esmc(reader: Reader, layer: Layer) -> Layer:
+def _esmc(reader: WeightReader, layer: Layer) -> Layer:
     """ESM C divides what is added by a number that grows with the depth."""
     by = sqrt(reader.size("depth") / 36)
     return layer._replace(attended=divide(layer.attended, by), out=divide(layer.out, by))
@@ -535,7 +535,7 @@ def _llada_config(config: Config) -> Config:
     }
 
 
-def _llada_layers(reader: Reader) -> list[str]:
+def _llada_layers(reader: WeightReader) -> list[str]:
     """Blocks one by one, or in groups."""
     size, numbers = reader.config.get("block_group_size") or 1, range(reader.size("depth"))
     if size == 1:
@@ -543,7 +543,7 @@ def _llada_layers(reader: Reader) -> list[str]:
     return [f"model.transformer.block_groups.{n // size}.{n % size}." for n in numbers]
 
 
-def _llada(reader: Reader, described: Description) -> Description:
+def _llada(reader: WeightReader, described: Description) -> Description:
     if not reader.config.get("scale_logits"):
         return described
     weight, bias = described.head.scores
@@ -615,7 +615,7 @@ DREAM = QWEN._replace(known={**QWEN.known, "architectures": (["DreamModel"],)})
 TIME_FEATURES = 256  # cosines and sines of the time, half each
 
 
-def _silent_time(reader: Reader) -> Tensor:
+def _silent_time(reader: WeightReader) -> Tensor:
     """What the layers see of time 0, in float64: silu of its embedding."""
     if "time" not in reader.shared:
         half = TIME_FEATURES // 2
@@ -627,24 +627,24 @@ def _silent_time(reader: Reader) -> Tensor:
     return time
 
 
-def _in_float64(reader: Reader, state: Tensor) -> Tensor:
+def _in_float64(reader: WeightReader, state: Tensor) -> Tensor:
     """The product of that part of the checkpoint."""
     return F.linear(state, reader.raw("weight").double(), reader.raw("bias").double())
 
 
-def _modulation(reader: Reader, count: int) -> tuple[Tensor, ...]:
+def _modulation(reader: WeightReader, count: int) -> tuple[Tensor, ...]:
     """Shifts, scales and gates, (width,) float64 each."""
     product = reader.at(f"{reader.prefix}adaLN_modulation.")
     return _in_float64(product, _silent_time(reader)).chunk(count)
 
 
-def _modulated_norm(reader: Reader, name: str, shift: Tensor, scale: Tensor) -> Norm:
+def _modulated_norm(reader: WeightReader, name: str, shift: Tensor, scale: Tensor) -> Norm:
     """A norm with a weight, then x (1 + scale) + shift."""
     weight = reader.raw(f"{name}.weight").double() * (1 + scale)
     return Norm(reader.put(weight), reader.put(shift), reader.eps)
 
 
-def _gated_product(reader: Reader, name: str, gate: Tensor) -> Affine:
+def _gated_product(reader: WeightReader, name: str, gate: Tensor) -> Affine:
     """A product whose outputs are multiplied by a gate."""
     weight, bias = reader.raw(f"{name}.weight").double() * gate[:, None], None
     if f"{name}.bias" in reader:
@@ -652,7 +652,7 @@ def _gated_product(reader: Reader, name: str, gate: Tensor) -> Affine:
     return Affine(reader.put(weight), bias)
 
 
-def _mdlm_layer(reader: Reader, layer: Layer) -> Layer:
+def _mdlm_layer(reader: WeightReader, layer: Layer) -> Layer:
     """A layer modulated by the time.
 
     A model that was trained without it (time_conditioning false) reads time 0 always. What the
@@ -667,7 +667,7 @@ def _mdlm_layer(reader: Reader, layer: Layer) -> Layer:
     )
 
 
-def _mdlm(reader: Reader, described: Description) -> Description:
+def _mdlm(reader: WeightReader, described: Description) -> Description:
     last = reader.at("backbone.output_layer.", described.layers[-1].device)
     return described._replace(norm=_modulated_norm(last, "norm_final", *_modulation(last, 2)))
 
@@ -755,7 +755,7 @@ def describe(
     if not family.cuda and any(device.type == "cuda" for device in devices):
         raise Unknown(f"{shape_of(config)} is computed on a CPU only.")
     try:
-        return Reader(family, config, tensors, devices, dtype, buffers).description()
+        return WeightReader(family, config, tensors, devices, dtype, buffers).description()
     except RuntimeError as error:  # torch's, of tensors that do not go together
         raise Unknown(MISFIT) from error
 
@@ -765,6 +765,6 @@ def head_of(
 ) -> Head | None:
     """The head alone: the layers may be built in a way that no description says."""
     try:
-        return Reader(family_of(config), config, tensors, [device], dtype).head()
+        return WeightReader(family_of(config), config, tensors, [device], dtype).head()
     except Unknown:
         return None
