@@ -19,6 +19,7 @@ from glauber.conditionals.shelf import bundled_folder
 from glauber.conditionals.starts import passages
 from glauber.landscape.labels import Labelled, calibration_passages, held_out_passages
 from glauber.landscape.recurrence import recurrence
+from glauber.metastability.traps import TrapSearch
 from glauber.mixing.crossover import Crossover
 from glauber.papers import paper_a
 from glauber.papers.piece import Answers

@@ -11,10 +11,10 @@ from glauber.translation import training
 from glauber.translation.data import Corpus
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.model import FIRST_WORD, MASK, PAD, Attention, Shape, Translator
-from glauber.translation.training import Plan, _draft_from, corrupt, train
+from glauber.translation.training import TrainingPlan, _draft_from, corrupt, train
 from tiny_translation import toy_pairs, toy_vocabulary
 
-PLAN = Plan(n_steps=6, n_pairs=16, warmup=2, corruption="mixed")
+PLAN = TrainingPlan(n_steps=6, n_pairs=16, warmup=2, corruption="mixed")
 
 
 def fresh(kind, size, width=32, dropout=0.1):
@@ -69,9 +69,9 @@ def test_a_checkpoint_of_another_plan_is_refused(tmp_path):
     vocabulary = toy_vocabulary()
     corpus = Corpus.of(toy_pairs(30), vocabulary)
     path = tmp_path / "checkpoint.pt"
-    train(fresh("ar", vocabulary.size), corpus, Plan(1, 8), checkpoint=path)
+    train(fresh("ar", vocabulary.size), corpus, TrainingPlan(1, 8), checkpoint=path)
     with pytest.raises(GlauberError, match="another plan"):
-        train(fresh("ar", vocabulary.size), corpus, Plan(2, 8), checkpoint=path)
+        train(fresh("ar", vocabulary.size), corpus, TrainingPlan(2, 8), checkpoint=path)
 
 
 @pytest.mark.parametrize(("kind", "n_steps"), [("ar", 350), ("refine", 450)])
@@ -80,7 +80,7 @@ def test_20_pairs_are_learnt_by_heart(kind, n_steps, monkeypatch):
     vocabulary = toy_vocabulary()
     pairs = toy_pairs(20, longest=4)
     model = fresh(kind, vocabulary.size, width=48, dropout=0.0)
-    plan = Plan(n_steps, 20, peak=4e-3, warmup=20, joined=False, corruption="mixed")
+    plan = TrainingPlan(n_steps, 20, peak=4e-3, warmup=20, joined=False, corruption="mixed")
     curve = train(model, Corpus.of(pairs, vocabulary), plan)
     assert curve[-1][0] == plan.n_steps and curve[-1][1] < 0.2
     own = Decoding(n_steps=4, n_lengths=3, judge="itself")
@@ -155,7 +155,7 @@ def test_cmlm_masks_a_uniform_number_and_learns_those_alone():
     assert (counts - 0.1).abs().max() < 4 * 0.0047
     assert (hidden[:, :10].float().mean(0) - 0.55).abs().max() < 4 * 0.0079
     model = fresh("refine", 60, dropout=0.0)
-    plan = Plan(corruption="cmlm", stages=1)
+    plan = TrainingPlan(corruption="cmlm", stages=1)
     source, target, draft = target[:3, :10], target[3:6, :10], draft[3:6, :10]
     shown = draft != MASK
     loss = training.refine_loss(model, source, target, draft, plan)
@@ -164,23 +164,23 @@ def test_cmlm_masks_a_uniform_number_and_learns_those_alone():
         loss, training.refine_loss(model, source, other, draft, plan)
     )
     with pytest.raises(GlauberError, match="has 1 stage"):
-        Plan(corruption="cmlm", stages=2).check()
+        TrainingPlan(corruption="cmlm", stages=2).check()
 
 
 def test_plans_that_cannot_be_trained_with():
     for plan in (
-        Plan(0),
-        Plan(corruption="none"),
-        Plan(optimizer="none"),
-        Plan(remask=1.5),
-        Plan(kept=2),
+        TrainingPlan(0),
+        TrainingPlan(corruption="none"),
+        TrainingPlan(optimizer="none"),
+        TrainingPlan(remask=1.5),
+        TrainingPlan(kept=2),
     ):
         with pytest.raises(GlauberError):
             plan.check()
 
 
 def test_the_rate_warms_up_and_cools_down():
-    plan = Plan(n_steps=100, warmup=10, peak=1.0, last=0.01)
+    plan = TrainingPlan(n_steps=100, warmup=10, peak=1.0, last=0.01)
     assert plan.rate(0) == pytest.approx(0.1) and plan.rate(9) == pytest.approx(1.0)
     assert plan.rate(55) == pytest.approx(0.505) and plan.rate(100) == pytest.approx(0.01)
 
@@ -190,5 +190,7 @@ def test_training_needs_no_terminal(monkeypatch):
     for name in ("rich", "rich.console", "plotly", "pandas", "typer"):
         monkeypatch.setitem(sys.modules, name, None)
     vocabulary = toy_vocabulary()
-    curve = train(fresh("ar", vocabulary.size), Corpus.of(toy_pairs(30), vocabulary), Plan(2, 8))
+    curve = train(
+        fresh("ar", vocabulary.size), Corpus.of(toy_pairs(30), vocabulary), TrainingPlan(2, 8)
+    )
     assert [step for step, _ in curve] == [1, 2]
