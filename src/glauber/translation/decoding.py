@@ -29,22 +29,21 @@ the number of the hypothesis. So a sentence draws the same numbers alone, in any
 order of the texts, and what becomes of a row does not depend on the other rows of its batch.
 """
 
-import math
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glauber.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
 from glauber.dynamics import noise as counter
 from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
-from glauber.progress import Advance, check_count, check_memory, check_seed
-from glauber.result import one_of
+from glauber.progress import Advance, check_memory
 from glauber.translation.data import SubwordVocabulary, padded
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Memory, Translator
 from glauber.translation.search import beam_search, greedy
@@ -72,23 +71,30 @@ LENGTH_SHARE = 0.5
 SUNDAE_TEMPERATURE, SUNDAE_DRAWN, SUNDAE_SETTLED = 0.3, 0.7, 0.5
 
 
+Steps = Whole(1, MAX_STEPS)
+Drafted = Whole(1, MAX_DRAFTS)
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How texts are decoded."""
 
-    decoder: str = "refine-remask"  # or another of DECODERS
-    n_steps: int = 4
-    n_lengths: int = 5
-    n_beams: int = 5  # ar only; 1 is greedy
-    length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
-    ratio: float = 1.0
-    initial: str | None = None  # mask or random; None: random for sundae, mask for the others
+    decoder: Annotated[str, OneOf(DECODERS)] = "refine-remask"
+    n_steps: Annotated[int, Steps] = 4
+    n_lengths: Annotated[int, Drafted] = 5
+    n_beams: Annotated[int, Drafted] = 5  # ar only; 1 is greedy
+    # The predicted ones, the source's times `ratio`, or for oracle the reference's.
+    length: Annotated[str, OneOf(LENGTHS)] = "predicted"
+    ratio: Annotated[float, Positive] = 1.0
+    # None: random for sundae, mask for the others.
+    initial: Annotated[str | None, OneOf(INITIAL)] = None
     remask_repeats: bool = True  # refining only, between passes
-    remask: float = REMASK  # refine-remask only: fraction hidden after a pass, less each time
+    # refine-remask only: fraction hidden after a pass, less each time
+    remask: Annotated[float, Share] = REMASK
     drop_repeats: bool = True  # refining only, at the end
-    n_hypotheses: int = 16  # sundae only: for each length
-    seed: int = 0  # of the noise
-    judge: str = "teacher"  # chooses among the drafts of a sentence; or itself
+    n_hypotheses: Annotated[int, Drafted] = 16  # sundae only: for each length
+    seed: Annotated[int, check_seed] = 0  # of the noise
+    judge: Annotated[str, OneOf(JUDGES)] = "teacher"  # chooses among the drafts; or itself
 
     @property
     def random_start(self) -> bool:
@@ -112,23 +118,8 @@ class Decoding:
 
     def check(self) -> None:
         """Refuses options that no translator can decode with."""
-        one_of("the decoder", self.decoder, DECODERS)
-        one_of("the judge", self.judge, JUDGES)
-        one_of("the length", self.length, LENGTHS)
-        check_count("number of lengths", self.n_lengths, most=MAX_DRAFTS)
-        check_count("number of beams", self.n_beams, most=MAX_DRAFTS)
-        check_count("number of hypotheses", self.n_hypotheses, most=MAX_DRAFTS)
-        check_seed(self.seed)
-        if not 0 < self.ratio < math.inf:
-            raise GlauberError(f"the ratio is {self.ratio}, but it must be above 0.")
-        if self.decoder == "ar":
-            return
-        check_count("number of steps", self.n_steps, most=MAX_STEPS)
-        if not 0 <= self.remask <= 1:
-            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
-        if self.initial not in (None, *INITIAL):
-            raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
-        if self.random_start and self.decoder not in (*REFINING, "sundae"):
+        check_fields(self)
+        if self.random_start and self.decoder not in (*REFINING, "sundae", "ar"):
             raise GlauberError(f"{self.decoder} fills masks: it cannot begin with random tokens.")
 
     def check_model(self, model: Translator) -> None:
