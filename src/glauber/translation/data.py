@@ -163,9 +163,9 @@ def read_training(name: str | Path) -> list[Pair]:
     """Pairs of a file, or of a data set on the hub (`hub:NAME:CONFIG`)."""
     if not str(name).startswith("hub:"):
         return read_pairs(Path(name))
-    parts = str(name).split(":")
-    sides = parts[-1].split("-")
-    if len(parts) != 3 or len(sides) != 2 or not all((*parts, *sides)):
+    fields = str(name).split(":")
+    sides = fields[-1].split("-")
+    if len(fields) != 3 or len(sides) != 2 or not all((*fields, *sides)):
         raise GlauberError(f"{name} is no data set: write hub:NAME:CONFIG, as in hub:wmt14:de-en.")
     try:
         from datasets import load_dataset
@@ -174,7 +174,7 @@ def read_training(name: str | Path) -> list[Pair]:
             "hub names need the package datasets: pip install datasets."
         ) from missing
     try:
-        rows = load_dataset(parts[1], parts[2], split="train")["translation"]
+        rows = load_dataset(fields[1], fields[2], split="train")["translation"]
         return [(row[sides[0]], row[sides[1]]) for row in rows]
     except (OSError, KeyError, ValueError, RuntimeError) as problem:
         message = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
@@ -226,8 +226,8 @@ def long_pairs(
     for _ in range(200 * n_pairs):
         if len(joined) == n_pairs:
             return joined
-        parts = draw.sample(single, draw.randint(2, 4))
-        source, target = (" ".join(side) for side in zip(*parts, strict=True))
+        chosen = draw.sample(single, draw.randint(2, 4))
+        source, target = (" ".join(side) for side in zip(*chosen, strict=True))
         if 20 <= len(vocabulary.encode(target)) <= 60:
             joined.append(Example(source, (target,)))
     raise GlauberError(f"only {len(joined)} of {n_pairs} long pairs could be made from the file.")
@@ -302,7 +302,7 @@ def padded(rows: list[list[int]]) -> Tensor:
     return out
 
 
-def _join(parts: Tensor) -> Tensor:
+def _join(pairs: Tensor) -> Tensor:
     """(rows, joined, length) -> (rows, joined * length), padded at the end."""
-    flat = parts.flatten(1)
+    flat = pairs.flatten(1)
     return flat.gather(1, (flat == PAD).to(torch.uint8).argsort(dim=1, stable=True))

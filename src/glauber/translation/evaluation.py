@@ -148,8 +148,8 @@ def read_examples(
 
 def _choices(name: str, value: str | Sequence[str], known: Sequence[str]) -> list[str]:
     """The names in a list, or in a text with commas; each must be known."""
-    parts = value.split(",") if isinstance(value, str) else value
-    names = [one_of(name, part.strip(), known) for part in parts if part.strip()]
+    listed = value.split(",") if isinstance(value, str) else value
+    names = [one_of(name, entry.strip(), known) for entry in listed if entry.strip()]
     if not names:
         raise GlauberError(f"{name} is missing: {', '.join(known)}.")
     return names

@@ -108,13 +108,13 @@ class Pairs(NamedTuple):
         return cls(predicted[row, left] == predicted[row, right], row + first, measures)
 
     @classmethod
-    def joined(cls, parts: list["Pairs"]) -> "Pairs":
+    def join(cls, batches: list["Pairs"]) -> "Pairs":
         """The pairs of several batches as one."""
-        names = parts[0].measures
+        names = batches[0].measures
         return cls(
-            torch.cat([part.stutters for part in parts]),
-            torch.cat([part.sentence for part in parts]),
-            {name: torch.cat([part.measures[name] for part in parts]) for name in names},
+            torch.cat([batch.stutters for batch in batches]),
+            torch.cat([batch.sentence for batch in batches]),
+            {name: torch.cat([batch.measures[name] for batch in batches]) for name in names},
         )
 
 
@@ -208,7 +208,7 @@ def attention_of_neighbours(
     for begin in range(0, len(sources), batch_size):
         source = padded(sources[begin : begin + batch_size]).to(model.device)
         batches.append(_pairs(model, source, n_steps, begin))
-    return neighbours(Pairs.joined(batches), n_steps)
+    return neighbours(Pairs.join(batches), n_steps)
 
 
 def _pairs(model: Translator, source: Tensor, n_steps: int, first: int) -> Pairs:
