@@ -8,15 +8,19 @@ import torch
 from glauber.errors import GlauberError
 from glauber.translation.data import padded
 from glauber.translation.decoding import (
+    FORBIDDEN,
     ORDERS,
     Decoding,
     Noise,
+    beam_search,
     decode,
+    greedy,
     inverse_cdf,
     key,
     length_log_probs,
     lengths_around,
     likely_lengths,
+    limits,
     stutters,
     sundae_pass,
     teacher_score,
@@ -24,7 +28,6 @@ from glauber.translation.decoding import (
     without_repeats,
 )
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
-from glauber.translation.search import FORBIDDEN, beam_search, greedy, limits
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 own = partial(Decoding, judge="itself")
