@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 
 from glauber.translation.data import (
-    Judged,
+    Example,
     SubwordVocabulary,
     by_source,
     load_vocabulary,
@@ -103,17 +103,17 @@ def distil(args: argparse.Namespace) -> None:
 def ablate(args: argparse.Namespace) -> None:
     """Students that differ in one thing each; their translations, to WORK/ablated.json."""
     plan = TrainingPlan(args.steps, args.batch, warmup=args.warmup, corruption="mask", kept=None)
-    record = ablated(args.out, judged_sets(args), plan=plan, device=args.device)
+    record = ablated(args.out, example_sets(args), plan=plan, device=args.device)
     (args.out / ABLATED).write_text(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def score_ablations(args: argparse.Namespace) -> None:
     """The scores of those translations, to WORK/ablations.json; a GPU is not needed for it."""
-    record = scored(json.loads((args.out / ABLATED).read_text()), judged_sets(args))
+    record = scored(json.loads((args.out / ABLATED).read_text()), example_sets(args))
     (args.out / "ablations.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
-def judged_sets(args: argparse.Namespace) -> dict[str, list[Judged]]:
+def example_sets(args: argparse.Namespace) -> dict[str, list[Example]]:
     """The test file and the long set made from it."""
     pairs = read_pairs(args.test)
     return {
@@ -125,7 +125,7 @@ def judged_sets(args: argparse.Namespace) -> dict[str, list[Judged]]:
 def evaluate(args: argparse.Namespace) -> None:
     """Every system on the test file and on the long set, to WORK/evaluation.json."""
     vocabulary = load_vocabulary(args.out)
-    sets, rows = judged_sets(args), []
+    sets, rows = example_sets(args), []
     for system, (name, decoding) in SYSTEMS.items():
         if not (args.out / f"{name}.safetensors").is_file():
             continue
@@ -142,7 +142,7 @@ def evaluate(args: argparse.Namespace) -> None:
 def _judge(
     model: Translator,
     vocabulary: SubwordVocabulary,
-    judged: list[Judged],
+    judged: list[Example],
     decoding: Decoding,
     args: argparse.Namespace,
 ) -> dict[str, object]:

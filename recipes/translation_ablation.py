@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from glauber.translation.data import Corpus, Judged, SubwordVocabulary, load_vocabulary, read_pairs
+from glauber.translation.data import Corpus, Example, SubwordVocabulary, load_vocabulary, read_pairs
 from glauber.translation.decoding import Decoding, translate_texts
 from glauber.translation.evaluation import machine
 from glauber.translation.model import Shape, Translator, load
@@ -62,7 +62,7 @@ def choices(plan: TrainingPlan) -> dict[str, Choice]:
 
 def ablate(
     folder: Path,
-    judged: dict[str, list[Judged]],
+    judged: dict[str, list[Example]],
     *,
     plan: TrainingPlan,
     device: str = "cpu",
@@ -94,7 +94,7 @@ def ablate(
     }
 
 
-def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
+def scored(record: dict[str, Any], judged: dict[str, list[Example]]) -> dict[str, Any]:
     """The same with BLEU and stutter in place of the translations.
 
     And with how far BLEU is from that of the student beside, with the error of that.
@@ -137,5 +137,5 @@ def _student(
     return model, vocabulary, curve[-1][1]
 
 
-def _sources(judged: dict[str, list[Judged]]) -> dict[str, list[str]]:
+def _sources(judged: dict[str, list[Example]]) -> dict[str, list[str]]:
     return {which: [one.source for one in rows] for which, rows in judged.items()}

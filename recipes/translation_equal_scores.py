@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.data import Example, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.model import BUNDLED
 from glauber.translation.score import (
     Difference,
@@ -75,7 +75,7 @@ def main(words: list[str] | None = None) -> None:
     (args.out / "equal.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
-def sets(test: Path, valid: Path, record: dict[str, Any]) -> dict[str, list[Judged]]:
+def sets(test: Path, valid: Path, record: dict[str, Any]) -> dict[str, list[Example]]:
     """The sentences that were translated, with their references."""
     pairs, any_system = (
         read_pairs(test),
@@ -90,7 +90,7 @@ def sets(test: Path, valid: Path, record: dict[str, Any]) -> dict[str, list[Judg
     return {name: made[name][:size] for name, size in sizes.items()}
 
 
-def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str, Any]:
+def scored(record: dict[str, Any], judged: dict[str, list[Example]]) -> dict[str, Any]:
     """Scores of every system on every set, and the differences, in place of the texts."""
     said = {
         f"{model}: {way}": done
@@ -108,7 +108,7 @@ def scored(record: dict[str, Any], judged: dict[str, list[Judged]]) -> dict[str,
 
 
 def _row(
-    name: str, which: str, said: dict[str, Any], judged: dict[str, list[Judged]]
+    name: str, which: str, said: dict[str, Any], judged: dict[str, list[Example]]
 ) -> dict[str, Any]:
     found = quality(said[name][which]["texts"], judged[which])
     return {
@@ -119,7 +119,9 @@ def _row(
     }  # fmt: skip
 
 
-def _differences(said: dict[str, Any], judged: dict[str, list[Judged]]) -> Iterator[dict[str, Any]]:
+def _differences(
+    said: dict[str, Any], judged: dict[str, list[Example]]
+) -> Iterator[dict[str, Any]]:
     pairs = [(name, other) for name in said for other in COMMON if name != other]
     pairs = [
         (one, other) for one, other in dict.fromkeys([*pairs, *ALSO]) if {one, other} <= {*said}

@@ -9,6 +9,7 @@ value and raises a `GlauberError`.
 
 import difflib
 import math
+import typing
 from dataclasses import dataclass
 
 from glauber.errors import GlauberError
@@ -79,3 +80,12 @@ def check_seed(name: str, value: object) -> None:
     """Refuses seeds that the counter-based generator cannot hold."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise GlauberError(f"{name} is {value}, but it must be between 0 and 2^63 - 1.")
+
+
+def check_fields(options: object) -> None:
+    """Checks the fields of a dataclass by their annotations, as `study` checks its parameters."""
+    for name, hint in typing.get_type_hints(type(options), include_extras=True).items():
+        value = getattr(options, name)
+        for check in getattr(hint, "__metadata__", ()) if value is not None else ():
+            if callable(check):
+                check(name.replace("_", " "), value)

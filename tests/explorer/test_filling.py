@@ -121,12 +121,16 @@ SENTENCE = "A small dog runs over the old bridge."
 def test_the_passes_are_those_of_translate(translating, decoder):
     found = translating.translate(SENTENCE, steps=3, decoder=decoder)
     made = glauber.translate([SENTENCE], steps=3, decoder=decoder)
-    one = made.sentences[0]
-    assert (found["text"], found["passes"], found["score"]) == (one.text, one.n_passes, one.score)
+    one = made.translations[0]
+    assert (found["text"], found["passes"], found["score"]) == (
+        one.translation,
+        one.passes,
+        one.score,
+    )
     assert found["signature"] == made.signature and found["source_text"] == SENTENCE
     film = found["film"]
     tokens, sure = states(film)[0]
-    assert len(tokens) == one.n_passes + 1 and len({*tokens[0]}) == 1
+    assert len(tokens) == one.passes + 1 and len({*tokens[0]}) == 1
     for row, expected, probs, known in zip(
         tokens[1:], one.tokens, sure[1:], one.log_probs, strict=True
     ):
@@ -145,7 +149,7 @@ def translating():
     [
         ({"text": " "}, "the text is empty"),
         ({"decoder": "ar"}, "word by word"),
-        ({"decoder": "magic"}, "the decoder"),
+        ({"decoder": "magic"}, "decoder is 'magic'"),
         ({"steps": 0}, "at least 1"),
         ({"steps": 1000, "lengths": 5}, "too many for a page"),
         ({"remask": "half"}, "must be a number"),

@@ -8,7 +8,7 @@ import torch
 from glauber.errors import GlauberError
 from glauber.translation.data import (
     Corpus,
-    Judged,
+    Example,
     SubwordVocabulary,
     by_source,
     long_pairs,
@@ -35,7 +35,7 @@ def test_pairs_of_plain_and_packed_files(tmp_path):
 
 def test_references_are_grouped_by_source():
     judged = by_source([("a", "x"), ("b", "y"), ("a", "z")])
-    assert judged == [Judged("a", ("x", "z")), Judged("b", ("y",))]
+    assert judged == [Example("a", ("x", "z")), Example("b", ("y",))]
 
 
 def test_joined_rows_are_their_pairs_one_behind_the_other():
@@ -62,8 +62,8 @@ def test_long_pairs_are_fixed_and_long():
 
 def test_scores_of_known_outputs():
     judged = [
-        Judged("", ("el gato come aqui hoy", "el gato come hoy aqui")),
-        Judged("", ("no no veo",)),
+        Example("", ("el gato come aqui hoy", "el gato come hoy aqui")),
+        Example("", ("no no veo",)),
     ]
     perfect = quality(["el gato come hoy aqui", "no no veo"], judged)
     assert perfect.bleu == pytest.approx(100.0) and perfect.chrf == pytest.approx(100.0)
@@ -90,7 +90,7 @@ def test_the_99th_percentile_leaves_one_in_a_hundred_out(monkeypatch):
 
 
 def test_bleu_takes_its_tokenizer():
-    judged = [Judged("", ("我喜歡貓。",)), Judged("", ("他不在這裡。",))]
+    judged = [Example("", ("我喜歡貓。",)), Example("", ("他不在這裡。",))]
     outputs = ["我喜歡狗。", "他不在這裡。"]
     by_name = {name: quality(outputs, judged, tokenizer=name) for name in ("13a", "zh", "char")}
     assert all(f"tok:{name}|" in one.bleu_signature for name, one in by_name.items())

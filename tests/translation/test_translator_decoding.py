@@ -8,15 +8,19 @@ import torch
 from glauber.errors import GlauberError
 from glauber.translation.data import pad_rows
 from glauber.translation.decoding import (
+    FORBIDDEN,
     ORDERS,
     Decoding,
     DecodingNoise,
+    beam_search,
     decode,
+    greedy,
     inverse_cdf,
     key,
     length_log_probs,
     lengths_around,
     likely_lengths,
+    limits,
     stutters,
     sundae_pass,
     teacher_score,
@@ -24,7 +28,6 @@ from glauber.translation.decoding import (
     without_repeats,
 )
 from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD
-from glauber.translation.search import FORBIDDEN, beam_search, greedy, limits
 from tiny_translation import sources, tiny, toy_pairs, toy_vocabulary
 
 own = partial(Decoding, judge="itself")
@@ -368,15 +371,15 @@ def test_bad_input_is_said_in_one_sentence(vocabulary):
         own("ar", n_beams=10**9): "more than 10,000",
         own("sundae", n_hypotheses=10**9): "more than 10,000",
         own(seed=-1): "seed is -1",
-        own(remask=-0.1): "remask fraction",
+        own(remask=-0.1): "remask is -0.1",
         own("nonsense"): "one of",
         own("ar"): "does not fit",
-        own(n_lengths=0): "number of lengths is 0",
-        own(n_hypotheses=0): "number of hypotheses is 0",
+        own(n_lengths=0): "n lengths is 0",
+        own(n_hypotheses=0): "n hypotheses is 0",
         own(n_lengths=64): "only 63 lengths",
         own(length="guess"): "predicted, ratio, oracle",
-        own(length="ratio", ratio=0.0): "must be above 0",
-        own(initial="words"): "not mask or random",
+        own(length="ratio", ratio=0.0): "above 0",
+        own(initial="words"): "one of mask, random",
         own("easy-first", initial="random"): "fills masks",
     }.items():
         with pytest.raises(GlauberError, match=words):
@@ -423,7 +426,7 @@ def test_the_judge_keeps_what_it_likes_best(vocabulary):
         assert one.score == pytest.approx(max(scores), abs=1e-5)
     with pytest.raises(GlauberError, match="there is none"):
         translate_texts(model, vocabulary, texts, decoding=decoding, reference_lengths=tried[4])
-    with pytest.raises(GlauberError, match="the judge is nobody"):
+    with pytest.raises(GlauberError, match="judge is 'nobody'"):
         translate_texts(model, vocabulary, texts, decoding=own(judge="nobody"))
 
 

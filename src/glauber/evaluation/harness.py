@@ -4,10 +4,11 @@
 """
 
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 from lm_eval.utils import simple_parse_args_string
@@ -33,7 +34,8 @@ from glauber.result import model_parts, one_of, signature
 
 LOG = logging.getLogger("lm_eval.models.glauber")  # lm_eval's own, which shows it
 ORDERS = ("left-to-right", "confidence", "margin", "entropy")  # in which nothing is drawn
-WRITTEN = 64  # tokens that are written, where neither a task nor the user says how many
+MAX_NEW_TOKENS = 64  # where neither a task nor the user gives a number
+Response = TypeVar("Response")
 
 
 class HarnessLM(LM):  # type: ignore[misc]
@@ -45,7 +47,7 @@ class HarnessLM(LM):  # type: ignore[misc]
     seed        of the bound; its noise depends on the context (of whole texts, on the text) alone
     order       in which `generate_until` fills: left-to-right, confidence, margin or entropy
     batch_size  requests in one pass; changes nothing else
-    answers     what the last call of each kind found, request by request, with standard errors
+    answers     of the last call of each kind, request by request, with standard errors
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class HarnessLM(LM):  # type: ignore[misc]
         samples: int = SAMPLES,
         seed: int = 0,
         order: str = "left-to-right",
-        max_gen_toks: int = WRITTEN,
+        max_gen_toks: int = MAX_NEW_TOKENS,
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
@@ -86,23 +88,23 @@ class HarnessLM(LM):  # type: ignore[misc]
 
     @classmethod
     def create_from_arg_obj(
-        cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+        cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
     ) -> "HarnessLM":
         """As lm_eval makes a model: its `--model_args`, which win, and its other flags.
 
-        What it says where nobody chose is left out: a batch of 1, and a GPU that is not there.
+        Its own defaults are left out: a batch of 1, and a GPU that the machine does not have.
         """
-        unchosen = {"batch_size": 1, "device": None if torch.cuda.is_available() else "cuda:0"}
-        more = {
+        defaults = {"batch_size": 1, "device": None if torch.cuda.is_available() else "cuda:0"}
+        options = {
             name: value
             for name, value in (additional_config or {}).items()
-            if value not in (None, unchosen.get(name))
+            if value not in (None, defaults.get(name))
         }
-        return cls(**(more | arg_dict))
+        return cls(**{**options, **arg_dict})
 
     @classmethod
     def create_from_arg_string(
-        cls, arg_string: str, additional_config: dict[str, Any] | None = None
+        cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
     ) -> "HarnessLM":
         """The same from `pretrained=bundled:english,score=bound`."""
         return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
@@ -116,12 +118,12 @@ class HarnessLM(LM):  # type: ignore[misc]
     def signature(self) -> str:
         """One line that says how the figures were made."""
         score = self.score
-        drawn = {"samples": score.samples, "seed": score.seed} if score.name == "bound" else {}
-        return signature(**model_parts(self.model), score=score.name, **drawn)
+        noise = {"samples": score.samples, "seed": score.seed} if score.name == "bound" else {}
+        return signature(**model_parts(self.model), score=score.name, **noise)
 
-    def get_model_info(self) -> dict[str, Any]:
-        """What lm_eval writes beside its results: what the numbers are, and their error."""
-        answers = [answer for some in self.answers.values() for answer in some]
+    def get_model_info(self) -> dict[str, object]:
+        """What lm_eval writes next to its results: what the numbers are, and their error."""
+        answers = [answer for listed in self.answers.values() for answer in listed]
         errors = [answer.standard_error for answer in answers if answer.standard_error is not None]
         return {
             "loglikelihood_is": SCORES[self.score.name],
@@ -133,33 +135,30 @@ class HarnessLM(LM):  # type: ignore[misc]
         }
 
     def loglikelihood(
-        self, requests: Sequence[Any], disable_tqdm: bool = False
+        self, requests: Sequence[Instance], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """The score of each continuation given its context, in nats, and whether it is greedy."""
-        contexts, texts = (
-            [request.args[0] for request in requests],
-            [request.args[1] for request in requests],
-        )
-        read = read_continuations(self.model, contexts, texts)
-        answers = self.score(cut_contexts(self.model, read))
+        contexts = [request.args[0] for request in requests]
+        texts = [request.args[1] for request in requests]
+        continuations = read_continuations(self.model, contexts, texts)
+        answers = self.score(cut_contexts(self.model, continuations))
         self._log("loglikelihood", answers)
-        return self._cache(
-            "loglikelihood", requests, [(answer.value, answer.greedy) for answer in answers]
-        )
+        scores = [(answer.value, answer.greedy) for answer in answers]
+        return self._cache("loglikelihood", requests, scores)
 
     def loglikelihood_rolling(
-        self, requests: Sequence[Any], disable_tqdm: bool = False
+        self, requests: Sequence[Instance], disable_tqdm: bool = False
     ) -> list[float]:
         """The score of each whole text, in nats: the sum over its windows, where it is long."""
         texts = [request.args[0] for request in requests]
-        read = read_continuations(self.model, [""] * len(texts), texts)
-        cut = [windows(text, room(self.model)) for text in read]
-        each = iter(self.score([part for pieces in cut for part in pieces], whole_texts=True))
-        answers = [sum_answers([next(each) for _ in pieces]) for pieces in cut]
+        continuations = read_continuations(self.model, [""] * len(texts), texts)
+        cut = [windows(text, room(self.model)) for text in continuations]
+        scores = iter(self.score([window for text in cut for window in text], whole_texts=True))
+        answers = [sum_answers([next(scores) for _ in text]) for text in cut]
         self._log("loglikelihood_rolling", answers)
         return self._cache("loglikelihood_rolling", requests, [answer.value for answer in answers])
 
-    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+    def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
         """So many tokens after each context, filled greedily, cut where a stop is written."""
         if self.score.name == "exact":
             raise GlauberError(
@@ -167,11 +166,11 @@ class HarnessLM(LM):  # type: ignore[misc]
             )
         limits = [_generation(self.max_gen_toks, request.args[1]) for request in requests]
         contexts, counts = [request.args[0] for request in requests], [n for n, _ in limits]
-        read = read_continuations(self.model, [""] * len(limits), contexts)
-        rows = [self._hidden(context.pieces, n) for context, n in zip(read, counts, strict=True)]
+        prompts = read_continuations(self.model, [""] * len(contexts), contexts)
+        rows = [self._hidden(text.pieces, n) for text, n in zip(prompts, counts, strict=True)]
         texts = self._fill_rows(rows, counts) if rows else []
-        answers = [_until(text, stops) for text, (_, stops) in zip(texts, limits, strict=True)]
-        return self._cache("generate_until", requests, answers)
+        texts = [_until(text, stops) for text, (_, stops) in zip(texts, limits, strict=True)]
+        return self._cache("generate_until", requests, texts)
 
     def _log(self, name: str, answers: list[Answer]) -> None:
         """Keeps the answers, and says in lm_eval's log what they are."""
@@ -183,11 +182,13 @@ class HarnessLM(LM):  # type: ignore[misc]
             message += "estimates" + ("" if error is None else f", standard error {error:.3g} nats")
         LOG.info(message)
 
-    def _cache(self, name: str, requests: Sequence[Any], answers: list[Any]) -> list[Any]:
+    def _cache(
+        self, name: str, requests: Sequence[Instance], responses: list[Response]
+    ) -> list[Response]:
         """The answers, kept in lm_eval's cache where it has one."""
-        for request, answer in zip(requests, answers, strict=True):
-            self.cache_hook.add_partial(name, request.args, answer)
-        return answers
+        for request, response in zip(requests, responses, strict=True):
+            self.cache_hook.add_partial(name, request.args, response)
+        return responses
 
     def _hidden(self, pieces: list[int], n: int) -> list[int]:
         """So many hidden tokens after as much of the context as fits."""
@@ -203,14 +204,14 @@ class HarnessLM(LM):  # type: ignore[misc]
     def _fill_rows(self, rows: list[list[int]], counts: list[int]) -> list[str]:
         """What is written at the last tokens of each row, so many, one token a pass."""
         tokens = rows_of(self.model, rows)
-        how = Unmasking(order=self.order)
-        planned = plan_generation(self.model, how, tokens, temperature=0.0, seed=self.score.seed)
-        written = write(planned, batch_size=self.score.batch_size or BATCH).tokens
-        opening, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
+        order = Unmasking(order=self.order)
+        plan = plan_generation(self.model, order, tokens, temperature=0.0, seed=self.score.seed)
+        written = write(plan, batch_size=self.score.batch_size or BATCH).tokens
+        first, ends = len(self.model.vocabulary.text.around[0]), self.model.vocabulary.ends
         texts = []
-        for row, context, n in zip(written, rows, counts, strict=True):
-            new = row[opening : opening + len(context)][-n:].tolist()
-            stop = next((position for position, token in enumerate(new) if token in ends), n)
+        for row, hidden, n in zip(written, rows, counts, strict=True):
+            new = row[first : first + len(hidden)][-n:].tolist()
+            stop = next((site for site, token in enumerate(new) if token in ends), n)
             texts.append(self.model.vocabulary.decode(new[:stop]))
         return texts
 
@@ -218,22 +219,22 @@ class HarnessLM(LM):  # type: ignore[misc]
 register_model("glauber")(HarnessLM)
 
 
-def _batch_size(size: int | str | None) -> int | None:
+def _batch_size(value: int | str | None) -> int | None:
     """A number, or None: lm_eval also says `auto`, and numbers as text."""
-    if size is None or str(size).startswith("auto"):
+    if value is None or str(value).startswith("auto"):
         return None
-    if not str(size).isdecimal():
-        raise GlauberError(f"the batch size is {size!r}, but it must be a number or auto.")
-    check_count("batch size", int(size))
-    return int(size)
+    if not str(value).isdecimal():
+        raise GlauberError(f"the batch size is {value!r}, but it must be a number or auto.")
+    check_count("batch size", int(value))
+    return int(value)
 
 
-def _generation(most: int, settings: Any) -> tuple[int, list[str]]:
+def _generation(most: int, requested: Mapping[str, Any] | None) -> tuple[int, list[str]]:
     """How many tokens to write, and where to stop; drawing is refused."""
-    how = dict(settings or {})
-    if how.get("do_sample") or float(how.get("temperature") or 0) > 0:
+    options = dict(requested or {})
+    if options.get("do_sample") or float(options.get("temperature") or 0) > 0:
         raise GlauberError("texts are written greedily here: leave out do_sample and temperature.")
-    stops, n = how.get("until") or [], how.get("max_gen_toks", most)
+    stops, n = options.get("until") or [], options.get("max_gen_toks", most)
     check_count("number of tokens to write", n)
     return n, [stops] if isinstance(stops, str) else list(stops)
 

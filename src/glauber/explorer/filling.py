@@ -6,7 +6,7 @@ a pass; sweeps of correction after the last pass are frames too.
 
 import warnings
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,9 @@ from glauber.generation.infill import BLANK, infill
 from glauber.result import counted
 from glauber.runs.film import Begin, Film, Spelling, film_of
 from glauber.translation.data import SubwordVocabulary, load_vocabulary
-from glauber.translation.decoding import Decoding, Translation, translate_texts
-from glauber.translation.model import MASK, load
-from glauber.translation.translate import signature_of, translator_folder
+from glauber.translation.decoding import Decoding, Translation
+from glauber.translation.model import MASK
+from glauber.translation.translate import translate, translator_folder
 
 CHARACTERS = 20_000
 CALLS = 2000  # of the model that one answer may take
@@ -38,7 +38,6 @@ class Filling:
 
     def __init__(self, models: Models) -> None:
         self.models = models
-        self._translator = cache(partial(load, translator_folder(None)))  # student or teacher
         self._vocabulary = cache(lambda: load_vocabulary(translator_folder(None)))
 
     def fill(self, model: str, text: str, **options: object) -> Answer:
@@ -83,8 +82,6 @@ class Filling:
     ) -> Answer:
         """The passes of a translation; parameters as in `translate`."""
         _check_text(text)
-        if isinstance(remask, bool) or not isinstance(remask, int | float):
-            raise GlauberError(f"the remask fraction is {remask!r:.40}, but it must be a number.")
         decoding = Decoding(
             decoder,
             steps,
@@ -100,19 +97,26 @@ class Filling:
         if steps * lengths > CALLS:
             raise GlauberError(f"{steps} passes over {lengths} lengths are too many for a page.")
         with self.models.lock:
-            vocabulary, student = self._vocabulary(), self._translator("student")
-            teacher = self._translator("teacher") if decoding.asks_teacher else None
-            translation = translate_texts(
-                student, vocabulary, [text], decoding=decoding, teacher=teacher, confidence=True
-            )[0]
+            answer = translate(
+                [text],
+                decoder=decoder,
+                steps=steps,
+                lengths=lengths,
+                remask=remask,
+                remask_repeats=remask_repeats,
+                judge=judge,
+                seed=seed,
+            )
+            vocabulary = self._vocabulary()
+        (sentence,) = answer.translations
         return {
-            "film": _film_of_translation(translation, vocabulary).to_dict(),
+            "film": _film_of_translation(sentence.decoded, vocabulary).to_dict(),
             "source_text": text,
-            "text": translation.text,
-            "score": translation.score,
-            "passes": translation.n_passes,
-            "signature": signature_of(translator_folder(None), student, decoding, 1),
-            "notes": _notes(decoding, translation),
+            "text": sentence.translation,
+            "score": sentence.score,
+            "passes": sentence.passes,
+            "signature": answer.signature,
+            "notes": _notes(decoding, sentence.decoded),
         }
 
 

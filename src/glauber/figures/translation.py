@@ -6,7 +6,7 @@ from itertools import cycle
 import numpy as np
 
 from glauber.figures.chart import BLUE, FAINT, INK, ORANGE, QUIET, Chart
-from glauber.translation.evaluation import JUDGED, Evaluation
+from glauber.translation.evaluation import JUDGE_SUFFIX, Evaluation
 from glauber.translation.training import TrainedModel
 from glauber.translation.translate import Sentence
 
@@ -129,9 +129,11 @@ def plot_losses(models: Sequence[TrainedModel]) -> Chart:
     return chart
 
 
-def _line_name(system: Evaluation) -> str:
-    how = system.decoding
-    return f"{how.decoder}, B = {how.n_lengths}{JUDGED[how.judge] if how.n_drafts > 1 else ''}"
+def _line_name(one: Evaluation) -> str:
+    how = one.decoding
+    return (
+        f"{how.decoder}, B = {how.n_lengths}{JUDGE_SUFFIX[how.judge] if how.n_drafts > 1 else ''}"
+    )
 
 
 def _milliseconds(system: Evaluation) -> float:

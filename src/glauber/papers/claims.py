@@ -153,7 +153,7 @@ class Claim:
 
     sentence: str
     source: str  # such as paper A, table 5
-    published: Any  # number or words in the paper
+    published: object  # number or words in the paper
     quantity: Quantity
     region: Region
     differs: tuple[str, ...] = ()  # differences from the paper: model, data, sizes
@@ -208,7 +208,7 @@ class Claim:
         error = ours.standard_error or (ends[1] - ends[0]) / 2 / reach
         return power(effect, ends, ours.n, self.region, error), f"if it were {effect:g}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything as JSON, with the verdict first."""
         verdict = self.verdict
         return plain(

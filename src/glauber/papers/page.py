@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from glauber.papers.claims import EXACT, WORDS, Claim, Quantity, by_verdict, count
 from glauber.papers.piece import Reproduction, Row
@@ -110,7 +110,7 @@ class Evidence(Result):
             seeds=",".join(map(str, seeds)) or None,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return plain(
             {
                 "verdicts": [{"piece": name, **claim.to_dict()} for name, claim in self.claims],
@@ -176,7 +176,7 @@ class Evidence(Result):
         write_text(folder / f"{name}.json", record + "\n")
 
 
-def _section(piece: Reproduction, shows: str) -> dict[str, Any]:
+def _section(piece: Reproduction, shows: str) -> dict[str, object]:
     """The part of a page that shows a piece."""
     return {
         "piece": piece,
@@ -187,7 +187,7 @@ def _section(piece: Reproduction, shows: str) -> dict[str, Any]:
     }
 
 
-def _block(rows: list[Row]) -> dict[str, Any]:
+def _block(rows: list[Row]) -> dict[str, object]:
     """Rows with the same fields as a table; fields with one value in all rows are given once."""
     texts = [{name: short(value) for name, value in row.items()} for row in rows]
     shared = {
@@ -215,7 +215,7 @@ class Listing(Result):
     def signature(self) -> str:  # type: ignore[override]
         return signature(study="paper", **{self.title: len(self.rows)})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {self.title: plain(self.rows), "signature": self.signature}
 
     def lines(self) -> Iterable[str]:

@@ -343,7 +343,7 @@ def open_cells(settings: dict[str, Any]) -> Work:
     return work
 
 
-def _cell(settings: Mapping[str, Any], values: Mapping[str, Any]) -> Request:
+def _cell(settings: Mapping[str, Any], values: Mapping[str, object]) -> Request:
     """The request of one cell of a sweep."""
     name, seed = settings["names"][values["piece"]], settings["seeds"][values["seed"]]
     options = dict(settings["given"])

@@ -99,7 +99,7 @@ def path_chains(s: Settings) -> list[Chains]:
     return [s.chain_set(chains=s.n_chains)]
 
 
-def ask_paths(s: Settings) -> dict[str, Any]:
+def ask_paths(s: Settings) -> dict[str, object]:
     texts = snapshots(s.run(path_chains(s)[0]), every=min(s.every, s.steps))
     embedder = choose(texts, s.embedder)
     what = "its embeddings" if embedder.reads_meaning else "its tokens"
@@ -217,7 +217,7 @@ def diagram(s: Settings, lengths: Sequence[int], **thresholds: Any) -> Phase:
     return phase(**options, **thresholds, device=s.device, out=s.place("phase", options))
 
 
-def ask_forgetting(s: Settings) -> dict[str, Any]:
+def ask_forgetting(s: Settings) -> dict[str, object]:
     runs = temperature_runs(s)
     embedder = choose(next(reversed(runs.values())), s.embedder)
     curves = {t: distances(run, embedder, every=min(s.every, s.steps)) for t, run in runs.items()}
@@ -329,7 +329,7 @@ RECTANGLES = (
 def measure_rectangles(s: Settings, model: str) -> SimpleNamespace:
     """Rectangles in float32 with the noise floor against float64, for all pieces."""
 
-    def make() -> dict[str, Any]:
+    def make() -> dict[str, object]:
         result = rectangles(
             model, s.texts, count=s.count, length=s.length, seed=s.seed, device=s.device
         )
@@ -350,12 +350,12 @@ def measure_rectangles(s: Settings, model: str) -> SimpleNamespace:
     return SimpleNamespace(model=model, **stored)
 
 
-def ask_control(s: Settings, model: str) -> dict[str, Any]:
+def ask_control(s: Settings, model: str) -> dict[str, object]:
     """A few rectangles of a model with a joint distribution, which close by construction."""
     published = s.request.scale == "paper" and "model" not in s.request.given
     control = "gpt2" if published else LEFT_TO_RIGHT
 
-    def make() -> dict[str, Any]:
+    def make() -> dict[str, object]:
         result = rectangles(
             model,
             s.texts,
@@ -372,7 +372,7 @@ def ask_control(s: Settings, model: str) -> dict[str, Any]:
     return stored
 
 
-def ask_table_1(s: Settings) -> dict[str, Any]:
+def ask_table_1(s: Settings) -> dict[str, object]:
     models = as_tuple(s.model)
     return {
         "studies": [measure_rectangles(s, model) for model in models],
@@ -518,14 +518,14 @@ FIGURE_6 = Piece(
 MATTERS = 0.05  # nats: the smallest mean difference of log-ratios that matters
 
 
-def ask_single_mask(s: Settings) -> dict[str, Any]:
+def ask_single_mask(s: Settings) -> dict[str, object]:
     probes = []
     for sites, top in s.free:
         options = {"count": s.count, "temperature": s.temperature, "chains": s.chains}
         options |= {"steps": s.steps, "length": s.length, "sites": sites, "top": top}
         options |= {"seed": s.seed, "texts": s.texts}
 
-        def make(options: dict[str, Any] = options) -> dict[str, Any]:
+        def make(options: dict[str, Any] = options) -> dict[str, object]:
             result = single_mask(s.model, device=s.device, **options)
             names = ("difference", "total_variation", "reversed")
             estimates = {name: getattr(result, name) for name in names}
@@ -658,7 +658,7 @@ INFLUENCE = Piece(
 )
 
 
-def ask_influence(s: Settings) -> dict[str, Any]:
+def ask_influence(s: Settings) -> dict[str, object]:
     study = influence(
         s.model,
         text=s.texts[0] if s.texts else SENTENCE,
@@ -683,13 +683,13 @@ BOUNDARY = ((0.042, 0.080), (0.024, 0.066))  # min and median, 200 of 200 positi
 NEARLY_ALL = 0.95  # share of the states that counts as all of them
 
 
-def ask_drift(s: Settings) -> dict[str, Any]:
+def ask_drift(s: Settings) -> dict[str, object]:
     levels = []
     for temperature in s.temperatures:
         options = {"count": s.count, "levels": s.levels, "samples": s.samples, "length": s.length}
         options |= {"temperature": temperature, "seed": s.seed}
 
-        def make(options: dict[str, Any] = options) -> dict[str, Any]:
+        def make(options: dict[str, Any] = options) -> dict[str, object]:
             result = drift(s.model, s.texts, token="!", device=s.device, **options)
             rows = columns(result.levels, "count", "smallest", "median", "positive")
             return {"levels": rows, "descent": result.descent, "kind": result.kind}
@@ -781,7 +781,7 @@ def length_runs(s: Settings) -> tuple[dict[int, Run], Embedder]:
     return runs, choose(next(reversed(runs.values())), s.embedder)
 
 
-def ask_figure_3a(s: Settings) -> dict[str, Any]:
+def ask_figure_3a(s: Settings) -> dict[str, object]:
     runs, embedder = length_runs(s)
     # Given steps are those after which distances are compared.
     step = s.request.given.get("steps", s.step)
@@ -865,7 +865,7 @@ FIGURE_3A = Piece(
 )
 
 
-def ask_figure_3b(s: Settings) -> dict[str, Any]:
+def ask_figure_3b(s: Settings) -> dict[str, object]:
     runs, embedder = length_runs(s)
     times = {n: passages_of(run, embedder, s.thresholds) for n, run in runs.items()}
     own = {n: each[THRESHOLD] for n, each in times.items()}
@@ -1171,7 +1171,7 @@ def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[
     chains, scorers = topic_chains(s, model), as_tuple(s.scorer)
     every = max(1, s.steps // s.snapshots)
 
-    def make() -> dict[str, Any]:
+    def make() -> dict[str, object]:
         study = topics(
             s.run(chains),
             track=TRACK,
@@ -1199,7 +1199,7 @@ def score_topics(s: Settings, model: str) -> tuple[list[TopicScores], list[dict[
     return scores, stored["judged"]
 
 
-def ask_table_3(s: Settings) -> dict[str, Any]:
+def ask_table_3(s: Settings) -> dict[str, object]:
     scores, judged = score_topics(s, as_tuple(s.model)[0])
     tables = [recurrence(each, TRACK, seeds=topic_seeds(s)) for each in scores]
     return {"scores": scores, "judged": judged, "tables": tables}
@@ -1450,7 +1450,7 @@ PUBLISHED_RANKS = (
 OF_17 = float(gammaincinv(17, 0.025)), float(gammaincinv(18, 0.975))  # Poisson, 95%
 
 
-def ask_traps(s: Settings) -> dict[str, Any]:
+def ask_traps(s: Settings) -> dict[str, object]:
     run = s.run(s.chain_set())
     embedder = choose(run, s.embedder)
     study = traps(run, embedder=embedder, device=s.device)
@@ -1686,7 +1686,7 @@ UNIFORM = 0.9  # of the largest entropy: nearly uniform
 CLOSE = 0.2  # a distance from the start that counts as close
 
 
-def ask_regimes(s: Settings) -> dict[str, Any]:
+def ask_regimes(s: Settings) -> dict[str, object]:
     runs = temperature_runs(s)
     embedder, stride = choose(runs[1.0], s.embedder), min(50, s.steps)
     far = {}
@@ -1834,7 +1834,7 @@ PULLS = {
 }
 
 
-def ask_prefixes(s: Settings) -> dict[str, Any]:
+def ask_prefixes(s: Settings) -> dict[str, object]:
     options = {"model": s.model, "chains": s.chains, "steps": s.steps, "length": s.length}
     options |= {"every": s.every, "scorer": s.scorer, "temperature": s.temperature}
     options |= {} if s.texts is None else {"texts": list(s.texts)}

@@ -45,7 +45,7 @@ SEARCHED = (
 # Lemmas 3 and 4: what knowing the mask tells about the hidden sites.
 
 
-def ask_lemma_3(s: Settings) -> dict[str, Any]:
+def ask_lemma_3(s: Settings) -> dict[str, object]:
     """The paper's distribution over two bits, in exact fractions."""
     p, chances = lemma_3_example()
     space, rows = Space(2, 2), []
@@ -110,7 +110,7 @@ LEMMA_3 = Piece(
 # Theorems 1 to 3 and Lemma 2: the covariance of the k-site estimate.
 
 
-def ask_covariances(s: Settings, *, adaptive: bool) -> dict[str, Any]:
+def ask_covariances(s: Settings, *, adaptive: bool) -> dict[str, object]:
     cliques = {
         coupling: covariance(sites=s.sites, coupling=coupling, adaptive=adaptive)
         for coupling in s.couplings
@@ -203,7 +203,7 @@ THEOREM_2 = Piece(
 # Figures 1 and 2: squared error of the k-site estimate against samples.
 
 
-def ask_errors(s: Settings) -> dict[str, Any]:
+def ask_errors(s: Settings) -> dict[str, object]:
     options = dict(sites=s.sites, coupling=s.coupling, repetitions=s.chains, seed=s.seed)
     return {"one_mask": errors(masks=1, **options), "all_masks": errors(masks="all", **options)}
 
@@ -350,7 +350,7 @@ THEOREM_4 = Piece(
 # Definition 8: what the redraw must know of the choice of its site.
 
 
-def ask_scans(s: Settings) -> dict[str, Any]:
+def ask_scans(s: Settings) -> dict[str, object]:
     """Total variation of each stationary distribution from the joint, of four Ising sites."""
     ising = Ising.clique(4, 4, coupling=s.coupling, field=s.field)
     redraws: tuple[Redraw, ...] = ("conditioned", "adaptive", "naive")
@@ -422,7 +422,7 @@ def races(s: Settings, couplings: Sequence[float], chains: int) -> list[Race]:
     return list(study.races)
 
 
-def ask_races(s: Settings) -> dict[str, Any]:
+def ask_races(s: Settings) -> dict[str, object]:
     grid = [float(j) for j in np.arange(0.25, 8.0, 0.25) if j not in s.couplings]
     simulated = races(s, s.couplings, s.chains)
     shown = sorted([*simulated, *races(s, grid, 0)], key=lambda each: each.model.coupling)
@@ -592,7 +592,7 @@ def mask_record() -> dict[str, Any]:
     return record
 
 
-def ask_masks(s: Settings) -> dict[str, Any]:
+def ask_masks(s: Settings) -> dict[str, object]:
     models: Models = {}
     for model in mask_record()["models"]:
         models.setdefault(model["masks"], []).append(model)

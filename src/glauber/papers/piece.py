@@ -55,7 +55,7 @@ class Published:
 
     sentence: str
     source: str  # such as paper A, table 5
-    published: Any  # number or words in the paper
+    published: object  # number or words in the paper
     name: str  # of our number
     number: Number | Callable[[Answers], Number]
     agrees: Region | Callable[[Answers], Region]
@@ -97,11 +97,15 @@ class Piece:
 
     shows: str
     protocol: str | Callable[[Answers], str]  # in one sentence, with settings in braces
-    small: dict[str, Any]  # settings at the small scale
-    ask: Callable[[Settings], dict[str, Any]]  # the study calls
+    small: Mapping[str, object]  # settings at the small scale
+    ask: Callable[[Settings], dict[str, object]]  # the study calls
     claims: Sequence[Published] | Callable[[Answers], Iterable[Published]] = ()
-    paper: dict[str, Any] = field(default_factory=dict)  # settings that differ at the paper's scale
-    published: dict[str, Any] = field(default_factory=dict)  # of the paper, if not those of `paper`
+    paper: Mapping[str, object] = field(
+        default_factory=dict
+    )  # settings that differ at the paper's scale
+    published: Mapping[str, object] = field(
+        default_factory=dict
+    )  # of the paper, if not those of `paper`
     table: Callable[[Answers], list[Row]] | None = None
     figures: "Callable[[Answers], dict[str, go.Figure]] | None" = None
     not_in_paper: tuple[str, ...] = ()  # settings that our copy of the paper does not give
@@ -119,7 +123,7 @@ class Piece:
 
     def settings(self, request: Request) -> Settings:
         """The settings of the scale, with the given ones in their place."""
-        return Settings(request, self.small | (self.paper if request.scale == "paper" else {}))
+        return Settings(request, {**self.small, **(self.paper if request.scale == "paper" else {})})
 
     def needs(self, request: Request) -> list[Chains]:
         """The chains that have to be run before."""
@@ -186,11 +190,10 @@ class Piece:
 
     def _differences(self, settings: Settings) -> tuple[str, ...]:
         """Every setting that is not the paper's, in words."""
-        paper = self.small | self.paper
-        paper |= ({"texts": MS_MARCO} if "texts" in paper else {}) | self.published
+        paper = {**self.small, **self.paper}
+        paper |= ({"texts": MS_MARCO} if "texts" in paper else {}) | dict(self.published)
         derived = [
-            f"{name}: {_setting_text(name, settings.values[name])} "
-            f"in place of {_setting_text(name, value)}"
+            f"{name}: {_shown(name, settings.values[name])} in place of {_shown(name, value)}"
             for name, value in paper.items()
             if name not in self.not_in_paper and settings.values[name] != value
         ]
@@ -198,9 +201,7 @@ class Piece:
 
     def _choices(self, settings: Settings) -> tuple[str, ...]:
         """The settings that the paper does not give, in words."""
-        chosen = [
-            f"{name}: {_setting_text(name, settings.values[name])}" for name in self.not_in_paper
-        ]
+        chosen = [f"{name}: {_shown(name, settings.values[name])}" for name in self.not_in_paper]
         lost = [f"{', '.join(chosen)} (lost in our copy of the paper)"] if chosen else []
         return (*lost, *self.choices)
 
@@ -219,7 +220,7 @@ class Reproduction(Result):
     model: str | None = None
     differs: tuple[str, ...] = ()  # from the paper
     ours: tuple[str, ...] = ()  # our own choices, which the paper does not give
-    given: dict[str, Any] = field(default_factory=dict)  # settings instead of the scale's own
+    given: dict[str, object] = field(default_factory=dict)  # settings instead of the scale's own
 
     @property
     def signature(self) -> str:  # type: ignore[override]
@@ -228,7 +229,7 @@ class Reproduction(Result):
             study="paper", piece=self.name, scale=self.scale, model=self.model, seeds=seeds
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         from glauber.runs.spec import versions
 
         names = ("name", "scale", "how", "seeds", "model", "given", "differs", "ours", "rows")
@@ -238,7 +239,7 @@ class Reproduction(Result):
             | {"versions": versions(), "signature": self.signature}
         )
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, object]:
         """As `from_stored` reads it: with figures, and claims in the order of the declaration."""
         claims = [claim.to_dict() for claim in self.claims]
         pictures = {
@@ -290,7 +291,7 @@ def pooled_over_seeds(answers: Sequence[Reproduction]) -> Reproduction:
     return replace(first, rows=rows, seeds=seeds, claims=tuple(claims))
 
 
-def columns(rows: Iterable[object], *names: str, **constants: Any) -> list[Row]:
+def columns(rows: Iterable[object], *names: str, **constants: object) -> list[Row]:
     """Some fields of rows (mappings or objects) under the names of the study, and constants.
 
     An estimate becomes a list: its value and the ends of its interval.
@@ -305,7 +306,7 @@ def columns(rows: Iterable[object], *names: str, **constants: Any) -> list[Row]:
     ]
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     if hasattr(value, "interval") and hasattr(value, "value"):
         return [value.value, *(value.interval or ())]
     return value
@@ -316,11 +317,11 @@ def as_tuple(value: Any) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
-def _names(answers: Answers) -> dict[str, Any]:
+def _names(answers: Answers) -> dict[str, object]:
     return answers.settings.values | vars(answers)
 
 
-def _setting_text(name: str, value: Any) -> str:
+def _shown(name: str, value: object) -> str:
     """A setting in words."""
     if name == "texts" and value != MS_MARCO:
         return "the bundled passages" if value is None else "texts of your own"

@@ -7,7 +7,7 @@ differences are on the same sentences, with their intervals over them. The publi
 other languages, and of a model of 67 million parameters.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from glauber.papers.claims import Quantity, Region, above, at_least, at_most, be
 from glauber.papers.piece import Answers, Piece, Published, Row, columns
 from glauber.papers.work import Settings
 from glauber.statistics import Estimate, mean_over_chains, normal_quantile
-from glauber.translation.data import Judged, by_source, load_vocabulary, long_pairs, read_pairs
+from glauber.translation.data import Example, by_source, load_vocabulary, long_pairs, read_pairs
 from glauber.translation.decoding import REFINING, Decoding
 from glauber.translation.evaluation import (
     BEAM,
@@ -64,7 +64,7 @@ def scores(*values: float) -> dict[str, float]:
     return dict(zip(DIRECTIONS, values, strict=False))
 
 
-def judged_sets(s: Settings, *, share: float = 1.0) -> dict[str, list[Judged]]:
+def example_sets(s: Settings, *, share: float = 1.0) -> dict[str, list[Example]]:
     """The test sentences with all their references, and the long pairs; or a share of them."""
     pairs = read_pairs(s.pairs)
     test = by_source(pairs)
@@ -74,17 +74,17 @@ def judged_sets(s: Settings, *, share: float = 1.0) -> dict[str, list[Judged]]:
 
 
 def run_systems(
-    s: Settings, judged: dict[str, list[Judged]], compared: dict[str, System], n_timed: int = 0
+    s: Settings, examples: dict[str, list[Example]], compared: dict[str, System], n_timed: int = 0
 ) -> dict[str, list[Evaluation]]:
     """Every system on both sets, in one run."""
     return {
         name: evaluate(s.folder, rows, compared, measures=Measures(n_timed))
-        for name, rows in judged.items()
+        for name, rows in examples.items()
     }
 
 
-def _with_size(judged: dict[str, list[Judged]]) -> dict[str, Any]:
-    return {"judged": judged, "n_sentences": len(judged["test"])}
+def sized(examples: dict[str, list[Example]]) -> dict[str, object]:
+    return {"examples": examples, "n_sentences": len(examples["test"])}
 
 
 def read_record(folder: Path, name: str, lists: tuple[str, ...], what: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def read_equal(folder: Path) -> dict[str, Any]:
     return read_record(folder, "equal.json", ("rows", "differences"), "models at equal training")
 
 
-def run_rows(evaluations: dict[str, list[Evaluation]], **constants: Any) -> list[Row]:
+def run_rows(evaluations: dict[str, list[Evaluation]], **constants: object) -> list[Row]:
     return [
         {"set": name} | evaluation.row() | constants | {"kind": "estimate"}
         for name, listed in evaluations.items()
@@ -173,7 +173,7 @@ def recorded_difference(
 
 
 def equal_rows(
-    record: dict[str, Any], chosen: tuple[str, ...], published: dict[str, Any]
+    record: dict[str, Any], chosen: tuple[str, ...], published: Mapping[str, object]
 ) -> Iterator[Row]:
     """Some systems at equal training, on every set."""
     listed = {(row["set"], row["system"]): row for row in record.get("rows", [])}
@@ -238,11 +238,11 @@ SACREBLEU = {
 SPEED = "more than 2 times in the median and 5 times in the 99th percentile, 4 steps on TPU v3"
 
 
-def ask_table_1(s: Settings) -> dict[str, Any]:
-    judged = judged_sets(s)
+def ask_table_1(s: Settings) -> dict[str, object]:
+    examples = example_sets(s)
     compared = systems(decoders=REFINING, judges=("itself",)) | systems(judges=("teacher",))
-    return _with_size(judged) | {
-        "evaluations": run_systems(s, judged, compared, s.n_timed),
+    return sized(examples) | {
+        "evaluations": run_systems(s, examples, compared, s.n_timed),
         "equal": read_equal(s.folder),
     }
 
@@ -409,14 +409,14 @@ OTHER_BLEU = {
 }
 
 
-def ask_table_2(s: Settings) -> dict[str, Any]:
-    judged = judged_sets(s, share=s.share)
+def ask_table_2(s: Settings) -> dict[str, object]:
+    examples = example_sets(s, share=s.share)
     compared = {
         name: (model, replace(decoding, seed=s.seed))
         for name, (model, decoding) in s.decoders.items()
     }
-    evaluations = run_systems(s, judged, compared)
-    return _with_size(judged) | {"evaluations": evaluations, "equal": read_equal(s.folder)}
+    evaluations = run_systems(s, examples, compared)
+    return sized(examples) | {"evaluations": evaluations, "equal": read_equal(s.folder)}
 
 
 def table_2_claims(a: Answers) -> Iterator[Published]:
@@ -469,19 +469,19 @@ BLEURT = {
 }
 
 
-def ask_table_3(s: Settings) -> dict[str, Any]:
-    judged, note, rows = judged_sets(s), "", []
+def ask_table_3(s: Settings) -> dict[str, object]:
+    examples, note, rows = example_sets(s), "", []
     compared = systems(decoders=REFINING, judges=("itself",))
-    for which, evaluations in run_systems(s, judged, compared).items():
+    for which, evaluations in run_systems(s, examples, compared).items():
         for row in evaluations:
             comet = None
             try:
-                learned = learned_score(row.outputs, judged[which])
+                learned = learned_score(row.outputs, examples[which])
                 comet, note = learned.score, f"COMET with {learned.weights}; the paper has BLEURT"
             except GlauberError as missing:
                 note = f"{missing} Until then there is chrF"
             rows += run_rows({which: [row]}, COMET=comet, published=BLEURT.get(row.system))
-    return _with_size(judged) | {"rows": rows, "note": note}
+    return sized(examples) | {"rows": rows, "note": note}
 
 
 TABLE_3 = Piece(
@@ -527,10 +527,10 @@ CROSS_MEANS: Means = {
 }
 
 
-def ask_neighbours(s: Settings) -> dict[str, Any]:
+def ask_neighbours(s: Settings) -> dict[str, object]:
     vocabulary = load_vocabulary(s.folder)
-    judged = long_pairs(read_pairs(s.pairs), vocabulary, n_pairs=s.n_long)
-    texts, model = [sentence.source for sentence in judged], load(s.folder, "student")
+    examples = long_pairs(read_pairs(s.pairs), vocabulary, n_pairs=s.n_long)
+    texts, model = [sentence.source for sentence in examples], load(s.folder, "student")
     return {
         "passes": {n: attention_of_neighbours(model, vocabulary, texts, n_steps=n) for n in PASSES}
     }
@@ -697,14 +697,14 @@ EXPECTED = {
 }
 
 
-def ask_ablation(s: Settings) -> dict[str, Any]:
-    judged = judged_sets(s)
+def ask_ablation(s: Settings) -> dict[str, object]:
+    examples = example_sets(s)
     compared = {
         name: ("student", replace(choice.decoding, seed=s.seed)) for name, choice in CHOICES.items()
     }
     record = read_record(s.folder, "ablations.json", ("rows",), "ablations")
-    return _with_size(judged) | {
-        "evaluations": run_systems(s, judged, compared),
+    return sized(examples) | {
+        "evaluations": run_systems(s, examples, compared),
         "trained": list(trained_rows(record)),
         "equal": read_equal(s.folder),
     }
@@ -716,7 +716,7 @@ def bleu_changes(a: Answers) -> Iterator[tuple[str, Evaluation, Difference | Non
         baseline = evaluations[0]
         yield which, baseline, None
         for row in evaluations[1:]:
-            yield which, row, bleu_difference(row.outputs, baseline.outputs, a.judged[which])
+            yield which, row, bleu_difference(row.outputs, baseline.outputs, a.examples[which])
 
 
 def trained_rows(record: dict[str, Any]) -> Iterator[Row]:

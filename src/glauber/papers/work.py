@@ -119,11 +119,11 @@ class Request:
 class Settings:
     """The settings of a piece as attributes, and the stored work of its folder."""
 
-    def __init__(self, request: Request, defaults: Mapping[str, Any]):
-        options = {name: value for name, value in request.given.items() if name in defaults}
-        if options.get("embedder") == BUNDLED:
-            options["embedder"] = None
-        self.request, self.values = request, {**defaults, **options}
+    def __init__(self, request: Request, defaults: Mapping[str, object]):
+        given = {name: value for name, value in request.given.items() if name in defaults}
+        if given.get("embedder") == BUNDLED:
+            given["embedder"] = None
+        self.request, self.values = request, {**defaults, **given}
         self.seed, self.device = request.seed, request.device
 
     def __getattr__(self, name: str) -> Any:
@@ -145,7 +145,7 @@ class Settings:
             raise LookupError(f"{self.request.piece} does not list these chains beforehand.")
         return chains.make(chains.place(folder), device=self.device)
 
-    def part(self, name: str, key: dict[str, Any], make: Callable[[], Any]) -> Any:
+    def part(self, name: str, key: Mapping[str, object], make: Callable[[], Any]) -> Any:
         """A slow result as JSON, computed once for all pieces with the same name and key.
 
         The key contains everything that determines the result: model, sizes, and the seed.
@@ -158,7 +158,7 @@ class Settings:
                 write_json(path, plain(make()))
             return parse_json(path.read_text(encoding="utf-8"))
 
-    def place(self, name: str, key: dict[str, Any]) -> Path:
+    def place(self, name: str, key: Mapping[str, object]) -> Path:
         """The folder of a study that resumes by itself, for all pieces with this name and key."""
         path = self.request.folder / "studies" / f"{name}-{digest(key)}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """A short name for a JSON value."""
     text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -198,38 +198,38 @@ def readable(sources: list[str], vocabulary: SubwordVocabulary, most: int) -> li
 
 
 @dataclass(frozen=True)
-class Judged:
+class Example:
     """A sentence to translate and its translations by people."""
 
     source: str
     references: tuple[str, ...]
 
 
-def by_source(pairs: Iterable[Pair]) -> list[Judged]:
+def by_source(pairs: Iterable[Pair]) -> list[Example]:
     """Each source once, with all its targets as references, in the order of the file."""
     references: dict[str, list[str]] = {}
     for source, target in pairs:
         references.setdefault(source, []).append(target)
-    return [Judged(source, tuple(targets)) for source, targets in references.items()]
+    return [Example(source, tuple(targets)) for source, targets in references.items()]
 
 
 def long_pairs(
     pairs: list[Pair], vocabulary: SubwordVocabulary, *, n_pairs: int = 200, seed: int = 0
-) -> list[Judged]:
+) -> list[Example]:
     """A fixed set of 2 to 4 joined pairs with 20 to 60 target tokens, one reference each."""
     check_count("number of long pairs", n_pairs, most=MAX_LONG_PAIRS)
     draw, sources = random.Random(seed), dict(reversed(pairs))
     single = list(sources.items())
     if len(single) < 4:
         raise GlauberError(f"long pairs are joined from 4 sentences, the file has {len(single)}.")
-    joined: list[Judged] = []
+    joined: list[Example] = []
     for _ in range(200 * n_pairs):
         if len(joined) == n_pairs:
             return joined
-        sentences = draw.sample(single, draw.randint(2, 4))
-        source, target = (" ".join(side) for side in zip(*sentences, strict=True))
+        chosen = draw.sample(single, draw.randint(2, 4))
+        source, target = (" ".join(side) for side in zip(*chosen, strict=True))
         if 20 <= len(vocabulary.encode(target)) <= 60:
-            joined.append(Judged(source, (target,)))
+            joined.append(Example(source, (target,)))
     raise GlauberError(f"only {len(joined)} of {n_pairs} long pairs could be made from the file.")
 
 
@@ -302,7 +302,7 @@ def pad_rows(rows: list[list[int]]) -> Tensor:
     return out
 
 
-def _join(groups: Tensor) -> Tensor:
+def _join(pairs: Tensor) -> Tensor:
     """(rows, joined, length) -> (rows, joined * length), padded at the end."""
-    flat = groups.flatten(1)
+    flat = pairs.flatten(1)
     return flat.gather(1, (flat == PAD).to(torch.uint8).argsort(dim=1, stable=True))

@@ -29,25 +29,33 @@ the number of the hypothesis. So a sentence draws the same numbers alone, in any
 order of the texts, and what becomes of a row does not depend on the other rows of its batch.
 """
 
-import math
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glauber.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
 from glauber.dynamics import noise as counter
 from glauber.dynamics.draws import first_beyond
 from glauber.errors import GlauberError
-from glauber.progress import Advance, check_count, check_memory, check_seed
-from glauber.result import one_of
+from glauber.progress import Advance, check_memory
 from glauber.translation.data import SubwordVocabulary, pad_rows
-from glauber.translation.model import BEGIN, END, FIRST_WORD, MASK, PAD, Memory, Translator
-from glauber.translation.search import beam_search, greedy
+from glauber.translation.model import (
+    BEGIN,
+    END,
+    FIRST_WORD,
+    MASK,
+    PAD,
+    UNKNOWN,
+    Cache,
+    Memory,
+    Translator,
+)
 
 REFINING = ("refine", "refine-remask")  # read and write every position
 ORDERS = (
@@ -72,23 +80,33 @@ LENGTH_SHARE = 0.5
 SUNDAE_TEMPERATURE, SUNDAE_DRAWN, SUNDAE_SETTLED = 0.3, 0.7, 0.5
 
 
+# Of greedy and beam search.
+FORBIDDEN = (PAD, UNKNOWN, BEGIN, MASK)  # tokens that no output has
+LENGTH_PENALTY = 1.0  # a hypothesis scores its log-probability over its length to this power
+Steps = Whole(1, MAX_STEPS)
+Drafted = Whole(1, MAX_DRAFTS)
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How texts are decoded."""
 
-    decoder: str = "refine-remask"  # or another of DECODERS
-    n_steps: int = 4
-    n_lengths: int = 5
-    n_beams: int = 5  # ar only; 1 is greedy
-    length: str = "predicted"  # or ratio: the source's times `ratio`; or oracle: the reference's
-    ratio: float = 1.0
-    initial: str | None = None  # mask or random; None: random for sundae, mask for the others
+    decoder: Annotated[str, OneOf(DECODERS)] = "refine-remask"
+    n_steps: Annotated[int, Steps] = 4
+    n_lengths: Annotated[int, Drafted] = 5
+    n_beams: Annotated[int, Drafted] = 5  # ar only; 1 is greedy
+    # The predicted ones, the source's times `ratio`, or for oracle the reference's.
+    length: Annotated[str, OneOf(LENGTHS)] = "predicted"
+    ratio: Annotated[float, Positive] = 1.0
+    # None: random for sundae, mask for the others.
+    initial: Annotated[str | None, OneOf(INITIAL)] = None
     remask_repeats: bool = True  # refining only, between passes
-    remask: float = REMASK  # refine-remask only: fraction hidden after a pass, less each time
+    # refine-remask only: fraction hidden after a pass, less each time
+    remask: Annotated[float, Share] = REMASK
     drop_repeats: bool = True  # refining only, at the end
-    n_hypotheses: int = 16  # sundae only: for each length
-    seed: int = 0  # of the noise
-    judge: str = "teacher"  # chooses among the drafts of a sentence; or itself
+    n_hypotheses: Annotated[int, Drafted] = 16  # sundae only: for each length
+    seed: Annotated[int, check_seed] = 0  # of the noise
+    judge: Annotated[str, OneOf(JUDGES)] = "teacher"  # chooses among the drafts; or itself
 
     @property
     def random_start(self) -> bool:
@@ -112,23 +130,8 @@ class Decoding:
 
     def check(self) -> None:
         """Refuses options that no translator can decode with."""
-        one_of("the decoder", self.decoder, DECODERS)
-        one_of("the judge", self.judge, JUDGES)
-        one_of("the length", self.length, LENGTHS)
-        check_count("number of lengths", self.n_lengths, most=MAX_DRAFTS)
-        check_count("number of beams", self.n_beams, most=MAX_DRAFTS)
-        check_count("number of hypotheses", self.n_hypotheses, most=MAX_DRAFTS)
-        check_seed(self.seed)
-        if not 0 < self.ratio < math.inf:
-            raise GlauberError(f"the ratio is {self.ratio}, but it must be above 0.")
-        if self.decoder == "ar":
-            return
-        check_count("number of steps", self.n_steps, most=MAX_STEPS)
-        if not 0 <= self.remask <= 1:
-            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
-        if self.initial not in (None, *INITIAL):
-            raise GlauberError(f"the initial tokens are {self.initial}, not mask or random.")
-        if self.random_start and self.decoder not in (*REFINING, "sundae"):
+        check_fields(self)
+        if self.random_start and self.decoder not in (*REFINING, "sundae", "ar"):
             raise GlauberError(f"{self.decoder} fills masks: it cannot begin with random tokens.")
 
     def check_model(self, model: Translator) -> None:
@@ -575,3 +578,97 @@ def _noise(
 
 def _strip_padding(tokens: list[int]) -> tuple[int, ...]:
     return tuple(token for token in tokens if token != PAD)
+
+
+# Greedy and beam search of the autoregressive model, token by token with its cache.
+
+
+class Hypotheses(NamedTuple):
+    """tokens (rows, length), padded, without END; score (rows,), a mean log-probability."""
+
+    tokens: Tensor
+    score: Tensor
+
+
+def limits(memory: Memory, max_length: int) -> Tensor:
+    """The most tokens (rows,) that a search writes for each source."""
+    read = memory.visible[:, 0, 0].sum(1)
+    return (2 * read + 10).clamp(max=max_length - 1)
+
+
+@torch.inference_mode()
+def greedy(model: Translator, memory: Memory) -> Hypotheses:
+    """The most likely token at each step."""
+    limit = limits(memory, model.shape.max_length)
+    token = torch.full_like(limit, BEGIN)[:, None]
+    total, done = torch.zeros(len(token), device=token.device), limit < 0
+    cache, written = model.empty_cache(), []
+    for step in range(int(limit.max()) + 1):
+        log_probs = _next(model, token, memory, cache)
+        chosen = torch.where(step >= limit, END, log_probs.argmax(1))
+        gained = log_probs.gather(1, chosen[:, None])[:, 0]
+        total = total + gained.masked_fill(done, 0.0)
+        token = torch.where(done, PAD, chosen)[:, None]
+        written.append(token)
+        done = done | (chosen == END)
+        if bool(done.all()):
+            break
+    return _without_end(torch.cat(written, 1), total)
+
+
+@torch.inference_mode()
+def beam_search(model: Translator, memory: Memory, n_beams: int = 5) -> Hypotheses:
+    """The best hypothesis, of `n_beams` at every step."""
+    limit, rows = limits(memory, model.shape.max_length), len(memory.states)
+    device = memory.states.device
+    limit = limit.repeat_interleave(n_beams)
+    memory = memory.rows(torch.arange(rows, device=device).repeat_interleave(n_beams))
+    written = torch.full((rows * n_beams, 1), BEGIN, device=device)
+    total = torch.full((rows, n_beams), -torch.inf, device=device)
+    total[:, 0] = 0.0  # the beams begin as one
+    done, cache = torch.zeros(rows * n_beams, dtype=torch.bool, device=device), model.empty_cache()
+    first = torch.arange(rows, device=device)[:, None] * n_beams
+    for step in range(int(limit.max()) + 1):
+        log_probs = _next(model, written[:, -1:], memory, cache)
+        log_probs = _close_finished(log_probs, done, step >= limit)
+        reached = (total[:, :, None] + log_probs.unflatten(0, (rows, n_beams))).flatten(1)
+        total, flat = reached.topk(n_beams, 1)
+        parent = (first + flat // log_probs.shape[1]).flatten()
+        token = (flat % log_probs.shape[1]).flatten()
+        written = torch.cat([written[parent], token[:, None]], 1)
+        for layer in cache:
+            layer["key"], layer["value"] = layer["key"][parent], layer["value"][parent]
+        done = done[parent] | (token == END)
+        if bool(done.all()):
+            break
+    return _best(written[:, 1:].unflatten(0, (rows, n_beams)), total)
+
+
+def _next(model: Translator, token: Tensor, memory: Memory, cache: Cache) -> Tensor:
+    """Log-probabilities (rows, vocab) of the token after `token` (rows, 1)."""
+    log_probs = model.follow(token, memory, cache)[:, -1].float().log_softmax(-1)
+    log_probs[:, FORBIDDEN] = -torch.inf
+    return log_probs
+
+
+def _close_finished(log_probs: Tensor, done: Tensor, full: Tensor) -> Tensor:
+    """A finished row continues with PAD, at no cost; a full one must end."""
+    only_end = log_probs[:, END].clone()
+    log_probs = log_probs.masked_fill((done | full)[:, None], -torch.inf)
+    log_probs[:, END] = torch.where(done, -torch.inf, only_end)
+    log_probs[:, PAD] = torch.where(done, 0.0, -torch.inf)
+    return log_probs
+
+
+def _best(tokens: Tensor, total: Tensor) -> Hypotheses:
+    """The best beam of each row; tokens (rows, beams, length)."""
+    written = (tokens != PAD).sum(2)
+    best = (total / written**LENGTH_PENALTY).argmax(1)
+    row = torch.arange(len(tokens), device=tokens.device)
+    return _without_end(tokens[row, best], total[row, best])
+
+
+def _without_end(tokens: Tensor, total: Tensor) -> Hypotheses:
+    """Without END; it counts in the score."""
+    score = total / (tokens != PAD).sum(1)
+    return Hypotheses(tokens.masked_fill(tokens == END, PAD), score)

@@ -5,20 +5,22 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, TypeVar, Unpack
 
 import torch
 
+from glauber.checks import OneOf, Whole
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
-from glauber.parameters import Device, Seed
-from glauber.progress import Advance, check_count, check_seed, say, track
-from glauber.result import Result, one_of, plain, signature, study
+from glauber.parameters import Device
+from glauber.progress import Advance, say, track
+from glauber.result import Result, one_of, study
 from glauber.tables import table
 from glauber.translation.data import (
-    Judged,
+    MAX_LONG_PAIRS,
+    Example,
     SubwordVocabulary,
     by_source,
     load_vocabulary,
@@ -27,14 +29,15 @@ from glauber.translation.data import (
 )
 from glauber.translation.decoding import (
     JUDGES,
-    MAX_STEPS,
     ORDERS,
     Decoding,
+    Steps,
     Translation,
     translate_texts,
 )
 from glauber.translation.model import Translator, load
 from glauber.translation.score import (
+    MISSING,
     TOKENIZER,
     TOKENIZERS,
     Difference,
@@ -47,27 +50,21 @@ from glauber.translation.score import (
     quality,
 )
 from glauber.translation.translate import (
-    Initial,
     Lengths,
-    Ratio,
-    Remask,
-    RemaskRepeats,
+    Options,
     TranslatorModel,
     translator_folder,
 )
-
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
 
 # Test pairs of Tatoeba, CC BY 2.0 FR; the third column of the file names their authors.
 TEST_PAIRS = Path(__file__).resolve().parent.parent / "data" / "translation-test.tsv.xz"
 N_THROUGHPUT = 256  # sentences of a throughput measurement, at most
 BEAM = "ar, beam 5"  # the system that every other one is compared with
-JUDGED = {"itself": "", "teacher": ", judged by ar"}
+JUDGE_SUFFIX = {"itself": "", "teacher": ", judged by ar"}
 STEPS, LENGTHS = (1, 2, 4, 10), (1, 3, 5)  # of the frontier
 FEWEST_FOR_P99 = 100  # sentences: of fewer the 99th percentile is the slowest
 BATCH_SIZES = (1, 4, 16, 64, 256)  # whose throughput is measured
+PLOTS = "glauber.figures.translation"
 System = tuple[str, Decoding]  # the model's name in its folder, and how it decodes
 Item = TypeVar("Item")  # a text, or a text with its references
 
@@ -82,26 +79,27 @@ def evaluate_translator(
     decoder: Annotated[
         str | Sequence[str], "Of the student, such as refine,refine-remask."
     ] = Decoding.decoder,
-    steps: Annotated[int | Sequence[int], "Passes, such as 4,10."] = (4, 10),
+    steps: Annotated[int | Sequence[int], "Passes, such as 4,10.", Steps] = (4, 10),
     lengths: Lengths = Decoding.n_lengths,
-    length: Annotated[str, "Tried lengths: predicted, ratio or oracle."] = Decoding.length,
-    ratio: Ratio = Decoding.ratio,
-    initial: Initial = None,
-    remask: Remask = Decoding.remask,
-    remask_repeats: RemaskRepeats = Decoding.remask_repeats,
     judge: Annotated[
         str | Sequence[str], "Model that chooses among drafts: itself, teacher."
     ] = JUDGES,
-    seed: Seed = 0,
-    limit: Annotated[int | None, "Number of sentences, from the first one (default: all)."] = None,
-    long: Annotated[int, "Number of joined long pairs to score instead; 0: none."] = 0,
-    timed: Annotated[int, "Sentences that are timed one at a time."] = 50,
+    limit: Annotated[
+        int | None, "Number of sentences, from the first one (default: all).", Whole()
+    ] = None,
+    long: Annotated[
+        int, "Number of joined long pairs to score instead; 0: none.", Whole(0, MAX_LONG_PAIRS)
+    ] = 0,
+    timed: Annotated[int, "Sentences that are timed one at a time.", Whole(0)] = 50,
     tokenizer: Annotated[str, f"Tokenizer of BLEU: {', '.join(TOKENIZERS)}."] = TOKENIZER,
     throughput: Annotated[bool, "Also sentences per second at the best batch size."] = False,
-    learned: Annotated[str | None, "Also a learned metric: comet or bleurt."] = None,
+    learned: Annotated[
+        str | None, "Also a learned metric: comet or bleurt.", OneOf(tuple(MISSING))
+    ] = None,
     weights: Annotated[str | None, "The learned metric's checkpoint, or its hub name."] = None,
     frontier: Annotated[bool, "BLEU against latency over passes and lengths instead."] = False,
     device: Device = "cpu",
+    **options: Unpack[Options],
 ) -> "TranslatorEvaluation":
     """Score the autoregressive model and parallel refinement on one file of pairs.
 
@@ -112,59 +110,36 @@ def evaluate_translator(
     check_tokenizer(tokenizer)
     if learned is not None:
         check_learned(learned, weights)
-    check_seed(seed)
-    check_count("number of timed sentences", timed, least=1 if frontier else 0)
-    options = Decoding(
-        n_lengths=lengths,
-        length=length,
-        ratio=ratio,
-        initial=initial,
-        seed=seed,
-        remask_repeats=remask_repeats,
-        remask=remask,
-    )
-    options.check()
+    if frontier and not timed:
+        raise GlauberError("the frontier needs at least 1 timed sentence, but timed is 0.")
+    decoding = Decoding(n_lengths=lengths, **options)
+    decoding.check()
     passes = [steps] if isinstance(steps, int) else list(steps)
     if not passes:
         raise GlauberError("no number of steps was given.")
-    for count in passes:
-        check_count("number of steps", count, most=MAX_STEPS)
     decoders = _choices("the decoder", decoder, ORDERS)
     judges = _choices("the judge", judge, JUDGES)
     compared = (
         frontier_systems()
         if frontier
-        else systems(passes, lengths, decoders=decoders, judges=judges, options=options)
+        else systems(passes, lengths, decoders=decoders, judges=judges, options=decoding)
     )
     folder, kind = translator_folder(model), str(choose_device(device))
-    judged = judged_sentences(folder, pairs, limit=limit, long=long)
+    examples = read_examples(folder, pairs, limit=limit, long=long)
     measures = Measures(timed, N_THROUGHPUT if throughput else 0)
-    rows = evaluate(folder, judged, compared, measures=measures, device=kind, tokenizer=tokenizer)
+    rows = evaluate(folder, examples, compared, measures=measures, device=kind, tokenizer=tokenizer)
     metric = [
-        learned_score(row.outputs, judged, metric=learned, weights=weights)
+        learned_score(row.outputs, examples, metric=learned, weights=weights)
         for row in rows
         if learned is not None
     ]
-    signed = signature(
-        translator=folder.name,
-        pairs=Path(pairs or TEST_PAIRS).name,
-        sentences=len(judged),
-        long=long or None,
-        timed=timed,
-        seed=seed,
-        device=kind,
-        bleu=rows[0].quality.bleu_signature,
-    )
-    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(kind), rows, metric, signed)
+    return TranslatorEvaluation(str(pairs or TEST_PAIRS), machine(kind), rows, metric)
 
 
-def judged_sentences(
+def read_examples(
     folder: Path, pairs: str | Path | None = None, *, limit: int | None = None, long: int = 0
-) -> list[Judged]:
+) -> list[Example]:
     """The sentences of a file (default: the bundled one), or long ones joined from it."""
-    if limit is not None:
-        check_count("limit", limit)
-    check_count("number of long pairs", long, least=0)
     listed = read_pairs(Path(pairs or TEST_PAIRS))
     if long:
         return long_pairs(listed, load_vocabulary(folder), n_pairs=long)[:limit]
@@ -173,8 +148,8 @@ def judged_sentences(
 
 def _choices(name: str, value: str | Sequence[str], known: Sequence[str]) -> list[str]:
     """The names in a list, or in a text with commas; each must be known."""
-    items = value.split(",") if isinstance(value, str) else value
-    names = [one_of(name, part.strip(), known) for part in items if part.strip()]
+    listed = value.split(",") if isinstance(value, str) else value
+    names = [one_of(name, entry.strip(), known) for entry in listed if entry.strip()]
     if not names:
         raise GlauberError(f"{name} is missing: {', '.join(known)}.")
     return names
@@ -226,9 +201,9 @@ class Evaluation:
     outputs: tuple[str, ...]
     less: Difference | None = None  # its BLEU less that of beam search
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """The scores as columns of a table."""
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "system": self.system,
             "BLEU": self.quality.bleu,
             "less beam 5": None if self.less is None else self.less.value,
@@ -254,20 +229,20 @@ class TranslatorEvaluation(Result):
     machine: str  # on which speed was measured
     systems: list[Evaluation]
     learned: list[Learned]  # one for each system, or none
-    signature: str
+    kind: str = "estimate"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "file": self.file,
-            "kind": "estimate",
-            "machine": self.machine,
-            "systems": plain([asdict(system) for system in self.systems]),
-            "learned": plain(self.learned),
-            "signature": self.signature,
-        }
+    FIGURES = {
+        "frontier": (f"{PLOTS}:plot_frontier", "timed", "machine"),
+        "quality": (f"{PLOTS}:plot_quality", "systems"),
+    }
+
+    @property
+    def timed(self) -> list[Evaluation] | None:
+        """The systems, if the latency of all was measured."""
+        return self.systems if all(system.latency for system in self.systems) else None
 
     def lines(self) -> Iterable[str]:
-        yield from table(self._rows())
+        yield from table(self.table())
         scores = self.systems[0].quality
         if any(system.less for system in self.systems):
             yield (
@@ -285,21 +260,8 @@ class TranslatorEvaluation(Result):
             yield "per s: sentences per second at the best batch size, which is in the next column"
         yield f"all scores are estimates on these {scores.n_sentences:,} sentences"
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> list[dict[str, object]]:
         """One row per system."""
-        import pandas
-
-        return pandas.DataFrame(self._rows())
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.translation import plot_frontier, plot_quality
-
-        scores = {"quality": plot_quality(self.systems)}
-        if all(system.latency for system in self.systems):
-            return {"frontier": plot_frontier(self.systems, self.machine)} | scores
-        return scores
-
-    def _rows(self) -> list[dict[str, Any]]:
         rows = [system.row() for system in self.systems]
         for row, metric in zip(rows, self.learned, strict=False):
             row[metric.metric] = metric.score
@@ -325,7 +287,7 @@ def systems(
     """The baselines, and the student with each decoder, judge and number of passes."""
     options = options or Decoding()
     return baselines() | {
-        f"{decoder}, {count} step{'s' if count > 1 else ''}{JUDGED[judge]}": (
+        f"{decoder}, {count} step{'s' if count > 1 else ''}{JUDGE_SUFFIX[judge]}": (
             "student",
             replace(options, decoder=decoder, n_steps=count, n_lengths=n_lengths, judge=judge),
         )
@@ -349,7 +311,7 @@ def frontier_systems() -> dict[str, System]:
 
 def evaluate(
     folder: Path,
-    judged: Sequence[Judged],
+    examples: Sequence[Example],
     compared: dict[str, System],
     *,
     measures: Measures | None = None,
@@ -361,22 +323,22 @@ def evaluate(
     for _, decoding in compared.values():
         decoding.check()
     measures, runners = measures or Measures(), _runners(folder, compared, device)
-    many, evaluations = spread(judged, measures.n_throughput), []
-    say(f"{len(compared)} systems on {len(judged):,} sentences")
-    with track("sentences", len(compared) * len(judged)) as advance:
+    many, evaluations = spread(examples, measures.n_throughput), []
+    say(f"{len(compared)} systems on {len(examples):,} sentences")
+    with track("sentences", len(compared) * len(examples)) as advance:
         for system, runner in zip(compared, runners, strict=True):
-            evaluations.append(runner.evaluation(system, judged, many, advance, tokenizer))
+            evaluations.append(runner.evaluation(system, examples, many, advance, tokenizer))
     beam = next((row for row in evaluations if row.system == BEAM), None)
     if beam is not None:
         evaluations = [
             row
             if row is beam
             else replace(
-                row, less=bleu_difference(row.outputs, beam.outputs, judged, tokenizer=tokenizer)
+                row, less=bleu_difference(row.outputs, beam.outputs, examples, tokenizer=tokenizer)
             )
             for row in evaluations
         ]
-    alone = spread(judged, measures.n_timed)
+    alone = spread(examples, measures.n_timed)
     if not alone:
         return evaluations
     with track("sentences, one at a time", len(alone)) as advance:
@@ -384,10 +346,10 @@ def evaluate(
     return [replace(row, latency=time) for row, time in zip(evaluations, times, strict=True)]
 
 
-def spread(judged: Sequence[Judged], count: int) -> list[Judged]:
+def spread(examples: Sequence[Example], count: int) -> list[Example]:
     """At most so many sentences, evenly spaced: files often begin with their shortest ones."""
-    count = min(count, len(judged))
-    return [judged[row * len(judged) // count] for row in range(count)]
+    count = min(count, len(examples))
+    return [examples[row * len(examples) // count] for row in range(count)]
 
 
 def _runners(folder: Path, compared: dict[str, System], device: str) -> "list[_Runner]":
@@ -411,7 +373,7 @@ class _Runner:
     teacher: Translator | None = None
 
     def translate(
-        self, rows: Sequence[Judged], batch_size: int = 64, advance: Advance | None = None
+        self, rows: Sequence[Example], batch_size: int = 64, advance: Advance | None = None
     ) -> list[Translation]:
         known = [len(self.vocabulary.encode(row.references[0])) for row in rows]
         return translate_texts(
@@ -425,24 +387,24 @@ class _Runner:
             advance=advance,
         )
 
-    def translate_one(self, row: Judged) -> list[Translation]:
+    def translate_one(self, row: Example) -> list[Translation]:
         return self.translate([row])
 
     def evaluation(
         self,
         system: str,
-        judged: Sequence[Judged],
-        many: Sequence[Judged],
+        examples: Sequence[Example],
+        many: Sequence[Example],
         advance: Advance,
         tokenizer: str,
     ) -> Evaluation:
         """Without latency, which is measured in turns with the other systems."""
-        translations = self.translate(judged, advance=advance)
+        translations = self.translate(examples, advance=advance)
         outputs = tuple(translation.text for translation in translations)
         return Evaluation(
             system=system,
             decoding=self.decoding,
-            quality=quality(outputs, judged, tokenizer=tokenizer),
+            quality=quality(outputs, examples, tokenizer=tokenizer),
             n_passes=sum(row.n_passes for row in translations) / len(translations),
             latency=None,
             throughput=throughput(self.translate, many) if many else None,

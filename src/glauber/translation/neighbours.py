@@ -112,9 +112,9 @@ class Pairs(NamedTuple):
         """The pairs of several batches as one."""
         names = batches[0].measures
         return cls(
-            torch.cat([part.stutters for part in batches]),
-            torch.cat([part.sentence for part in batches]),
-            {name: torch.cat([part.measures[name] for part in batches]) for name in names},
+            torch.cat([batch.stutters for batch in batches]),
+            torch.cat([batch.sentence for batch in batches]),
+            {name: torch.cat([batch.measures[name] for batch in batches]) for name in names},
         )
 
 

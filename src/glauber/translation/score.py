@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from glauber.errors import GlauberError
 from glauber.extras import need
 from glauber.result import one_of
 from glauber.statistics import Floats, jackknife
-from glauber.translation.data import Judged
+from glauber.translation.data import Example
 
 REPEATED = re.compile(r"\b(\w+)(?=\s+\1\b)")
 TOKENIZERS = ("13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores200")  # of BLEU
@@ -66,18 +65,18 @@ def check_learned(metric: str, weights: str | None = None) -> None:
 
 
 def quality(
-    outputs: Sequence[str], judged: Sequence[Judged], *, tokenizer: str = TOKENIZER
+    outputs: Sequence[str], examples: Sequence[Example], *, tokenizer: str = TOKENIZER
 ) -> Quality:
     """BLEU, chrF and stutter of outputs against all references of each sentence."""
     check_tokenizer(tokenizer)
     from sacrebleu.metrics import BLEU, CHRF
 
-    if not outputs or len(outputs) != len(judged):
-        raise GlauberError(f"{len(outputs)} outputs cannot be scored on {len(judged)} sentences.")
-    most = max(len(sentence.references) for sentence in judged)
+    if not outputs or len(outputs) != len(examples):
+        raise GlauberError(f"{len(outputs)} outputs cannot be scored on {len(examples)} sentences.")
+    most = max(len(sentence.references) for sentence in examples)
     # One stream for each number of a reference; sacrebleu skips those that are None.
     streams = [
-        [sentence.references[k] if k < len(sentence.references) else None for sentence in judged]
+        [sentence.references[k] if k < len(sentence.references) else None for sentence in examples]
         for k in range(most)
     ]
     bleu, chrf = BLEU(tokenize=tokenizer), CHRF()
@@ -86,26 +85,26 @@ def quality(
         chrf=float(chrf.corpus_score(list(outputs), streams).score),
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
-        stutter=stutter_rate(outputs, judged),
+        stutter=stutter_rate(outputs, examples),
         n_sentences=len(outputs),
-        reference_stutter=repeat_rate([sentence.references[0] for sentence in judged]),
+        reference_stutter=repeat_rate([sentence.references[0] for sentence in examples]),
     )
 
 
-def stutter_rate(outputs: Sequence[str], judged: Sequence[Judged]) -> float:
+def stutter_rate(outputs: Sequence[str], examples: Sequence[Example]) -> float:
     """Share of output words that repeat their left neighbour more often than any reference does.
 
     A repetition is a word twice with nothing but a blank between, in small or capital letters:
     "casa casa." has one, "no, no" and "Tom. Tom" have none. It counts where the output has more
     repetitions of that word than each of the references. Words are separated by blanks.
     """
-    return stutter_of(stutter_counts(outputs, judged).sum(0))
+    return stutter_of(stutter_counts(outputs, examples).sum(0))
 
 
-def stutter_counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[np.int64]:
+def stutter_counts(outputs: Sequence[str], examples: Sequence[Example]) -> NDArray[np.int64]:
     """Of each sentence: the number of counted repetitions, and of words."""
     rows = []
-    for output, sentence in zip(outputs, judged, strict=True):
+    for output, sentence in zip(outputs, examples, strict=True):
         excused: Counter[str] = Counter()
         for reference in sentence.references:
             excused |= Counter(_repeated_words(reference))
@@ -113,7 +112,7 @@ def stutter_counts(outputs: Sequence[str], judged: Sequence[Judged]) -> NDArray[
     return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
-def stutter_of(total: NDArray[Any]) -> float:
+def stutter_of(total: Floats | NDArray[np.int64]) -> float:
     return float(total[0] / max(1, total[1]))
 
 
@@ -154,7 +153,7 @@ class Difference:
 def bleu_difference(
     outputs: Sequence[str],
     others: Sequence[str],
-    judged: Sequence[Judged],
+    examples: Sequence[Example],
     *,
     tokenizer: str = TOKENIZER,
 ) -> Difference:
@@ -162,30 +161,36 @@ def bleu_difference(
 
     BLEU is a function of sums over sentences, so each is scored once and only the sums change.
     """
-    _check_pairs(outputs, others, judged)
-    left, right = (bleu_counts(texts, judged, tokenizer) for texts in (outputs, others))
+    _check_pairs(outputs, others, examples)
+    left, right = (bleu_counts(texts, examples, tokenizer) for texts in (outputs, others))
     return paired_difference(left, right, bleu_of)
 
 
 def stutter_difference(
-    outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged], *, times: float = 1.0
+    outputs: Sequence[str],
+    others: Sequence[str],
+    examples: Sequence[Example],
+    *,
+    times: float = 1.0,
 ) -> Difference:
     """The stutter rate of outputs less so many times that of others, with its paired interval."""
-    _check_pairs(outputs, others, judged)
+    _check_pairs(outputs, others, examples)
     return paired_difference(
-        stutter_counts(outputs, judged), stutter_counts(others, judged), stutter_of, times
+        stutter_counts(outputs, examples), stutter_counts(others, examples), stutter_of, times
     )
 
 
-def _check_pairs(outputs: Sequence[str], others: Sequence[str], judged: Sequence[Judged]) -> None:
-    if not judged or not len(outputs) == len(others) == len(judged):
+def _check_pairs(
+    outputs: Sequence[str], others: Sequence[str], examples: Sequence[Example]
+) -> None:
+    if not examples or not len(outputs) == len(others) == len(examples):
         raise GlauberError("only outputs for the same sentences can be compared.")
 
 
 def paired_difference(
     left: NDArray[np.int64],
     right: NDArray[np.int64],
-    score: Callable[[NDArray[Any]], float],
+    score: Callable[[Floats | NDArray[np.int64]], float],
     times: float = 1.0,
 ) -> Difference:
     """The score of the sums of left less that of right; rows are the same sentences in both."""
@@ -200,7 +205,7 @@ def paired_difference(
 
 
 def bleu_counts(
-    outputs: Sequence[str], judged: Sequence[Judged], tokenizer: str = TOKENIZER
+    outputs: Sequence[str], examples: Sequence[Example], tokenizer: str = TOKENIZER
 ) -> NDArray[np.int64]:
     """Of each sentence: matches and n-grams of orders 1 to 4, own length, reference's length."""
     from sacrebleu.metrics import BLEU
@@ -209,12 +214,12 @@ def bleu_counts(
     bleu = BLEU(tokenize=tokenizer, effective_order=True)
     scores = [
         bleu.sentence_score(output, list(sentence.references))
-        for output, sentence in zip(outputs, judged, strict=True)
+        for output, sentence in zip(outputs, examples, strict=True)
     ]
     return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
 
 
-def bleu_of(total: NDArray[Any]) -> float:
+def bleu_of(total: Floats | NDArray[np.int64]) -> float:
     """BLEU of summed counts (10,)."""
     from sacrebleu.metrics import BLEU
 
@@ -236,7 +241,7 @@ class Learned:
 
 def learned_score(
     outputs: Sequence[str],
-    judged: Sequence[Judged],
+    examples: Sequence[Example],
     *,
     metric: str = "comet",
     weights: str | None = None,
@@ -247,12 +252,12 @@ def learned_score(
     """
     one_of("the learned metric", metric, MISSING)
     scorer = _comet if metric == "comet" else _bleurt
-    name, scores = scorer(outputs, judged, weights)
+    name, scores = scorer(outputs, examples, weights)
     return Learned(metric, name, sum(scores) / len(scores), len(scores))
 
 
 def _comet(
-    outputs: Sequence[str], judged: Sequence[Judged], weights: str | None
+    outputs: Sequence[str], examples: Sequence[Example], weights: str | None
 ) -> tuple[str, list[float]]:
     try:
         from comet import download_model, load_from_checkpoint
@@ -266,13 +271,13 @@ def _comet(
         raise GlauberError(f"the weights {name} of COMET are not available.") from problem
     rows = [
         {"src": sentence.source, "mt": output, "ref": sentence.references[0]}
-        for output, sentence in zip(outputs, judged, strict=True)
+        for output, sentence in zip(outputs, examples, strict=True)
     ]
     return name, [float(score) for score in model.predict(rows, gpus=0).scores]
 
 
 def _bleurt(
-    outputs: Sequence[str], judged: Sequence[Judged], weights: str | None
+    outputs: Sequence[str], examples: Sequence[Example], weights: str | None
 ) -> tuple[str, list[float]]:
     try:
         from bleurt.score import BleurtScorer
@@ -280,6 +285,6 @@ def _bleurt(
         raise GlauberError(MISSING["bleurt"]) from missing
     if weights is None:
         raise GlauberError("BLEURT needs the folder of a checkpoint, such as BLEURT-20.")
-    references = [sentence.references[0] for sentence in judged]
+    references = [sentence.references[0] for sentence in examples]
     scores = BleurtScorer(weights).score(references=references, candidates=list(outputs))
     return weights, [float(score) for score in scores]

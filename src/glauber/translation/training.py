@@ -15,23 +15,24 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from glauber.checks import OneOf, Positive, Share, Whole, check_fields, check_seed
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.json_text import parse_json
 from glauber.parameters import Device, Seed
-from glauber.progress import check_count, check_memory, check_seed, say, track
-from glauber.result import Result, one_of, plain, signature, study, visible
+from glauber.progress import check_memory, say, track
+from glauber.result import Result, plain, study, visible
 from glauber.translation.data import (
     LONGEST,
     VOCABULARY,
@@ -66,10 +67,6 @@ from glauber.translation.model import (
     save,
 )
 
-if TYPE_CHECKING:
-    import pandas
-    import plotly.graph_objects as go
-
 PAIRS, DISTILLED = "pairs.tsv", "distilled.tsv"
 # Of each model of the recipe: its kind, and the pairs that it is trained on.
 MODELS = {
@@ -86,40 +83,31 @@ CURVE_POINTS = 100
 ATTENTION = (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH)
 JOINED = (1, 1, 2, 3, 4)  # pairs joined in a row: the batches take turns
 Curve = list[tuple[int, float]]  # (step, loss)
+Batch, Stages, Size = Whole(4, 10**7), Whole(1, 100), Whole(1, 10**7)
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
     """The hyperparameters of a training; the rates of the paper are in its section on training."""
 
-    n_steps: int = 1000
-    n_pairs: int = 1024  # of a batch: rows times the pairs joined in a row
-    peak: float = 2e-3
+    n_steps: Annotated[int, Whole()] = 1000
+    n_pairs: Annotated[int, Batch] = 1024  # of a batch: rows times the pairs joined in a row
+    peak: Annotated[float, Positive] = 2e-3
     last: float = 1e-5
-    warmup: int = 300
-    seed: int = 0
-    stages: int = 2  # refine only: stage s learns from the output of stage s - 1
-    corruption: str = "random"
-    kept: float | None = 0.15  # share of a draft; None draws one for each row
-    optimizer: str = "adamw"
+    warmup: Annotated[int, Whole()] = 300
+    seed: Annotated[int, check_seed] = 0
+    stages: Annotated[int, Stages] = 2  # refine only: stage s learns from the output of stage s - 1
+    corruption: Annotated[str, OneOf(CORRUPTIONS)] = "random"
+    # Share of a draft; None draws one for each row.
+    kept: Annotated[float | None, Share] = 0.15
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "adamw"
     joined: bool = True
-    remask: float = REMASK  # largest fraction of a stage's output that is hidden from the next
+    # Largest fraction of a stage's output that is hidden from the next.
+    remask: Annotated[float, Share] = REMASK
 
     def check(self) -> None:
         """Refuses hyperparameters that cannot be trained with."""
-        check_count("number of steps", self.n_steps)
-        check_count("pairs of a batch", self.n_pairs, least=4, most=10**7)
-        check_count("number of stages", self.stages, most=100)
-        check_count("number of warm-up steps", self.warmup)
-        check_seed(self.seed)
-        if not 0 < self.peak < math.inf:
-            raise GlauberError(f"the highest learning rate is {self.peak}, but it is above 0.")
-        if not 0 <= self.remask <= 1:
-            raise GlauberError(f"the remask fraction is {self.remask}, but it is from 0 to 1.")
-        one_of("the corruption", self.corruption, CORRUPTIONS)
-        one_of("the optimizer", self.optimizer, OPTIMIZERS)
-        if self.kept is not None and not 0 <= self.kept <= 1:
-            raise GlauberError(f"the kept share is {self.kept}, but it is from 0 to 1.")
+        check_fields(self)
         if self.corruption == "cmlm" and self.stages != 1:
             raise GlauberError("the corruption cmlm has 1 stage: it never reads its own drafts.")
 
@@ -504,29 +492,36 @@ def train_translator(
     pairs: Annotated[str | Path, "Two-column file, plain or xz, or hub:NAME:CONFIG."],
     *,
     out: Annotated[str | Path, "Folder of the translator; an existing one is resumed."],
-    steps: Annotated[int, "Training steps of teacher and student."] = 5000,
-    batch: Annotated[int, "Pairs of a batch."] = 2048,
-    vocabulary: Annotated[int, "Tokens of the shared vocabulary."] = 8000,
-    width: Annotated[int, "Hidden units."] = 256,
-    heads: Annotated[int, "Attention heads; they divide the width."] = 8,
-    layers: Annotated[int, "Layers of encoder and decoder each."] = 3,
+    steps: Annotated[int, "Training steps of teacher and student.", Whole()] = 5000,
+    batch: Annotated[int, "Pairs of a batch.", Batch] = 2048,
+    vocabulary: Annotated[int, "Tokens of the shared vocabulary.", Size] = 8000,
+    width: Annotated[int, "Hidden units.", Size] = 256,
+    heads: Annotated[int, "Attention heads; they divide the width.", Size] = 8,
+    layers: Annotated[int, "Layers of encoder and decoder each.", Size] = 3,
     corruption: Annotated[
-        str, "Corruption of the student's drafts: mask, random, mixed or cmlm."
+        str, "Corruption of the student's drafts: mask, random, mixed or cmlm.", OneOf(CORRUPTIONS)
     ] = "mask",
     kept: Annotated[
-        float | None, "Share of a draft that is kept (default: drawn for each row)."
+        float | None, "Share of a draft that is kept (default: drawn for each row).", Share
     ] = None,
     stages: Annotated[
         int | None,
         "Passes of the student, each on the output of the previous one (default: 2; cmlm: 1).",
+        Stages,
     ] = None,
     remask: Annotated[
-        float, "Largest fraction of tokens, the least confident, that is hidden between stages."
+        float,
+        "Largest fraction of tokens, the least confident, that is hidden between stages.",
+        Share,
     ] = REMASK,
-    optimizer: Annotated[str, "adamw or adafactor (the paper's)."] = "adamw",
-    peak: Annotated[float, "Highest learning rate."] = TrainingPlan.peak,
-    warmup: Annotated[int | None, "Steps until then (default: a fifth, at most 400)."] = None,
-    longest: Annotated[int, "Tokens on a side of a pair; longer pairs are not used."] = LONGEST,
+    optimizer: Annotated[str, "adamw or adafactor (the paper's).", OneOf(OPTIMIZERS)] = "adamw",
+    peak: Annotated[float, "Highest learning rate.", Positive] = TrainingPlan.peak,
+    warmup: Annotated[
+        int | None, "Steps until then (default: a fifth, at most 400).", Whole()
+    ] = None,
+    longest: Annotated[
+        int, "Tokens on a side of a pair; longer pairs are not used.", Size
+    ] = LONGEST,
     further: Annotated[str | Path | None, "Sentences without a translation, one a line."] = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -537,7 +532,6 @@ def train_translator(
     student begins from the teacher's weights, which have seen as many pairs before it. The drafts
     of paper B are `corruption=random, kept=0.15, remask=0`, its optimiser adafactor.
     """
-    check_count("number of steps", steps)
     plan = TrainingPlan(
         steps,
         batch,
@@ -551,11 +545,6 @@ def train_translator(
         stages=stages if stages is not None else 1 if corruption == "cmlm" else 2,
     )
     plan.check()
-    check_count("vocabulary", vocabulary, most=10**7)
-    check_count("width", width, most=10**7)
-    check_count("number of heads", heads, most=10**7)
-    check_count("number of layers", layers, most=10**7)
-    check_count("longest pair", longest, most=10**7)
     shape = Shape(
         vocab_size=vocabulary,
         width=width,
@@ -575,26 +564,7 @@ def train_translator(
     models = make(
         listed, folder, plan, shape=shape, longest=longest, further=sentences, device=kind
     )
-    signed = signature(
-        pairs=len(listed),
-        steps=steps,
-        batch=batch,
-        vocabulary=vocabulary,
-        width=width,
-        heads=heads,
-        layers=layers,
-        longest=longest,
-        corruption=corruption,
-        kept=kept,
-        stages=plan.stages,
-        remask=remask,
-        optimizer=optimizer,
-        peak=peak,
-        warmup=plan.warmup,
-        seed=seed,
-        device=kind,
-    )
-    return TrainedTranslator(folder, models, signed)
+    return TrainedTranslator(folder, models)
 
 
 @dataclass(frozen=True, eq=False)
@@ -603,15 +573,9 @@ class TrainedTranslator(Result):
 
     folder: Path
     models: list[TrainedModel]
-    signature: str
+    kind: str = "estimate: losses of single batches"
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "folder": str(self.folder),
-            "models": plain(self.models),
-            "kind": "estimate: losses of single batches",
-            "signature": self.signature,
-        }
+    FIGURES = {"loss": ("glauber.figures.translation:plot_losses", "models")}
 
     def lines(self) -> Iterable[str]:
         for model in self.models:
@@ -623,17 +587,13 @@ class TrainedTranslator(Result):
             )
         yield f'{self.folder} contains the translator: glauber translate "…" --model {self.folder}'
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Iterable[Mapping[str, object]]:
         """One row for each loss that was recorded."""
-        import pandas
-
-        rows = [(model.name, *point) for model in self.models for point in model.curve]
-        return pandas.DataFrame(rows, columns=["model", "step", "loss"])
-
-    def figures(self) -> "dict[str, go.Figure]":
-        from glauber.figures.translation import plot_losses
-
-        return {"loss": plot_losses(self.models)}
+        return [
+            {"model": model.name, "step": step, "loss": loss}
+            for model in self.models
+            for step, loss in model.curve
+        ]
 
 
 def _check_folder(out: str | Path) -> Path:

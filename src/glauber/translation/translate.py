@@ -1,37 +1,78 @@
 """Translations of sentences, with the draft after each pass."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
+from glauber.checks import OneOf, Positive, Share
 from glauber.conditionals.starts import called, read_texts, skip
 from glauber.conditionals.texts import Corpus, Row
 from glauber.conditionals.weights import choose_device
 from glauber.errors import GlauberError
 from glauber.parameters import Device, Seed
 from glauber.progress import track
-from glauber.result import Result, plain, report_skipped, signature, study
+from glauber.result import Default, Result, internal, report_skipped, study
 from glauber.translation.data import SubwordVocabulary, load_vocabulary
-from glauber.translation.decoding import Decoding, Translation, translate_texts
-from glauber.translation.model import BUNDLED, Translator, load
+from glauber.translation.decoding import (
+    DECODERS,
+    INITIAL,
+    JUDGES,
+    LENGTHS,
+    Decoding,
+    Drafted,
+    Steps,
+    Translation,
+    translate_texts,
+)
+from glauber.translation.model import BUNDLED, load
 
 if TYPE_CHECKING:
-    import pandas
     import plotly.graph_objects as go
 
 TranslatorModel = Annotated[
     str | Path | None, "Folder of a translator (default: the bundled one, English to Spanish)."
 ]
-Lengths = Annotated[int, "Number of lengths tried in parallel; the best translation is returned."]
-Ratio = Annotated[float, "With length=ratio: target tokens per source token."]
-Initial = Annotated[
-    str | None, "First draft: mask or random (default: random for sundae, else mask)."
+Lengths = Annotated[
+    int, "Number of lengths tried in parallel; the best translation is returned.", Drafted
 ]
-Remask = Annotated[
-    float, "refine-remask: fraction of least confident tokens hidden after a pass; decreasing."
-]
-RemaskRepeats = Annotated[bool, "refine, refine-remask: hide repeats between passes."]
+
+
+class Options(TypedDict, total=False):
+    """How drafts begin and what is hidden between passes; named as the fields of `Decoding`."""
+
+    length: Annotated[
+        str,
+        "Tried lengths: predicted or ratio; in evaluate-translator also oracle.",
+        OneOf(LENGTHS),
+        Default(Decoding.length),
+    ]
+    ratio: Annotated[
+        float,
+        "With length=ratio: target tokens per source token.",
+        Positive,
+        Default(Decoding.ratio),
+    ]
+    initial: Annotated[
+        str | None,
+        "First draft: mask or random (default: random for sundae, else mask).",
+        OneOf(INITIAL),
+        Default(None),
+    ]
+    remask: Annotated[
+        float,
+        "refine-remask: fraction of least confident tokens hidden after a pass; decreasing.",
+        Share,
+        Default(Decoding.remask),
+    ]
+    remask_repeats: Annotated[
+        bool,
+        "refine, refine-remask: hide repeats between passes.",
+        Default(Decoding.remask_repeats),
+    ]
+    seed: Annotated[Seed, Default(0)]
+
+
 SHOWN = 8  # sentences that are drawn
 
 
@@ -44,22 +85,22 @@ def translate(
         str,
         "refine-remask, refine (the paper's own), mask-predict, easy-first, confident-first, "
         "left-to-right, sundae or ar.",
+        OneOf(DECODERS),
     ] = Decoding.decoder,
-    steps: Annotated[int, "Passes over the sentence."] = Decoding.n_steps,
+    steps: Annotated[int, "Passes over the sentence.", Steps] = Decoding.n_steps,
     lengths: Lengths = Decoding.n_lengths,
-    length: Annotated[str, "Tried lengths: predicted or ratio."] = Decoding.length,
-    ratio: Ratio = Decoding.ratio,
-    initial: Initial = None,
-    remask: Remask = Decoding.remask,
-    remask_repeats: RemaskRepeats = Decoding.remask_repeats,
-    hypotheses: Annotated[int, "sundae: drafts of each length."] = Decoding.n_hypotheses,
+    hypotheses: Annotated[int, "sundae: drafts of each length.", Drafted] = Decoding.n_hypotheses,
     judge: Annotated[
-        str, "Model that chooses among the drafts: itself or teacher (one pass more)."
+        str,
+        "Model that chooses among the drafts: itself or teacher (one pass more).",
+        OneOf(JUDGES),
     ] = Decoding.judge,
-    beams: Annotated[int, "ar only: number of hypotheses; 1 is greedy."] = Decoding.n_beams,
-    seed: Seed = 0,
+    beams: Annotated[
+        int, "ar only: number of hypotheses; 1 is greedy.", Drafted
+    ] = Decoding.n_beams,
     trace: Annotated[bool, "Show the sentence at every pass."] = False,
     device: Device = "cpu",
+    **options: Unpack[Options],
 ) -> "Translations":
     """Translate English into Spanish, all words at once in a few passes.
 
@@ -70,21 +111,10 @@ def translate(
     word.
     """
     decoding = Decoding(
-        decoder,
-        steps,
-        lengths,
-        beams,
-        length,
-        ratio,
-        initial,
-        remask_repeats,
-        remask,
-        n_hypotheses=hypotheses,
-        seed=seed,
-        judge=judge,
+        decoder, steps, lengths, beams, n_hypotheses=hypotheses, judge=judge, **options
     )
     decoding.check()
-    if length == "oracle":
+    if decoding.length == "oracle":
         raise GlauberError("the length oracle needs references: use evaluate-translator.")
     if texts is None:
         raise GlauberError("no text was given: there is nothing to translate.")
@@ -105,10 +135,10 @@ def translate(
             unknown=corpus.unknown,
         )
     sentences = [
-        _sentence(row, translation, vocabulary)
+        _sentence(row, translation, vocabulary, trace)
         for row, translation in zip(rows, translations, strict=True)
     ]
-    return Translations(sentences, trace, signature_of(folder, translator, decoding, len(rows)))
+    return Translations(sentences, trace)
 
 
 def _legible(corpus: Corpus, vocabulary: SubwordVocabulary, max_length: int) -> list[Row]:
@@ -134,59 +164,57 @@ def _legible(corpus: Corpus, vocabulary: SubwordVocabulary, max_length: int) -> 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence: its translation, and the words with their confidence at every pass.
+    """One sentence: its translation, and the words of every pass.
 
-    tokens and log_probs are (passes, tokens), as the vocabulary spells them; an autoregressive
-    model has one row. drafts: the text after each pass.
+    tokens: (passes, tokens), as the vocabulary spells them; an autoregressive model has one row.
     """
 
     number: int  # of the sentence in the input, from 1
     id: str  # in its source
     source: str
-    text: str
+    translation: str
     score: float  # mean log-probability of a token, by the judge
-    n_passes: int
-    tokens: list[list[str]]
-    log_probs: list[list[float]]
-    drafts: list[str]
+    passes: int
+    trace: list[str]  # the text after each pass, on request
+    tokens: list[list[str]] = internal()
+    decoded: Translation = internal()
+    kind: str = "estimate"
+
+    @property
+    def log_probs(self) -> Sequence[Sequence[float]]:
+        """Of each of the tokens, in the pass that wrote it."""
+        return self.decoded.confidence
 
 
 @dataclass(frozen=True, eq=False)
 class Translations(Result):
     """Sentences in the other language."""
 
-    sentences: list[Sentence]
-    trace: bool  # whether the passes are shown
-    signature: str
+    translations: list[Sentence]
+    trace: bool = internal()  # whether the passes are shown
 
     @property
     def texts(self) -> list[str]:
         """The translations alone."""
-        return [sentence.text for sentence in self.sentences]
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = []
-        for sentence in self.sentences:
-            row = _columns(sentence) | {"score": plain(sentence.score), "kind": "estimate"}
-            rows.append(row | ({"trace": sentence.drafts} if self.trace else {}))
-        return {"translations": rows, "signature": self.signature}
+        return [sentence.translation for sentence in self.translations]
 
     def lines(self) -> Iterable[str]:
         """The translations, one per line; with the trace, the draft after each pass."""
-        for sentence in self.sentences:
+        for sentence in self.translations:
             if self.trace:
                 yield from _passes(sentence.tokens)
-            yield sentence.text
+            yield sentence.translation
 
-    def frame(self) -> "pandas.DataFrame":
+    def table(self) -> Mapping[str, object]:
         """One row per sentence."""
-        import pandas
-
-        rows = [
-            _columns(sentence) | {"tokens": len(sentence.tokens[-1]) if sentence.tokens else 0}
-            for sentence in self.sentences
+        names = ("number", "id", "source", "translation", "score", "passes")
+        columns: dict[str, object] = {
+            name: [getattr(sentence, name) for sentence in self.translations] for name in names
+        }
+        sizes = [
+            len(sentence.tokens[-1]) if sentence.tokens else 0 for sentence in self.translations
         ]
-        return pandas.DataFrame(rows)
+        return columns | {"tokens": sizes}
 
     def figures(self) -> "dict[str, go.Figure]":
         """The confidence of each word at every pass, of the first sentences."""
@@ -194,7 +222,7 @@ class Translations(Result):
 
         return {
             f"passes-{number}": plot_passes(sentence)
-            for number, sentence in enumerate(self.sentences[:SHOWN], 1)
+            for number, sentence in enumerate(self.translations[:SHOWN], 1)
         }
 
 
@@ -203,29 +231,20 @@ def translator_folder(model: str | Path | None) -> Path:
     return BUNDLED if model is None else Path(model)
 
 
-def _columns(sentence: Sentence) -> dict[str, Any]:
-    return {
-        "number": sentence.number,
-        "id": sentence.id,
-        "source": sentence.source,
-        "translation": sentence.text,
-        "score": sentence.score,
-        "passes": sentence.n_passes,
-    }
-
-
-def _sentence(row: Row, translation: Translation, vocabulary: SubwordVocabulary) -> Sentence:
+def _sentence(
+    row: Row, translation: Translation, vocabulary: SubwordVocabulary, trace: bool
+) -> Sentence:
     passes = translation.trace or (translation.tokens,)
     return Sentence(
         number=row.number,
         id=row.id,
         source=row.text,
-        text=translation.text,
+        translation=translation.text,
         score=translation.score,
-        n_passes=translation.n_passes,
+        passes=translation.n_passes,
+        trace=[vocabulary.decode(list(tokens)) for tokens in translation.trace if trace],
         tokens=[[vocabulary.spell(token) for token in tokens] for tokens in passes],
-        log_probs=[list(row) for row in translation.confidence],
-        drafts=[vocabulary.decode(list(row)) for row in translation.trace],
+        decoded=translation,
     )
 
 
@@ -244,20 +263,3 @@ def _passes(rows: list[list[str]]) -> Iterable[str]:
 def _in_brackets(token: str) -> str:
     blank = "▁" if token.startswith("▁") else ""
     return f"{blank}[{token.removeprefix('▁')}]"
-
-
-def signature_of(folder: Path, model: Translator, decoding: Decoding, n_texts: int) -> str:
-    parallel = decoding.decoder != "ar"
-    return signature(
-        study="translate",
-        translator=folder.name,
-        device=model.device.type,
-        decoder=decoding.decoder,
-        steps=decoding.n_steps if parallel else None,
-        lengths=decoding.n_lengths if parallel else None,
-        beams=None if parallel else decoding.n_beams,
-        judge=decoding.judge if decoding.n_drafts > 1 else None,
-        remask=decoding.remask if decoding.decoder == "refine-remask" else None,
-        seed=decoding.seed,
-        texts=n_texts,
-    )
