@@ -180,7 +180,7 @@ def test_equation_4_1(resize, tiny_folder):
     assert [row["sites"] for row in made.rows] == [2, 3]
     options = dict(count=4, length=5, sites=2, top=3, chains=3, steps=60)
     found = glauber.single_mask(str(tiny_folder), TEXTS[:3] + TEXTS[4:], **options)
-    mean = found.over_texts("difference")
+    mean = found.difference
     assert made.rows[0]["difference"] == pytest.approx([mean.value, *mean.interval])
     assert made.claims[0].quantity.value == pytest.approx(mean.value)
     assert made.claims[0].region.low == 0.05  # a difference that matters, not any at all
@@ -423,7 +423,7 @@ def test_the_claims_of_a_catalogue(tiny_folder):
         return [entry.claim(answers) for entry in paper_a.TABLE_5.claims[:6]]
 
     gaps, count, perfect, duration, vacuous, weakest = claims_of(found)
-    traps_of = [sum(trap.episode.chain == chain for trap in found.traps) for chain in range(6)]
+    traps_of = [sum(trap.chain == chain for trap in found.traps) for chain in range(6)]
     assert count.quantity.value == pytest.approx(np.mean(traps_of) * 750)
     low, high = count.quantity.interval
     assert 0 <= low <= count.quantity.value <= high

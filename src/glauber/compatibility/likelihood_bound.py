@@ -245,7 +245,7 @@ class Likelihoods(Result):
 
     model: str
     weights: str  # fingerprint of the model
-    dtype: str
+    dtype: str  # The dtype of the model's scores
     samples: int
     orders: int
     seed: int

@@ -142,7 +142,7 @@ class PotentialStudy(Result):
     dtype: str  # that the run was drawn in
     share: float  # of the flow's squared norm that no joint distribution can explain, in [0, 1]
     n_states: int  # between which the flow was split
-    n_edges: int
+    n_edges: int  # Number of edges between these states
     n_cycles: int  # independent closed walks that test the conditionals
     n_visited: int  # different states in all
     n_steps: int  # counted in all
@@ -166,6 +166,7 @@ class PotentialStudy(Result):
 
     @reported
     def n_ranked(self) -> int:
+        """Number of texts that are ranked."""
         return len(self.texts)
 
     @reported

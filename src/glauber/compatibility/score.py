@@ -128,13 +128,14 @@ class Scores(Result):
 
     model: str
     weights: str  # fingerprint of the model
-    dtype: str
+    dtype: str  # The dtype of the model's scores
     kind: str  # what the numbers are, in words
     note: str  # what was left out, and why
     scores: list[Score]
 
     @reported
     def unit(self) -> str:
+        """The unit of every score."""
         return "nats"
 
     def lines(self) -> Iterable[str]:

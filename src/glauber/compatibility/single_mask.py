@@ -178,6 +178,7 @@ class SingleMask(Result):
 
     @reported
     def largest(self) -> float:
+        """The largest difference of a log-ratio, in nats."""
         return max(text.largest for text in self.texts)
 
     @reported

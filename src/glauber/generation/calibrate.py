@@ -595,7 +595,7 @@ class Calibration(Result):
     model: str
     fingerprint: str  # of the model
     error: float
-    share: float = SHARE
+    share: float = SHARE  # Share of the passes for which the bound holds
     temperature: float
     samples: int
     length: int
@@ -610,6 +610,7 @@ class Calibration(Result):
 
     @reported
     def texts(self) -> dict[str, int]:
+        """Numbers of texts for calibration and for the held-out check."""
         return {"calibration": self.n_texts, "held_out": self.n_held_out}
 
     @reported
@@ -624,6 +625,7 @@ class Calibration(Result):
 
     @reported
     def confidence_of_each(self) -> float:
+        """Confidence of each rule by itself."""
         return confidence_of_each(self.n_texts, rules=len(self.rules))
 
     @reported
@@ -654,10 +656,12 @@ class Calibration(Result):
 
     @property
     def names(self) -> list[str]:
+        """Names of the calibrated rules."""
         return [rule.rule for rule in self.rules]
 
     @property
     def tokens_a_pass(self) -> list[Estimate]:
+        """Tokens per pass of each rule, on held-out passes."""
         return [rule.tokens_a_pass for rule in self.rules]
 
     def lines(self) -> Iterable[str]:

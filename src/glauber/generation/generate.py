@@ -529,10 +529,12 @@ class Generation(Result):
 
     @reported
     def kinds(self) -> dict[str, str] | None:
+        """What each number is: exact, a bound or an estimate."""
         return None if self.blanks is None else KINDS
 
     @reported
     def run_folder(self) -> str | None:
+        """The folder of the run, if it is stored."""
         return None if self.run is None else str(self.run.folder)
 
     @reported

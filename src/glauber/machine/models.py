@@ -143,7 +143,7 @@ def _load_in(name: str, device: torch.device, trust_remote_code: bool, dtype: st
 class Models(Result):
     """A row for each model; `forward` is the pass: `described` (ours) or `transformers`."""
 
-    models: list[Record]
+    models: list[Record]  # one row for each
     error: "Precisions | None" = None
 
     @reported

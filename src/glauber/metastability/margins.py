@@ -255,18 +255,22 @@ class MarginStudy(Result):
 
     @reported
     def temperature(self) -> float:
+        """The temperature of the chain."""
         return self.margins.temperature
 
     @reported
     def dtype(self) -> str:
+        """The dtype of the scores."""
         return self.margins.dtype
 
     @reported
     def perfect(self) -> bool:
+        """Whether every gap is positive: a perfect trap."""
         return self.margins.perfect
 
     @reported
     def gaps(self) -> dict[str, object]:
+        """The gap of each token."""
         return {"value": self.margins.gaps, "kind": self.margins.kind}
 
     @reported
@@ -276,26 +280,32 @@ class MarginStudy(Result):
 
     @reported
     def mean_gap(self) -> dict[str, object]:
+        """Mean of the gaps."""
         return {"value": self.margins.mean_gap, "kind": self.margins.kind}
 
     @reported
     def smallest_gap(self) -> dict[str, object]:
+        """The smallest gap, which the theorem uses."""
         return {"value": self.margins.margin, "kind": self.margins.kind}
 
     @reported
     def escape_rate(self) -> dict[str, object]:
+        """Probability of leaving the text in one step."""
         return log_to_json(self.margins.log_escape_rate, self.margins.kind)
 
     @reported
     def holding_time(self) -> dict[str, object]:
+        """Mean number of steps until the text is left."""
         return log_to_json(-self.margins.log_escape_rate, self.margins.kind)
 
     @reported
     def escape_bound(self) -> dict[str, object]:
+        """The theorem's bound on the probability of leaving."""
         return log_to_json(self.margins.log_escape_bound, self.margins.bound_kind)
 
     @reported
     def vacuous(self) -> bool:
+        """Whether that bound is 1 or more."""
         return self.margins.vacuous
 
     @property

@@ -175,6 +175,7 @@ class Coupling(Result):
 
     @reported
     def pairs(self) -> list[CoupledPair]:
+        """Number of pairs of chains."""
         left, right = zip(*self.texts, strict=True)
         columns = self.meetings.initial, self.times, self.sweeps, self.met
         rows = zip(left, right, *(column.tolist() for column in columns), strict=True)

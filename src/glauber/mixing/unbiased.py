@@ -138,10 +138,12 @@ class Unbiased(Result):
 
     @reported
     def n_met(self) -> int:
+        """Number of pairs that met."""
         return int(self.meetings.met.sum())
 
     @reported
     def pairs(self) -> list[PairEstimate]:
+        """Number of pairs of chains."""
         columns = self.values, self.meetings.times, self.meetings.met
         return [
             PairEstimate(*row) for row in zip(*(part.tolist() for part in columns), strict=True)

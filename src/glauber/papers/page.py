@@ -207,9 +207,9 @@ def _block(rows: list[Row]) -> dict[str, object]:
 class Listing(Result):
     """Rows without claims: the pieces that can be made, or the runs that they need."""
 
-    title: str
-    rows: list[Row]
-    head: str = ""
+    title: str  # the heading
+    rows: list[Row]  # of the table
+    head: str = ""  # the sentence above the table
 
     @property
     def signature(self) -> str:  # type: ignore[override]

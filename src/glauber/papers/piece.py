@@ -213,7 +213,7 @@ class Reproduction(Result):
     name: str  # of the piece
     scale: Scale
     how: str  # the protocol in one sentence
-    rows: list[Row]
+    rows: list[Row]  # of the table, with the column names of the studies
     seeds: tuple[int, ...]
     pictures: dict[str, Any] = field(default_factory=dict)  # Plotly figures, or their JSON
     claims: tuple[Claim, ...] = ()

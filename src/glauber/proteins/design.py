@@ -666,7 +666,7 @@ class Designs(SequenceResult):
     """Designs of each parent, ranked by their mean over orders."""
 
     model: str
-    unit: str = "nats"
+    unit: str = "nats"  # The unit of every score
     requested: int  # designs of each parent
     min_distance: int
     seed: int

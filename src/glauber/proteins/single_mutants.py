@@ -106,7 +106,7 @@ class SingleMutants(SequenceResult):
     """The log-ratio of every letter to the parent's, hidden alone at each position."""
 
     model: str
-    unit: str = "nats"
+    unit: str = "nats"  # The unit of every score
     kind: str  # exact up to rounding, in words
     parent: str
     positions: list[int]  # from 1

@@ -641,7 +641,7 @@ class Variants(SequenceResult):
 
     model: str
     kind: str  # of what one order or one convention gives
-    unit: str = "nats"
+    unit: str = "nats"  # The unit of every score
     parent: str
     seed: int
     variants: list[Variant]

@@ -229,7 +229,7 @@ class TranslatorEvaluation(Result):
     machine: str  # on which speed was measured
     systems: list[Evaluation]
     learned: list[Learned]  # one for each system, or none
-    kind: str = "estimate"
+    kind: str = "estimate"  # What every number is
 
     FIGURES = {
         "frontier": (f"{PLOTS}:plot_frontier", "timed", "machine"),

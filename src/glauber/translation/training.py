@@ -573,7 +573,7 @@ class TrainedTranslator(Result):
 
     folder: Path
     models: list[TrainedModel]
-    kind: str = "estimate: losses of single batches"
+    kind: str = "estimate: losses of single batches"  # What every number is
 
     FIGURES = {"loss": ("glauber.figures.translation:plot_losses", "models")}
 
